@@ -1,61 +1,53 @@
-//! Batches of records: packets that left one after the other but were recorded at nearly the same time.
+//! Batches of records: packets that left one after the other but were recorded at nearly the same time, so that their
+//! times do not show delays.
 //!
-//! A capture has batches if its clock is coarse, or if the host takes packets from the interface at intervals. A link
-//! makes batches if it sends at intervals, as Wi-Fi and mobile networks do. The times within a batch do not show
-//! delays.
-//!
-//! A coarse clock puts the records of both directions into the same batches. A link affects only one direction.
+//! The capture's clock is coarse, or the host takes packets from the interface at intervals: records of both directions
+//! are in the same batches. Or a link sends at intervals, as Wi-Fi and mobile networks do, in one direction.
 
 use crate::clock;
 use steadycast_units::{Span, Time};
 
-/// Records that follow each other within this time belong to one batch, in nanoseconds.
+/// Records of one batch follow each other within this time, in nanoseconds.
 const TOGETHER_NS: i64 = 500_000;
-/// The same limit as [`TOGETHER_NS`], but for packets whose departures are known. It is shorter, because an audio
-/// packet takes longer than [`TOGETHER_NS`] to send on links below 8 Mb/s.
+/// The same for packets whose departures are known. On links below 8 Mb/s, an audio packet takes longer than
+/// [`TOGETHER_NS`].
 const HELD_TOGETHER_NS: i64 = 100_000;
-/// Two successive packets belong to a batch if the time between their departures exceeds the time between their records
-/// by at least this, in nanoseconds.
+/// In a batch, the time between two departures exceeds that between the records by this, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
-/// The recording counts as batched if at least this share of its packets are in batches.
+/// Share of packets in batches from which the recording is batched.
 const BATCHED_SHARE: f64 = 0.3;
-/// If at least this share of the packets are in batches, the resolution of the times is the length of a batch.
+/// Share of packets in batches from which the length of a batch is the resolution.
 const COARSE_SHARE: f64 = 0.1;
-/// The percentile of the intervals between batches that is taken as the interval of the clock.
+/// Of the intervals between batches, taken as the clock's interval.
 const SHORTER_PERCENT: usize = 5;
-/// A clock causes the batches if at least this share of the other direction's records falls into them. The share is
-/// scaled: 0 is the share expected by chance, and 1 is the share expected from a clock.
+/// Share of the other direction's records in the batches from which a clock causes them; scaled: 0 is chance, 1 is a
+/// clock.
 const OF_CLOCK: f64 = 0.6;
-/// If the scaled share is at most this, a link causes the batches. Between the two limits the cause is unknown.
+/// The scaled share up to which a link causes the batches.
 const OF_LINK: f64 = 0.3;
-/// The least difference between the share expected by chance and the share expected from a clock. Below it the cause of
-/// the batches is unknown.
+/// If the shares by chance and by a clock differ less, the cause is unknown.
 const LEAST_DIFFERENCE: f64 = 0.3;
-/// The cause of the batches in one direction can be determined only if the recording has at least this number of
-/// records of the other direction.
+/// Records of the other direction that show the cause.
 const LEAST_OTHERS: usize = 10;
 
 /// The cause of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The recording's clock.
     Clock,
-    /// A link. Records of the other direction are then not in the same batches.
     Link,
-    /// The cause is unknown.
     Unknown,
 }
 
 /// Batches of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batches {
-    /// The time over which packets are collected into a batch.
+    /// Over which packets are collected into a batch.
     pub(crate) interval: Span,
     pub(crate) cause: Cause,
 }
 
-/// Finds batches of packets. `points` are pairs of the recorded time and the departure, in nanoseconds. `others` are
-/// the recorded times of the other direction.
+/// `points` are pairs of the recorded time and the departure, in nanoseconds; `others` are the recorded times of the
+/// other direction.
 pub(crate) fn find(points: &[(i64, i64)], others: &[Time]) -> Option<Batches> {
     let (longest, share) = longest(points)?;
     if share < COARSE_SHARE {
@@ -66,29 +58,27 @@ pub(crate) fn find(points: &[(i64, i64)], others: &[Time]) -> Option<Batches> {
     Some(Batches { interval: Span::nanos(longest.min(most) as u64), cause: cause(times, longest, others) })
 }
 
-/// Finds batches of packets whose departures are unknown. It only finds batches that the clock causes, because these
-/// appear in both directions.
+/// Finds batches of packets whose departures are unknown, if the clock causes them, in both directions.
 pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> {
     let times: Vec<i64> = times.iter().map(|at| at.as_nanos() as i64).collect();
     let groups = groups(times.clone());
     let mut intervals: Vec<i64> = groups.windows(2).map(|two| two[1].0 - two[0].0).collect();
     intervals.sort_unstable();
     let shortest = *intervals.get(intervals.len() * SHORTER_PERCENT / 100)?;
-    // If most packets are alone in their group, the recording has no batches.
+    // Most packets are alone in their group.
     let is_batched = groups.len() as f64 <= (1.0 - BATCHED_SHARE) * times.len() as f64;
     let is_clock = is_batched && cause(times, shortest, others) == Cause::Clock;
     (shortest >= LEAST_HELD_NS && is_clock)
         .then_some(Batches { interval: Span::nanos(shortest as u64), cause: Cause::Clock })
 }
 
-/// Returns a time in nanoseconds that shows for how long packets are held until their batch is recorded: 90 % of the
-/// batches hold packets no longer than this time. Returns `None` if few packets are in batches.
+/// Returns how long packets are held until their batch is recorded, in 90 % of the batches, in nanoseconds; `None` if
+/// few packets are in batches.
 pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
     longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
 }
 
-/// Returns the time for which 90 % of the batches hold packets at most, in nanoseconds, and the share of packets that
-/// are in batches. Returns `None` only if there is no batch.
+/// Returns the same time, and the share of packets that are in batches; `None` only if there is no batch.
 fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable();
@@ -97,27 +87,25 @@ fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
         let left = || batch.iter().map(|point| point.1);
         let apart = left().max().zip(left().min()).map_or(0, |(last, first)| last - first);
         let lasts = batch[batch.len() - 1].0 - batch[0].0;
-        // Departures that are farther apart than the recorded times show that packets were held and then delivered
-        // together.
+        // Departures that are farther apart than the records show that packets were held and delivered together.
         if apart - lasts >= LEAST_HELD_NS {
             batches.push(apart - lasts);
             packets += batch.len();
         }
     }
     batches.sort_unstable();
-    // The 90th percentile leaves out single long stalls.
+    // Without single long stalls.
     let longest = batches.get(batches.len() * 9 / 10)?;
     Some((*longest, packets as f64 / points.len() as f64))
 }
 
-/// Groups times that follow each other within [`TOGETHER_NS`], and returns the first and the last time of each group.
+/// Returns the first and the last time of each group of times within [`TOGETHER_NS`].
 fn groups(mut times: Vec<i64>) -> Vec<(i64, i64)> {
     times.sort_unstable();
     times.chunk_by(|a, b| b - a <= TOGETHER_NS).map(|group| (group[0], group[group.len() - 1])).collect()
 }
 
-/// Returns the cause of batches. It compares the share of the other direction's records that are in batches with the
-/// shares expected by chance and from a clock.
+/// Compares the share of the other direction's records in the batches with the shares by chance and by a clock.
 fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let groups = groups(times);
     let is_within = |at: &&i64| {
@@ -130,9 +118,7 @@ fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let lasts = (last.1 - first.0).max(1) as f64;
     let covered: i64 = groups.iter().map(|group| group.1 - group.0 + 2 * TOGETHER_NS).sum();
     let by_chance = covered as f64 / lasts;
-    // If a clock causes the batches, all packets of one interval of the clock are recorded together. A packet of the
-    // other direction is then in a group if its interval has a packet of this direction. `by_clock` is the share of
-    // such intervals.
+    // With a clock, a packet of the other direction is in a group if its interval has a packet of this direction.
     let by_clock = (groups.len() as f64 * interval as f64 / lasts).min(1.0);
     if all.len() < LEAST_OTHERS || by_clock - by_chance < LEAST_DIFFERENCE {
         return Cause::Unknown;

@@ -1,8 +1,7 @@
 //! One direction of a call: its packets with their departures, arrivals and fates, and the sender's bandwidth
 //! estimates.
 //!
-//! The departure, the arrival and the fate of a packet are each known by stated evidence, or unknown for a stated
-//! reason. A call without evidence of departures and arrivals is refused.
+//! Each of these is known by stated evidence, or unknown for a stated reason.
 
 use crate::Problem;
 use crate::batches::{Batches, Cause};
@@ -23,35 +22,33 @@ pub struct Flight {
     pub arrival: Arrival,
     /// Whether the packet arrived or was lost.
     pub fate: Fate,
-    /// The size of the IP packet. A packet that is missing in the recording is assumed to have the size of its
-    /// neighbour.
+    /// The size of the IP packet; that of a neighbour if the packet is missing in the recording.
     pub size: Bytes,
     /// The packet's SSRC.
     pub ssrc: u32,
 }
 
-/// A frame of the stream that has the most bytes.
+/// A frame of the stream with the most bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// When the frame's first packet left.
     pub left: Time,
-    /// The RTP timestamp relative to the first frame's, with wraps resolved, in ticks of the stream's clock.
+    /// The RTP timestamp since the first frame's, unwrapped, in ticks of the stream's clock.
     pub ticks: i64,
-    /// When the frame's last packet arrived; `None` if one of its packets is missing or an arrival is unknown.
+    /// When the frame's last packet arrived; `None` if a packet or an arrival is unknown.
     pub arrived: Option<PeerTime>,
     /// The size of the frame's IP packets.
     pub size: Bytes,
 }
 
-/// A report on individual packets: the time at which the report arrived at the sender and, for each packet, its index
-/// in [`Exchange::sent`] and its arrival. The arrival is `None` if the packet is reported as missing.
+/// A report on individual packets: its arrival at the sender and, for each packet, its index in [`Exchange::sent`] and
+/// its arrival (`None`: reported as missing).
 pub type PacketReport = (Time, Vec<(u32, Option<PeerTime>)>);
 
 /// The input of the sender's controller on the sender's clock: packets that left, and reports that arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
-    /// The packets that left: the time, the size of the IP packet, and whether the packet belongs to the stream with
-    /// the most bytes.
+    /// The packets that left: time, size of the IP packet, and whether it belongs to the stream with the most bytes.
     pub sent: Vec<(Time, Bytes, bool)>,
     /// The reports that arrived at the sender.
     pub reports: Vec<PacketReport>,
@@ -68,14 +65,14 @@ pub struct Call {
     pub reports: usize,
     /// The input of the sender's controller; empty if the recording was not made at the sender.
     pub exchange: Exchange,
-    /// Whether the recording has the call's first packets. It lacks them if a report arrived less than a round trip
-    /// after the recording's first packet, because this report is about earlier packets.
+    /// Whether the recording has the call's first packets. If not, a report arrives less than a round trip after the
+    /// first packet.
     pub begins: bool,
     /// The sender's bandwidth estimates, as logged.
     pub estimates: Vec<(Time, Rate)>,
     /// The frames in the order of their departures.
     pub frames: Vec<Frame>,
-    /// The least time from a departure to the report on it; `None` if the recording was not made at the sender.
+    /// The least time from a departure to its report; `None` if the recording was not made at the sender.
     pub round_trip: Option<Span>,
     /// The resolution of departure times and of arrival times.
     pub every: (Span, Span),
@@ -94,7 +91,6 @@ pub enum Side {
     Receiver,
 }
 
-/// A packet as a recording has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRecord {
     pub(crate) seen: Time,
@@ -106,73 +102,66 @@ pub(crate) struct PacketRecord {
     pub(crate) transport: Option<u16>,
     pub(crate) timestamp: u32,
     pub(crate) marker: bool,
-    /// False for a packet that is missing in the recording, and is known only from a gap in the sequence numbers. Its
-    /// time and size are those of its neighbours.
+    /// False for a packet that is missing in the recording, with the time and size of its neighbours.
     pub(crate) is_recorded: bool,
 }
 
-/// Where a capture was made, according to the capture itself.
+/// Where a capture was made, by the capture itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vantage {
-    /// At the sender, where packets left.
+    /// Where packets left.
     Sender,
-    /// At the receiver, where packets arrived.
+    /// Where packets arrived.
     Receiver,
-    /// Between sender and receiver; `receiver` is the round-trip time from there to the receiver.
+    /// Between sender and receiver, with the round-trip time from there to the receiver.
     Before { receiver: Span },
-    /// Nothing in the capture shows where it was made.
+    /// The capture does not show it.
     Unknown,
 }
 
-/// The reason why no report from the receiver lists individual packets.
+/// Why no report from the receiver lists individual packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
-    /// There is no RTCP from the receiver.
+    /// No RTCP from the receiver.
     Absent,
-    /// The RTCP is encrypted.
+    /// Encrypted.
     Sealed,
-    /// The RTCP was cut when it was captured.
+    /// Cut when it was captured.
     Cut,
-    /// The RTCP is readable, but has only cumulative counts.
+    /// Only cumulative counts.
     Summary,
 }
 
-/// One direction of a recorded call, with packets and reports in the order of their times.
+/// Packets and reports are in the order of their times.
 pub(crate) struct Direction {
     pub(crate) packets: Vec<PacketRecord>,
-    /// RTCP from the receiver: the time of the record and the RTCP's bytes.
+    /// RTCP from the receiver: time of the record, and bytes.
     pub(crate) reports: Vec<(Time, Vec<u8>)>,
-    /// Where the recording was made, if the user states it or the kind of log implies it; `None` if it has to be
-    /// determined from the recording.
+    /// By the user or the kind of log; `None`: to be determined from the recording.
     pub(crate) side: Option<Side>,
-    /// Where the recording was made, according to the recording itself.
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,
-    /// The times at which the recording's clock was set, with an error of a few milliseconds.
+    /// When the recording's clock was set, to a few milliseconds.
     pub(crate) set_at: Vec<Time>,
-    /// The sizes of all steps of the recording's clock that were removed.
+    /// Sizes of the removed steps of the recording's clock.
     pub(crate) set_by: Vec<Span>,
-    /// The number of packets whose header extension was cut off.
     pub(crate) cut_extensions: usize,
-    /// The number of reports that were cut when they were captured.
     pub(crate) cut_reports: usize,
     pub(crate) unread: Unread,
-    /// The resolution of the recording's clock.
     pub(crate) every: Span,
-    /// The batches of the recording's packets.
     pub(crate) batches: Option<Batches>,
 }
 
-/// Gaps of the recording. A packet that is missing at such a gap may have arrived.
+/// Gaps of the recording, in which missing packets may have arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread {
-    /// The times of records that can't be read.
+    /// Of records that can't be read.
     pub(crate) times: Vec<Time>,
-    /// The packets whose record has no time, by SSRC and sequence number.
+    /// Packets whose record has no time, by SSRC and sequence number.
     pub(crate) untimed: BTreeSet<(u32, u16)>,
-    /// The number of packets that are missing in the recording and whose times are unknown.
+    /// Packets that are missing in the recording at unknown times.
     pub(crate) unplaced: u64,
-    /// The spans in which nothing at all was recorded.
+    /// Spans in which nothing at all was recorded.
     pub(crate) silences: Vec<(Time, Time)>,
 }
 
@@ -207,44 +196,40 @@ impl Recording {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DepartureClock {
-    /// The clock of the send times that packets carry.
+    /// Of the send times that packets carry.
     Stamps,
-    /// The clock of the recording.
+    /// Of the recording.
     Record,
 }
 
-/// If delays vary by less than this, they show no queue. Departures and arrivals may then have been recorded at the
-/// same place.
+/// Delays that vary less show no queue; departures and arrivals may have been recorded at the same place.
 const SAME_PLACE_NS: i64 = 1_000_000;
-/// If the delays between two recordings vary by less than this, the recordings were made at the same place. Time stamps
-/// at two hosts vary by more, even without a queue between them.
+/// Two recordings whose delays vary less were made at the same place; time stamps of two hosts vary more.
 const ONE_PLACE_NS: i64 = 100_000;
-/// A stream has send times if at least this share of its packets carries one.
+/// Share of a stream's packets that carry a send time.
 const STAMPED_SHARE: f64 = 0.9;
-/// A source of times (the send times in packets, or the receiver's reports) must cover at least this share of the
-/// bytes.
+/// Share of the bytes that a source of times (send times, or reports) must cover.
 const LEAST_SHARE: f64 = 0.5;
-/// If less than this share of the bytes is reported, the recording's own times are preferred as arrivals.
+/// Share of the bytes below which the recording's own times are preferred to reports.
 const ENOUGH_REPORTED: f64 = 0.9;
-/// A note is made if the fates of at least this share of the packets are unknown.
+/// Share of packets with unknown fate from which there is a note.
 const NOTED_SHARE: f64 = 0.01;
 
-/// The resolution of abs-send-time.
+/// Of abs-send-time.
 const SEND_TIME_RESOLUTION: Span = Span::micros(4);
-/// The longest plausible delay: half of the time after which send times wrap.
+/// Half of the time after which send times wrap.
 const LONGEST_DELAY: Span = Span::secs(32);
-/// A file is refused if more than this share of its packets have implausible delays.
+/// Share of packets with implausible delays above which a file is refused.
 const MOST_IMPLAUSIBLE: f64 = 0.02;
 
 const WHOLE_PACKETS: &str = "capture whole packets: tcpdump -s 0";
 const SENDER_REMEDY: &str = "record at the sender with its reports (TWCC or RFC 8888) readable, as an event log has \
                              them, or at the receiver with the header extension abs-send-time";
 
-/// The sources of a call's departure and arrival times.
 #[derive(Clone, Copy)]
 struct Clocks {
     departures: DepartureClock,
-    /// Whether arrivals are read from the receiver's reports. If not, the recording's times are the arrivals.
+    /// Whether arrivals are from the receiver's reports, not the recording's times.
     by_reports: bool,
 }
 
@@ -252,13 +237,12 @@ struct Clocks {
 struct Stamps {
     streams: BTreeSet<u32>,
     share: f64,
-    /// The share of all packets, of any stream, that carry a send time.
+    /// Share of all packets that carry a send time.
     packets: f64,
 }
 
 impl Direction {
-    /// Joins departures with arrivals. Also returns the offset of the departures' clock: by how much it is ahead of the
-    /// recording's clock.
+    /// Joins departures with arrivals. Also returns by how much the departures' clock is ahead of the recording's.
     ///
     /// # Errors
     /// There is no evidence of when packets left, or of when they arrived.
@@ -295,8 +279,8 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
-        // If the capture recorded packets in batches, the interval between batches is the resolution of its times. It
-        // is limited to `COARSEST`, because longer intervals are accepted only if a link causes them.
+        // The interval between batches is the resolution; intervals above `COARSEST` are accepted only if a link causes
+        // them.
         let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),
@@ -331,12 +315,11 @@ impl Direction {
         let timed_share = timed as f64 / all.max(1) as f64;
         let stamps = self.stamps();
         let is_partial = timed_share < ENOUGH_REPORTED;
-        // A recording at the receiver has an arrival time for each packet, so it is preferred to incomplete reports.
+        // A recording at the receiver is preferred to incomplete reports.
         let serves_itself = stamps.share > LEAST_SHARE && self.arrives_here(&stamps, timed > 0).is_ok();
         let by_reports = !is_at_receiver && timed_share > LEAST_SHARE && !(is_partial && serves_itself);
         if by_reports && is_partial && self.cut_reports * 100 > self.reports.len() {
-            // Only the longest reports are cut, and these are about the busiest times. The other reports are therefore
-            // not representative.
+            // Only the longest reports are cut, which are about the busiest times; the others are not representative.
             let what = format!(
                 "{} were cut when they were captured, and of {:.0} % of its bytes nothing else says when they arrived",
                 counted(self.cut_reports as u64, "report"),
@@ -357,8 +340,7 @@ impl Direction {
             }
             DepartureClock::Stamps
         };
-        // If departures are send times and arrivals come from reports, no times of the recording are used, and batches
-        // do no harm.
+        // Without times of the recording, batches do no harm.
         if departures == DepartureClock::Record || !by_reports {
             self.check_batches(notes)?;
         }
@@ -402,15 +384,13 @@ impl Direction {
         }
     }
 
-    /// Returns each packet's departure.
     fn departures(&self, clock: DepartureClock) -> Vec<Departure> {
         let by_record = clock == DepartureClock::Record;
         let mut before = self.packets.iter().find_map(|packet| packet.stamp).unwrap_or(Time::ZERO);
         let departure = |packet: &PacketRecord| match packet.stamp {
             _ if by_record && packet.is_recorded => Departure::Recorded(packet.seen),
             _ if by_record => Departure::Unknown(packet.seen),
-            // Most queues keep the order of packets. So this packet left soon after the packet that was recorded before
-            // it.
+            // Most queues keep the order of packets, so this one left soon after the previous one.
             None => Departure::Unknown(before),
             Some(at) => {
                 before = at;
@@ -420,7 +400,6 @@ impl Direction {
         self.packets.iter().map(departure).collect()
     }
 
-    /// Returns each packet's arrival and fate.
     fn fates(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>, by_reports: bool) -> Vec<(Arrival, Fate)> {
         let by_receiver_reports = self.by_receiver_reports(arrivals, restarted);
         let is_untimed = |packet: &PacketRecord| self.unread.untimed.contains(&(packet.ssrc, packet.seq));
@@ -430,7 +409,7 @@ impl Direction {
             (None, None) => is_untimed(packet).then_some(true),
         };
         let known: Vec<Option<bool>> = self.packets.iter().enumerate().map(is_known).collect();
-        // If arrivals are read from reports, gaps of the recording do not prove a loss, so they need not be examined.
+        // If arrivals are from reports, gaps of the recording do not prove a loss.
         let unread = if by_reports { Some(BTreeSet::new()) } else { self.may_be_unread(&known) };
         let fate = |(i, packet): (usize, &PacketRecord)| match (by_reports, packet.is_recorded, arrivals.reported[i]) {
             (false, true, _) => {
@@ -449,8 +428,7 @@ impl Direction {
             (_, false, None) => match by_receiver_reports.get(&i) {
                 Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), *fate),
                 Some(fate) => (Arrival::Unknown(Unknown::Lost), *fate),
-                // This recording was made at the sender, where packets are not lost yet. A gap therefore means that the
-                // recording missed the packet.
+                // At the sender, packets are not lost yet: the recording missed the packet.
                 None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
                 None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
                 None if unread.is_none() => {
@@ -473,11 +451,9 @@ impl Direction {
         Ok(())
     }
 
-    /// Finds the streams whose packets carry send times.
     fn stamps(&self) -> Stamps {
         let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
-        // A packet that is missing in the recording has no header extension, so it can't show whether its stream has
-        // send times.
+        // A packet that is missing in the recording has no header extension.
         for packet in self.packets.iter().filter(|packet| packet.is_recorded) {
             let count = counts.entry(packet.ssrc).or_default();
             *count = (count.0 + usize::from(packet.stamp.is_some()), count.1 + 1);
@@ -492,7 +468,6 @@ impl Direction {
         Stamps { streams, share, packets: stamped as f64 / all.max(1) as f64 }
     }
 
-    /// Returns the reason why the direction's packets have no send times, and the remedy.
     fn without_stamps(&self, stamps: &Stamps) -> (String, &'static str) {
         if self.cut_extensions * 10 > self.packets.len() {
             let share = 100.0 * self.cut_extensions as f64 / self.packets.len() as f64;
@@ -507,7 +482,6 @@ impl Direction {
         }
     }
 
-    /// Whether each packet carries its send time.
     fn all_stamped(&self) -> bool {
         !self.packets.is_empty() && self.packets.iter().all(|packet| packet.stamp.is_some())
     }
@@ -515,7 +489,7 @@ impl Direction {
     /// Adds a note on the streams without send times.
     ///
     /// # Errors
-    /// The streams without send times carry most of the call's bytes.
+    /// They carry most of the call's bytes.
     fn note_unstamped(&self, stamps: &Stamps, notes: &mut Vec<String>) -> Result<(), Problem> {
         let mut others: BTreeMap<u32, u64> = BTreeMap::new();
         for packet in self.packets.iter().filter(|packet| packet.is_recorded && !stamps.streams.contains(&packet.ssrc))
@@ -539,10 +513,10 @@ impl Direction {
         Ok(())
     }
 
-    /// Decides from which clock departures are read if arrivals are read from the receiver's reports.
+    /// Decides from which clock departures are read if arrivals are from reports.
     ///
     /// # Errors
-    /// The capture was made at the receiver, or may have been made there.
+    /// The capture was made at the receiver, or may have been.
     fn departure_clock(&self, arrivals: &Arrivals, stamped: &BTreeSet<u32>) -> Result<DepartureClock, Problem> {
         let recorded = || self.packets.iter().filter(|packet| packet.is_recorded);
         if recorded().all(|packet| stamped.contains(&packet.ssrc)) {
@@ -552,7 +526,7 @@ impl Direction {
             return Ok(DepartureClock::Record);
         }
         let by_stamp: Vec<(i64, i64)> = recorded().filter_map(since_stamp).collect();
-        // If the send times in the packets agree with the recording's times, the recording was made at the sender.
+        // Send times that agree with the recording's times show that it was made at the sender.
         let fine = SAME_PLACE_NS + self.every.as_nanos() as i64;
         if clock::spread(&by_stamp).is_some_and(|spread| spread <= fine) {
             return Ok(DepartureClock::Record);
@@ -569,7 +543,7 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        // Rounding of both times makes the difference vary by the sum of both resolutions, even without a queue.
+        // Rounding makes the difference vary by the sum of both resolutions, even without a queue.
         let coarse = arrivals.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
         let spread = clock::spread(&delays);
         if by_stamp.is_empty() && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
@@ -585,7 +559,7 @@ impl Direction {
         Ok(if by_stamp.is_empty() { DepartureClock::Record } else { DepartureClock::Stamps })
     }
 
-    /// Removes steps of the recording's clock. They are found by comparison with the reported arrivals.
+    /// Removes steps of the recording's clock, by comparison with the reported arrivals.
     fn set_right(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let seen = |packet: &PacketRecord| packet.seen.as_nanos() as i64;
         let timed = self.packets.iter().zip(&arrivals.reported).enumerate();
@@ -596,8 +570,7 @@ impl Direction {
             })
             .collect();
         let points: Vec<(i64, i64)> = timed.iter().map(|one| one.1).collect();
-        // The steps that the send times showed have been removed with an error of a few milliseconds. The remaining
-        // error is removed here.
+        // The steps that the send times showed have been removed to a few milliseconds; this removes the rest.
         let rest = self.set_at.iter().filter_map(|at| {
             let place = points.partition_point(|point| point.0 < at.as_nanos() as i64);
             Some(clock::Step { place, nanos: clock::rest_of_step(&points, place)? })
@@ -612,7 +585,7 @@ impl Direction {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
             let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
-            // The arrival times of reports are on the same clock, so they are shifted as well.
+            // The arrival times of reports are on the same clock.
             arrivals.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
             self.packets[from..].iter_mut().for_each(|packet| moved(&mut packet.seen));
             self.set_by.push(Span::nanos(by.unsigned_abs()));
@@ -621,8 +594,8 @@ impl Direction {
         self.set_right_short(arrivals, notes);
     }
 
-    /// Removes steps of less than a second. If a clock is set, the delays of the two directions change by the same
-    /// amount with opposite signs. Otherwise the route has changed, and [`crate::path`] removes the step.
+    /// Removes steps of less than a second. A clock that is set changes the delays of both directions by the same
+    /// amount with opposite signs; otherwise the route has changed, which [`crate::path`] removes.
     fn set_right_short(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let timed = self.packets.iter().zip(&arrivals.reported);
         let mut timed: Vec<(i64, i64)> = timed
@@ -631,14 +604,14 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        // Reported arrivals are on another clock, so sorting by them restores the true order of the packets.
+        // Reported arrivals are on another clock, so this is the true order of the packets.
         timed.sort_by_key(|one| one.0);
         let points: Vec<(f64, f64)> =
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
         let resolution = arrivals.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
         let steps = lasting_steps(&points, Axis::Arrivals, resolution);
-        // Packets on a shorter route overtake earlier packets on the longer one. Such a change of route is one step in
-        // the order of departures, but several in the order of arrivals.
+        // Packets on a shorter route overtake earlier ones: one step in the order of departures, several in that of
+        // arrivals.
         let mut by_departure: Vec<(f64, f64)> = points.iter().map(|(at, delay)| (at - delay, *delay)).collect();
         by_departure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of_route = lasting_steps(&by_departure, Axis::Departures, resolution);
@@ -672,10 +645,9 @@ impl Direction {
     /// Checks that the recording's times are arrivals, and that packets carry send times.
     ///
     /// # Errors
-    /// One of these conditions does not hold; the error says why.
+    /// One of these does not hold.
     fn arrives_here(&self, stamps: &Stamps, any_report: bool) -> Result<(), Problem> {
-        // If many reports are cut, the complete ones may be those without per-packet feedback, because they are
-        // shorter.
+        // Complete reports may be those without per-packet feedback, which are shorter.
         let is_cut = self.hidden == Hidden::Summary && self.cut_reports * 10 > self.reports.len();
         let hidden = if is_cut { Hidden::Cut } else { self.hidden };
         let reports = match hidden {
@@ -717,7 +689,7 @@ impl Direction {
         }
         let by_stamp: Vec<(i64, i64)> = self.packets.iter().filter_map(since_stamp).collect();
         let spread = clock::spread(&by_stamp);
-        // Behind the bottleneck, the queue makes the difference between a packet's time and its send time vary.
+        // Behind the bottleneck, the queue makes the difference between times and send times vary.
         if spread.is_none_or(|spread| spread <= SAME_PLACE_NS + self.every.as_nanos() as i64) {
             let shown = if spread.is_some() {
                 "its times and the packets' send times agree to a millisecond, as where packets leave"
@@ -730,8 +702,8 @@ impl Direction {
         Ok(())
     }
 
-    /// Joins the departures in this recording with the arrivals in the receiver's recording `other`, by SSRC, sequence
-    /// number and timestamp.
+    /// Joins departures in this recording with arrivals in the receiver's recording `other`, by SSRC, sequence number
+    /// and timestamp.
     ///
     /// # Errors
     /// Fewer than half of this recording's packets are in `other`.
@@ -743,11 +715,11 @@ impl Direction {
         other.has_times()?;
         let arrivals = self.arrivals();
         let stamped = self.all_stamped();
-        // The same pair of sequence number and timestamp recurs only after hours.
+        // The same sequence number and timestamp recur only after hours.
         let key = |packet: &PacketRecord| (packet.ssrc, packet.seq, packet.timestamp);
         let mut seen_there: BTreeMap<(u32, u16, u32), Time> = BTreeMap::new();
         for packet in &other.packets {
-            // If the receiver's recording has several copies of a packet, the first one shows the arrival.
+            // The first of several copies shows the arrival.
             seen_there.entry(key(packet)).or_insert(packet.seen);
         }
         let ends = |ssrc: u32| {
@@ -797,7 +769,7 @@ impl Direction {
             };
             all.push((*packet, Flight { departure, arrival, fate, size: packet.size, ssrc: packet.ssrc }));
         }
-        // Two recordings of one place would show a call without delay and loss, which is a false finding.
+        // Two recordings of one place would show a call without delay and loss.
         let passed: Vec<(i64, i64)> = self
             .packets
             .iter()
@@ -811,7 +783,7 @@ impl Direction {
                         or nothing lies between their places";
             return Err(Problem::at(0, what, "give the other end's file by --other-end, not a copy of the first"));
         }
-        // If less than half of the packets are in both recordings, the recordings are of different calls.
+        // The recordings are of different calls.
         if arrived * 2 < all.len() {
             let what = "the two files have less than half of the packets in common";
             return Err(Problem::at(0, what, "give the two ends of one call, the sender's first"));
@@ -842,7 +814,6 @@ fn since_stamp(packet: &PacketRecord) -> Option<(i64, i64)> {
     packet.stamp.filter(|_| packet.is_recorded).map(|stamp| (seen, seen - stamp.as_nanos() as i64))
 }
 
-/// Adds a note on streams whose sequence numbers began anew, for example after a restart of the sender.
 fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
     if !restarted.is_empty() {
         let listed: Vec<String> = restarted.iter().map(u32::to_string).collect();
@@ -853,7 +824,7 @@ fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
     }
 }
 
-/// Adds a note on how many packets are missing in the recording itself, and how many have an unknown fate.
+/// Adds a note on packets that are missing in the recording itself, or have an unknown fate.
 fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
     let percent = |count: usize| 100.0 * count as f64 / all.len().max(1) as f64;
     let own = all.iter().filter(|(packet, flight)| {
@@ -888,7 +859,7 @@ impl Call {
     /// Removes arrivals whose delays differ from the median by more than [`LONGEST_DELAY`].
     ///
     /// # Errors
-    /// More than a share of [`MOST_IMPLAUSIBLE`] of the arrivals is removed.
+    /// More than a share of [`MOST_IMPLAUSIBLE`] is removed.
     fn without_implausible_delays(mut self) -> Result<Self, Problem> {
         let times = self.packets.iter().filter_map(|packet| {
             Some((packet.departure.known()?.as_nanos() as i64, packet.arrival.known()?.as_nanos()))
@@ -897,7 +868,7 @@ impl Call {
         let mut delays: Vec<i64> = times.iter().map(|(left, arrived)| arrived - left).collect();
         delays.sort_unstable();
         let Some(&median) = delays.get(delays.len() / 2) else { return Ok(self) };
-        // Two clocks drift apart by less than 1000 ppm, so the limit grows by a thousandth of the duration.
+        // Two clocks drift apart by less than 1000 ppm.
         let lasted = times.last().zip(times.first()).map_or(0, |(last, first)| last.0.saturating_sub(first.0));
         let most = LONGEST_DELAY.as_nanos() as i64 + lasted / 1000;
         let (mut removed, mut farthest) = (0_u64, 0);
@@ -927,7 +898,6 @@ impl Call {
     }
 }
 
-/// Returns the SSRC with the most bytes.
 fn main_source(packets: &[PacketRecord]) -> Option<u32> {
     let mut carried: BTreeMap<u32, u64> = BTreeMap::new();
     for packet in packets {
@@ -936,8 +906,7 @@ fn main_source(packets: &[PacketRecord]) -> Option<u32> {
     carried.iter().max_by_key(|(_, bytes)| **bytes).map(|(ssrc, _)| *ssrc)
 }
 
-/// Returns the frames of a source, separated by their timestamps. If the last packet of a frame has no marker bit, a
-/// packet is missing.
+/// Returns the frames of a source, by timestamp. If a frame's last packet has no marker bit, a packet is missing.
 fn frames(all: &[(PacketRecord, Flight)], main: Option<u32>) -> Vec<Frame> {
     let Some(main) = main else { return Vec::new() };
     let mine = || all.iter().filter(|(packet, _)| packet.ssrc == main);
@@ -972,8 +941,7 @@ fn frames(all: &[(PacketRecord, Flight)], main: Option<u32>) -> Vec<Frame> {
     let whole = frames.into_iter().zip(until).map(|((_, frame, ended), end)| {
         let within =
             |times: &[Time]| times.get(times.partition_point(|at| *at < frame.left)).is_some_and(|at| *at < end);
-        // A packet with the marker bit ends the frame. A packet that arrived without being recorded may have had this
-        // bit.
+        // The packet with the marker bit ends the frame; an unrecorded packet may have had it.
         let torn = !(ended || within(&came)) || within(&holes);
         Frame { arrived: frame.arrived.filter(|_| !torn), ..frame }
     });

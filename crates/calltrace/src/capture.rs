@@ -1,5 +1,4 @@
-//! Reads captures (pcap and pcapng): RTP packets with their header extensions and, if it is readable, the RTCP that
-//! reports on them.
+//! Reads captures (pcap and pcapng): RTP packets with their header extensions, and readable RTCP that reports on them.
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Unread, Vantage};
 use crate::capture_file::{self, Record, TimeSource};
@@ -19,35 +18,31 @@ use steadycast_wire::is_rtcp;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
-/// The largest number of packets in a file.
+/// In a file.
 pub(crate) const MOST_PACKETS: usize = 20_000_000;
-/// The longest time between two records of a capture.
+/// The longest time between two records.
 const DAY: Duration = Duration::from_secs(86_400);
 /// The shortest RTP header (RFC 3550, section 5.1).
 const RTP_HEADER: usize = 12;
-/// A cut datagram is padded with zeros to this length in bytes, so that its RTP header can be parsed.
+/// Length in bytes to which a cut datagram is padded with zeros, so that its RTP header can be parsed.
 const FILLED: usize = 2048;
-/// The longest time between two copies of an RTCP packet in a capture of two interfaces.
+/// The longest time between two copies of an RTCP packet, from two interfaces.
 const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
-/// The longest time between two fragments of a datagram. A later fragment with the same identification belongs to
-/// another datagram.
+/// The longest time between two fragments of a datagram; later ones with the same identification belong to another.
 pub(crate) const FRAGMENTS_WITHIN: Span = Span::secs(5);
-/// The largest number of STUN requests that are remembered until they are answered.
+/// STUN requests that are remembered until they are answered.
 const MOST_REQUESTS: usize = 100_000;
-/// If the round trip to an end is at most this long, the capture was made at that end.
+/// Up to this round trip to an end, the capture was made at that end.
 const HERE: Span = Span::millis(2);
 
-/// The captured fragments of a datagram.
 struct Fragments {
     last: Time,
     bytes: u64,
     place: usize,
-    /// Known from the first fragment: the datagram's size in bytes, its endpoints, and its index among the packets of
-    /// these endpoints.
+    /// From the first fragment: the datagram's size in bytes, its endpoints, and its index among their packets.
     first: Option<(u64, (Endpoint, Endpoint), usize)>,
 }
 
-/// The content of a capture.
 #[derive(Default)]
 struct Capture {
     packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
@@ -56,23 +51,22 @@ struct Capture {
     fragments: BTreeMap<FragmentedDatagram, Fragments>,
     joined_fragments: u64,
     skipped: BTreeMap<Skipped, u64>,
-    /// Records that could not be read and may have been packets of a call: their places in the file and, if readable,
-    /// their endpoints.
+    /// Unreadable records that may have been packets of a call: places in the file, and endpoints if readable.
     unread: Vec<(usize, Option<(Endpoint, Endpoint)>)>,
     /// RTP packets whose record has no time, by SSRC and sequence number.
     untimed: BTreeSet<(u32, u16)>,
-    /// The number of datagrams that are not RTP, by their lower port.
+    /// Datagrams that are not RTP, by their lower port.
     other_ports: BTreeMap<u16, u64>,
     has_dtls: bool,
     records: usize,
-    /// The source of the current record's time.
+    /// Of the current record's time.
     source: TimeSource,
-    /// The time of each record, in the order of the file. A record without a time has the time of the record before it.
+    /// In the order of the file. A record without a time has that of the record before it.
     times: Vec<Time>,
-    /// The number of packets that the capturing program reports as dropped.
+    /// As reported by the capturing program.
     dropped: u64,
     send_time_id: Option<u8>,
-    /// STUN requests that are not answered yet, by transaction.
+    /// Unanswered STUN requests, by transaction.
     requests: BTreeMap<[u8; 12], (Time, IpAddr)>,
     /// The least time from a STUN request to its answer, by the host that answered.
     distances: BTreeMap<IpAddr, Span>,
@@ -110,11 +104,10 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     direction(flows.swap_remove(chosen), &capture, options, notes)
 }
 
-/// The remedy if two parts of a recording have the same SSRC, because a sender was started again or set its clock back.
+/// A sender that was restarted, or whose clock was set back, repeats its SSRC.
 pub(crate) const RESTART_REMEDY: &str =
     "give --stream SSRC for the larger part, or cut the file at the restart (editcap -A or -B)";
 
-/// Returns the index of the direction to read.
 fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     let mut sorted: Vec<(usize, u64)> = flows.iter().map(Flow::bytes).enumerate().collect();
     sorted.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
@@ -126,7 +119,7 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
             Problem::at(0, format!("no stream has the SSRC {ssrc}"), format!("choose one of: {listed}"))
         });
     }
-    // A direction with few bytes, such as the other end's audio, is not counted as a call.
+    // A direction with few bytes, such as the other end's audio, is no call.
     match &sorted[..] {
         [first, second, ..] if second.1 * 10 > first.1 => {
             let (one, other) = (flows[first.0].span(), flows[second.0].span());
@@ -152,7 +145,7 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     }
 }
 
-/// Adds notes on packets that are not used although they have an SSRC or the endpoints of the chosen direction.
+/// Adds notes on unused packets with an SSRC or the endpoints of the chosen direction.
 fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut Vec<String>) {
     let others = || flows.iter().enumerate().filter(|(i, _)| *i != chosen).map(|one| one.1);
     let elsewhere = others().filter(|flow| flow.endpoints != flows[chosen].endpoints).flat_map(|flow| &flow.packets);
@@ -188,16 +181,14 @@ fn direction(
         let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
         let rtcp = reports.iter_mut().map(|one| (one.place, &mut one.at));
         let rest = unread.iter_mut().map(|one| (one.0, &mut one.1));
-        // All records after the step are shifted, whatever they contain, because they have times of the clock that was
-        // set.
+        // All records after the step have times of the clock that was set.
         packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place).for_each(|one| moved(one.1));
         notes.push(clock::set_note(step.nanos));
         set_by.push(Span::nanos(step.nanos.unsigned_abs()));
         let first = flow.packets.iter().find(|one| one.place >= step.place);
         set_at.extend(first.map(|one| one.record.seen));
     }
-    // Records may be out of order, for example after a merge or if several threads wrote them. The records' times are
-    // still right.
+    // Records may be out of order, for example after a merge or with several threads; their times are still right.
     flow.packets.sort_by_key(|one| one.record.seen);
     let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
     let every = flow.resolution().ok_or_else(|| {
@@ -240,19 +231,18 @@ fn direction(
     Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
-/// Returns the times of all records. If the capture's clock was set, packets have their corrected times.
+/// If the capture's clock was set, packets have their corrected times.
 fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     let (Some(first), Some(last)) = (corrected.first(), corrected.last()) else { return Vec::new() };
     let within = capture.times.iter().filter(|at| (first..=last).contains(at)).copied();
     within.chain(corrected.iter().copied()).collect()
 }
 
-/// Returns the reason why the capture's opposite direction has no readable per-packet feedback.
+/// Returns why the opposite direction has no readable per-packet feedback.
 fn hidden(reports: &[CapturedRtcp], sources: &BTreeSet<u32>, has_dtls: bool) -> Hidden {
     let readable = |one: &&CapturedRtcp| Compound::parse(&one.bytes).is_ok();
     let plain = reports.iter().filter(readable).count();
-    // An unencrypted report has the SSRC of its subject after the first eight bytes. SRTCP encrypts this SSRC, but not
-    // the first eight bytes.
+    // After the first eight bytes, an unencrypted report has the SSRC of its subject, which SRTCP encrypts.
     let names_source = |one: &CapturedRtcp| {
         let about = one.bytes.get(8..12).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes);
         about.is_some_and(|ssrc| ssrc == 0 || sources.contains(&ssrc))
@@ -277,7 +267,7 @@ impl Capture {
         if self.records > MOST_PACKETS {
             return Err(Problem::at(0, format!("more than {MOST_PACKETS} packets"), "cut it into parts"));
         }
-        // Each record needs an entry, because `times` is indexed by the place of a record. `packet` sets the true time.
+        // `times` is indexed by the place of a record; `packet` sets the true time.
         if self.times.len() < self.records {
             self.times.push(self.times.last().copied().unwrap_or(Time::ZERO));
         }
@@ -295,7 +285,7 @@ impl Capture {
 
     fn packet(&mut self, link: Linktype, at: Duration, whole: u32, bytes: &[u8]) -> Result<(), Problem> {
         let first = *self.first.get_or_insert(at);
-        // A day is added, so that times before the first record's time are not negative.
+        // So that times before the first record's are not negative.
         let since = (at + DAY).saturating_sub(first);
         if since > 2 * DAY || since.is_zero() {
             let remedy = "give a capture of one call, whose clock was not set by more";
@@ -318,7 +308,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Remembers a packet whose record has no time, so that it does not count as lost.
+    /// A packet whose record has no time must not count as lost.
     fn untimed(&mut self, link: Linktype, bytes: &[u8]) {
         let known = match decapsulate(link, bytes) {
             Content::Datagram(found) if found.payload.first().is_some_and(|head| head >> 6 == 2) => {
@@ -340,7 +330,7 @@ impl Capture {
     fn datagram(&mut self, at: Time, found: &Datagram<'_>, is_cut: bool, is_outgoing: Option<bool>) {
         let endpoints = (found.from, found.to);
         let Some(&head) = found.payload.first() else {
-            // The payload is empty. Datagrams without a payload are sent to keep a NAT binding alive.
+            // Datagrams without a payload keep a NAT binding alive.
             let why = if is_cut { Skipped::CutShort } else { Skipped::NotRtp };
             *self.other_ports.entry(found.from.1.min(found.to.1)).or_default() += 1;
             return self.skip(why, Some(endpoints));
@@ -350,8 +340,8 @@ impl Capture {
         if is_cut && is_indication(found.payload) {
             return self.skip(Skipped::CutShort, Some(endpoints));
         }
-        // RTP and RTCP have version 2 in the first two bits. Anything else may be STUN, or a session description with
-        // the ID of abs-send-time.
+        // RTP and RTCP have version 2 in the first two bits. Others may be STUN, or a session description with the ID
+        // of abs-send-time.
         if head >> 6 != 2 {
             self.measure(at, found);
             self.send_time_id = self.send_time_id.or_else(|| send_time::described(found.payload));
@@ -393,7 +383,7 @@ impl Capture {
         }
     }
 
-    /// Adds a fragment to its datagram. The datagram's arrival is that of its last fragment.
+    /// The datagram's arrival is that of its last fragment.
     fn fragment(&mut self, at: Time, fragment: Fragment, first: Option<(u64, (Endpoint, Endpoint), usize)>) {
         let known = self.fragments.remove(&fragment.of).filter(|known| at.since(known.last) <= FRAGMENTS_WITHIN);
         let mut known = known.unwrap_or(Fragments { last: at, bytes: 0, place: self.records, first: None });
@@ -417,14 +407,14 @@ impl Capture {
     /// Measures the round trip to a host by STUN messages, which are not encrypted.
     fn measure(&mut self, at: Time, found: &Datagram<'_>) {
         match stun(found.payload) {
-            // The bound limits the memory for requests that are never answered.
+            // Limits the memory for requests that are never answered.
             Some((id, false)) if self.requests.len() < MOST_REQUESTS => {
                 self.requests.entry(id).or_insert((at, found.to.0));
             }
             Some((id, true)) => {
                 if let Some((asked, host)) = self.requests.remove(&id).filter(|one| one.1 == found.from.0) {
                     let trip = at.since(asked);
-                    // The least round trip contains no queueing, so it shows how far away the host is.
+                    // The least round trip contains no queueing.
                     self.distances.entry(host).and_modify(|least| *least = trip.min(*least)).or_insert(trip);
                 }
             }
@@ -449,7 +439,7 @@ impl Capture {
         notes.extend(left_out(&self.skipped));
     }
 
-    /// Returns the error for a capture without RTP. It names the most frequent reason for skipped records.
+    /// Names the most frequent reason for skipped records.
     fn without_rtp(&self) -> Problem {
         let records = counted(self.records as u64, "record");
         if self.records == 0 {
@@ -494,7 +484,7 @@ impl Capture {
             flow.endpoints.iter().any(goes_back) && names_source_of(&one.bytes, &sources)
         };
         let mut found: Vec<CapturedRtcp> = self.rtcp.iter().filter(is_back).cloned().collect();
-        // If a capture has two copies of each packet, it has two copies of each report.
+        // A capture with two copies of each packet has two copies of each report.
         let mut last: BTreeMap<Vec<u8>, Time> = BTreeMap::new();
         found.retain(|one| {
             let before = last.insert(one.bytes.clone(), one.at);
@@ -503,7 +493,7 @@ impl Capture {
         found
     }
 
-    /// Returns the places and times of unreadable records that may have been packets of this flow.
+    /// Returns unreadable records that may have been packets of this flow.
     fn unread_beside(&self, flow: &Flow) -> Vec<(usize, Time)> {
         let near = |place: usize| {
             let after = flow.packets.partition_point(|one| one.place < place);
@@ -538,7 +528,7 @@ impl Capture {
             to_receiver = Some(to_receiver.map_or(trip, |least| least.min(trip)));
         }
         match (to_sender, to_receiver) {
-            // If both ends are near, as in a local network, the round trips do not show the place.
+            // If both ends are near, the round trips do not show the place.
             (Some(sender), Some(receiver)) if sender * 4 < receiver && sender <= HERE => Vantage::Sender,
             (sender, Some(receiver)) if receiver <= HERE && sender.is_none_or(|sender| receiver * 4 < sender) => {
                 Vantage::Receiver
@@ -548,8 +538,8 @@ impl Capture {
         }
     }
 
-    /// Returns the least round trip to the receiver, measured by its answers to sender reports (the fields LSR and DLSR
-    /// of RFC 3550, section 6.4.1).
+    /// Returns the least round trip to the receiver, by its answers to sender reports (LSR and DLSR, RFC 3550, section
+    /// 6.4.1).
     fn by_sender_reports(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Option<Span> {
         let mut sent: BTreeMap<u32, Time> = BTreeMap::new();
         let goes_there =
@@ -557,7 +547,7 @@ impl Capture {
         for one in self.rtcp.iter().filter(goes_there) {
             for packet in Compound::parse(&one.bytes).map_or(Vec::new(), |compound| compound.packets) {
                 if let Packet::SenderReport { ntp, .. } = packet {
-                    // A report block refers to a sender report by the middle 32 bits of its NTP time (LSR).
+                    // LSR is the middle 32 bits of the NTP time.
                     sent.insert((ntp >> 16) as u32, one.at);
                 }
             }
@@ -579,7 +569,7 @@ impl Capture {
     }
 }
 
-/// Returns a list of the skipped records by their reasons; `None` if no record was skipped.
+/// Returns a list of the skipped records by their reasons; `None` if there are none.
 pub(crate) fn left_out(skipped: &BTreeMap<Skipped, u64>) -> Option<String> {
     let mut skipped: Vec<(&Skipped, &u64)> = skipped.iter().collect();
     skipped.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -594,14 +584,14 @@ pub(crate) fn left_out(skipped: &BTreeMap<Skipped, u64>) -> Option<String> {
     }
 }
 
-/// Parses an RTP header and its short extension elements, as far as these were completely captured. Also returns
-/// whether the header was cut.
+/// Parses an RTP header and its short extension elements, as far as they were captured. Also returns whether the header
+/// was cut.
 pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, bool)> {
     if payload.len() < RTP_HEADER {
         return None;
     }
     let mut bytes = payload.to_vec();
-    // The length of the padding is in the last byte, which may have been cut off. The padding then counts as payload.
+    // The length of the padding is in the last byte, which may be cut off; the padding then counts as payload.
     bytes[0] &= !0x20;
     if is_cut {
         bytes.resize(bytes.len().max(FILLED), 0);
@@ -621,8 +611,7 @@ pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, 
     Some((header, elements, is_header_cut))
 }
 
-/// Returns the length of an RTP header with its extension, in bytes; `None` if the field with the extension's length
-/// was cut off.
+/// Returns the length of an RTP header with its extension, in bytes; `None` if the extension's length was cut off.
 fn header_length(payload: &[u8]) -> Option<usize> {
     let head = *payload.first()?;
     let sources = RTP_HEADER + usize::from(head & 0x0f) * 4;
@@ -634,7 +623,6 @@ fn header_length(payload: &[u8]) -> Option<usize> {
     Some(sources + 4 + words * 4)
 }
 
-/// Returns the name of the tunnel protocol that uses this UDP port.
 fn tunnel_of(port: u16) -> Option<&'static str> {
     Some(match port {
         500 | 4500 => "IPsec",

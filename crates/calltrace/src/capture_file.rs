@@ -8,31 +8,28 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use steadycast_units::Span;
 
-/// The first four bytes of a pcapng file, in either byte order.
+/// The first four bytes of pcapng, in either byte order.
 const PCAPNG: u32 = 0x0a0d_0d0a;
 
-/// The source of a packet's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimeSource {
-    /// The number of the interface in the file.
+    /// Its number in the file.
     pub(crate) interface: usize,
-    /// The resolution of the interface's times, as the file states it.
+    /// As the file states it.
     pub(crate) every: Span,
 }
 
-/// A record of a capture file.
 pub(crate) enum Record<'a> {
-    /// A packet with its time, its length before it was cut, and its captured bytes.
+    /// `whole` is the length before it was cut.
     Packet { link: Linktype, at: Duration, source: TimeSource, whole: u32, bytes: &'a [u8] },
-    /// A packet without a usable time.
+    /// Without a usable time.
     Untimed { link: Linktype, bytes: &'a [u8] },
-    /// A packet that can't be read.
+    /// Can't be read.
     Unreadable(Skipped),
-    /// The total number of packets that the capturing program has dropped so far, according to its statistics.
+    /// Packets that the capturing program has dropped so far.
     Dropped(u64),
 }
 
-/// Whether bytes begin as a capture file.
 pub(crate) fn is(bytes: &[u8]) -> bool {
     let magics = [PCAPNG, 0xa1b2_c3d4, 0xd4c3_b2a1, 0xa1b2_3c4d, 0x4d3c_b2a1];
     bytes.first_chunk().is_some_and(|four| magics.contains(&u32::from_be_bytes(*four)))
@@ -49,7 +46,7 @@ pub(crate) fn read(
     if bytes.starts_with(&PCAPNG.to_be_bytes()) { pcapng(bytes, take) } else { pcap(bytes, take) }
 }
 
-/// An interface: its link type, the resolution of its times, and their offset.
+/// Link type, resolution of the times, and their offset.
 type Interface = (Linktype, u8, i64);
 
 fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) -> Result<Option<u64>, Problem> {
@@ -57,7 +54,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     let mut is_big_endian = false;
     let mut interfaces: Vec<Interface> = Vec::new();
     let mut of_sections_before = 0;
-    // Statistics are cumulative, and the file may have several of them for one interface.
+    // Statistics are cumulative, with several of them for one interface.
     let (mut drops, mut section): (BTreeMap<(u32, u32), u64>, u32) = (BTreeMap::new(), 0);
     while !rest.is_empty() {
         let parsed = if is_big_endian { parse_block_be(rest) } else { parse_block_le(rest) };
@@ -123,7 +120,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     Ok(None)
 }
 
-/// Returns the number of ticks per second by if_tsresol: a power of ten, or of two if its highest bit is set.
+/// By if_tsresol: a power of ten, or of two if its highest bit is set.
 fn per_second(resolution: u8) -> Option<u128> {
     match resolution {
         two @ 0x80.. => 1_u128.checked_shl(u32::from(two & 0x7f)),
@@ -131,12 +128,12 @@ fn per_second(resolution: u8) -> Option<u128> {
     }
 }
 
-/// Returns the length of a tick, at least a nanosecond.
+/// At least a nanosecond.
 fn tick(resolution: u8) -> Span {
     Span::nanos(per_second(resolution).map_or(1, |ticks| (1_000_000_000 / ticks).max(1) as u64))
 }
 
-/// Returns the time of an enhanced packet block. `resolution` is if_tsresol, and `offset` is if_tsoffset in seconds.
+/// `resolution` is if_tsresol, and `offset` is if_tsoffset in seconds.
 fn time(ticks: u64, resolution: u8, offset: i64) -> Option<Duration> {
     let nanos = (u128::from(ticks)).checked_mul(1_000_000_000)? / per_second(resolution)?;
     let nanos = i128::try_from(nanos).ok()? + i128::from(offset) * 1_000_000_000;
@@ -147,7 +144,7 @@ fn pcap(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) 
     let (mut rest, header) = parse_pcap_header(bytes).map_err(|_| broken())?;
     let parse = if header.is_bigendian() { parse_pcap_frame_be } else { parse_pcap_frame };
     let unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
-    // The upper four bits describe the frame check sequence and do not belong to the link type.
+    // The upper four bits describe the frame check sequence.
     let link = Linktype(header.network.0 & 0x0fff_ffff);
     while !rest.is_empty() {
         let Ok((next, packet)) = parse(rest) else { return Ok(Some((bytes.len() - rest.len()) as u64)) };

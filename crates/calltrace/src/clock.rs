@@ -4,25 +4,24 @@ use steadycast_units::{Span, Time};
 
 /// The coarsest resolution with which times still show delays.
 pub(crate) const COARSEST: Span = Span::millis(5);
-/// The shortest step that counts as long. A long step counts even if it does not last, because a queue does not change
-/// by a second between two packets.
+/// A long step counts even if it does not last: a queue does not change by a second between two packets.
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
-/// The largest change of a queueing delay between two packets of a call. A queue drains no faster than time passes, and
-/// packets of a call are seldom further apart than this.
+/// The largest change of a queueing delay between two packets: a queue drains no faster than time passes, and packets
+/// of a call are seldom further apart.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
-/// The recording has to continue for at least this long on either side of a step.
+/// The recording continues for at least this long on either side of a step.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
-/// The least length of a gap in which the recording may have been interrupted.
+/// Of a gap in which the recording may have been interrupted.
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
-/// The least length of such a gap, as a number of median packet intervals. A gap has to reach both limits.
+/// Of such a gap, in median packet intervals; it has to reach both limits.
 pub(crate) const SILENCE_INTERVALS: u64 = 20;
-/// If at least this share of successive times are equal, the clock is coarser than the intervals between packets.
+/// Share of equal successive times from which the clock is coarser than the intervals between packets.
 const EQUAL_SHARE: f64 = 0.1;
 
 /// Returns the resolution of times, at least a nanosecond; `None` if all are equal.
 ///
-/// A resolution of up to 1 ms is found by the decimals of the times. A coarser one is found only if packets share a
-/// time, because times that are multiples of 10 ms may also come from a sender that spaces its packets by 10 ms.
+/// Up to 1 ms, the decimals of the times show it. A coarser one shows only if packets share a time: multiples of 10 ms
+/// may also come from a sender that spaces its packets by 10 ms.
 pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -36,14 +35,13 @@ pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     Some(Span::nanos(decimal.unwrap_or(1)))
 }
 
-/// A step of a clock: the place from which on the clock is ahead, and the number of nanoseconds by which it is ahead.
+/// From `place` on, the clock is ahead by `nanos`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) place: usize,
     pub(crate) nanos: i64,
 }
 
-/// Returns the note on a step.
 pub(crate) fn set_note(nanos: i64) -> String {
     let by = nanos as f64 * 1e-9;
     format!(
@@ -51,19 +49,17 @@ pub(crate) fn set_note(nanos: i64) -> String {
     )
 }
 
-/// Finds where a recording's clock was set by at least a second. The delays are differences between this clock and
-/// another one: that of the send times, or that of the receiver's reports.
+/// Finds where a recording's clock was set by at least a second; `delay_steps` finds shorter steps. Delays are
+/// differences between this clock and that of the send times or of the receiver's reports.
 ///
-/// `points` are the recording's times and delays in nanoseconds, in the order in which the packets were recorded. A
-/// queue changes the delays only until it drains, and a late packet changes only its own. A clock that was set changes
-/// all later delays: the least delay of the whole part after the step differs by the step from the least delay of the
-/// whole part before it. `delay_steps` finds shorter steps.
+/// `points` are the recording's times and delays in nanoseconds, in the order of the records. A queue changes the
+/// delays until it drains, and a late packet only its own. A clock that was set changes the least delay of the whole
+/// part after the step.
 pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
             let (before, after) = (points[k - 1], points[k]);
-            // If two records are out of order, the later record has the earlier times on both clocks. Their difference
-            // is then no jump.
+            // Two records that are out of order are no jump.
             let advances = after.0 - after.1 >= before.0 - before.1;
             advances && (after.1 - before.1).abs() >= LEAST_LONG_STEP_NS
         })
@@ -73,21 +69,19 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     for (i, &k) in jumps.iter().enumerate() {
         let jump = points[k].1 - points[k - 1].1;
         let (before, after) = (&points[begin..k], &points[k..]);
-        // Jumps that are soon followed by a return come from late packets, and do not end the part after this jump.
+        // Late packets jump and soon return, and do not end the part after this jump.
         let end = jumps[i + 1..].iter().copied().find(|&next| lasts(&points[k..next])).unwrap_or(points.len());
         let after = &after[..end - k];
         if !(lasts(before) || is_level(before, jump)) || !(lasts(after) || is_level(after, jump)) {
             continue;
         }
-        // The shortest queues before and after the step may differ, so the change of the least values may differ from
-        // the jump.
+        // The shortest queues before and after the step may differ.
         let moved = least(after).zip(least(before)).map(|(after, before)| after - before);
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
         };
-        // The jump includes the queue's change between the two packets. If the difference of the least delays before
-        // and after agrees with the jump, the queue was empty at times on both sides, and the difference is the exact
-        // step.
+        // The jump includes the queue's change. If the least delays agree with it, the queue was empty at times on both
+        // sides, and their difference is exact.
         let nanos = if (moved - jump).abs() <= QUEUE_CHANGE_NS { moved } else { jump };
         found.push(Step { place: k, nanos });
         begin = k;
@@ -95,8 +89,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     found
 }
 
-/// Whether the delays of `part`, which lies before or after a step, vary by at most a quarter of the step. After a
-/// stall they vary more, because they decrease while the queue drains.
+/// Whether the delays before or after a step vary by at most a quarter of it. After a stall they vary more, while the
+/// queue drains.
 fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     const LEAST_NS: i64 = 300_000_000;
     const LEAST_PACKETS: usize = 10;
@@ -106,21 +100,19 @@ fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
 }
 
-/// Returns the error in the size of the step at `place`, which was found with another clock. If the size is exact, the
-/// least delay of the ten seconds after the step equals that of the ten seconds before it. The error is their
-/// difference.
+/// Returns the error in the size of the step at `place`, which another clock showed: the difference of the least delays
+/// in the ten seconds before and after.
 pub(crate) fn rest_of_step(points: &[(i64, i64)], place: usize) -> Option<i64> {
     const SIDE_NS: i64 = 10_000_000_000;
     let at = points.get(place)?.0;
     let index = |at: i64| points.partition_point(|point| point.0 < at);
-    // Packets near the step may be assigned to the wrong side of it.
+    // Packets near the step may be on the wrong side of it.
     let before = points.get(index(at - SIDE_NS)..index(at - 2 * QUEUE_CHANGE_NS))?;
     let after = points.get(index(at + 2 * QUEUE_CHANGE_NS)..index(at + SIDE_NS))?;
     let rest = least(after)? - least(before)?;
     (lasts(before) && lasts(after) && rest.abs() <= QUEUE_CHANGE_NS).then_some(rest)
 }
 
-/// Returns the least delay of a part; `None` if it is empty.
 fn least(part: &[(i64, i64)]) -> Option<i64> {
     part.iter().map(|point| point.1).min()
 }
@@ -130,7 +122,7 @@ fn lasts(part: &[(i64, i64)]) -> bool {
 }
 
 /// Returns the spread of delays in nanoseconds: the largest difference of the 5th and 95th percentile within five
-/// seconds. Clocks drift apart by little in this time. Returns `None` if no five seconds have enough packets.
+/// seconds, in which clocks drift little; `None` if no five seconds have enough packets.
 pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     const WINDOW_NS: i64 = 5_000_000_000;
     const LEAST_PACKETS: usize = 20;
@@ -141,14 +133,13 @@ pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     let widths = windows.filter(|window| window.len() >= LEAST_PACKETS).map(|window| {
         let mut delays: Vec<i64> = window.iter().map(|point| point.1).collect();
         delays.sort_unstable();
-        // Percentiles leave out single late packets.
+        // Without single late packets.
         delays[delays.len() * 95 / 100] - delays[delays.len() * 5 / 100]
     });
     widths.max()
 }
 
-/// Returns the spans in which nothing was recorded for at least `least`, and for at least `intervals` times the median
-/// interval.
+/// Returns the spans in which nothing was recorded for at least `least`, and for at least `intervals` median intervals.
 pub(crate) fn silences(times: &[Time], least: Span, intervals: u64) -> Vec<(Time, Time)> {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();

@@ -10,21 +10,19 @@ use std::time::Duration;
 use steadycast_units::counted;
 use steadycast_wire::is_rtcp;
 
-/// The number of payload bytes that the digest covers. A capture of 96 bytes per packet has this many bytes of payload
-/// if the packet is UDP over IPv6.
+/// Payload bytes in the digest: what a capture of 96 bytes per packet has of UDP over IPv6.
 const DIGESTED: usize = 34;
 
 /// A UDP datagram of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedDatagram {
-    /// When the datagram was captured, since 1970-01-01 00:00 UTC by the capturing host's clock. If it was fragmented,
-    /// this is the time of the last fragment.
+    /// Since 1970-01-01 00:00 UTC by the capturing host's clock; of several fragments, the last one's.
     pub at: Duration,
     /// The source address and port.
     pub from: SocketAddr,
     /// The destination address and port.
     pub to: SocketAddr,
-    /// The bytes of the IP packet, header included. Fragments count as if they were one packet.
+    /// The bytes of the IP packet, header included; fragments count as one packet.
     pub size: u64,
     /// The identification of the IPv4 header (RFC 791); `None` for IPv6.
     pub id: Option<u16>,
@@ -34,7 +32,7 @@ pub struct CapturedDatagram {
     pub digest: u64,
 }
 
-/// The datagrams of a capture, in the order of the file, and notes on records that are left out.
+/// Datagrams in the order of the file, and notes on records that are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datagrams {
     /// Datagrams of which every fragment was captured.
@@ -43,8 +41,7 @@ pub struct Datagrams {
     pub notes: Vec<String>,
 }
 
-/// The fragments of a datagram that were captured so far, and, once its first fragment was captured, its index among
-/// the datagrams.
+/// The fragments so far and, once the first one was captured, the datagram's index.
 struct Fragments {
     last: Duration,
     bytes: u64,
@@ -53,7 +50,7 @@ struct Fragments {
 
 #[derive(Default)]
 struct Reading {
-    /// Each datagram, and whether every fragment of it was captured.
+    /// Each datagram, and whether every fragment was captured.
     all: Vec<(CapturedDatagram, bool)>,
     fragments: BTreeMap<FragmentedDatagram, Fragments>,
     skipped: BTreeMap<Skipped, u64>,
@@ -115,7 +112,7 @@ impl Reading {
     }
 
     fn datagram(&mut self, at: Duration, found: &Datagram<'_>, is_cut: bool) {
-        // RTCP has version 2 in the first two bits as well, so its packet type decides.
+        // RTCP has version 2, too, so its packet type decides.
         let is_media = found.payload.first().is_some_and(|head| head >> 6 == 2) && !is_rtcp(found.payload);
         let header = if is_media { rtp(found.payload, is_cut) } else { None };
         let one = CapturedDatagram {
@@ -147,7 +144,7 @@ impl Reading {
     }
 }
 
-/// Returns the 64-bit FNV-1a digest of these bytes.
+/// FNV-1a, 64 bits.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,7 +1,5 @@
-//! Finds the UDP datagram in a captured frame. `etherparse` and `pcap-parser` remove link headers, tags and tunnels.
-//!
-//! The tunnels that `etherparse` does not read (PPP, MPLS, GRE, ERSPAN, VXLAN, GTP-U, TURN) have headers of a few
-//! bytes. These are skipped here.
+//! Finds the UDP datagram in a captured frame. `etherparse` and `pcap-parser` remove link headers, tags and tunnels;
+//! the short headers of other tunnels (PPP, MPLS, GRE, ERSPAN, VXLAN, GTP-U, TURN) are skipped here.
 
 use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice, UdpSlice, ip_number};
 use pcap_parser::Linktype;
@@ -11,33 +9,29 @@ use std::net::IpAddr;
 /// An address and a port.
 pub(crate) type Endpoint = (IpAddr, u16);
 
-/// The largest number of headers in one frame. A frame with more counts as damaged.
+/// A frame with more headers is damaged.
 const MOST_LAYERS: usize = 12;
-/// The UDP ports of VXLAN. Linux has used 8472 since before 4789 was assigned.
+/// Linux has used UDP port 8472 since before 4789 was assigned.
 const VXLAN: [u16; 2] = [4789, 8472];
-/// The UDP port of GENEVE.
 const GENEVE: u16 = 6081;
-/// The UDP port of GTP-U.
 const GTP_U: u16 = 2152;
 /// The magic cookie of STUN messages (RFC 8489, section 5).
 const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 
-/// A UDP datagram of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Datagram<'a> {
     pub(crate) from: Endpoint,
     pub(crate) to: Endpoint,
-    /// The bytes of the IP packet. Fragments count as if they were one packet.
+    /// Of the IP packet; fragments count as one packet.
     pub(crate) size: u64,
-    /// The identification of the IPv4 header.
+    /// Of the IPv4 header.
     pub(crate) id: Option<u16>,
     pub(crate) payload: &'a [u8],
-    /// The place of the fragment, if this is the first fragment of a fragmented datagram.
+    /// If this is the first fragment of a datagram.
     pub(crate) fragment: Option<Fragment>,
 }
 
-/// The place of a fragment: its datagram, the bytes that it covers, and the size of the whole datagram if this is the
-/// first fragment.
+/// A fragment's datagram, the bytes that it covers, and the size of the whole datagram if it is the first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) of: FragmentedDatagram,
@@ -45,35 +39,29 @@ pub(crate) struct Fragment {
     pub(crate) all: u64,
 }
 
-/// The fields that all fragments of one datagram share: the two addresses and the identification.
+/// What all fragments of a datagram share: the two addresses and the identification.
 pub(crate) type FragmentedDatagram = (IpAddr, IpAddr, u32);
 
-/// The reason why a record is not a readable datagram.
+/// Why a record is not a readable datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Skipped {
-    /// The reader does not support the capture's link type.
+    /// Not supported.
     LinkType(i32),
-    /// The frame carries no IP.
+    /// No IP.
     EtherType(u16),
-    /// The packet is TCP.
     Tcp,
-    /// The packet is of another protocol over IP.
+    /// Another protocol over IP.
     Protocol(u8),
-    /// The packet is encrypted by IPsec.
     Ipsec,
-    /// The frame is encrypted by MACsec.
     Macsec,
-    /// The frame is an IEEE 802.3 frame that has a length in place of a type, and carries no IP.
+    /// An IEEE 802.3 frame with a length in place of a type, and without IP.
     Llc,
     /// The file does not describe the record's interface.
     NoInterface,
-    /// Too few bytes of the record were captured.
     CutShort,
-    /// The packet is UDP, but not RTP.
     NotRtp,
-    /// A header is damaged.
     Damaged,
-    /// The packet's record has no time.
+    /// The record has no time.
     Timeless,
 }
 
@@ -98,7 +86,7 @@ impl std::fmt::Display for Skipped {
 }
 
 impl Skipped {
-    /// Returns the remedy for a capture in which most records were skipped for this reason.
+    /// The remedy for a capture of which most records were skipped for this reason.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Self::LinkType(105 | 119 | 127) => {
@@ -119,17 +107,16 @@ impl Skipped {
     }
 }
 
-/// The content of a frame.
 pub(crate) enum Content<'a> {
     Datagram(Datagram<'a>),
-    /// A later fragment of a datagram. It has no ports, because only the first fragment has them.
+    /// Only the first fragment has ports.
     LaterFragment(Fragment),
     Skipped(Skipped),
-    /// The payload of TCP, which may contain a session description.
+    /// May contain a session description.
     Tcp(&'a [u8]),
 }
 
-/// The part of a frame that is still to be parsed. The variant is the protocol of the first header.
+/// The rest of a frame; the variant is the protocol of its first header.
 enum Layer<'a> {
     Ethernet(&'a [u8]),
     EtherType(u16, &'a [u8]),
@@ -142,7 +129,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]))
 }
 
-/// Returns whether the capturing host itself sent a frame, by the packet type of Linux's cooked captures.
+/// Whether the capturing host itself sent a frame, by the packet type of Linux's cooked captures.
 pub(crate) fn is_outgoing(link: Linktype, bytes: &[u8]) -> Option<bool> {
     let kind = match link {
         Linktype::LINUX_SLL => word(bytes, 0)?,
@@ -156,7 +143,6 @@ pub(crate) fn is_outgoing(link: Linktype, bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Removes all headers around a UDP datagram.
 pub(crate) fn decapsulate(link: Linktype, bytes: &[u8]) -> Content<'_> {
     let mut layer = match first_layer(link, bytes) {
         Ok(layer) => layer,
@@ -175,7 +161,7 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     let from = |at: usize| bytes.get(at..).filter(|rest| !rest.is_empty()).ok_or(Skipped::CutShort);
     let kind = |at: usize| word(bytes, at).ok_or(Skipped::CutShort);
     Ok(match link.0 {
-        // BSD loopback: four bytes with an address family, in the byte order of the host or of the network.
+        // BSD loopback: an address family in four bytes, in the byte order of the host or of the network.
         0 | 108 => Layer::Ip(from(4)?),
         9 => Layer::Ppp(bytes),
         12 | 14 => Layer::Ip(bytes),
@@ -185,7 +171,7 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
         109 => Layer::Ip(from(12)?),
         117 => Layer::Ip(from(usize::from(*bytes.first().ok_or(Skipped::CutShort)?).next_multiple_of(4))?),
         239 => nflog(bytes)?,
-        // Apple's PKTAP: its length and the type of the link header behind it are in little-endian order.
+        // Apple's PKTAP: its length and the type of the next header are little-endian.
         258 => {
             let number = |at: usize| {
                 let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
@@ -209,8 +195,8 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     })
 }
 
-/// Parses the packet in Linux's NFLOG. After an address family, a version and a group, it has attributes of a length, a
-/// type and a value, padded to four bytes.
+/// Linux's NFLOG: after an address family, a version and a group, attributes of length, type and value, padded to four
+/// bytes.
 fn nflog(bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     let mut rest = bytes.get(4..).ok_or(Skipped::CutShort)?;
     while let [l0, l1, k0, k1, ..] = *rest {
@@ -240,8 +226,7 @@ fn inner(layer: Layer<'_>) -> Inner<'_> {
         Layer::EtherType(kind, packet) => ether_type(kind, packet),
         Layer::Ip(packet) => LaxSlicedPacket::from_ip(packet).map_or_else(
             |_| {
-                // A packet that has a whole IP header and can't be parsed is damaged. A shorter one was cut when it was
-                // captured.
+                // Damaged if the IP header is whole, else cut when it was captured.
                 let header = if packet.first().is_some_and(|first| first >> 4 == 6) { 40 } else { 20 };
                 skipped(if packet.len() < header { Skipped::CutShort } else { Skipped::Damaged })
             },
@@ -259,7 +244,7 @@ fn ether_type(kind: u16, packet: &[u8]) -> Inner<'_> {
         0x8847 | 0x8848 => mpls(packet),
         0x6558 => Some(Layer::Ethernet(packet)),
         0x88e5 => return skipped(Skipped::Macsec),
-        // The field is a length (IEEE 802.3, section 3.2.6). If SNAP follows (IEEE 802), it has the type.
+        // A length (IEEE 802.3, section 3.2.6); SNAP (IEEE 802) then has the type.
         ..0x0600 => match packet {
             [0xaa, 0xaa, 0x03, 0, 0, 0, rest @ ..] => {
                 word(rest, 0).zip(rest.get(2..)).map(|(kind, rest)| Layer::EtherType(kind, rest))
@@ -280,7 +265,7 @@ fn ether_type(kind: u16, packet: &[u8]) -> Inner<'_> {
     layer.map_or_else(|| skipped(Skipped::CutShort), Inner::Layer)
 }
 
-/// Parses PPP's protocol number (RFC 1661, section 2), with or without the address and control fields of HDLC.
+/// PPP's protocol number (RFC 1661, section 2), with or without the address and control fields of HDLC.
 fn ppp(packet: &[u8]) -> Option<Layer<'_>> {
     let packet = packet.strip_prefix(&[0xff, 0x03]).unwrap_or(packet);
     // A protocol number whose first byte is odd is compressed to one byte.
@@ -295,8 +280,7 @@ fn ppp(packet: &[u8]) -> Option<Layer<'_>> {
     })
 }
 
-/// Skips MPLS labels down to the bottom of the stack (RFC 3032). Ethernet in a pseudowire may have a control word (RFC
-/// 4448).
+/// Skips MPLS labels (RFC 3032). Ethernet in a pseudowire may have a control word (RFC 4448).
 fn mpls(mut packet: &[u8]) -> Option<Layer<'_>> {
     loop {
         let (label, rest) = packet.split_at_checked(4)?;
@@ -306,7 +290,7 @@ fn mpls(mut packet: &[u8]) -> Option<Layer<'_>> {
         }
     }
     Some(match packet.first()? >> 4 {
-        // MPLS does not state what it carries. An IP packet is recognised by its version, as routers do (RFC 4928).
+        // MPLS does not state what it carries; IP is recognised by its version (RFC 4928).
         4 | 6 => Layer::Ip(packet),
         0 if packet.starts_with(&[0, 0]) => Layer::Ethernet(packet.get(4..)?),
         _ => Layer::Ethernet(packet),
@@ -323,8 +307,8 @@ fn gre(packet: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::EtherType(kind, packet.get(4 + optional..)?))
 }
 
-/// Returns the identification of an IPv6 fragment, and whether it is the first one (RFC 8200, 4.5). Without a fragment
-/// header, returns `(0, true)`. `first` is the type of the first header in `headers`, which may be cut short.
+/// Returns the identification of an IPv6 fragment, and whether it is the first one (RFC 8200, 4.5), or `(0, true)`.
+/// `first` is the type of the first header in `headers`, which may be cut short.
 ///
 /// The iterator of etherparse 0.20.3 reads behind the end of headers that are cut short.
 fn fragment_of(first: u8, headers: &[u8]) -> (u32, bool) {
@@ -335,7 +319,7 @@ fn fragment_of(first: u8, headers: &[u8]) -> (u32, bool) {
                 let id = id.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
                 return (id, u16::from_be_bytes([*high, *low]) >> 3 == 0);
             }
-            // The length of an authentication header is in units of 4 bytes, less 2 (RFC 4302, 2.2).
+            // An authentication header's length is in units of 4 bytes, less 2 (RFC 4302, 2.2).
             51 => (usize::from(*length) + 2) * 4,
             _ => (usize::from(*length) + 1) * 8,
         };
@@ -345,14 +329,14 @@ fn fragment_of(first: u8, headers: &[u8]) -> (u32, bool) {
     (0, true)
 }
 
-/// Returns the IP packet that `etherparse` found behind the tags, or another content if there is no IP packet.
+/// Returns the IP packet that `etherparse` found behind the tags, or another content.
 fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u16>) -> Inner<'a> {
     let (from, to, head, total, id, first): (IpAddr, IpAddr, u64, u64, u32, bool) = match &packet.net {
         Some(LaxNetSlice::Ipv4(ip)) => {
             let header = ip.header();
             let head = u64::from(header.ihl()) * 4;
             let offset = header.fragments_offset().value();
-            // If the total length is zero, the packet was captured before the network card cuts it into parts (TSO).
+            // Zero: the packet was captured before the network card cuts it into parts (TSO).
             let total = match header.total_len() {
                 0 => captured as u64,
                 total => u64::from(total),
@@ -382,7 +366,7 @@ fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u1
         }
         let bytes = total.saturating_sub(head);
         let of = (from, to, id);
-        // Only the first fragment has the UDP header, whose length field is the size of the whole datagram.
+        // Only the first fragment has the UDP header, with the size of the whole datagram.
         let all = word(payload.payload, 4).map_or(0, u64::from);
         if !first {
             return Inner::Content(Content::LaterFragment(Fragment { of, bytes, all: 0 }));
@@ -425,8 +409,7 @@ fn no_network<'a>(packet: &LaxSlicedPacket<'a>, read_as: Option<u16>) -> Inner<'
         return skipped(Skipped::CutShort);
     }
     match packet.ether_payload() {
-        // `etherparse` removed a header, so the type of the header behind it is parsed next. If it removed none, the
-        // type is not supported.
+        // If `etherparse` removed a header, the type behind it is parsed next; otherwise it is not supported.
         Some(inside) if Some(inside.ether_type.0) != read_as || !packet.link_exts.is_empty() => {
             Inner::Layer(Layer::EtherType(inside.ether_type.0, inside.payload))
         }
@@ -445,7 +428,7 @@ fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
             let options = usize::from(payload[0] & 0x3f) * 4;
             word(payload, 2).zip(inside(8 + options)).map(|(kind, rest)| Layer::EtherType(kind, rest))
         }
-        // The message type 255 (G-PDU) carries a user's packet. Without optional fields its header has 8 bytes.
+        // Message type 255 (G-PDU) carries a user's packet; without optional fields the header has 8 bytes.
         GTP_U if payload.starts_with(&[0x30, 0xff]) => inside(8).map(Layer::Ip),
         GTP_U if payload.get(1) == Some(&0xff) && payload[0] >> 5 == 1 => gtp(payload).map(Layer::Ip),
         _ => None,
@@ -456,7 +439,7 @@ fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
     Inner::Content(Content::Datagram(Datagram { payload: relayed(payload).unwrap_or(payload), ..*datagram }))
 }
 
-/// Skips the header of GTP-U with its extension headers (3GPP TS 29.281, section 5).
+/// Skips GTP-U's header with its extension headers (3GPP TS 29.281, section 5).
 fn gtp(payload: &[u8]) -> Option<&[u8]> {
     let mut at = 12;
     let mut next = if payload[0] & 0x04 != 0 { *payload.get(11)? } else { 0 };
@@ -473,8 +456,7 @@ pub(crate) fn is_indication(payload: &[u8]) -> bool {
     matches!(word(payload, 0), Some(0x0016 | 0x0017)) && payload.get(4..8) == Some(&STUN_COOKIE)
 }
 
-/// Returns the datagram that a message between a TURN client and its server carries. The message is ChannelData (RFC
-/// 8656, section 12.4), or a Send or Data indication with a DATA attribute (section 11).
+/// Returns the datagram in ChannelData (RFC 8656, section 12.4), or in a Send or Data indication of TURN (section 11).
 fn relayed(payload: &[u8]) -> Option<&[u8]> {
     let kind = word(payload, 0)?;
     let length = usize::from(word(payload, 2)?);
@@ -497,8 +479,8 @@ fn relayed(payload: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Returns the transaction id of a STUN message (RFC 8489, section 5), and whether the message is a response. Returns
-/// `None` if the payload is not a STUN message.
+/// Returns the transaction id of a STUN message (RFC 8489, section 5), and whether it is a response; `None` for other
+/// payloads.
 pub(crate) fn stun(payload: &[u8]) -> Option<([u8; 12], bool)> {
     let kind = word(payload, 0).filter(|kind| kind >> 14 == 0)?;
     let id = payload.get(8..20).filter(|_| payload.get(4..8) == Some(&STUN_COOKIE))?;

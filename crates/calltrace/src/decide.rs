@@ -6,13 +6,12 @@ use steadycast_remote::{
     Bounds, Bytes, FrameEdge, Given, Need, Packet, PacketResult, ParamError, Rate, Remote, Span, Stream, Time,
 };
 
-/// The lower limit of the target rate. The rates of calls lie between the two limits.
+/// Of the target rate, below the rates of calls.
 const FLOOR: Rate = Rate::kbps(30);
-/// The upper limit of the target rate.
 const CAP: Rate = Rate::mbps(30);
 /// The longest interval between two packets while the pacer's queue is not empty.
 const PACED: Span = Span::millis(10);
-/// The time over which the initial rate of a recording is measured.
+/// In which the initial rate of a recording is measured.
 const BEGUN: Span = Span::secs(2);
 
 /// A decision: its time, the target rate, and the rule.
@@ -20,9 +19,8 @@ pub type Decided = (Time, Rate, Cow<'static, str>);
 
 /// Returns each decision whose target or rule differs from that of the previous one.
 ///
-/// The controller's probes are not sent, so it gets only the reports on the packets that were actually sent. If the
-/// recording begins in mid-call and the controller has the parameter `start`, the controller starts at the mean rate of
-/// the recording's first [`BEGUN`].
+/// The controller's probes are not sent. If the recording begins in mid-call, the controller's parameter `start`, if it
+/// has one, is the mean rate of the first [`BEGUN`].
 ///
 /// # Errors
 /// No controller has this name.
@@ -34,7 +32,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     let early = exchange.sent.iter().take_while(|packet| packet.0.since(begin) < BEGUN);
     let went = early.map(|packet| packet.1).sum::<Bytes>().per(BEGUN);
     let start = [("start".to_owned(), Given::Text(format!("{}bps", went.as_bps())))];
-    // Not every controller has the parameter `start`. Without it, the controller starts with its own default.
+    // Not every controller has the parameter `start`.
     let seeded = if call.begins { None } else { Remote::new(name, &start, &bounds).ok() };
     let mut remote = seeded.map_or_else(|| Remote::new(name, &[], &bounds), Ok)?;
     let mut all: Vec<Decided> = Vec::new();
@@ -48,7 +46,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     let mut reports = exchange.reports.iter().peekable();
     let ends = exchange.sent.iter().skip(1).map(|packet| Some(packet.0)).chain([None]);
     for (&(left, size, media), next) in exchange.sent.iter().zip(ends) {
-        // Reports, timers and departures have to reach the controller in the order of time, as in the call itself.
+        // In the order of time, as in the call itself.
         while let Some((at, results)) = reports.next_if(|report| report.0 < left) {
             until(&mut remote, *at, &mut note);
             let told = results.iter().filter_map(|(place, arrived)| {
@@ -59,7 +57,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
             note(*at, &remote);
         }
         until(&mut remote, left, &mut note);
-        // A longer interval to the next packet shows that the pacer's queue was empty.
+        // A longer interval shows that the pacer's queue was empty.
         let data_limited = next.is_none_or(|next| next.since(left) > PACED);
         let edge = FrameEdge::default();
         numbers.push(if media {
@@ -73,7 +71,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
 
 /// Calls the controller's timer at each of its wake-up times before `at`.
 fn until(remote: &mut Remote, at: Time, note: &mut impl FnMut(Time, &Remote)) {
-    // A controller that returns the same wake-up again would cause an endless loop.
+    // The same wake-up again would cause an endless loop.
     let mut last = None;
     while let Some(wake) = remote.wake().filter(|wake| wake.at < at && Some(wake.at) > last) {
         last = Some(wake.at);

@@ -1,55 +1,50 @@
 //! Finds lasting steps of the delay: one of the two clocks was set, or the route changed.
 //!
-//! A queue that grows in one step drains again. After a lasting step, the delay never returns to its former least
-//! value, and the least values on both sides differ by the step. The search therefore chooses the steps whose removal
-//! makes the queueing delay, summed over the whole recording, as small as possible.
+//! A queue that grows in one step drains again; after a lasting step, the least values on both sides differ by the
+//! step. The search chooses the steps whose removal makes the queueing delay, summed over the recording, as small as
+//! possible.
 
-/// The shortest step that can be found with exact clocks, in seconds.
+/// The shortest step that exact clocks show, in seconds.
 const LEAST_STEP_S: f64 = 3e-3;
-/// A step has to be larger, by this factor, than the [`USUAL_PERCENT`]th percentile of the delay's changes between
-/// packets.
+/// A step is larger, by this factor, than the [`USUAL_PERCENT`]th percentile of the delay's changes between packets.
 const OVER_USUAL: f64 = 1.25;
 const USUAL_PERCENT: usize = 98;
-/// The number of packets on either side of a step. The delays of all these packets have to differ by the step, so a
-/// single late packet is no step.
+/// On either side of a step, the delays of this number of packets differ by the step: a single late packet is no step.
 const PACKETS_BESIDE: usize = 3;
-/// The most by which a queue drains between two successive packets of a call, in seconds. A queue drains no faster than
-/// time passes, and packets of a call seldom leave farther apart than this.
+/// The most by which a queue drains between two packets, in seconds: no faster than time passes, and packets of a call
+/// are seldom farther apart.
 const LONGEST_DRAIN_S: f64 = 0.04;
-/// The length of the parts whose least delays are compared, in seconds.
+/// Length of the parts whose least delays are compared, in seconds.
 const CELL_S: f64 = 0.25;
-/// A step has to explain at least this share of the change of the delay between the packets before and after it.
+/// Share of the delay's change between two packets that the step has to explain.
 const LEAST_OF_CHANGE: f64 = 0.5;
-/// The time on either side of a step in which the step is evaluated, in seconds.
+/// Time on either side in which a step is evaluated, in seconds.
 const SIDE_S: f64 = 60.0;
-/// A step has to shorten the delays by its own size during at least this time, in seconds.
+/// How long a step has to shorten the delays by its own size, in seconds.
 const LEAST_GAIN_S: f64 = 0.6;
-/// The time on either side of a step in which the least delay is determined, in seconds. The difference of the two
-/// least delays is the exact size of the step.
+/// Time on either side whose least delays give the exact size of the step, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;
-/// The largest drift between two clocks, as a share of the time.
+/// Between two clocks, as a share of the time.
 const MOST_DRIFT: f64 = 1e-3;
-/// The largest number of changes that are examined as possible steps. If there are more, only the largest are examined.
+/// The largest changes that are examined as possible steps.
 const MOST_CANDIDATES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DelayStep {
-    /// The index of the first packet after the step, in the order of departures.
+    /// Of the first packet after the step, in the order of departures.
     pub(crate) index: usize,
-    /// The number of seconds by which the delay is longer from there on.
+    /// By which the delay is longer from there on.
     pub(crate) seconds: f64,
 }
 
-/// A change of the delay that may be a step.
 #[derive(Clone, Copy)]
 struct Candidate {
     index: usize,
-    /// The change of the delay since the previous packet, in seconds. A queue may have drained or grown between the two
-    /// packets.
+    /// The delay's change since the previous packet, in seconds, including that of the queue.
     change: f64,
-    /// The range of possible sizes of the step, in seconds.
+    /// Possible sizes of the step, in seconds.
     range: (f64, f64),
-    /// The size of the step; `None` if the candidate is not chosen.
+    /// `None` if the candidate is not chosen.
     step: Option<f64>,
 }
 
@@ -58,29 +53,28 @@ struct Cell {
     at: f64,
     lasts: f64,
     least: f64,
-    /// The number of candidates before this part.
     segment: usize,
 }
 
-/// The clock whose times order the points. It is assumed to run evenly.
+/// The clock whose times order the points, and which runs evenly.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
-    /// The sender's clock: points are ordered by departure.
+    /// The sender's clock.
     Departures,
-    /// The receiver's clock: points are ordered by arrival.
+    /// The receiver's clock.
     Arrivals,
 }
 
-/// Finds lasting steps. `points` are times on the axis and delays in seconds, in the order of these times. `resolution`
-/// is the resolution of the delays.
+/// Finds lasting steps. `points` are times on the axis and delays in seconds, in the order of the times; `resolution`
+/// is that of the delays.
 pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<DelayStep> {
     let mut candidates = candidates(points, axis, resolution);
     if candidates.is_empty() {
         return Vec::new();
     }
     let cells = cells(points, &candidates);
-    // Each round makes the one change that shortens the delays most. A step up and the later step back down have to be
-    // found together, because neither of them alone shortens the delays.
+    // Each round makes the change that shortens the delays most. A step up and the later step back down have to be
+    // found together, because neither alone shortens the delays.
     loop {
         let mut best: Option<(f64, Vec<Candidate>)> = None;
         for which in moves(&candidates) {
@@ -93,7 +87,7 @@ pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) 
         let Some((_, better)) = best else { break };
         candidates = better;
     }
-    // The size of each step depends on the sizes of its neighbours, so all sizes are computed twice.
+    // Each size depends on its neighbours' sizes, hence two rounds.
     for i in (0..candidates.len()).chain(0..candidates.len()) {
         candidates[i].step = candidates[i].step.map(|_| exact(&cells, &candidates, i));
     }
@@ -104,8 +98,8 @@ pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) 
     candidates.iter().filter_map(step).collect()
 }
 
-/// Returns the sets of candidates that are added or dropped together: each candidate alone, and each with the next
-/// candidate of the opposite sign.
+/// Returns the sets of candidates that are toggled together: each alone, and each with the next one of the opposite
+/// sign.
 fn moves(candidates: &[Candidate]) -> Vec<Vec<usize>> {
     let returns = |i: usize| {
         let is_back = |j: &usize| candidates[i].change * candidates[*j].change < 0.0;
@@ -124,10 +118,9 @@ fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candida
         let (before, after) = (&points[k - n..k], &points[k..k + n]);
         let passed = points[k].0 - points[k - 1].0;
         let up = least(after) - most(before);
-        // If most of the rise is gone after a few packets, it was a single late packet.
+        // A rise that is mostly gone after a few packets was a single late packet.
         let up = if up >= (points[k].1 - points[k - 1].1) / 2.0 { up } else { 0.0 };
-        // The fall has to exceed the time that has passed, because a queue drains no faster. The delay also has to stay
-        // low, because a single late packet changes only its own delay.
+        // A queue drains no faster than time passes, and a single late packet changes only its own delay.
         let (fall, lasts) = (points[k - 1].1 - points[k].1, least(before) - most(after));
         let down = if fall > passed + resolution && lasts >= fall / 2.0 { lasts } else { 0.0 };
         changes.push((k, up, down));
@@ -144,7 +137,6 @@ fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candida
         rises > floor.max(OVER_USUAL * up) || falls > floor.max(OVER_USUAL * down)
     };
     let mut found: Vec<(usize, f64, f64)> = changes.into_iter().filter(is_long).collect();
-    // If there are too many candidates, the largest ones are kept, and then sorted by time again.
     found.sort_by(|a, b| b.1.max(b.2).total_cmp(&a.1.max(a.2)));
     found.truncate(MOST_CANDIDATES);
     found.sort_by_key(|one| one.0);
@@ -178,21 +170,19 @@ fn cells(points: &[(f64, f64)], candidates: &[Candidate]) -> Vec<Cell> {
     cells
 }
 
-/// Returns the candidates after inverting the choice of those in `which`. Returns `None` if the sizes of the steps then
-/// contradict the observed changes.
+/// Toggles the candidates in `which`; `None` if the sizes of the steps then contradict the observed changes.
 fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<Vec<Candidate>> {
     let mut other = candidates.to_vec();
     for &i in which {
         other[i].step = if other[i].step.is_none() { Some(exact(cells, &other, i)) } else { None };
     }
-    // If the queue explains most of a change, the change is no step.
+    // If the queue explains most of a change, it is no step.
     let is_plausible = |one: &Candidate| one.step.is_none_or(|size| size / one.change >= LEAST_OF_CHANGE);
     other.iter().all(is_plausible).then_some(other)
 }
 
-/// Returns by how much [`standing`] decreases if the steps `candidates` are replaced by the steps `other`, which differ
-/// in the candidates `which`. Each of these steps costs [`LEAST_GAIN_S`] times its size, so that a step without effect
-/// is not chosen.
+/// Returns by how much [`standing`] decreases with the steps `other`, which differ in `which`. Each of these steps
+/// costs [`LEAST_GAIN_S`] times its size, so that a step without effect is not chosen.
 fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[usize]) -> f64 {
     let (Some(&first), Some(&last)) = (which.first(), which.last()) else { return 0.0 };
     let at = |i: usize| cells.get(start_of(cells, i + 1)).map_or(0.0, |cell| cell.at);
@@ -205,14 +195,12 @@ fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[
     cost(candidates) - cost(other)
 }
 
-/// Returns the index of the first cell of a segment.
 fn start_of(cells: &[Cell], segment: usize) -> usize {
     cells.partition_point(|cell| cell.segment < segment)
 }
 
-/// Returns the queueing delay, integrated over the cells, in seconds squared. The chosen steps are removed first. The
-/// queueing delay is the cell's least delay minus the delay of an empty queue. The latter is the line below all least
-/// delays, whose slope is the drift of the clocks.
+/// Returns the queueing delay without the chosen steps, integrated over the cells, in seconds squared. It counts from
+/// the line below all least delays, whose slope is the clocks' drift.
 fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     let mut offset = 0.0;
     let mut next = 0;
@@ -230,9 +218,8 @@ fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     points.iter().map(|(at, delay, lasts)| (delay - line(*at)) * lasts).sum()
 }
 
-/// Whether nearly all delays between several steps grow, or nearly all fall, faster than clocks drift apart. If so, the
-/// steps that the search found are not steps of a clock. They are due to an excessive drift, or to other flows' packets
-/// in the queue.
+/// Whether nearly all delays between several steps grow, or nearly all fall, faster than clocks drift apart. The steps
+/// are then due to an excessive drift, or to other flows in the queue.
 fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
     const SEVERAL: usize = 3;
     const NEARLY_ALL: f64 = 0.8;
@@ -259,7 +246,7 @@ fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
     grow.max(fall) as f64 >= NEARLY_ALL * slopes.len() as f64
 }
 
-/// Returns the line below all points that is nearest to them. Its slope is at most the drift between clocks.
+/// Returns the nearest line below all points; its slope is at most the drift between clocks.
 fn line_below(points: &[(f64, f64, f64)]) -> impl Fn(f64) -> f64 + use<> {
     let (hull, slope) = slope_below(points);
     let slope = slope.clamp(-MOST_DRIFT, MOST_DRIFT);
@@ -267,13 +254,12 @@ fn line_below(points: &[(f64, f64, f64)]) -> impl Fn(f64) -> f64 + use<> {
     move |at| base + slope * at
 }
 
-/// Returns the lower hull of the points, and the slope of the hull's edge at their middle (Moon, Skelly, Towsley,
-/// INFOCOM 1999).
+/// Returns the lower hull of the points, and its slope at their middle (Moon, Skelly, Towsley, INFOCOM 1999).
 fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &(at, delay, _) in points {
         while let [.., a, b] = hull[..] {
-            // A point stays on the lower hull if the next edge turns upwards there.
+            // The hull turns upwards at this point.
             if (b.0 - a.0) * (delay - a.1) > (b.1 - a.1) * (at - a.0) {
                 break;
             }
@@ -288,16 +274,15 @@ fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     (hull, slope)
 }
 
-/// Returns the size of a step: the minimum delay after it minus the minimum delay before it, with all other steps
-/// removed. If the candidate's range excludes this difference, returns the change of the delay between the two packets
-/// at the step, although this change includes the growth or draining of the queue.
+/// Returns the size of a step: the least delay after it minus that before it, without the other steps; or, outside of
+/// the candidate's range, the change between the two packets.
 fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
     let one = &candidates[i];
     let middle = start_of(cells, i + 1);
     let Some(at) = cells.get(middle).map(|cell| cell.at) else { return one.change };
     let from = cells.partition_point(|cell| cell.at < at - EXACT_SIDE_S);
     let to = cells.partition_point(|cell| cell.at <= at + EXACT_SIDE_S);
-    // The sum of the other chosen steps in these segments, in seconds.
+    // In seconds.
     let others =
         |segments: std::ops::Range<usize>| -> f64 { candidates[segments].iter().filter_map(|other| other.step).sum() };
     let before = cells[from..middle].iter().map(|cell| cell.least + others(cell.segment..i));

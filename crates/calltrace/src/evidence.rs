@@ -7,10 +7,9 @@ use steadycast_units::{PeerTime, Time};
 pub enum Departure {
     /// The packet carries its send time: abs-send-time, or the time stamp of this project's own sessions.
     Stamped(Time),
-    /// The recording was made where packets left, and has this time for the packet.
+    /// The recording was made where packets left.
     Recorded(Time),
-    /// The time is unknown: the packet is not in the recording, or carries no send time. The packets before and after
-    /// it left near this time.
+    /// Not in the recording, or without a send time; the packets before and after it left near this time.
     Unknown(Time),
 }
 
@@ -34,9 +33,9 @@ impl Departure {
 /// When a packet arrived, on the receiver's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The recording was made where packets arrived, and this is its time.
+    /// The recording was made where packets arrived.
     Recorded(PeerTime),
-    /// The receiver reported the arrival: transport-wide feedback or RFC 8888.
+    /// By transport-wide feedback or RFC 8888.
     Reported(PeerTime),
     /// The arrival time is unknown.
     Unknown(Unknown),
@@ -55,24 +54,24 @@ impl Arrival {
 /// Whether a packet arrived or was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The packet arrived.
+    /// It arrived.
     Arrived(Evidence),
-    /// The packet was lost on its way.
+    /// It was lost on its way.
     Lost(Evidence),
     /// It is unknown whether the packet arrived.
     Unknown(Unknown),
 }
 
-/// The evidence of a packet's fate. The receiver's reports take precedence over a recording.
+/// The receiver's reports take precedence over a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Reports on single packets: transport-wide feedback or RFC 8888.
     Feedback,
     /// The cumulative loss of receiver reports (RFC 3550, section 6.4.1).
     ReceiverReport,
-    /// The packet is in the recording that was made at the receiver.
+    /// In the recording that was made at the receiver.
     Record,
-    /// The packet is missing in the receiver's recording, which has packets with sequence numbers before and after it.
+    /// Missing in the receiver's recording, which has sequence numbers before and after it.
     Gap,
 }
 
@@ -83,17 +82,16 @@ pub enum Unknown {
     Lost,
     /// No report in the recording is about the packet.
     NotReported,
-    /// The packet is reported as arrived, but without a time.
+    /// Reported as arrived, but without a time.
     TimeNotReported,
-    /// The packet is not in the recording, and there is no other evidence of it.
+    /// Not in the recording, and without other evidence.
     Unrecorded,
-    /// The packet is in the recording, without a time.
+    /// In the recording, without a time.
     Untimed,
-    /// The packet's time contradicts those of the other packets: its delay would be impossible.
+    /// Its delay would be impossible.
     Contradictory,
-    /// Either the packet was lost, or it is missing in the recording because that part of the recording is unreadable
-    /// or absent.
+    /// Lost, or that part of the recording is unreadable or absent.
     LostOrUnread,
-    /// Either the packet was lost or the recording dropped it. The recording does not say which packets it dropped.
+    /// Lost, or dropped by the recording at an unknown time.
     LostOrDropped,
 }

@@ -14,33 +14,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time, counted};
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
 
-/// A source counts as RTP if at least this number of packets is in sequence.
+/// In sequence, so that a source counts as RTP.
 pub(crate) const IN_SEQUENCE: usize = 20;
-/// The largest difference between the sequence numbers of two packets that count as in sequence.
+/// Between the sequence numbers of two packets in sequence.
 const LONGEST_STEP: i16 = 64;
-/// The longest time between two copies of a packet that has a header extension.
+/// The longest time between two copies of a packet with a header extension.
 const COPY_WITHIN: Span = Span::secs(2);
-/// The longest time between two copies of a packet without a header extension. It is shorter than [`COPY_WITHIN`],
-/// because the bytes of such a packet do not show whether a second packet is a retransmission.
+/// The same without a header extension: the packet's bytes do not show whether a second one is a retransmission.
 const COPY_WITHIN_BARE: Span = Span::millis(5);
-/// The largest variation of the time between two copies, if they come from two interfaces of one host or from a mirror
-/// port.
+/// The largest variation of the time between copies from two interfaces of one host or from a mirror port.
 const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
-/// A clock that is set ahead leaves a gap between two successive records, of any flow. The gap has to be at least this
-/// share of the step.
+/// A clock that is set ahead leaves a gap in the records of all flows, of at least this share of the step.
 const GAP_OF_STEP: f64 = 0.8;
-/// The largest change of a queue between two packets. A larger difference between two clocks is a step of one clock.
+/// The largest change of a queue between two packets; a larger difference between two clocks is a step.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 
 #[derive(Clone)]
 pub(crate) struct CapturedPacket {
-    /// The number of the packet's record in the file, from 1.
+    /// The record's number in the file, from 1.
     pub(crate) place: usize,
     pub(crate) record: PacketRecord,
-    /// The source of the packet's time.
     pub(crate) source: TimeSource,
     pub(crate) elements: Elements,
-    /// Whether the packet's header extension was cut off.
     pub(crate) is_cut: bool,
     pub(crate) is_outgoing: Option<bool>,
 }
@@ -59,17 +54,17 @@ pub(crate) struct CapturedRtcp {
 #[derive(Default)]
 pub(crate) struct Flow {
     pub(crate) endpoints: Vec<(Endpoint, Endpoint)>,
-    /// The packets in the order of the file.
+    /// In the order of the file.
     pub(crate) packets: Vec<CapturedPacket>,
-    /// The number of other senders whose packets have the same endpoints.
+    /// With packets between the same endpoints.
     pub(crate) other_senders: usize,
-    /// The number of packets of which the capture has two copies.
+    /// Packets of which the capture has two copies.
     copies: usize,
-    /// The header extension with the send time, by SSRC.
+    /// By SSRC.
     send_times: BTreeMap<u32, Kind>,
 }
 
-/// Sorts packets into flows. `named` is the id of abs-send-time, if the user or a session description gives it.
+/// Sorts packets into flows. `named` is the id of abs-send-time, from the user or a session description.
 ///
 /// # Errors
 /// Those of [`send_time::find`], or a flow has the packets of two captures.
@@ -80,8 +75,7 @@ pub(crate) fn flows(
     let mut flows = merged(rtp_of(packets));
     let mut all = Vec::new();
     for mut flow in flows.drain(..) {
-        // Two captures in one file have to be detected before copies are removed, because the removal would mix their
-        // times.
+        // Removing copies would mix the times of two captures in one file.
         flow.check_captures()?;
         flow.drop_copies();
         flow.packets.sort_by_key(|one| one.place);
@@ -92,7 +86,7 @@ pub(crate) fn flows(
     Ok(all)
 }
 
-/// Removes sources that are not RTP: their sequence numbers are in order neither in the file nor by time.
+/// Removes sources whose sequence numbers are in order neither in the file nor by time.
 fn rtp_of(
     mut packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
 ) -> BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>> {
@@ -102,7 +96,7 @@ fn rtp_of(
     }
     let does_follow = |packets: &[(usize, Time, u16)]| {
         let mut numbers: Vec<u16> = packets.iter().map(|packet| packet.2).collect();
-        // Copies of a packet have the same number. They must not count as steps.
+        // Copies of a packet must not count as steps.
         numbers.dedup();
         let steps = numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) as i16);
         let following = steps.filter(|step| (-LONGEST_STEP..=LONGEST_STEP).contains(step)).count();
@@ -121,16 +115,15 @@ fn rtp_of(
     packets
 }
 
-/// Joins packets of one source between different endpoints. The endpoints of one source differ if a NAT was rebound, or
-/// if both sides of a NAT were captured. The two directions of an echo, and packets that a relay forwards, are not
-/// joined.
+/// Joins packets of one source between different endpoints: a NAT was rebound, or captured on both sides. The two
+/// directions of an echo, and packets that a relay forwards, are not joined.
 fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<Flow> {
     let mut all: Vec<Flow> = Vec::new();
     for (endpoints, mut packets) in packets {
         let sources: BTreeSet<u32> = packets.iter().map(|one| one.record.ssrc).collect();
         let passes_on = |other: &Flow| {
             other.endpoints.iter().any(|(from, to)| {
-                // On one host, the ports tell the ends apart. Between hosts, a relay may use any port.
+                // On one host, the ports tell the ends apart; between hosts, a relay may use any port.
                 let same_host = from.0 == to.0;
                 let meet = |a: &Endpoint, b: &Endpoint| if same_host { a == b } else { a.0 == b.0 };
                 meet(to, &endpoints.0) || meet(from, &endpoints.1)
@@ -149,8 +142,7 @@ fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<F
     all
 }
 
-/// Returns true if a report is about one of these sources, or may be: feedback that names no source, and a report that
-/// can't be parsed.
+/// True also for feedback that names no source, and for a report that can't be parsed.
 pub(crate) fn names_source_of(bytes: &[u8], sources: &BTreeSet<u32>) -> bool {
     let Ok(compound) = Compound::parse(bytes) else { return true };
     compound.packets.iter().any(|packet| match packet {
@@ -176,13 +168,11 @@ impl Flow {
         self.packets.iter().map(|one| one.record.size.get()).sum()
     }
 
-    /// Returns the times of the first and of the last packet.
     pub(crate) fn span(&self) -> Option<(Time, Time)> {
         let times = || self.packets.iter().map(|one| one.record.seen);
         times().min().zip(times().max())
     }
 
-    /// Returns a description of the flow: its largest stream, its duration and its bytes.
     pub(crate) fn described(&self, bytes: u64) -> String {
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         for one in &self.packets {
@@ -193,7 +183,6 @@ impl Flow {
         format!("SSRC {main} ({main:#x}), {:.1} s, {} kB", length.as_secs_f64(), bytes / 1000)
     }
 
-    /// Adds notes on joined endpoints and on removed copies.
     pub(crate) fn note(&self, notes: &mut Vec<String>) {
         if self.endpoints.len() > 1 {
             let pairs = counted(self.endpoints.len() as u64, "pair");
@@ -213,8 +202,7 @@ impl Flow {
     /// Checks that the time between two copies of a packet is nearly constant.
     ///
     /// # Errors
-    /// Most packets have two copies, and the time between the copies is long or varies as a queue does. The file then
-    /// has two captures.
+    /// Most packets have two copies at a long or varying distance: the file has two captures.
     fn check_captures(&self) -> Result<(), Problem> {
         let mut first: BTreeMap<(u32, u16, u32), (i64, &Elements)> = BTreeMap::new();
         let mut apart: Vec<i64> = Vec::new();
@@ -229,8 +217,7 @@ impl Flow {
         }
         apart.sort_unstable();
         let at = |percent: usize| apart.get(apart.len() * percent / 100).copied().unwrap_or(0);
-        // Two interfaces of one host record copies at a nearly constant distance. The path between two hosts makes the
-        // distance vary.
+        // Unlike two interfaces of one host, the path between two hosts makes the distance vary.
         let varies = at(95) - at(5) > LONGEST_COPY_SPREAD_NS || at(50) > COPY_WITHIN.as_nanos() as i64;
         if apart.len() * 2 > first.len() && varies {
             let what = format!(
@@ -245,10 +232,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Removes copies of packets, as in a capture of several interfaces or of a mirror port.
-    ///
-    /// If nearly all packets have copies and all have header extensions, the later copy's time is kept, because it is
-    /// nearer to the receiver.
+    /// Removes copies of packets, as in a capture of several interfaces or of a mirror port. If nearly all packets have
+    /// copies and all have header extensions, the later time is kept, nearer to the receiver.
     fn drop_copies(&mut self) {
         self.packets.sort_by_key(|one| one.record.seen);
         let mut last: BTreeMap<(u32, u16), usize> = BTreeMap::new();
@@ -267,8 +252,7 @@ impl Flow {
             last.insert(key, i);
         }
         let left = self.packets.len() - copies.len();
-        // If only some packets had the later time, the difference between the two times would look like a change of the
-        // delay.
+        // If only some packets had the later time, the delay would seem to change.
         let later = copies.len() * 10 >= left * 9 && self.packets.iter().all(|one| !one.elements.is_empty());
         if later {
             for &(first, copy) in &copies {
@@ -291,12 +275,12 @@ impl Flow {
         one.elements.iter().find(|element| (element.0, element.1) == *kind).map(|element| element.2)
     }
 
-    /// Returns the number of bits of the send times.
+    /// Of the send times.
     fn bits(&self) -> u32 {
         self.send_times.values().next().map_or(24, |kind| send_time::bits(*kind))
     }
 
-    /// Splits the flow by sender. If the streams with send times have one sender, the other streams remain with them.
+    /// Splits the flow by sender. If there is only one sender with send times, the other streams remain with it.
     fn by_sender(self) -> Vec<Self> {
         let numbered = |one: &CapturedPacket| {
             let PacketRecord { ssrc, seen: at, seq, timestamp, .. } = one.record;
@@ -327,8 +311,8 @@ impl Flow {
         flows.collect()
     }
 
-    /// Finds steps of the capture's clock by the send times. Without send times it finds only where the clock was set
-    /// back. `times` are the times of all records, in the order of the file.
+    /// Finds steps of the capture's clock by the send times; without them, only where it was set back. `times` are
+    /// those of all records, in the order of the file.
     pub(crate) fn clock_steps(&self, times: &[Time]) -> Vec<clock::Step> {
         // Places are counted from one.
         let gap = |place: usize| {
@@ -339,7 +323,7 @@ impl Flow {
         gaps.sort_unstable();
         let usual = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
         let steps = if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times(&gap) };
-        // The first record with the new clock may be of another flow, between two packets of this flow.
+        // The first record with the new clock may be of another flow.
         let first = |(before, step): (usize, clock::Step)| {
             let places = before + 1..=step.place;
             let place = places.max_by_key(|place| gap(*place) * step.nanos.signum()).unwrap_or(step.place);
@@ -349,8 +333,8 @@ impl Flow {
         steps.into_iter().map(first).collect()
     }
 
-    /// Returns the steps of the recording's clock, each with the index of the packet before the step. `gap` takes the
-    /// index of a record, and returns the time from the previous record to this one.
+    /// Returns the steps of the recording's clock, each with the index of the packet before it. `gap` is the time from
+    /// the previous record to the record of an index.
     fn steps_by_send_times(&self, gap: &impl Fn(usize) -> i64) -> Vec<(usize, clock::Step)> {
         let bits = self.bits();
         let stamped: Vec<(&CapturedPacket, u32)> =
@@ -361,8 +345,7 @@ impl Flow {
             if let Some((last, last_raw)) = before {
                 let passed = one.record.seen.as_nanos() as i64 - last.record.seen.as_nanos() as i64;
                 let apart = passed - send_time::advance(last_raw, raw, bits);
-                // A pause may have been longer than the time after which send times wrap. Whole wraps are therefore
-                // subtracted from the difference, and the rest is a step of the clock.
+                // Send times may have wrapped during a pause; the rest is a step of the clock.
                 let beyond_wraps = send_time::to_nearest_wrap(apart, bits);
                 delay += if beyond_wraps.abs() <= LONGEST_QUEUE_CHANGE_NS { beyond_wraps } else { apart };
             }
@@ -388,8 +371,8 @@ impl Flow {
         for step in lasting_steps(&by_departure, Axis::Departures, resolution) {
             let (before, after) = (place(left[step.index - 1].2), place(left[step.index].2));
             let nanos = (step.seconds * 1e9) as i64;
-            // A clock that is set ahead leaves a gap in all records, and a clock that is set back puts times out of
-            // order. Otherwise the path's delay has changed.
+            // A clock that is set ahead leaves a gap in all records, one that is set back puts times out of order;
+            // otherwise the path's delay has changed.
             let longest = (before + 1..=after).map(gap).max().unwrap_or(0);
             if before < after && (nanos < 0 || longest as f64 >= GAP_OF_STEP * nanos as f64) {
                 steps.push((before, clock::Step { place: after, nanos }));
@@ -399,8 +382,7 @@ impl Flow {
         steps
     }
 
-    /// Returns the resolution of the times, at least a nanosecond; `None` if all times are equal. If the capture has
-    /// several interfaces, returns the coarsest of their resolutions.
+    /// Returns the coarsest resolution of the interfaces' times, at least a nanosecond; `None` if all times are equal.
     pub(crate) fn resolution(&self) -> Option<Span> {
         let mut times: BTreeMap<TimeSource, Vec<Time>> = BTreeMap::new();
         for one in &self.packets {
@@ -408,15 +390,14 @@ impl Flow {
         }
         let all: Vec<Time> = times.values().flatten().copied().collect();
         let own = times.iter().map(|(source, times)| match clock::resolution(times) {
-            // With only a few packets, all times may be multiples of a longer time by chance.
+            // The times of a few packets may be multiples of a longer time by chance.
             Some(every) if times.len() >= IN_SEQUENCE => every.max(source.every),
             _ => source.every,
         });
         clock::resolution(&all).map(|every| own.fold(every, Span::max))
     }
 
-    /// Finds batches of records. `times` are the times of the packets, and `others` the times of the other direction's
-    /// packets.
+    /// Finds batches of records; `others` are the times of the other direction's packets.
     pub(crate) fn batches(&self, times: &[Time], others: &[Time]) -> Option<Batches> {
         if self.send_times.is_empty() {
             return batches::find_by_times(times, others);
@@ -437,7 +418,7 @@ impl Flow {
         for one in &self.packets {
             streams.entry(one.record.ssrc).or_default().push(one);
         }
-        // The stream with the most packets has the shortest gaps, so it locates the step best.
+        // The stream with the most packets locates the step best.
         let Some(stream) = streams.into_values().max_by_key(Vec::len) else { return Vec::new() };
         let nanos = |one: &CapturedPacket| one.record.seen.as_nanos() as i64;
         let is_step = |window: &&[&CapturedPacket]| {
@@ -452,13 +433,12 @@ impl Flow {
         steps.map(step).collect()
     }
 
-    /// Returns the packets with their send times and transport-wide numbers.
     pub(crate) fn into_records(self) -> Vec<PacketRecord> {
         let of = |elements: &Elements, kind: Kind| elements.iter().find(|e| (e.0, e.1) == kind).map(|e| e.2);
         let stamps: BTreeSet<Kind> = self.send_times.values().copied().collect();
         let kinds: BTreeSet<Kind> =
             self.packets.iter().flat_map(|one| one.elements.iter().map(|(id, len, _)| (*id, *len))).collect();
-        // Transport-wide numbers have 16 bits. In version 2 a request for feedback of 16 more bits may follow.
+        // Transport-wide numbers have 16 bits; in version 2, a request for feedback of 16 more bits may follow.
         let number = |kind: Kind, value: u32| (if kind.1 == 4 { value >> 16 } else { value }) as u16;
         let counts = kinds.into_iter().filter(|kind| matches!(kind.1, 2 | 4) && !stamps.contains(kind)).find(|&kind| {
             let all = self.packets.iter().filter_map(|one| of(&one.elements, kind));
@@ -474,7 +454,7 @@ impl Flow {
     }
 }
 
-/// Whether 16-bit values are packet numbers: nine of ten values are slightly larger than the previous one.
+/// Nine of ten values are slightly larger than the previous one.
 fn does_count(values: &[u16]) -> bool {
     let next = values.windows(2).filter(|pair| (1..=LONGEST_STEP as u16).contains(&pair[1].wrapping_sub(pair[0])));
     values.len() >= IN_SEQUENCE && next.count() * 10 >= (values.len() - 1) * 9

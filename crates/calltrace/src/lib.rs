@@ -1,8 +1,7 @@
 //! Reads recordings of calls, and estimates the network path from them.
 //!
-//! [`read`] reads an event log of libwebrtc or a capture into a [`Call`]: each packet with its departure, arrival and
-//! fate. [`Path::of`] estimates the path from the call, or gives the reasons why the path is unknown. Addresses and
-//! payloads are not kept.
+//! [`read`] reads an event log of libwebrtc or a capture into a [`Call`], and [`Path::of`] estimates its path.
+//! Addresses and payloads are not kept.
 
 mod batches;
 mod call;
@@ -72,8 +71,8 @@ pub fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Resul
     record(bytes, options, opener)?.alone()
 }
 
-/// Reads a call from the files of both ends: departures from the sender's, arrivals from the receiver's. A single
-/// capture of an encrypted call does not show both. `opener` decrypts the sender's SRTCP, which shows the round trip.
+/// Reads a call from the files of both ends: departures from the sender's, arrivals from the receiver's. `opener`
+/// decrypts the sender's SRTCP, which shows the round trip.
 ///
 /// # Errors
 /// Those of [`read`], or the two files are not of the same call.
@@ -87,7 +86,7 @@ pub fn read_ends(
     record(sender, at(Side::Sender), opener)?.with(record(receiver, at(Side::Receiver), None)?)
 }
 
-/// The magic bytes and names of formats that are recognised but not supported.
+/// First bytes and names of formats that are not supported.
 const FOREIGN: [(&[u8], &str); 7] = [
     (b"snoop\0\0\0", "a Solaris snoop capture"),
     (b"btsnoop\0", "a Bluetooth capture"),

@@ -9,25 +9,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// An unreadable record within this time of a gap may be one of the gap's packets.
+/// An unreadable record this near to a gap may be one of its packets.
 const NEAR_GAP: Span = Span::millis(100);
-/// If the capture itself dropped at most one in [`NEGLIGIBLE`] of the missing packets, the number of losses is right to
-/// 2 %.
+/// If the capture dropped one of this many missing packets, the number of losses is right to 2 %.
 const NEGLIGIBLE: u64 = 50;
 
-/// If reports say that at least this number of missing packets arrived, the capture may be unreliable.
+/// Missing packets that arrived by reports, from which the capture may be unreliable.
 const LEAST_REPORTED: usize = 20;
 
-/// A packet that is missing in the recording, and the transport-wide numbers of its neighbours in the stream.
+/// A missing packet, and the transport-wide numbers of its neighbours in the stream.
 type Missing = (PacketRecord, Option<(i64, i64)>);
 
 impl Direction {
-    /// Adds the packets that are missing in the recording according to the sequence numbers of the packets before and
-    /// after them. Returns the streams whose numbers restarted.
+    /// Adds the packets that are missing by the sequence numbers; returns the streams whose numbers restarted.
     ///
-    /// Each added packet gets an unused transport-wide number between those of its neighbours in the stream.
+    /// Each gets an unused transport-wide number between those of its neighbours in the stream.
     pub(crate) fn add_missing(&mut self) -> BTreeSet<u32> {
-        // Packets are sorted in the order in which they left, if they carry send times.
+        // By departure, if packets carry send times.
         self.packets.sort_by_key(|packet| packet.stamp.unwrap_or(packet.seen));
         let mut numbers: BTreeSet<i64> = BTreeSet::new();
         let mut number = 0;
@@ -53,7 +51,7 @@ impl Direction {
             for two in placed.windows(2) {
                 let [(from, (before, counted_before)), (to, (after, counted))] = two else { continue };
                 let ahead = to.number - from.number;
-                // After a restart of the numbering, the numbers do not show how many packets are missing.
+                // After a restart, the numbers do not show how many packets are missing.
                 if from.run != to.run || ahead > numbering::LONGEST_GAP {
                     continue;
                 }
@@ -73,8 +71,8 @@ impl Direction {
                 }
             }
         }
-        // This is the rule "earliest deadline first": the packet with the lowest upper bound chooses first. With this
-        // rule each packet gets a number if that is possible.
+        // Earliest deadline first: the lowest upper bound chooses first, so that each packet gets a number if that is
+        // possible.
         missing.sort_by_key(|(packet, within)| (within.map(|within| within.1), packet.stamp, packet.seen));
         for (packet, within) in &mut missing {
             let free = within.and_then(|(from, to)| (from + 1..to).find(|number| !numbers.contains(number)));
@@ -86,9 +84,9 @@ impl Direction {
         restarted
     }
 
-    /// Returns the fates of missing packets according to receiver reports. Two successive reports show how many packets
-    /// the receiver lost between them. The other missing packets are only missing in the recording. A stream in
-    /// `restarted` is left out, because its receiver restarts its counts too.
+    /// Returns the fates of missing packets by receiver reports: two successive reports show how many packets the
+    /// receiver lost; the others are only missing in the recording. The receiver of a stream in `restarted` restarts
+    /// its counts, too.
     pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
         let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
         for (_, bytes) in &self.reports {
@@ -105,8 +103,7 @@ impl Direction {
             counts.dedup_by_key(|count| count.0);
             let mine = || self.packets.iter().enumerate().filter(move |(_, packet)| packet.ssrc == ssrc);
             let Some((_, first)) = mine().next() else { continue };
-            // The receiver counts sequence number cycles from another origin, so extended numbers are relative to the
-            // first packet here.
+            // The receiver counts cycles from another origin.
             let base = i64::from(first.seq);
             let place = |high: u32| base + i64::from(high.wrapping_sub(u32::from(first.seq)) as u16);
             let mut last = base;
@@ -128,7 +125,7 @@ impl Direction {
                     Some(at + *cycle)
                 })
                 .collect();
-            // The count in the first report includes losses before the recording, unless the count is zero.
+            // Unless it is zero, the first count includes losses before the recording.
             let begin = counts.first().filter(|count| count.1 <= 0).map(|_| (base - 1, 0));
             let known = begin.into_iter().chain(cycles.into_iter().zip(counts.iter().map(|count| count.1)));
             let known: Vec<(i64, i32)> = known.collect();
@@ -136,7 +133,7 @@ impl Direction {
                 let within: Vec<usize> =
                     gaps.range(pair[0].0 + 1..=pair[1].0.max(pair[0].0)).map(|(_, place)| *place).collect();
                 let lost = usize::try_from(i64::from(pair[1].1) - i64::from(pair[0].1)).unwrap_or(0).min(within.len());
-                // The reports do not show which packets were lost, so losses are spread evenly.
+                // Which packets were lost is unknown, so losses are spread evenly.
                 for (k, place) in within.iter().enumerate() {
                     let is_lost = (k + 1) * lost / within.len() > k * lost / within.len();
                     let evidence = Evidence::ReceiverReport;
@@ -147,11 +144,11 @@ impl Direction {
         fates
     }
 
-    /// Returns the missing packets of unknown fate that the capture itself may have missed. A capture may have missed a
-    /// packet if a record near it is unreadable, or if nothing at all was recorded at that time.
+    /// Returns the missing packets of unknown fate that the capture itself may have missed: a record near them is
+    /// unreadable, or nothing at all was recorded at that time.
     ///
-    /// Returns `None` if the capture may have missed any packet: it dropped packets at unknown times, or most of the
-    /// missing packets whose fate is reported did arrive.
+    /// Returns `None` if it may have missed any packet: it dropped packets at unknown times, or most missing packets
+    /// whose fate is reported did arrive.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();
@@ -177,7 +174,7 @@ impl Direction {
                 found.insert(i);
             } else if let Some(at) = beside {
                 found.insert(i);
-                // Each unreadable record can be at most one missing packet, so it is used up.
+                // Each unreadable record can be at most one missing packet.
                 match unread.get_mut(&at) {
                     Some(count) if *count > 1 => *count -= 1,
                     _ => drop(unread.remove(&at)),
@@ -187,7 +184,7 @@ impl Direction {
         Some(found)
     }
 
-    /// Returns for each missing packet the times of the recorded packets before and after it.
+    /// Returns the times of the recorded packets before and after each missing one.
     fn gap_bounds(&self) -> BTreeMap<usize, (Time, Time)> {
         let mut bounds = BTreeMap::new();
         let mut open: BTreeMap<u32, (Time, Vec<usize>)> = BTreeMap::new();
@@ -204,7 +201,6 @@ impl Direction {
     }
 }
 
-/// Converts the packets of one stream to the input of [`numbering::extend`].
 fn numbered<'a>(packets: impl Iterator<Item = &'a PacketRecord>) -> Vec<Numbered> {
     packets
         .map(|packet| Numbered {

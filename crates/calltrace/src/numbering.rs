@@ -1,45 +1,41 @@
 //! Extends the sequence numbers of one RTP stream over their wraps and over restarts of the sender.
 //!
-//! RFC 3550, appendix A.1, distinguishes late packets from a restart by the size of the step. A recording holds the
-//! whole stream, which allows a better test: a late packet fills a gap or repeats a packet, and a restart does neither.
+//! RFC 3550, appendix A.1, distinguishes late packets from a restart by the size of the step. A whole recording shows
+//! more: a late packet fills a gap or repeats a packet, a restart does neither.
 
 use std::collections::BTreeMap;
 use steadycast_units::{Span, Time};
 
-/// The longest run of missing numbers that counts as a gap (`MAX_DROPOUT` of RFC 3550, appendix A.1).
+/// The longest run of missing numbers that is a gap (`MAX_DROPOUT` of RFC 3550, appendix A.1).
 pub(crate) const LONGEST_GAP: i64 = 3000;
-/// The largest distance by which a late packet's number may lie before the stream's first one (`MAX_MISORDER` of RFC
-/// 3550, appendix A.1).
+/// By which a late packet may precede the stream's first one (`MAX_MISORDER` of RFC 3550, appendix A.1).
 const LONGEST_LATENESS: i64 = 100;
-/// A restart is confirmed if one of the next [`CONFIRMING_PACKETS`] packets has a number that is higher by at most
-/// [`CONFIRMING_STEP`].
+/// A restart is confirmed if one of the next [`CONFIRMING_PACKETS`] numbers is higher by at most [`CONFIRMING_STEP`].
 const CONFIRMING_PACKETS: usize = 5;
 const CONFIRMING_STEP: u16 = 10;
-/// A shorter gap never counts as a restart.
+/// A shorter gap is never a restart.
 const SHORTEST_JUMP: i64 = 100;
-/// A gap is a restart if its packets would have been sent at more than this multiple of the stream's mean rate. The
-/// margin is large because a key frame is some 20 times as large as the mean frame.
+/// A gap is a restart if its packets would have exceeded the mean rate by this factor; a key frame is some 20 times as
+/// large as the mean frame.
 const JUMP_RATE: f64 = 40.0;
 
-/// A packet of one stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
-    /// The packet's departure, or the recording's time if the departure is unknown.
+    /// Departure or, if unknown, the recording's time.
     pub(crate) at: Time,
     pub(crate) seq: u16,
     pub(crate) timestamp: u32,
 }
 
-/// The position of a packet in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// The number of restarts of the numbering before this packet.
+    /// Restarts of the numbering before this packet.
     pub(crate) run: u32,
-    /// The extended sequence number. Numbers after a restart are larger than those before it.
+    /// Extended; numbers after a restart are larger than those before it.
     pub(crate) number: i64,
 }
 
-/// Extends the sequence numbers of one stream's packets. The packets are in the order of their times.
+/// Of one stream's packets, in the order of their times.
 pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
     let Some((first, last)) = packets.first().zip(packets.last()) else { return Vec::new() };
     let mean_interval = last.at.since(first.at).as_secs_f64() / packets.len() as f64;
@@ -61,7 +57,7 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
         let is_restart = i > 0 && !is_expected && is_confirmed(packet, &packets[i + 1..]);
         if is_restart {
             run += 1;
-            // One cycle is skipped, so that the numbers of different runs do not overlap, even if packets are late.
+            // Skips a cycle, so that numbers of different runs do not overlap, even with late packets.
             number = ((highest >> 16) + 2) << 16 | i64::from(packet.seq);
             begin = number;
         }
@@ -74,11 +70,11 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
     positions
 }
 
-/// Returns for each packet the number of restarts of its stream's numbering before it. The packets are in the order of
-/// the file, each with its SSRC.
+/// Returns the number of restarts of each packet's stream before it. The packets are in the order of the file, each
+/// with its SSRC.
 ///
 /// Streams are followed in the order of the file, because a clock may have been set, and in the order of times, because
-/// records may be out of order. The order with fewer restarts counts.
+/// records may be out of order; the one with fewer restarts counts.
 pub(crate) fn restarts(packets: &[(u32, Numbered)]) -> Vec<u32> {
     let mut streams: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (i, (ssrc, _)) in packets.iter().enumerate() {
@@ -106,7 +102,6 @@ fn is_jump(step: i64, passed: Span, mean_interval: f64) -> bool {
     step >= SHORTEST_JUMP && step as f64 * mean_interval > JUMP_RATE * passed.as_secs_f64()
 }
 
-/// Whether the following packets continue from this packet's number.
 fn is_confirmed(packet: &Numbered, after: &[Numbered]) -> bool {
     let follows = |other: &Numbered| (1..=CONFIRMING_STEP).contains(&other.seq.wrapping_sub(packet.seq));
     after.iter().take(CONFIRMING_PACKETS).any(follows)

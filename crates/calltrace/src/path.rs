@@ -1,10 +1,9 @@
 //! Estimates the network path from a call: capacity, queue and losses, or the reason why they are unknown.
 //!
-//! If a packet leaves the sender before the previous packet has left the bottleneck, it waits behind that packet. The
-//! time between the arrivals of the two is then the service time of the second packet at the bottleneck. Trains of such
-//! packets show the capacity at any sending rate (Dovrolis, Ramanathan, Moore: Packet-dispersion techniques and a
-//! capacity-estimation methodology, ToN 12(6), 2004). If cross traffic lies between the packets, they show the call's
-//! share of the capacity.
+//! Of two packets that wait behind each other at the bottleneck, the time between the arrivals is the service time of
+//! the second. Trains of such packets show the capacity at any sending rate (Dovrolis, Ramanathan, Moore:
+//! Packet-dispersion techniques and a capacity-estimation methodology, ToN 12(6), 2004); with cross traffic between
+//! them, they show the call's share.
 
 use crate::batches;
 use crate::call::Call;
@@ -14,40 +13,38 @@ use crate::evidence::{Fate, Unknown};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
-/// The length of a bin, in seconds.
+/// In seconds.
 pub(crate) const BIN_S: f64 = 0.5;
-/// The capacity of a bin is known if the trains in it have at least this total duration, in seconds.
+/// Total duration of the trains from which a bin's capacity is known, in seconds.
 const LEAST_TRAINS_S: f64 = 0.010;
-/// A train needs at least this number of packets.
+/// Of a train.
 const LEAST_PACKETS: usize = 4;
-/// The least duration of a train in seconds, without jitter behind the queue.
+/// Duration of a train in seconds, without jitter behind the queue.
 const LEAST_S: f64 = 0.004;
-/// The least duration of a train in seconds, with jitter behind the queue.
+/// Duration of a train in seconds, with jitter behind the queue.
 const LEAST_JITTERED_S: f64 = 0.020;
-/// Half of a window, in seconds. The least delay in the window is taken as the delay of an empty queue.
+/// Half of the window, in seconds, whose least delay is that of an empty queue.
 const BASE_S: usize = 15;
-/// The length of the windows that are searched for cross traffic, in seconds.
+/// Length of the windows that are searched for cross traffic, in seconds.
 const WINDOW_S: f64 = 5.0;
-/// If two steps of the delay are closer together than this, in seconds, they can't be distinguished from cross traffic.
+/// Two steps of the delay that are closer together, in seconds, can't be distinguished from cross traffic.
 const LEVEL_S: f64 = 0.5;
-/// From this number of delay steps on, the path is accepted only if the steps are [`LEAST_BETWEEN_STEPS_S`] apart on
-/// average and each at least [`LEAST_OF_SEVERAL_S`] large. Otherwise several steps may be found as one, and the errors
-/// of their sizes add up.
+/// From this number of delay steps on, several may be found as one, and the errors of their sizes add up. They then
+/// have to be [`LEAST_BETWEEN_STEPS_S`] apart on average and at least [`LEAST_OF_SEVERAL_S`] large.
 const SEVERAL_STEPS: usize = 3;
-/// The least mean time between several steps of the delay, in seconds.
+/// Mean time between several steps of the delay, in seconds.
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
-/// The least size of each of several steps of the delay, in seconds.
+/// Size of each of several steps of the delay, in seconds.
 const LEAST_OF_SEVERAL_S: f64 = 0.05;
-/// Some capacities are found only under the assumption that the delay did not step. Such a capacity is used if it
-/// differs from a known capacity near it by at most this share.
+/// A capacity that assumes a constant delay may differ by this share from the nearest known capacity.
 const NEAR: f64 = 0.1;
-/// Without cross traffic, the ratio of the trains' mean rate to their highest mode is at least this.
+/// Without cross traffic, the trains' mean rate is at least this share of their highest mode.
 const ALONE: f64 = 0.9;
-/// The largest drift between two clocks. A larger slope of the delay is a growing queue.
+/// Between two clocks; a larger slope of the delay is a growing queue.
 const MOST_DRIFT: f64 = 1e-3;
-/// Trains and queues are analysed if the share of packets with unknown arrivals is at most this.
+/// Share of packets with unknown arrivals up to which trains and queues are analysed.
 const MOST_UNKNOWN: f64 = 0.1;
-/// The path is known if the capacity of at least this share of the bins is known.
+/// Share of bins with known capacity from which the path is known.
 const LEAST_KNOWN: f64 = 0.4;
 
 /// A rate with its confidence interval, from the 5th to the 95th percentile of a bootstrap.
@@ -61,16 +58,16 @@ pub struct Band {
     pub high: Rate,
 }
 
-/// The values of half a second of the call.
+/// Half a second of the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bin {
     /// The rate at which packets left.
     pub sent: Rate,
-    /// The rate of the packets that left in this bin and arrived, whenever they arrived.
+    /// The rate of the packets that left in this bin and arrived at any time.
     pub arrived: Rate,
-    /// The number of packets that left in this bin and whose fate is known.
+    /// Packets that left in this bin and whose fate is known.
     pub packets: u32,
-    /// The number of these packets that were lost; `None` if a part of the recording is missing.
+    /// Lost packets of these; `None` if a part of the recording is missing.
     pub lost: Option<u32>,
     /// The mean and the longest queueing delay; `None` if no packet arrived.
     pub delay: Option<(Span, Span)>,
@@ -87,12 +84,11 @@ pub enum Verdict {
     Alone,
     /// Only the call's packets were in the queue, and delays vary behind it.
     Jittered,
-    /// Cross traffic was in the queue, or the capacity changed too fast for the trains to show it.
+    /// Cross traffic was in the queue, or the capacity changed too fast for the trains.
     Shared,
-    /// Unknown, because the least delay changed. Cross traffic, a change of route or a clock that is set can cause
-    /// this.
+    /// Unknown: the least delay changed, by cross traffic, a change of route, or a clock that was set.
     Changing,
-    /// Unknown, because too few packets waited, or their times do not show whether they waited for cross traffic.
+    /// Unknown: too few packets waited, or their times do not show whether they waited for cross traffic.
     Unseen,
 }
 
@@ -127,19 +123,19 @@ pub struct Path {
     pub jitter: Span,
     /// Whose packets were in the queue.
     pub verdict: Verdict,
-    /// The capacity and the call's share of it. They are known if there was cross traffic and packets of the call
-    /// followed each other directly.
+    /// The capacity and the call's share of it, if packets of the call followed each other directly despite cross
+    /// traffic.
     pub shared: Option<(Rate, Rate)>,
     /// The share of the bins with packets in which the capacity is known.
     pub known: f64,
-    /// The drift of the receiver's clock relative to the sender's, as a fraction. It is positive if the receiver's
-    /// clock is faster; `None` if it is unknown.
+    /// The drift of the receiver's clock relative to the sender's, as a fraction; positive: the receiver's is faster;
+    /// `None`: unknown.
     pub drift: Option<f64>,
     /// The size of the queue.
     pub queue: Queue,
     /// Random losses.
     pub losses: Losses,
-    /// The seconds at which the delay of an empty queue changed: the route changed, or a clock was set.
+    /// Seconds at which the delay of an empty queue changed: the route changed, or a clock was set.
     pub routes: Vec<u32>,
     /// The share of the packets that arrived more than three places late.
     pub late: f64,
@@ -147,29 +143,25 @@ pub struct Path {
     pub refusals: Vec<String>,
 }
 
-/// When a packet left the bottleneck. The time is on the sender's clock, and the delay of an empty queue is subtracted.
+/// When a packet left the bottleneck: on the sender's clock, minus the delay of an empty queue.
 #[derive(Clone, Copy, PartialEq)]
 enum Exit {
-    /// The packet left at this time, in seconds.
+    /// In seconds.
     At(f64),
-    /// The packet left the bottleneck at this time, in seconds, but its departure from the sender is unknown. Its delay
-    /// is therefore unknown, but other packets may have waited for it.
+    /// In seconds. Its departure from the sender is unknown, but other packets may have waited for it.
     Undated(f64),
-    /// The packet was lost.
     Lost,
-    /// The packet arrived, but one of its times is unknown.
+    /// It arrived, but one of its times is unknown.
     Untimed,
-    /// The packet's fate is unknown. The packet is not counted, and ends a train.
+    /// It is not counted, and ends a train.
     Unknown,
-    /// Either the packet was lost, or it is missing in the recording because that part of the recording is unreadable
-    /// or absent. Losses are more frequent among these packets than in the whole call. The packet is not counted, and
-    /// ends a train.
+    /// It was lost, or that part of the recording is unreadable or absent. It is not counted, and ends a train.
     LostOrUnread,
-    /// Either the packet was lost or the recording dropped it. The recording does not say which packets it dropped.
+    /// It was lost, or the recording dropped it at an unknown time.
     LostOrDropped,
 }
 
-/// A packet with its times in seconds.
+/// Times are in seconds.
 #[derive(Clone, Copy)]
 struct Point {
     left: f64,
@@ -185,7 +177,7 @@ impl Point {
         }
     }
 
-    /// Whether the packet may have been in the queue at an unknown time.
+    /// Whether it may have been in the queue at an unknown time.
     fn is_unknown(&self) -> bool {
         matches!(self.exit, Exit::Untimed | Exit::Unknown | Exit::LostOrUnread | Exit::LostOrDropped)
     }
@@ -204,8 +196,7 @@ impl Point {
     }
 }
 
-/// A packet that waited behind the previous one: the time at which it left the bottleneck, its bytes, and its service
-/// time in seconds.
+/// A packet that waited behind the previous one: its exit time, bytes, and service time in seconds.
 #[derive(Clone, Copy)]
 struct Pair {
     at: f64,
@@ -216,8 +207,8 @@ struct Pair {
 impl Path {
     /// Estimates the path of a call.
     ///
-    /// If `beside` is set, the user has stated that there was cross traffic. In this case, wherever cross traffic is
-    /// found, the capacity is the rate at which the call's own packets follow each other.
+    /// `beside` states that there was cross traffic. The capacity is then the rate at which the call's own packets
+    /// follow each other.
     pub fn of(call: &Call, beside: bool) -> Self {
         let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
         let Placed { mut points, drift, routes, moved } = Placed::of(call, begin, beside);
@@ -243,14 +234,14 @@ impl Path {
         }
         let seconds = points.last().map_or(0.0, |point| point.left);
         let steps = too_many(call.clock_steps.iter().map(|by| by.as_secs_f64()).chain(moved).collect(), seconds);
-        // If there was cross traffic, its bursts may have been mistaken for steps, so steps are not used as evidence.
+        // Bursts of cross traffic may have been mistaken for steps.
         let steps = steps.filter(|_| verdict != Verdict::Shared && !beside);
         if steps.is_some() {
             (verdict, shared) = (Verdict::Changing, None);
         }
         let batch = batch(&points);
         if batch.is_some() {
-            // The times between arrivals are the times between batches, and not service times.
+            // The times between arrivals are those between batches, not service times.
             (verdict, shared) = (Verdict::Unseen, None);
         }
         let least = if verdict == Verdict::Jittered { LEAST_JITTERED_S } else { LEAST_S };
@@ -264,15 +255,14 @@ impl Path {
             let of = |trains: &[Vec<Pair>]| capacities(bins.len(), trains, least, every, verdict == Verdict::Jittered);
             let (safe, all) = (of(&between_steps), of(&trains));
             for (k, bin) in bins.iter_mut().enumerate() {
-                // Trains between the steps are right even if the delay stepped. Trains across a step are used only if
-                // they agree with the trains between the steps.
+                // Trains across a step of the delay are used only if they agree with the trains between the steps.
                 bin.capacity = safe[k].or(all[k].filter(|band| is_near(&safe, k, band)));
             }
         }
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
         let (mut queue, losses, managed) = queue(&points, &bins);
-        // A TCP flow fills the queue up to its limit, so the largest backlog is this limit.
+        // A TCP flow fills the queue up to its limit.
         queue.full |= named;
         let managed = managed.filter(|_| !named);
         let mut delays: Vec<f64> = points.iter().filter_map(|point| Some(point.delay()?.max(0.0))).collect();
@@ -301,7 +291,7 @@ impl Path {
     fn refused(&self, found: &Refused) -> Vec<String> {
         let &Refused { managed, named, unknown, batch, steps } = found;
         let mut all = Vec::new();
-        // Only the first reason that applies is reported, because each reason alone makes the trains useless.
+        // Each reason alone makes the trains useless.
         if unknown > MOST_UNKNOWN {
             all.push(format!(
                 "of {:.0} % of its packets it is not known when they arrived: what they waited for, or others for \
@@ -369,19 +359,17 @@ impl Path {
     }
 }
 
-/// Findings that make the path unknown.
 struct Refused {
     managed: Option<f64>,
     named: bool,
     unknown: f64,
     batch: Option<f64>,
-    /// The number of steps of the delay, if there are too many.
+    /// If there are too many.
     steps: Option<usize>,
 }
 
-/// Whether there is still evidence of cross traffic if the delay may step once per [`LEVEL_S`], because a clock is set
-/// or the route changes. Such a step changes the least delay and the longest service time of its period, so these are
-/// not used as evidence.
+/// Whether there is still evidence of cross traffic if the delay may step once per [`LEVEL_S`]. A step changes the
+/// least delay and the longest service time of its period, which are therefore no evidence.
 ///
 /// `trains` are the trains without the `levels` of the packets.
 fn is_shared_between_steps(
@@ -412,9 +400,8 @@ fn longest(trains: &[Vec<Pair>]) -> BTreeMap<i64, f64> {
     longest
 }
 
-/// Returns for each packet the least delay near it, in seconds. It is the least delay of the [`LEVEL_S`] before the
-/// packet or of the [`LEVEL_S`] after it, whichever is larger. At a step of the delay, one of these two periods has
-/// only the new level.
+/// Returns each packet's larger least delay of the [`LEVEL_S`] before and after it, in seconds. At a step of the delay,
+/// one of these periods has only the new level.
 fn levels(points: &[Point]) -> Vec<f64> {
     let least_before = |points: &mut dyn Iterator<Item = (f64, Option<f64>)>| -> Vec<f64> {
         let mut near: VecDeque<(f64, f64)> = VecDeque::new();
@@ -422,8 +409,7 @@ fn levels(points: &[Point]) -> Vec<f64> {
         points
             .map(|(at, delay)| {
                 if let Some(delay) = delay {
-                    // A later packet with a shorter delay replaces earlier ones, so the front of the queue is always
-                    // the minimum.
+                    // A later packet with a shorter delay replaces earlier ones, so the front is always the minimum.
                     while near.back().is_some_and(|last| last.1 >= delay) {
                         near.pop_back();
                     }
@@ -443,8 +429,8 @@ fn levels(points: &[Point]) -> Vec<f64> {
     before.iter().zip(behind.iter().rev()).map(|(before, behind)| before.max(*behind)).collect()
 }
 
-/// Returns the time for which packets were held for a batch, in seconds; `None` if it is at most [`clock::COARSEST`],
-/// because delays are then still visible.
+/// Returns how long packets were held for a batch, in seconds; `None` up to [`clock::COARSEST`], where delays are still
+/// visible.
 fn batch(points: &[Point]) -> Option<f64> {
     let nanos = |seconds: f64| (seconds * 1e9) as i64;
     let times: Vec<(i64, i64)> = points
@@ -454,28 +440,26 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// Returns the number of steps of the delay if the delays between the steps can't be trusted, because the steps are too
-/// many or too small. `steps` are the sizes of the steps in seconds.
+/// Returns the number of steps of the delay (`steps` in seconds) if they are too many or too small to trust the delays
+/// between them.
 fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
-    // The size of a step is computed from the least delays, and is therefore not exact.
+    // The size of a step is not exact.
     let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
     let is_often = steps.len() as f64 * LEAST_BETWEEN_STEPS_S > seconds;
     (steps.len() >= SEVERAL_STEPS && (is_often || is_short)).then_some(steps.len())
 }
 
-/// The packets with their times on one clock.
 struct Placed {
     points: Vec<Point>,
-    /// The drift that was removed; `None` if it is too large for a clock.
+    /// `None` if it is too large for a clock.
     drift: Option<f64>,
-    /// The seconds at which the delay of an empty queue changed.
+    /// Seconds at which the delay of an empty queue changed.
     routes: Vec<u32>,
-    /// The sizes of the steps of the delay that were removed, in seconds.
+    /// Sizes of the removed steps of the delay, in seconds.
     moved: Vec<f64>,
 }
 
 impl Placed {
-    /// Converts all times of packets to one clock.
     fn of(call: &Call, begin: Time, beside: bool) -> Self {
         let mut raw: Vec<Point> = call
             .packets
@@ -513,9 +497,9 @@ impl Placed {
             delays = delays_of(&raw);
         }
         let drift = drift(&delays, resolution);
-        // A slope above the largest drift is due to a queue that cross traffic fills.
+        // A larger slope is due to a queue that cross traffic fills.
         let Some(slope) = drift.or(beside.then_some(0.0)) else {
-            // Without a line below them, delays are relative to the least of all delays.
+            // Without a line below them, delays are relative to the least of all.
             let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
             raw.iter_mut().for_each(|point| point.arrives_earlier(least));
             let routes = steps.iter().map(|step| step.0.round() as u32).collect();
@@ -537,7 +521,7 @@ impl Placed {
         for point in &mut raw {
             match base.get(point.left as usize).copied().flatten() {
                 Some(floor) => point.arrives_earlier(floor),
-                // If the delay of an empty queue is unknown, so is the time at which the packet left the bottleneck.
+                // The exit time depends on the delay of an empty queue.
                 None if point.out().is_some() => point.exit = Exit::Untimed,
                 None => {}
             }
@@ -549,8 +533,7 @@ impl Placed {
     }
 }
 
-/// Returns the delay of an empty queue in a second of the call: the least delay in the seconds around it, while the
-/// route is the same.
+/// Returns the delay of an empty queue in a second of the call: the least delay around it on the same route.
 fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     let from = routes.iter().rev().find(|at| **at as usize <= second).map_or(0, |at| *at as usize);
     let to = routes.iter().find(|at| **at as usize > second).map_or(least.len(), |at| *at as usize);
@@ -559,10 +542,10 @@ fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     least[from..to].iter().copied().filter(|delay| delay.is_finite()).min_by(f64::total_cmp)
 }
 
-/// Returns the seconds at which the least delay changes by more than 3 ms and is constant to 1 ms for five seconds
-/// before and after. The delay of a standing queue is never as constant.
+/// Returns the seconds at which the least delay changes by more than 3 ms, and is constant to 1 ms for five seconds
+/// before and after.
 fn routes(least: &[f64]) -> Vec<u32> {
-    // A standing queue varies by more than 1 ms in five seconds, so a constant least delay is that of an empty queue.
+    // A standing queue varies by more than 1 ms in five seconds.
     let level = |part: &[f64]| {
         let low = part.iter().copied().fold(f64::INFINITY, f64::min);
         let high = part.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -578,13 +561,13 @@ fn routes(least: &[f64]) -> Vec<u32> {
     found
 }
 
-/// Estimates the drift of the receiver's clock against the sender's: the slope of the line below all delays that is
-/// nearest to them (Moon, Skelly, Towsley, INFOCOM 1999). Returns 0 if too few delays touch such a line, and `None` if
-/// the slope is larger than a clock's drift. `every` is the resolution of the delays in seconds.
+/// Estimates the drift of the receiver's clock against the sender's: the slope of the nearest line below all delays
+/// (Moon, Skelly, Towsley, INFOCOM 1999). Returns 0 if too few delays touch it, and `None` if it is too large for a
+/// clock. `every` is the resolution of the delays in seconds.
 fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let mut sorted = delays.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // This is the lower hull of the delays, built from left to right.
+    // The lower hull of the delays, from left to right.
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &point in &sorted {
         while let [.., a, b] = hull[..] {
@@ -600,8 +583,7 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let edge = hull.windows(2).find(|edge| edge[0].0 <= mean && mean <= edge[1].0);
     let slope = edge.map_or(0.0, |edge| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9));
     let touches = edge.is_some_and(|edge| touches(&sorted, edge[0], slope, every));
-    // The first and the last corner of the hull are the first and the last packet. These packets may have waited in the
-    // queue, so they do not count.
+    // The first and the last packet are always corners, even if they waited in the queue.
     let span = last.0 - first.0;
     let inner: Vec<f64> = hull
         .iter()
@@ -615,8 +597,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     Some(if wide && inner.len() >= 3 || touches { slope } else { 0.0 })
 }
 
-/// Returns true if delays touch a line often enough: in a tenth of the call's seconds and in at least three, which span
-/// more than half of the call. A queue does not grow linearly for that long.
+/// Whether delays touch a line in a tenth of the call's seconds and in at least three, which span more than half of the
+/// call. A queue does not grow linearly for that long.
 fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> bool {
     const CLOSE_S: f64 = 0.5e-3;
     let close = delays.iter().filter(|one| one.1 - point.1 - slope * (one.0 - point.0) <= CLOSE_S + every);
@@ -626,8 +608,8 @@ fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> 
     seconds.len() as f64 >= (span / 10.0).max(3.0) && reach as f64 > span / 2.0
 }
 
-/// Finds trains of packets that waited behind each other. A lost or an overtaking packet ends a train. `levels` are the
-/// parts of the packets' delays that are subtracted first, in seconds.
+/// Finds trains of packets that waited behind each other; a lost or an overtaking packet ends a train. `levels` are
+/// subtracted from the packets' delays, in seconds.
 fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair>> {
     let mut all = Vec::new();
     let mut train: Vec<Pair> = Vec::new();
@@ -637,13 +619,12 @@ fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair
         let waits = point.left + margin + level_before(levels, i);
         let pair = before.zip(point.out()).filter(|(ahead, out)| waits < *ahead && out >= ahead);
         match pair {
-            // This packet's departure is unknown, and so is whether it waited. The train continues, because later
-            // packets may have waited for this packet.
+            // It is unknown whether this packet waited, but later packets may have waited for it.
             _ if matches!(point.exit, Exit::Undated(_)) => {}
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),
         }
-        // The position of this packet among the others is a guess, so the later of the two possible exit times is used.
+        // Its position among the others is a guess, so the later exit time is used.
         before = match point.exit {
             Exit::Undated(out) => Some(before.map_or(out, |ahead| ahead.max(out))),
             _ => point.out(),
@@ -654,24 +635,23 @@ fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair
     all
 }
 
-/// Returns the level of the packet before the packet at index `i`.
 fn level_before(levels: Option<&[f64]>, i: usize) -> f64 {
     levels.and_then(|levels| levels.get(i.checked_sub(1)?)).copied().unwrap_or(0.0)
 }
 
 /// The trains within [`WINDOW_S`].
 struct Window {
-    /// The window's index in the call.
+    /// In the call.
     place: usize,
     verdict: Verdict,
     mode: f64,
     mean: f64,
-    /// The number of pairs whose rate is within 10 % of the mode.
+    /// Pairs whose rate is within 10 % of the mode.
     at_mode: usize,
 }
 
-/// Looks for cross traffic in each [`WINDOW_S`], by the rates of large packets. Successive packets are combined until
-/// their service time is long compared with the clock's resolution.
+/// Looks for cross traffic in each [`WINDOW_S`]. Successive large packets are combined until their service time is long
+/// compared with the clock's resolution.
 fn windows(trains: &[Vec<Pair>], every: f64) -> Vec<Window> {
     let mut all: BTreeMap<usize, (Vec<Pair>, Vec<Pair>)> = BTreeMap::new();
     for train in trains {
@@ -698,8 +678,7 @@ fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     let sum = groups.iter().fold((0.0, 0.0), |sum, group| (sum.0 + group.size, sum.1 + group.took));
     let mean = sum.0 * 8.0 / sum.1;
     let mode = mode(&groups.iter().map(|group| group.size * 8.0 / group.took).collect::<Vec<_>>());
-    // Cross traffic makes the time of a pair longer. If the time is shorter than the service time, jitter behind the
-    // queue changed it.
+    // Cross traffic makes a pair longer; if it is shorter than its service time, jitter behind the queue changed it.
     let short = pairs.iter().filter(|pair| pair.took + every < pair.size * 8.0 / (1.15 * mode)).count();
     let at_mode = pairs.iter().filter(|pair| (pair.size * 8.0 / pair.took / mode - 1.0).abs() < 0.1).count();
     let verdict = if short * 10 > pairs.len() {
@@ -712,8 +691,7 @@ fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     Window { place, verdict, mode, mean, at_mode }
 }
 
-/// Returns the highest mode of the rates: a peak of their kernel density (5 % wide) with at least a twentieth of all
-/// rates within 10 %.
+/// Returns the highest peak of the rates' kernel density (5 % wide) with at least a twentieth of all rates within 10 %.
 fn mode(rates: &[f64]) -> f64 {
     const STEP: f64 = 0.01;
     let logs: Vec<f64> = rates.iter().map(|rate| libm::log(*rate)).collect();
@@ -733,7 +711,7 @@ fn mode(rates: &[f64]) -> f64 {
     };
     let density: Vec<f64> = (0..cells).map(|k| around(k, 15, &bell)).collect();
     let needed = (logs.len() as f64 * 0.05).max(3.0);
-    // The highest mode is that of packets without cross traffic between them, so the search begins at the highest rate.
+    // The highest mode is that of packets without cross traffic between them.
     let peak = (0..cells).rev().find(|&k| {
         let next = density.get(k + 1).copied().unwrap_or(0.0);
         let before = if k == 0 { 0.0 } else { density[k - 1] };
@@ -743,8 +721,8 @@ fn mode(rates: &[f64]) -> f64 {
     libm::exp(low + (peak.unwrap_or_else(best) as f64 + 0.5) * STEP)
 }
 
-/// Returns the verdict on the whole call. Up to a quarter of the windows may look as if there were cross traffic,
-/// because a step of the capacity has the same effect.
+/// Returns the verdict on the whole call. In up to a quarter of the windows, a step of the capacity may look like cross
+/// traffic.
 fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     let count = |of: Verdict| windows.iter().filter(|window| window.verdict == of).count();
     let verdict = if windows.is_empty() {
@@ -764,9 +742,8 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     (verdict, shared)
 }
 
-/// Whether there was cross traffic that does not show in trains, because trains leave as one burst. The test examines
-/// the packets that found no other packet of the call in the queue. The result is true if a tenth of these packets
-/// still waited for more than 3 ms. `levels` are as in [`trains`].
+/// Whether there was cross traffic that trains do not show, because they leave as one burst: a tenth of the packets
+/// that found no other packet of the call in the queue waited for more than 3 ms. `levels` are as in [`trains`].
 fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
     // For each train: the time of its first packet, and its service time per byte.
     let byte: Vec<(f64, f64)> = trains
@@ -790,7 +767,7 @@ fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin
     idle >= 20 && late * 10 > idle
 }
 
-/// Sums over the packets of a bin: bytes, seconds of delay, and numbers of packets.
+/// Over the packets of a bin: bytes, seconds of delay, and numbers of packets.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     sent: f64,
@@ -804,9 +781,8 @@ struct Sums {
 
 /// Fills in rates, losses and delays of each bin, and the highest rate at which the queue did not grow.
 ///
-/// A packet may be missing only in the recording. Losses are unknown in a bin with such packets. If more than half of
-/// the bins have them, or if it is unknown which bins have them, losses are unknown in all bins, because their number
-/// would be too low.
+/// Losses are unknown in a bin with packets that may be missing only in the recording, and in all bins if more than
+/// half have such packets.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
     let mut lost_in = vec![0; bins.len()];
@@ -832,7 +808,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
         }
     }
     let count = |of: fn(&Sums) -> bool| sums.iter().filter(|sum| of(sum)).count();
-    // Packets that the recording dropped may lie in any bin, so no bin has a known number of losses.
+    // Packets that the recording dropped may lie in any bin.
     let all_unknown = points.iter().any(|point| point.exit == Exit::LostOrDropped)
         || count(|sum| sum.unread > 0) * 2 > count(|sum| sum.sent > 0.0);
     for ((bin, sum), lost) in bins.iter_mut().zip(sums).zip(lost_in) {
@@ -847,17 +823,17 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     for (i, point) in points.iter().enumerate() {
         bytes += point.size;
         lost += u32::from(point.exit == Exit::Lost);
-        // The loop keeps the shortest window of at least 50 ms that ends with this packet.
+        // The shortest window of at least 50 ms that ends with this packet.
         while first < i && point.left - points[first + 1].left >= 0.05 {
             bytes -= points[first].size;
             lost -= u32::from(points[first].exit == Exit::Lost);
             first += 1;
         }
         let span = point.left - points[first].left;
-        // If no packet was lost and the queue did not grow, the path carried this rate.
+        // Without a loss or a growing queue, the path carried this rate.
         let grew = points[first].delay().zip(point.delay()).is_some_and(|(a, b)| b - a > 2e-3);
         if lost == 0 && (0.05..0.5).contains(&span) && !grew && point.delay().is_some() {
-            // The first packet only marks the beginning of the window, so its bytes do not count.
+            // The first packet only marks the beginning of the window.
             let rate = Rate::from_bps_f64((bytes - points[first].size) * 8.0 / span);
             let bin = &mut bins[of(point.left)];
             bin.at_least = bin.at_least.max(Some(rate));
@@ -865,7 +841,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     }
 }
 
-/// Estimates the capacity of each bin from its trains. The confidence interval also uses the neighbouring bins.
+/// Estimates the capacity of each bin; the confidence interval also uses the neighbouring bins.
 fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittered: bool) -> Vec<Option<Band>> {
     let mut pieces: Vec<Vec<(f64, f64)>> = vec![Vec::new(); bins];
     for train in trains.iter().filter(|train| train.iter().map(|pair| pair.took).sum::<f64>() >= least) {
@@ -875,7 +851,7 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
             pieces[place(&part[0])].push(sum);
         }
     }
-    // If jitter behind the queue keeps the order of packets, it makes a train longer by at most the jitter.
+    // Jitter behind the queue that keeps the order makes a train longer by at most the jitter.
     let (start, unsure) = if jittered { (0.0, jitter(trains)) } else { start(&pieces, every) };
     let mut chance = Seed(1).part("bands");
     let mut capacity = |k: usize| {
@@ -899,7 +875,6 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
     (0..bins).map(&mut capacity).collect()
 }
 
-/// Whether a band's rate is near the nearest known capacity before or after the bin.
 fn is_near(known: &[Option<Band>], bin: usize, band: &Band) -> bool {
     let rate = band.rate.as_bps_f64();
     let before = known[..bin].iter().rev().find_map(|one| *one);
@@ -920,12 +895,11 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
 
 /// Estimates by how many seconds all trains are too long, and the standard deviation of this estimate.
 ///
-/// The receiver rounds arrival times to ticks of its clock. If frames leave at constant intervals, the first arrival of
-/// each train has the same phase to these ticks. Rounding it causes an error that all trains share. Averaging does not
-/// remove this error, and the bootstrap does not show it. Trains of different lengths do show it: in a bin with
-/// capacity C, a train takes its bytes divided by C, plus the common error. The error is estimated by least squares
-/// over all bins. Its prior has the variance of rounding (a squared tick over 12). The last arrival of a train is
-/// rounded as well. The variance of this rounding is added, except the part that the scatter of the trains already has.
+/// The receiver rounds arrival times to ticks. If frames leave at constant intervals, the first arrivals of all trains
+/// have the same rounding error, which averaging and the bootstrap miss. Trains of different lengths show it: in a bin
+/// with capacity C, a train takes its bytes divided by C, plus this error. It is estimated by least squares over all
+/// bins; its prior has the variance of rounding, a squared tick over 12. The rounding of the last arrival is added,
+/// except the part that is in the trains' scatter.
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();
@@ -941,8 +915,7 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
             sizes.insert(*size as u64);
         }
     }
-    // Trains of the same size end at the same phase of the clock's ticks, so all trains of one size count as one
-    // observation.
+    // Trains of the same size end at the same phase of the clock's ticks and count once.
     let again = n / sizes.len().max(1) as f64;
     let before = every * every / 12.0;
     if n < 2.0 || before <= 0.0 {
@@ -954,7 +927,7 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     if weight > 0.0 { (along / weight, (noise / weight + ends).sqrt()) } else { (0.0, 0.0) }
 }
 
-/// Returns the median difference between a packet's service time and the service time at its train's rate, in seconds.
+/// Returns the median difference between a packet's service time and that at its train's rate, in seconds.
 fn jitter(trains: &[Vec<Pair>]) -> f64 {
     let mut all = Vec::new();
     for train in trains {
@@ -964,7 +937,7 @@ fn jitter(trains: &[Vec<Pair>]) -> f64 {
     steadycast_record::median(&all).unwrap_or(0.0)
 }
 
-/// Returns the 5th and the 95th percentile of the rate over bootstrap samples of the pieces.
+/// Returns the 5th and the 95th percentile of the rate over bootstrap samples.
 fn resampled(pieces: &[(f64, f64)], chance: &mut Chance) -> (f64, f64) {
     const DRAWS: usize = 100;
     let mut rates: Vec<f64> = (0..DRAWS)
@@ -986,8 +959,7 @@ struct Loss {
     run: usize,
 }
 
-/// Estimates the queue's size and the random losses. If the queue is managed, also returns the delay at which it drops
-/// packets.
+/// Estimates the queue's size and the random losses, and the delay at which a managed queue drops packets.
 fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     let capacity = nearest(bins);
     let held = |left: f64, delay: f64| capacity[((left / BIN_S) as usize).min(capacity.len() - 1)] / 8.0 * delay;
@@ -1018,8 +990,8 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     let at_high = losses.iter().filter(|loss| loss.held >= 0.8 * most).count();
     let below = losses.len() - at_high;
     let deep = losses.iter().filter(|loss| loss.held >= 0.3 * most).count();
-    // Random losses occur at any depth of the queue. Losses of a full queue occur where it is deepest. Fewer than three
-    // losses show nothing.
+    // Random losses occur at any depth of the queue, those of a full queue where it is deepest. Fewer than three show
+    // nothing.
     let base = below as f64 / (all.len() - high).max(1) as f64;
     let full = at_high >= 3 && at_high * 2 > deep && at_high as f64 / high.max(1) as f64 > (5.0 * base).max(0.01);
     // A loss while the queue is short is a random loss.
@@ -1033,9 +1005,8 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 
-/// Returns the median delay at losses if the queue is managed: losses are more frequent at a longer queue, although the
-/// queue was never full. The test compares the losses at delays above each quartile of all delays with the number that
-/// chance would cause. It requires a difference of three standard deviations.
+/// Returns the median delay at losses if the queue is managed: losses are more frequent at a longer queue, though it
+/// was never full. The losses above each quartile of all delays are compared with chance, by three standard deviations.
 fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     let at: Vec<f64> = losses.iter().map(|loss| loss.delay).collect();
     let mut delays: Vec<f64> = all.iter().map(|one| one.0).collect();
@@ -1049,8 +1020,8 @@ fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     steadycast_record::median(&at).filter(|_| losses.len() >= 5 && with_queue)
 }
 
-/// Returns a capacity in bit/s for each bin: its own, or else the capacity of the nearest bin with a known one. If no
-/// capacity is known, returns the highest rate that arrived.
+/// Returns a capacity in bit/s for each bin: its own, or that of the nearest bin with one, or the highest rate that
+/// arrived.
 fn nearest(bins: &[Bin]) -> Vec<f64> {
     let most = bins.iter().map(|bin| bin.arrived.as_bps_f64()).fold(0.0, f64::max);
     let known: Vec<(usize, f64)> =
@@ -1063,10 +1034,9 @@ fn nearest(bins: &[Bin]) -> Vec<f64> {
     (0..bins.len()).map(at).collect()
 }
 
-/// Returns the share of the packets that arrived after more than three packets that had left later.
 fn late(points: &[Point]) -> f64 {
     let arrived: Vec<f64> = points.iter().filter_map(|point| point.delay().and(point.out())).collect();
-    // Only the 64 packets that left next are compared, so that the time is linear in the number of packets.
+    // Only the next 64 packets, so that the time is linear in the number of packets.
     let behind = |i: usize| arrived[i + 1..(i + 65).min(arrived.len())].iter().filter(|at| **at < arrived[i]).count();
     let late = (0..arrived.len()).filter(|i| behind(*i) > 3).count();
     late as f64 / arrived.len().max(1) as f64

@@ -10,29 +10,26 @@ use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, Transpor
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
     At(PeerTime),
-    /// The packet arrived, but the report has no time for it.
+    /// Arrived, but the report has no time for it.
     Untimed,
     Missing,
 }
 
-/// The arrivals that the receiver's reports show.
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    /// The report on each packet; `None` if no report is about it.
+    /// `None` if no report is about the packet.
     pub(crate) reported: Vec<Option<Reported>>,
     pub(crate) reports: Vec<PacketReport>,
     pub(crate) round_trip: Option<Span>,
     /// Whether the recording has the call's first packets.
     pub(crate) begins: bool,
-    /// The resolution of the reported times.
     pub(crate) resolution: Option<Span>,
 }
 
 impl Arrivals {
-    /// Returns the increase of the return delay at an arrival, and the spread of this delay, both in nanoseconds. The
-    /// return delay is the time from the newest arrival in a report to that report. The increase is the median of the
-    /// ten seconds after the arrival minus that of the ten seconds before. Returns `None` if one of these periods has
-    /// few reports.
+    /// Returns the increase of the return delay at an arrival, and the spread of this delay, in nanoseconds; `None`
+    /// with few reports. The return delay is the time from the newest arrival in a report to that report; its medians
+    /// in the ten seconds before and after are compared.
     pub(crate) fn return_delay_change(&self, arrived: i64) -> Option<(i64, i64)> {
         const SIDE_NS: i64 = 10_000_000_000;
         const LEAST_REPORTS: usize = 5;
@@ -56,15 +53,14 @@ impl Arrivals {
 }
 
 impl Direction {
-    /// Joins reports with packets. If several packets have the same number, a report is about the newest packet that
-    /// had left before the report arrived.
+    /// Joins reports with packets. Of several packets with the same number, the newest that had left before the report
+    /// is meant.
     pub(crate) fn arrivals(&self) -> Arrivals {
         let mut found = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
         let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
         let (mut next, mut near) = (0, None);
         for (at, bytes) in &self.reports {
-            // A report can only be about packets that left before it arrived. Older packets with the same number are
-            // overwritten.
+            // A report is about packets that left before it arrived; older ones with the same number are overwritten.
             while let Some(packet) = self.packets.get(next).filter(|packet| packet.seen <= *at) {
                 for (key, number) in [(Some(packet.ssrc), Some(packet.seq)), (None, packet.transport)] {
                     if let Some(number) = number {
@@ -88,8 +84,7 @@ impl Direction {
                 let mut last = None;
                 for (key, Acknowledged { seq, arrival }) in each {
                     let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
-                    // If the newest packet with this number is half a number space old, the report is about another
-                    // packet, which is not in the recording.
+                    // Half a number space back, the report is about a packet that is not in the recording.
                     let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
                     let Some(known) = found.reported.get_mut(index).filter(|_| recent) else { continue };
                     results.push((index as u32, arrival.and_then(|arrived| arrived.at)));

@@ -1,9 +1,8 @@
-//! Reads libwebrtc's RTC event log, version 2. It consists of batches of columns; each column has a base value, and the
-//! other values are delta-encoded.
+//! Reads libwebrtc's RTC event log, version 2: batches of columns, each with a base value and delta-encoded others.
 //!
 //! The columns are bit-packed within protobuf's byte fields (libwebrtc's
-//! `logging/rtc_event_log/encoder/delta_encoding.cc`). Therefore no protobuf library decodes them. Unknown fields are
-//! skipped and counted.
+//! `logging/rtc_event_log/encoder/delta_encoding.cc`), which no protobuf library decodes. Unknown fields are skipped
+//! and counted.
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Side, Unread, Vantage};
 use crate::clock;
@@ -15,13 +14,13 @@ use std::collections::BTreeSet;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::IP_UDP_OVERHEAD;
 
-/// The largest number of deltas in a batch. An empty column of a few bytes could claim 2³² values.
+/// An empty column of a few bytes could claim 2³² values.
 const MOST_DELTAS: u64 = 1 << 20;
-/// The largest number of packets in a file.
+/// In a file.
 const MOST_PACKETS: usize = 20_000_000;
-/// The longest time between two times of a log: a day, in milliseconds.
+/// The longest time between two times of a log.
 const DAY_MS: i64 = 86_400_000;
-/// The size of the SRTP authentication tag, which is not part of the logged sizes.
+/// The SRTP authentication tag, which the logged sizes omit.
 const SRTP_TAG: u64 = 10;
 
 const VERSION_1: u64 = 1;
@@ -33,7 +32,7 @@ const BEGIN: u64 = 16;
 const LOSS_BASED: u64 = 18;
 const DELAY_BASED: u64 = 19;
 const SCREAM: u64 = 35;
-/// The numbers of the stream's fields that are known, but not used.
+/// Known fields of the stream that are not used.
 const UNUSED: [u64; 22] = [6, 7, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 101, 102, 103, 104];
 
 /// The number of events of each kind in a log.
@@ -59,7 +58,7 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// A reader of protobuf fields. `at` is the offset of the next field.
+/// `at` is the offset of the next field.
 struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -86,10 +85,10 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// Returns the next field; `None` if the field is cut or invalid.
+    /// `None` if the field is cut or invalid.
     fn field(&mut self) -> Option<(u64, Value<'a>)> {
         let key = self.varint()?;
-        // Protobuf's wire types: 0 is a varint, 1 has 64 bits, 2 is preceded by its length, and 5 has 32 bits.
+        // 0: a varint; 1: 64 bits; 2: a length precedes; 5: 32 bits.
         let value = match key & 7 {
             0 => Value::Number(self.varint()?),
             1 => Value::Number(u64::from_le_bytes(self.take(8)?.try_into().ok()?)),
@@ -104,7 +103,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A bit reader that starts with the most significant bit.
+/// The most significant bit is first.
 struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -141,20 +140,20 @@ fn mask(width: u32) -> u64 {
 /// Decodes the `n` values after a column's base; `None` if the bits are invalid. Each delta is relative to the last
 /// value that exists.
 pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<Option<u64>>> {
-    // libwebrtc omits the deltas if all values of a column are equal.
+    // libwebrtc omits the deltas if all values are equal.
     if packed.is_empty() {
         return Some(vec![base; n]);
     }
     let mut bits = Bits { bytes: packed, at: 0 };
     let kind = bits.take(2)?;
     let width = bits.take(6)? as u32 + 1;
-    // Kind 0 is the short header. Kind 1 is the general header, with three further fields.
+    // 0: the short header; 1: the general one with three further fields.
     let (signed, optional, value_width) = match kind {
         0 => (false, false, 64),
         1 => (bits.take(1)? == 1, bits.take(1)? == 1, bits.take(6)? as u32 + 1),
         _ => return None,
     };
-    // Each value has at least one bit: either the bit that says whether it exists, or its delta.
+    // Each value has at least one bit.
     if n > packed.len() * 8 {
         return None;
     }
@@ -166,12 +165,12 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
             return Some(None);
         }
         last = Some(match last {
-            // If the column has no base, the first value that exists is written in full.
+            // Without a base, the first value that exists is written in full.
             None => bits.varint()?,
             Some(last) => {
                 let mut delta = bits.take(width)?;
                 if signed && delta >> (width - 1) == 1 {
-                    // The sign bit is extended to 64 bits.
+                    // Extends the sign.
                     delta |= !mask(width);
                 }
                 last.wrapping_add(delta) & mask(value_width)
@@ -182,7 +181,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
     exist.into_iter().map(&mut next).collect()
 }
 
-/// A batch: its fields by number. If a field is repeated, the last one counts, as in protobuf.
+/// The last of repeated fields counts, as in protobuf.
 struct Batch<'a> {
     fields: Vec<(u64, Value<'a>)>,
     begin: usize,
@@ -224,7 +223,7 @@ impl<'a> Batch<'a> {
         found.unwrap_or(&[])
     }
 
-    /// Returns all values of a column: the base, and the values that follow from the deltas.
+    /// The base, and the values that follow from the deltas.
     fn column(&self, base: u64, packed: u64) -> Result<Vec<Option<u64>>, Problem> {
         let first = self.number(base);
         let mut all = vec![first];
@@ -234,7 +233,7 @@ impl<'a> Batch<'a> {
         Ok(all)
     }
 
-    /// Returns the times of a column in milliseconds.
+    /// In milliseconds.
     fn times(&self, packed: u64) -> Result<Vec<i64>, Problem> {
         let all = self.column(1, packed)?;
         all.into_iter()
@@ -242,7 +241,7 @@ impl<'a> Batch<'a> {
             .collect()
     }
 
-    /// Returns the datagrams: the first one, and the others from a blob with their lengths and bytes.
+    /// The first one, and the others from a blob with their lengths and bytes.
     fn datagrams(&self) -> Result<Vec<&'a [u8]>, Problem> {
         let mut fields = Fields { bytes: self.bytes(102), at: 0 };
         let cut = || broken(self.begin, "its packets are cut");
@@ -259,7 +258,6 @@ fn broken(at: usize, what: &str) -> Problem {
     Problem::at(at as u64, what, "record the call again, or give another file")
 }
 
-/// One RTP packet as a log has it.
 #[derive(Clone, Copy)]
 struct Packet {
     ms: i64,
@@ -295,7 +293,7 @@ fn rtp(batch: &Batch<'_>, into: &mut Vec<Packet>, unknown: &mut usize) -> Result
             seq: seq[i].unwrap_or(0) as u16,
             timestamp: timestamp[i].unwrap_or(0) as u32,
             ssrc: ssrc[i].unwrap_or(0) as u32,
-            // The logged sizes do not include the authentication tag and the UDP and IP headers.
+            // The logged sizes omit the authentication tag and the UDP and IP headers.
             size: part(&payload) + part(&header) + part(&padding) + SRTP_TAG + IP_UDP_OVERHEAD as u64,
             transport: transport[i].map(|n| n as u16),
             send_time: send_time[i].map(|n| n as u32 & 0xff_ffff),
@@ -304,7 +302,6 @@ fn rtp(batch: &Batch<'_>, into: &mut Vec<Packet>, unknown: &mut usize) -> Result
     Ok(())
 }
 
-/// The events of a log that this reader uses.
 #[derive(Default)]
 struct Log<'a> {
     incoming: Vec<Packet>,
@@ -315,7 +312,7 @@ struct Log<'a> {
     delay_based: Vec<(i64, u64)>,
     scream: Vec<(i64, u64)>,
     unknown: usize,
-    /// The begin times of the logs in the file.
+    /// Of the logs in the file.
     begins: BTreeSet<i64>,
     cut: Option<usize>,
 }
@@ -327,7 +324,7 @@ impl<'a> Log<'a> {
         while fields.at < bytes.len() {
             let at = fields.at;
             let Some((number, value)) = fields.field() else {
-                // A log that ends within a field is read up to this field.
+                // A log that ends within a field is read up to it.
                 log.cut = Some(at);
                 break;
             };
@@ -354,7 +351,7 @@ impl<'a> Log<'a> {
             }
             LOSS_BASED => rates(&Batch::new(bytes, begin, 5)?, 2, 102, 1, &mut self.loss_based)?,
             DELAY_BASED => rates(&Batch::new(bytes, begin, 4)?, 2, 102, 1, &mut self.delay_based)?,
-            // SCReAM's rates are logged in kb/s, those of the other estimators in bit/s.
+            // SCReAM's rates are in kb/s, those of the other estimators in bit/s.
             SCREAM => rates(&Batch::new(bytes, begin, 7)?, 3, 103, 1000, &mut self.scream)?,
             BEGIN => self.begins.extend(Batch::new(bytes, begin, 0)?.number(1).map(|at| at as i64)),
             _ if UNUSED.contains(&number) => {}
@@ -381,7 +378,7 @@ fn rates(batch: &Batch<'_>, base: u64, packed: u64, unit: u64, into: &mut Vec<(i
     Ok(())
 }
 
-/// Whether the bytes begin like an event log: with one of its fields, complete or cut.
+/// Whether the bytes begin with a field of an event log, complete or cut.
 pub(crate) fn is(bytes: &[u8]) -> bool {
     let mut fields = Fields { bytes, at: 0 };
     let Some(key) = fields.varint() else { return false };
@@ -415,7 +412,7 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
     if copies > 0 {
         notes.push(format!("{} that stand twice in the log are used once", counted(copies as u64, "event")));
     }
-    // Only the received direction can hold several senders. A sender's own log has one clock.
+    // Only the received direction can hold several senders.
     if side == Side::Receiver {
         of_one_sender(&mut packets, options.stream, &mut notes)?;
     }
@@ -498,7 +495,7 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// Returns the side that the user names, or the one with more bytes.
+    /// The user's choice, or the side with more bytes.
     fn side(&self, named: Option<Side>) -> Result<Side, Problem> {
         let total = |packets: &[Packet]| packets.iter().map(|packet| packet.size).sum::<u64>();
         let more = if total(&self.outgoing) >= total(&self.incoming) { Side::Sender } else { Side::Receiver };
@@ -513,22 +510,21 @@ impl Log<'_> {
         Ok(side)
     }
 
-    /// Returns the bandwidth estimates of the controller that set the rate.
+    /// Of the controller that set the rate.
     fn estimates(&mut self) -> Vec<(i64, u64)> {
         let all = [&mut self.scream, &mut self.loss_based, &mut self.delay_based];
         all.into_iter().find(|each| !each.is_empty()).map(std::mem::take).unwrap_or_default()
     }
 }
 
-/// Sorts packets by time, and packets of the same millisecond by sequence number. Removes copies, and returns the
-/// number of removed copies.
+/// Sorts packets by time and sequence number. Removes copies, and returns their number.
 fn in_order(packets: &mut Vec<Packet>) -> usize {
     packets.sort_by_key(|packet| packet.ms);
     let mut sorted = Vec::with_capacity(packets.len());
     for together in packets.chunk_by(|a, b| a.ms == b.ms) {
         let first = (together[0].transport, together[0].seq);
         let mut together = together.to_vec();
-        // The log has times in whole milliseconds, so the packets of one millisecond are ordered by their numbers.
+        // Times are in whole milliseconds.
         together.sort_by_key(|packet| match (packet.transport, first.0) {
             (Some(number), Some(first)) => (number.wrapping_sub(first) as i16, 0),
             _ => (0, packet.seq.wrapping_sub(first.1) as i16),
@@ -542,23 +538,22 @@ fn in_order(packets: &mut Vec<Packet>) -> usize {
     copies
 }
 
-/// Sorts events by time. Removes copies, and returns their number.
 fn without_copies<T: Ord + Copy>(events: &mut Vec<(i64, T)>) -> usize {
     let all = events.len();
-    // The sort is stable and by time alone, so that events of the same millisecond keep their order.
+    // A stable sort by time alone keeps the order of events in the same millisecond.
     events.sort_by_key(|event| event.0);
     let mut seen = BTreeSet::new();
     events.retain(|event| seen.insert(*event));
     all - events.len()
 }
 
-/// The number of bits of a log's send times.
+/// Of a log's send times.
 const BITS: u32 = 24;
 
-/// Keeps the packets of one sender only, because a server may forward packets of several senders.
+/// Keeps the packets of one sender, because a server may forward several senders.
 ///
 /// # Errors
-/// `stream` names none of the senders, or `stream` is missing although there are several senders.
+/// `stream` names none of the senders, or is missing although there are several.
 fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec<String>) -> Result<(), Problem> {
     let at = |ms: i64| Time::from_nanos(ms.max(0) as u64 * 1_000_000);
     let numbered = |packet: &Packet| {

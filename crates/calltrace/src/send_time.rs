@@ -1,38 +1,36 @@
 //! Finds the header extension abs-send-time, and decodes it.
 //!
-//! The id of an extension is negotiated in a session description (RFC 8285, section 5), which a capture seldom has. The
-//! extension is therefore found by its values: 24 bits in units of 2⁻¹⁸ s, which advance with the capture's clock and
-//! wrap at 64 s. The transmission offset of RFC 5450 has 24 bits as well, but stays near zero.
+//! Its id is negotiated in a session description (RFC 8285, section 5), which a capture seldom has. It is found by its
+//! values: 24 bits in units of 2⁻¹⁸ s, which advance with the capture's clock and wrap at 64 s. The transmission offset
+//! of RFC 5450 has 24 bits as well, but stays near zero.
 
 use crate::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 
-/// The header extension elements of a packet: id, length, and the value of elements with 2 to 4 bytes.
+/// Of a packet: id, length, and the value of elements with 2 to 4 bytes.
 pub(crate) type Elements = Vec<(u8, usize, u32)>;
 /// An extension's id and length.
 pub(crate) type Kind = (u8, usize);
 
-/// The time between two values that are compared. In a recording of less than four times this length, it is a quarter
-/// of the recording.
+/// Between two values that are compared, but at most a quarter of the recording.
 const APART: Span = Span::secs(2);
-/// The largest difference between the advances of the two clocks, relative to [`APART`]. A queue that grows or drains
-/// causes a difference.
+/// The largest difference of the two clocks' advances, relative to [`APART`]; a queue may grow or drain.
 const TOLERANCE: f64 = 0.5;
-/// The least share of comparisons that have to agree. Not all agree, because the clock may be set.
+/// Share of comparisons that have to agree; the clock may be set.
 const AGREEING: f64 = 0.75;
-/// The least number of packets that have to carry the extension.
+/// With the extension.
 const LEAST_PACKETS: usize = 20;
-/// The number of fractional bits of a second.
+/// Of a second.
 const FRACTION_BITS: u32 = 18;
 
-/// Finds for each stream the extension that is abs-send-time (3 bytes), or the send time of this project's sessions (4
-/// bytes, with a fixed id). `packets` contains the time, the SSRC and the extension elements of each packet, in the
-/// order of the recording. `named` is the id that a session description or the user gives.
+/// Finds each stream's extension with abs-send-time (3 bytes), or with the send time of this project's sessions (4
+/// bytes, with a fixed id). `packets` has the time, SSRC and extension elements of each packet, in the order of the
+/// recording; `named` is the id that a session description or the user gives.
 ///
 /// # Errors
-/// Two extensions of a stream behave like abs-send-time, and no other stream shows which of them it is. Or the named
-/// extension does not behave like abs-send-time in any stream.
+/// Two extensions of a stream behave like abs-send-time, and no other stream shows which of them it is; or the named
+/// extension does not behave like it in any stream.
 pub(crate) fn find<'a>(
     packets: impl Iterator<Item = (Time, u32, &'a Elements)>,
     named: Option<u8>,
@@ -60,7 +58,7 @@ pub(crate) fn find<'a>(
     let certain: BTreeSet<Kind> = found.values().filter(|kinds| kinds.len() == 1).map(|kinds| kinds[0]).collect();
     let mut of_stream = BTreeMap::new();
     for (ssrc, kinds) in found {
-        // If several extensions fit, the stream uses the one that is the only candidate of another stream.
+        // If several extensions fit, the only candidate of another stream is used.
         let decided: Vec<Kind> = kinds.iter().filter(|kind| certain.contains(kind)).copied().collect();
         let [kind] = (if kinds.len() == 1 { &kinds[..] } else { &decided[..] }) else {
             let ids: Vec<String> = kinds.iter().map(|kind| kind.0.to_string()).collect();
@@ -70,7 +68,7 @@ pub(crate) fn find<'a>(
         };
         of_stream.insert(ssrc, *kind);
     }
-    // A stream with too few packets is assumed to use the same extension as the others.
+    // A stream with too few packets uses the same extension as the others.
     if let [kind] = certain.into_iter().collect::<Vec<_>>()[..] {
         for ((ssrc, of), _) in values {
             if of == kind {
@@ -81,22 +79,19 @@ pub(crate) fn find<'a>(
     Ok(of_stream)
 }
 
-/// Returns the number of bits of a kind's value.
 pub(crate) fn bits(kind: Kind) -> u32 {
     kind.1 as u32 * 8
 }
 
-/// Returns the id of abs-send-time if `text` contains a session description with it.
+/// If `text` contains a session description with it.
 pub(crate) fn described(text: &[u8]) -> Option<u8> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().find(|line| line.starts_with("a=extmap:") && line.contains("abs-send-time"))?;
     line.strip_prefix("a=extmap:")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Whether values advance like the capture's clock, over [`APART`].
-///
-/// The values have to advance in one of two orders. One is the order of the file, because a clock may have been set
-/// back. The other is the order of times, because records may be out of order.
+/// Whether values advance like the capture's clock, over [`APART`]: in the order of the file, because a clock may have
+/// been set back, or of times, because records may be out of order.
 fn advances(values: &[(Time, u32)], bits: u32) -> bool {
     let (Some(first), Some(last)) = (values.iter().map(|v| v.0).min(), values.iter().map(|v| v.0).max()) else {
         return false;
@@ -114,14 +109,13 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     let (mut agreeing, mut compared, mut later) = (0_usize, 0_usize, 0_usize);
     for (i, (at, value)) in values.iter().enumerate() {
         later = later.max(i);
-        // Values are not compared across a point at which the clock was set back.
+        // Not across a point at which the clock was set back.
         while values.get(later).is_some_and(|other| (*at..*at + apart).contains(&other.0)) {
             later += 1;
         }
         let Some((other_at, other)) = values.get(later) else { break };
         let passed = other_at.as_secs_f64() - at.as_secs_f64();
-        // `advance` does not know how often the values have wrapped, so the difference is taken to the nearest multiple
-        // of the wrap.
+        // The values may have wrapped several times.
         let off = libm::remainder(advance(*value, *other, bits) as f64 * 1e-9 - passed, wrap_s(bits));
         compared += 1;
         agreeing += usize::from(off.abs() <= TOLERANCE * apart.as_secs_f64());
@@ -129,7 +123,7 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     compared >= LEAST_PACKETS / 2 && agreeing as f64 >= AGREEING * compared as f64
 }
 
-/// Returns the time after which values with this number of bits wrap, in seconds.
+/// In seconds.
 fn wrap_s(bits: u32) -> f64 {
     libm::exp2(f64::from(bits - FRACTION_BITS))
 }
@@ -146,7 +140,7 @@ pub(crate) struct SendTimes {
     first: Option<(u32, Time)>,
 }
 
-/// The offset that is added to send times, because packets that were recorded later may have left before the first one.
+/// Added to send times, because packets that were recorded later may have left before the first one.
 pub(crate) const BEFORE: Span = Span::secs(1);
 
 impl SendTimes {
@@ -167,7 +161,7 @@ impl SendTimes {
     }
 }
 
-/// Returns the signed time from one send time to another, in nanoseconds. Its absolute value is at most half a wrap.
+/// Returns the signed time from one send time to another, in nanoseconds, at most half a wrap.
 pub(crate) fn advance(from: u32, to: u32, bits: u32) -> i64 {
     let shift = 32 - bits;
     let signed = (to.wrapping_sub(from) << shift) as i32 >> shift;

@@ -1,35 +1,31 @@
-//! Groups streams by sender. A server may forward several senders' packets between one pair of addresses, and a sender
-//! that was started again may keep its SSRC. Each sender has send times of its own clock, and delays of its own path.
+//! Groups streams by sender: each has send times of its own clock, and delays of its own path. A server may forward
+//! several senders between one pair of addresses, and a restarted sender may keep its SSRC.
 
 use crate::numbering::{self, Numbered};
 use crate::send_time;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// A packet counts as overtaken if the packet recorded before it left later by more than this. Smaller differences
-/// occur if several threads write send times of the same clock.
+/// A packet overtakes if the one before it left later by more than this; several threads may write send times of one
+/// clock.
 const OVERTAKEN_NS: i64 = 5_000_000;
-/// Two streams are of one sender if the share of overtaken packets between them is at most this. Overtaking within each
-/// stream is subtracted first.
+/// Share of overtaken packets between two streams of one sender, besides those within each stream.
 const OVERTAKEN_SHARE: f64 = 0.1;
-/// The least number of pairs of packets for a comparison by order. With fewer pairs, only the two packets that are
-/// nearest in time are compared.
+/// Pairs of packets for a comparison by order; with fewer, only the two nearest packets are compared.
 const LEAST_PAIRS: usize = 10;
-/// If one stream follows another and their delays differ by less than this, both belong to one sender. A queue may
-/// explain a smaller difference.
+/// Delays of two consecutive streams that differ by less are of one sender; a queue may explain it.
 const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
-/// A clock counts as set back if the numbers of this many packets continue after the step.
+/// Packets whose numbers continue after the step, if a clock was set back.
 const CONFIRMING_PACKETS: usize = 4;
-/// The largest difference between the numbers of these packets and the number before the step.
+/// Between the numbers of these packets and that before the step.
 const LONGEST_STEP: u16 = 16;
-/// The largest number of packets per stream in the comparison.
+/// Packets per stream that are compared.
 const MOST_COMPARED: usize = 20_000;
 
-/// A stream: its SSRC, and the number of times that the sender was started again or set its clock back before. The
-/// sender then has another clock, although it may keep its SSRC.
+/// The SSRC, and how often the sender was restarted or set its clock back before: it then has another clock.
 pub(crate) type Stream = (u32, u32);
 
-/// Returns the stream of each packet. The packets are in the order of the file: SSRC, number, and undecoded send time.
+/// The packets are in the order of the file: SSRC, number, and undecoded send time.
 pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Vec<Stream> {
     let numbered: Vec<(u32, Numbered)> = packets.iter().map(|(ssrc, numbered, _)| (*ssrc, *numbered)).collect();
     let mut streams: Vec<Stream> = packets.iter().map(|one| one.0).zip(numbering::restarts(&numbered)).collect();
@@ -52,9 +48,8 @@ pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Ve
     streams
 }
 
-/// Whether the sender's clock was set back between the first packet and the others. The numbers continue, but send
-/// times step back, and the delay has grown by more than the time that has passed, which no queue can do. The condition
-/// on the delay leaves out a long pause in which the send times have wrapped.
+/// Whether the sender's clock was set back after the first packet: numbers continue, send times step back, and the
+/// delay has grown by more than the time that has passed. The latter excludes a pause in which send times wrapped.
 fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
     let [(_, first, raw), others @ ..] = window else { return false };
     let is_later = |(_, other, other_raw): &(usize, Numbered, u32)| {
@@ -68,10 +63,10 @@ fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
     others.iter().all(is_later)
 }
 
-/// A packet with its undecoded send time.
+/// The send time is undecoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamped {
-    /// The place of the packet's record in the file.
+    /// Of the packet's record in the file.
     pub(crate) place: usize,
     pub(crate) seen: Time,
     pub(crate) stream: Stream,
@@ -79,7 +74,7 @@ pub(crate) struct Stamped {
     pub(crate) size: u64,
 }
 
-/// Returns the senders as groups of streams. The group that carries the most bytes is first.
+/// Returns the senders as groups of streams; the one with the most bytes is first.
 pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
     let mut streams: BTreeMap<Stream, (u64, Vec<Stamped>)> = BTreeMap::new();
     for packet in packets {
@@ -90,7 +85,7 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
     let mut streams: Vec<(u64, Vec<Stamped>)> = streams.into_values().collect();
     streams.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     for (_, stream) in &mut streams {
-        // The order of the file is used, because the clock may have been set.
+        // The clock may have been set.
         stream.sort_by_key(|packet| packet.place);
         let every = stream.len().div_ceil(MOST_COMPARED);
         *stream = stream.iter().step_by(every).copied().collect();
@@ -111,11 +106,9 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
     groups.into_iter().map(|(_, members)| members.into_iter().map(|i| streams[i].1[0].stream).collect()).collect()
 }
 
-/// Whether the packets of two streams arrived in the order in which they left. A queue keeps the order of one sender's
-/// packets. If two clocks stamped the packets, or if the packets took two paths, some packets seem to overtake others.
-///
-/// The packets may be compared in the order of the file, because a clock may have been set, or in the order of times,
-/// because records may be out of order.
+/// Whether the packets of two streams arrived in the order in which they left, as in one sender's queue; with two
+/// clocks or two paths, packets seem to overtake. The order is that of the file, because a clock may have been set, or
+/// that of times, because records may be out of order.
 fn is_one_sender(one: &[Stamped], other: &[Stamped], bits: u32) -> bool {
     let mut both: Vec<&Stamped> = one.iter().chain(other).collect();
     both.sort_by_key(|packet| packet.place);
@@ -134,7 +127,7 @@ fn is_one_sender_in_order(packets: &[&Stamped], bits: u32) -> bool {
         pairs[usize::from(crosses)] += 1;
         overtaken[usize::from(crosses)] += usize::from(advance < -OVERTAKEN_NS);
         let passed = after.seen.as_nanos() as i64 - before.seen.as_nanos() as i64;
-        // The nearest pair of packets is compared if the streams do not overlap in time.
+        // For streams that do not overlap in time.
         if crosses && nearest.is_none_or(|least| passed.abs() < least.0) {
             nearest = Some((passed.abs(), send_time::to_nearest_wrap(passed - advance, bits)));
         }

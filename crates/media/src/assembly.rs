@@ -20,17 +20,15 @@ words! {
     }
 }
 
-/// Tracks which frames can be decoded. Groups of pictures are closed: after a missing reference no later frame of the
-/// group can be decoded.
+/// Tracks which frames can be decoded. In a closed GOP, no later frame can be decoded after a missing reference.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DecodeChain {
-    /// Whether all reference frames since the latest I frame are complete.
+    /// All reference frames since the latest I frame are complete.
     intact: bool,
 }
 
 impl DecodeChain {
-    /// Returns the fate of the next frame in coding order, provided that it is not late. `whole` is true if the whole
-    /// frame arrived.
+    /// Returns the fate of the next frame in coding order, unless it is late; `whole`: the whole frame arrived.
     pub fn next(&mut self, kind: FrameKind, whole: bool) -> FrameFate {
         let referenced = kind == FrameKind::I || self.intact;
         // No frame depends on a B frame.
@@ -52,15 +50,14 @@ pub struct SentFrame {
     pub coded: Coded,
     /// The time at which the encoder delivered the frame.
     pub ready: Time,
-    /// The number of the frame's first packet among the packets of the flow.
+    /// The frame's first packet among the packets of the flow.
     pub first_packet: u32,
-    /// The number of the frame's packets that were sent so far; 0 if the frame was skipped or is still queued.
+    /// Packets that were sent so far; 0 if the frame was skipped or is still queued.
     pub packets: u32,
 }
 
 impl SentFrame {
-    /// Whether this entry only fills the gap that a pause of the flow left in the frame numbers. No receiver expects
-    /// such a frame.
+    /// Whether this entry only fills the gap that a pause left in the frame numbers; no receiver expects it.
     pub fn is_gap(&self) -> bool {
         self.ready == Time::NEVER
     }
@@ -69,9 +66,9 @@ impl SentFrame {
 /// All frames and packets that the sender of a flow has sent.
 #[derive(Clone, Debug, Default)]
 pub struct SentFrames {
-    /// The frames in coding order. A lean list has only the latest ones.
+    /// In coding order. A lean list has only the latest ones.
     pub frames: Vec<SentFrame>,
-    /// The number of older frames that were removed from `frames`.
+    /// Older frames that were removed from `frames`.
     gone: u32,
     /// The fragment in each packet, in order of sending.
     pub packets: Vec<(Time, Fragment)>,
@@ -79,8 +76,7 @@ pub struct SentFrames {
     lean: bool,
 }
 
-/// The minimum number of frames that a lean list keeps. They cover several seconds of video, and packets are at most
-/// one second late.
+/// That a lean list keeps: several seconds of video, while packets are at most one second late.
 const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {
@@ -101,7 +97,7 @@ impl SentFrames {
 
     /// Adds a frame that is ready.
     pub fn ready(&mut self, now: Time, coded: Coded) {
-        // Half of the list is removed at a time, so that the cost per frame is constant.
+        // Half of the list at a time, so that the cost per frame is constant.
         if self.lean && self.frames.len() == 2 * LEAN_FRAMES {
             self.frames.drain(..LEAN_FRAMES);
             self.gone += LEAN_FRAMES as u32;
@@ -112,7 +108,7 @@ impl SentFrames {
     /// Resumes after a pause with frame number `index`, and fills the skipped numbers with gaps.
     pub fn skip_to(&mut self, index: u32) {
         for index in self.count()..index {
-            // A gap is recorded as a B frame. No frame depends on a B frame, so the decode chain does not break.
+            // A B frame does not break the decode chain.
             let (kind, size) = (FrameKind::B, Bytes::ZERO);
             let coded = Coded { index, clip: 0, display: index, kind, quantizer: 0, size };
             let first_packet = self.packets.len() as u32;
@@ -163,8 +159,7 @@ struct FrameArrival {
 const NOTHING_ARRIVED: FrameArrival = FrameArrival { first: Time::NEVER, last: Time::ZERO, packets: 0 };
 
 impl Assembly {
-    /// Records the arrival of packet number `packet` of the flow. This number is the packet's sequence number minus the
-    /// flow's first one. Duplicates are ignored.
+    /// Records the arrival of a packet, by its sequence number minus the flow's first one. Duplicates are ignored.
     pub fn on_packet(&mut self, now: Time, packet: u64, fragment: Fragment) {
         let (word, bit) = ((packet / 64) as usize, 1 << (packet % 64));
         if word >= self.arrived.len() {
@@ -198,13 +193,13 @@ impl Assembly {
         (seen.packets > 0).then_some((seen.first, seen.last))
     }
 
-    /// Returns the fate of each frame. A frame is late if its last packet arrived after the frame's display time.
+    /// Returns the fate of each frame; one whose last packet arrived after the frame's display time is late.
     pub fn fates(&self, sent: &SentFrames, schedule: &Schedule) -> Vec<FrameFate> {
         let mut chain = DecodeChain::default();
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
-            // All packets arrived, and the sender had sent the whole frame.
+            // The sender had sent the whole frame, too.
             let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
             match chain.next(frame.coded.kind, whole) {
                 FrameFate::Ok if schedule.due(frame.ready).is_some_and(|due| seen.last > due) => FrameFate::Late,
@@ -219,7 +214,7 @@ impl Assembly {
         sent.packets[packets].iter().map(|(_, f)| u64::from(f.len)).sum()
     }
 
-    /// Returns the missing parts of frames of which at least one packet arrived. A decoder has to conceal these parts.
+    /// Returns the missing parts, which a decoder has to conceal, of frames of which at least one packet arrived.
     pub fn missing(&self, sent: &SentFrames) -> Vec<MissingBytes> {
         let mut missing = Vec::new();
         for (n, frame) in sent.frames.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The duration of audio in one packet: the default frame of Opus (RFC 7587, section 4.2).
+/// Of audio in one packet: the default frame of Opus (RFC 7587, section 4.2).
 pub const AUDIO_PACKET_TIME: Span = Span::millis(20);
 
 /// A coded audio packet.
@@ -20,15 +20,14 @@ pub struct CodedAudio {
 
 /// A source of coded audio over time.
 pub trait AudioFeed: Send {
-    /// Returns the time at which the next packet is ready, relative to the start of the flow; [`Span::MAX`] if it is
-    /// not known yet.
+    /// Returns when the next packet is ready, from the start of the flow; [`Span::MAX`] if it is not known yet.
     fn due(&self) -> Span;
 
     /// Returns the next packet once it is due; `None` if it is delayed.
     fn next(&mut self) -> Option<CodedAudio>;
 }
 
-/// Audio of a constant rate without content. It has one packet in each [`AUDIO_PACKET_TIME`].
+/// Audio of a constant rate without content, with one packet in each [`AUDIO_PACKET_TIME`].
 #[derive(Clone, Copy, Debug)]
 pub struct ConstantAudio {
     len: u16,

@@ -8,25 +8,24 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 pub enum Consume {
     /// Playback at a constant rate, in IP bytes.
     Rate(Rate),
-    /// One frame per period. At the start of each period the bytes of the current frame that have arrived are removed.
+    /// One frame per period: its bytes that have arrived are removed at the start of the period.
     Frames(Span),
 }
 
-/// Playback starts, and restarts after an underflow, when 1/`START_FRACTION` of the buffer is filled.
+/// Playback starts, also after an underflow, when 1/`START_FRACTION` of the buffer is filled.
 const START_FRACTION: u64 = 5;
 
 /// A play-out buffer, in IP bytes.
 ///
-/// The RTP receiver passes its packets to the buffer. A packet that does not fit has arrived for RTP and for RTCP
-/// reports, but the player does not get it.
+/// A packet that does not fit has arrived for RTP and RTCP, but the player does not get it.
 #[derive(Clone, Debug)]
 pub struct PlayBuffer {
     size: Bytes,
     consume: Consume,
     level: Bytes,
-    /// The start of playback, and the bytes played since then (constant rate only).
+    /// The start of playback, and the bytes played since then, at a constant rate.
     playing: Option<(Time, Bytes)>,
-    /// The buffered bytes of each frame (per-frame consumption only).
+    /// The buffered bytes of each frame, for per-frame consumption.
     frames: BTreeMap<u32, Bytes>,
     /// The next frame to play, and its time.
     next: (u32, Time),
@@ -70,7 +69,7 @@ impl PlayBuffer {
         self.level
     }
 
-    /// Adds a packet of `frame`. Returns false if the packet does not fit, or if its frame has already been played.
+    /// Adds a packet of `frame`. Returns false if it does not fit, or if its frame has already been played.
     pub fn offer(&mut self, now: Time, size: Bytes, frame: u32) -> bool {
         self.advance(now);
         if self.level + size > self.size {
@@ -78,7 +77,7 @@ impl PlayBuffer {
             return false;
         }
         if matches!(self.consume, Consume::Frames(_)) {
-            // A frame that was played is not shown again, so its packet would only take space.
+            // A frame that was played is not shown again.
             if self.playing.is_some() && frame < self.next.0 {
                 return false;
             }
@@ -96,7 +95,7 @@ impl PlayBuffer {
         let Some((since, played)) = self.playing else { return };
         match self.consume {
             Consume::Rate(rate) => {
-                // Consumption is counted from the start of playback, so that rounding does not accumulate.
+                // Counted from the start of playback, so that rounding does not accumulate.
                 let due = rate.over(now.since(since));
                 let wanted = due.saturating_sub(played);
                 if wanted > self.level {
@@ -113,7 +112,7 @@ impl PlayBuffer {
                         return;
                     }
                     let (frame, at) = self.next;
-                    // Bytes of earlier frames arrived too late to be played, and are removed as well.
+                    // Bytes of earlier frames arrived too late to be played.
                     let later = self.frames.split_off(&(frame + 1));
                     let gone = std::mem::replace(&mut self.frames, later);
                     let bytes = gone.values().fold(Bytes::ZERO, |sum, b| sum + *b);

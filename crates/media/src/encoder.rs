@@ -1,4 +1,4 @@
-//! The model of an encoder: it delivers coded frames over time and chooses the quantizer of each GoP or frame.
+//! The model of an encoder: it delivers coded frames over time and chooses the quantizer of each GOP or frame.
 
 use crate::FrameKind;
 use crate::{
@@ -72,15 +72,15 @@ impl Kind<()> for Evalvid {}
 impl Kind<()> for PerFrame {}
 impl Kind<()> for Rungs {}
 
-/// How an encoder takes into account the bytes that still wait in the pacer at the start of a GoP.
+/// How the bytes that wait in the pacer at the start of a GOP count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BacklogRule {
-    /// The waiting bytes are subtracted from the GoP's budget, so that they are sent by the end of the GoP. The GoP
-    /// keeps at least half of its budget.
+    /// They are subtracted from the GOP's budget, of which at least half remains, and so are sent by the end of the
+    /// GOP.
     #[default]
     Drained,
     /// The rate is multiplied by e^(−k/1000) for k waiting packets, as in Evalvid-RA. At 20 packets per second a
-    /// backlog of one second reduces the rate by only 2 %, so that the backlog persists.
+    /// backlog of one second reduces the rate by only 2 %, so that it persists.
     Damped,
 }
 
@@ -101,14 +101,14 @@ pub struct Coded {
     pub size: Bytes,
 }
 
-/// The state of the rule of Evalvid-RA's program after the previous group of pictures.
+/// Of the rule of Evalvid-RA's program, after the previous GOP.
 #[derive(Clone, Copy, Debug)]
 struct LastGop {
-    /// The group's mean rate in bit/s.
+    /// In bit/s.
     mean: f64,
-    /// The group's byte budget.
+    /// In bytes.
     allowed: f64,
-    /// The bucket's level at the start of the group, in bytes.
+    /// The bucket's level at the start of the GOP, in bytes.
     level: f64,
 }
 
@@ -120,24 +120,23 @@ pub struct Encoder {
     payload: u64,
     overhead: u64,
     next: u64,
-    /// The number of frames that were left out because the rest of their group was abandoned.
+    /// Frames that were left out because the rest of their GOP was abandoned.
     left_out: u64,
     rung: usize,
-    /// The sum and the number of the rates that the controller set during the current GoP.
+    /// Sum and number of the rates that the controller set during the current GOP.
     rate_sum: (f64, u32),
-    /// The quantizer that the bucket controls; it may lie between the rungs.
+    /// Controlled by the bucket; may lie between the rungs.
     quantizer: f64,
     fill: Option<f64>,
     last_gop: Option<LastGop>,
-    /// The rungs of the ladder that [`Vbr::Rungs`] may use, the rates that they have needed so far, and the rule that
-    /// chooses between them.
+    /// The rungs for [`Vbr::Rungs`], the rates that they have needed so far, and the rule that chooses between them.
     rungs: Vec<usize>,
     history: RungHistory,
     switching: Box<dyn SwitchingRule>,
-    /// The stream's present rung, as an index into `rungs`; `None` at the start and after a pause.
+    /// Index into `rungs`; `None` at the start and after a pause.
     chosen: Option<usize>,
     sent: Bytes,
-    /// The bytes that the rate allowed minus the bytes that were coded.
+    /// Bytes that the rate allowed minus bytes that were coded.
     credit: f64,
     limited: bool,
 }
@@ -186,11 +185,10 @@ impl Encoder {
         self.ladder.time(u64::from(display))
     }
 
-    /// Resumes after a pause at the next group of pictures and resets the rate control. Returns the number of that
-    /// group's first frame.
+    /// Resumes after a pause at the next GOP and resets the rate control. Returns the number of its first frame.
     pub fn resume(&mut self) -> u32 {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
-        // Skip to the next GoP, or to the start of the clip after its last one.
+        // To the next GOP, or to the start of the clip after its last one.
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
         (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
@@ -198,8 +196,8 @@ impl Encoder {
         (self.next - self.left_out) as u32
     }
 
-    /// Leaves out the rest of the present group if [`Vbr::Rungs`] is used and the rate has fallen far below the rate of
-    /// the present rung. Returns true if the rest was left out.
+    /// Leaves out the rest of the present GOP, with [`Vbr::Rungs`], if the rate has fallen far below that of the
+    /// present rung. Returns whether it did.
     pub fn abandons_group(&mut self, rate: Rate) -> bool {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
@@ -217,8 +215,7 @@ impl Encoder {
         self.rate_sum.1 += 1;
     }
 
-    /// Whether the GoP at the best quantizer is smaller than the rate allows. The clip, not the network, then limits
-    /// the rate.
+    /// Whether the GOP at the best quantizer is smaller than the rate allows, so that the clip limits the rate.
     pub const fn limited(&self) -> bool {
         self.limited
     }
@@ -259,7 +256,7 @@ impl Encoder {
         let range = self.ladder.gop_at(clip);
         let mean = self.mean(rate);
         let span = self.ladder.span(range.len() as u64);
-        // The byte budget of the GoP: the bytes that the target rate sends during the GoP, reduced by the backlog.
+        // What the target rate sends during the GOP, reduced by the backlog.
         let budget = match self.waiting {
             BacklogRule::Drained => {
                 let whole = Rate::from_bps_f64(mean).over(span);
@@ -274,13 +271,12 @@ impl Encoder {
         let (payload, overhead) = (self.payload, self.overhead);
         let size = |rung: usize| ladder.bytes(rung, range.clone(), payload, overhead);
         let rungs = self.ladder.quantizers.len();
-        // Ladders are not always monotone (table 2 of Multi-Evalvid-RA), so every rung is tried.
+        // Ladders are not always monotone (table 2 of Multi-Evalvid-RA).
         let fitting = (0..rungs).find(|r| size(*r) <= budget);
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (&self.vbr, self.fill) {
             (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
-            // After a fall of the rate, the mean rate over the last GoP is too high. The lower one of the mean and the
-            // current rate is therefore used.
+            // After a fall of the rate, the mean over the last GOP is too high.
             (Vbr::Rungs(_), _) => self.chosen_rung(range.clone(), Rate::from_bps_f64(mean).min(rate), backlog),
             (Vbr::Evalvid(rule), _) => {
                 let rule = *rule;
@@ -288,7 +284,7 @@ impl Encoder {
             }
             (Vbr::Bucket(_), None) => {
                 self.fill = Some(0.5);
-                // The first GoP is coarser by a factor of two, as in Evalvid-RA, because the bucket has no history.
+                // The bucket has no history yet; as in Evalvid-RA, the first GOP is coarser by a factor of two.
                 let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
                 self.quantizer = match self.ladder.scale {
                     Scale::Linear => first * 2.0,
@@ -301,7 +297,7 @@ impl Encoder {
                 let (share, target_bytes) = bucket(share, *factor, r, self.sent.as_f64(), size(self.rung).as_f64());
                 self.fill = Some(share);
                 let open = size(self.rung).as_f64();
-                // Evalvid-RA keeps the quantizer while the GoP is within 5 % of its budget.
+                // Evalvid-RA keeps the quantizer while the GOP is within 5 % of its budget.
                 if (open / r - 1.0).abs() > 0.05 {
                     self.quantizer = match self.ladder.scale {
                         Scale::Linear => self.quantizer * open / target_bytes,
@@ -314,12 +310,12 @@ impl Encoder {
             }
         };
         self.sent = Bytes::ZERO;
-        // The margin of 5 % is needed because GoPs differ in size.
+        // GOPs differ in size, hence the margin of 5 %.
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
     }
 
-    /// Returns the rung of the GoP that begins, for [`Vbr::Rungs`]. A live source does not know the sizes of this GoP
-    /// in advance, so the rule uses the sizes of earlier GoPs. Only the flow's first GoP uses its own.
+    /// Returns the rung of the next GOP, for [`Vbr::Rungs`]. As a live source, the rule knows the sizes of earlier GOPs
+    /// only, except at the flow's first GOP.
     fn chosen_rung(&mut self, range: Range<usize>, rate: Rate, backlog: Bytes) -> usize {
         let (at, lasts) = (self.due(), self.ladder.span(range.len() as u64));
         let of = |rung: &usize| self.ladder.bytes(*rung, range.clone(), self.payload, self.overhead).per(lasts);
@@ -334,17 +330,16 @@ impl Encoder {
         self.rungs.get(chosen).copied().unwrap_or(0)
     }
 
-    /// Returns the mean of the rates that were set during the last GoP. As in Evalvid-RA's program, the previous mean
-    /// counts as one more value.
+    /// Returns the mean of the rates during the last GOP. As in Evalvid-RA's program, the previous mean counts as one
+    /// more value.
     fn mean(&mut self, rate: Rate) -> f64 {
         let (sum, count) = std::mem::take(&mut self.rate_sum);
         let (sum, count) = self.last_gop.map_or((sum, count), |last_gop| (sum + last_gop.mean, count + 1));
         if count == 0 { rate.as_bps_f64() } else { sum / f64::from(count) }
     }
 
-    /// Returns the rung of the next GoP by Evalvid-RA's program. The bucket's level is in bytes, so after a rate change
-    /// the same level is a larger or smaller share of the bucket. R_o is the GoP's size at the nominal quantizer q, and
-    /// Q = q R_o / R'.
+    /// Returns the rung of the next GOP by Evalvid-RA's program. R_o is the GOP's size at the nominal quantizer q, and
+    /// Q = q R_o / R'. The bucket's level is in bytes, so its share changes with the rate.
     fn evalvid_rung(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
         let coarser = |factor: f64| match self.ladder.scale {
             Scale::Linear => rule.nominal * factor,
@@ -358,7 +353,7 @@ impl Encoder {
         let whole = rule.bucket * last_gop.allowed;
         let level = bucket_level(last_gop.level, whole, last_gop.allowed, self.sent.as_f64());
         self.last_gop = Some(LastGop { mean, allowed, level });
-        // Evalvid-RA keeps the quantizer while the GoP is within 5 % of its budget.
+        // Evalvid-RA keeps the quantizer while the GOP is within 5 % of its budget.
         let open = size(self.rung_nearest_to(rule.nominal));
         if (open / allowed - 1.0).abs() > 0.05 {
             self.quantizer = libm::floor(coarser(open / target_bytes(level / whole, allowed, open)) + 0.5);
@@ -366,16 +361,16 @@ impl Encoder {
         self.nearest_rung()
     }
 
-    /// Chooses the quantizer of frame number `clip` of the clip. The frame either starts a GoP or continues one.
+    /// Chooses the quantizer of frame number `clip` of the clip, which starts or continues a GOP.
     fn choose_frame_quantizer(&mut self, clip: u64, rate: Rate, backlog: Bytes, wait: Span, room: f64) {
         let ladder = Arc::clone(&self.ladder);
         let (at, place) = (clip as usize, clip % u64::from(ladder.gop));
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // The budget of the rest of the GoP. Bytes saved so far may be spent on the backlog or on one more frame. Bytes
-        // that were coded in excess, and the backlog, are made up for within one or two GoPs. A started GoP may exceed
-        // its share by a quarter before it becomes coarser, because a coarser step degrades all its remaining pictures.
+        // The budget of the rest of the GOP. Saved bytes may be spent on the backlog or one more frame; an excess and
+        // the backlog are made up for within one or two GOPs. A started GOP may exceed its share by a quarter, because
+        // a coarser step degrades all its remaining pictures.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
         self.credit = self.credit.clamp(-owes, each);
         let waiting = backlog.as_f64();
@@ -405,7 +400,7 @@ impl Encoder {
         }
     }
 
-    /// Returns the rung nearest to the controlled quantizer, which is clamped to the ladder.
+    /// Returns the rung nearest to the controlled quantizer.
     fn nearest_rung(&mut self) -> usize {
         let quantizers = &self.ladder.quantizers;
         let (low, high) = (quantizers[0], quantizers[quantizers.len() - 1]);
@@ -435,9 +430,9 @@ fn spaced(ladder: &Ladder, count: u64, payload: u64, overhead: u64) -> Vec<usize
     rungs
 }
 
-/// Performs one step of the leaky bucket. `share` is the level as a share of the bucket, `factor` the bucket's size
-/// in GoPs. `r` is the byte budget of a GoP, `sent` are the bytes of the last GoP, `open` those of the next one at
-/// the current quantizer. Returns the new share and the bytes that the next GoP should have.
+/// Performs one step of the leaky bucket. `share` is the level as a share of the bucket, `factor` the bucket's size in
+/// GOPs. `r` is the byte budget of a GOP, `sent` are the bytes of the last GOP, `open` those of the next one at the
+/// current quantizer. Returns the new share and the bytes that the next GOP should have.
 ///
 /// ```text
 ///   X ← min(b, max(0, X − r) + R),  x = X/b        e₁ = 1 − (1−x)⁵,  e₂ = x⁵
@@ -454,8 +449,8 @@ fn bucket_level(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
     ((level - r).max(0.0) + sent).min(whole)
 }
 
-/// Returns R': the bytes that the next GoP should have if the bucket is filled to the share `x`. `open` are the GoP's
-/// bytes at the current quantizer.
+/// Returns R': the bytes that the next GOP should have if the bucket is filled to the share `x`; `open` are those at
+/// the current quantizer.
 fn target_bytes(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
     let target_bytes = if open > r {

@@ -8,11 +8,11 @@ pub trait Feed: Send {
     /// Returns when the next frame is ready, from the start of the flow; [`Span::MAX`] if that is not known yet.
     fn due(&self) -> Span;
 
-    /// Returns the next frame once it is due. Returns `None` if the frame is delayed; [`Feed::due`] then returns when
-    /// to call again. `rate` is the current target. `backlog` is the number of bytes in the pacer.
+    /// Returns the next frame once it is due; `None` if it is delayed, and [`Feed::due`] then returns when to call
+    /// again. `rate` is the current target, `backlog` the bytes in the pacer.
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded>;
 
-    /// Returns how the last frame is divided into packets. The result is empty if only the frame's size matters.
+    /// Returns how the last frame is divided into packets; empty if only its size matters.
     fn parts(&mut self) -> VecDeque<Part> {
         VecDeque::new()
     }
@@ -25,17 +25,16 @@ pub trait Feed: Send {
         self.shown_at(1)
     }
 
-    /// Resumes after a pause at the next group of pictures. Returns the number of that group's first frame.
+    /// Resumes after a pause at the next group of pictures. Returns the number of its first frame.
     fn resume(&mut self) -> u32;
 
-    /// Requests a key frame: the next frame to be coded becomes an intra frame. Frames that are already coded do not
-    /// change.
+    /// Requests that the next frame to be coded is an intra frame.
     fn key_frame(&mut self) {}
 
-    /// Informs the feed of the controller's new rate, as a rate of IP packets.
+    /// Sets the controller's new rate, as a rate of IP packets.
     fn on_rate(&mut self, rate: Rate);
 
-    /// Whether the best quantizer needs less than the rate allows. The content, not the network, then limits the rate.
+    /// Whether the best quantizer needs less than the rate allows, so that the content limits the rate.
     fn limited(&self) -> bool;
 
     /// Returns the mean rate of the best quantizer, as a rate of IP packets; `None` if it is not known beforehand.

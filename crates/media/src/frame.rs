@@ -31,12 +31,11 @@ pub struct Frame {
     pub kind: FrameKind,
     /// The frame's size without headers.
     pub size: Bytes,
-    /// The sampling time of the picture, on the sender's clock. It orders frames for display.
+    /// The sampling time of the picture, on the sender's clock, which orders frames for display.
     pub sampled: Time,
 }
 
-/// The part of a frame in one packet, if the payload format determines the part. Such a format does not divide codec
-/// units at arbitrary places.
+/// The part of a frame in one packet, if the payload format does not divide codec units at arbitrary places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The bytes of the frame in this packet.
@@ -45,8 +44,7 @@ pub struct Part {
     pub payload: u16,
 }
 
-/// The part of a frame that a packet carries. The packet itself does not state it; the evaluation takes it from the
-/// sender's record.
+/// The part of a frame that a packet carries, as the sender's record states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
     /// The frame's number in the flow.

@@ -7,12 +7,11 @@ use steadycast_units::{Bytes, Rate, Span};
 pub enum Scale {
     /// The step size is proportional to the quantizer (MPEG family, H.263).
     Linear,
-    /// This many quantizer steps double the step size and halve the rate. H.264 and H.265 have six.
+    /// This many quantizer steps double the step size and halve the rate: six in H.264 and H.265.
     Logarithmic(u8),
 }
 
-/// The sizes of all frames of a clip at all quantizers. All GoPs have the same length, and start at the same frames at
-/// each quantizer.
+/// The sizes of all frames of a clip at all quantizers, with GOPs at the same positions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
     /// The frame rate in frames per second, as a fraction.
@@ -101,7 +100,7 @@ impl Ladder {
         self.time(frames)
     }
 
-    /// Returns the number of frames in the clip. The clip is repeated after them.
+    /// Returns the number of frames in the clip, which is then repeated.
     pub fn frames(&self) -> u64 {
         self.kinds.len() as u64
     }
@@ -133,8 +132,8 @@ impl Ladder {
         (mean, peak)
     }
 
-    /// Returns the range of rates that the ladder can serve, with packet overhead: from the lowest mean rate of a rung
-    /// to the highest rate of a GoP in any rung.
+    /// Returns the range of rates that the ladder can serve, with packet overhead: from the lowest mean rate to the
+    /// highest rate of a GOP.
     pub fn range(&self, payload: u64, overhead: u64) -> (Rate, Rate) {
         let all: Vec<_> = (0..self.quantizers.len()).map(|r| self.rates(r, payload, overhead)).collect();
         let low = all.iter().map(|r| r.0).min().unwrap_or(Rate::ZERO);

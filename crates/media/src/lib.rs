@@ -1,6 +1,4 @@
-//! Models of video at the level of frame sizes; no codec is linked. A [`Ladder`] has the size of each frame at each
-//! quantizer. An [`Encoder`] chooses a quantizer per group of pictures. A [`SyntheticCodec`] draws frame sizes by RFC
-//! 8593. An [`Assembly`] determines the fate of each frame at a receiver.
+//! Models of video at the level of frame sizes; no codec is linked.
 
 mod assembly;
 mod audio;

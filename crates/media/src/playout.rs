@@ -1,20 +1,19 @@
-//! Adaptive play-out. The play-out delay is the time from when a frame is ready at the sender to its display. It is
-//! adapted to the delay of the path and to the time that the repair of losses takes.
+//! Adaptive play-out: the time from a frame's readiness at the sender to its display follows the path's delay and the
+//! repair of losses.
 
 use std::collections::VecDeque;
 use steadycast_settings::tree::Item;
 use steadycast_settings::{Findings, Kind, Within, settings};
 use steadycast_units::{Span, Time};
 
-/// The frames of this period before the present determine the play-out delay.
+/// Of the frames that determine the play-out delay.
 const WINDOW: Span = Span::secs(10);
-/// The share of the frames in [`WINDOW`] that must arrive in time without repair.
+/// Share of the frames in [`WINDOW`] that must arrive in time without repair.
 const PERCENTILE: f64 = 0.95;
-/// The margin that is added to the frame delay and the repair time.
+/// Added to the frame delay and the repair time.
 const MARGIN: Span = Span::millis(10);
-/// The step by which the delay decreases, once per [`DECREASE_INTERVAL`].
+/// By which the delay decreases, once per [`DECREASE_INTERVAL`].
 const DECREASE_STEP: Span = Span::millis(10);
-/// The minimum interval between two decreases of the delay.
 const DECREASE_INTERVAL: Span = Span::secs(1);
 
 const PLAYOUT: Within<Span> =
@@ -46,17 +45,17 @@ impl Bounds {
     }
 }
 
-/// An adaptive play-out delay: the 95th percentile of the frame delays of the last ten seconds, plus the repair time of
-/// a lost packet, plus a margin. The play-out delay increases immediately. A late frame raises it to the delay of that
-/// frame. It decreases by at most 10 ms per second.
+/// An adaptive play-out delay: the 95th percentile of the frame delays of the last ten seconds, plus a lost packet's
+/// repair time, plus a margin. It rises immediately, for a late frame to that frame's delay, and falls by at most 10 ms
+/// per second.
 #[derive(Clone, Debug)]
 pub struct Playout {
     bounds: Bounds,
     delay: Span,
     repair: Span,
-    /// The completion time and delay of recent frames, in order of completion.
+    /// Completion time and delay, in order of completion.
     recent: VecDeque<(Time, Span)>,
-    /// The delays of recent frames in ascending order.
+    /// In ascending order.
     sorted: Vec<Span>,
     changed: Time,
 }
@@ -78,7 +77,7 @@ impl Playout {
         self.repair = takes;
     }
 
-    /// Records that a frame is complete, `took` after it was ready at the sender. `repaired` says whether it needed a
+    /// Records that a frame is complete, `took` after it was ready at the sender, and whether it was `repaired` by a
     /// retransmission or FEC. Returns the play-out delay if it has changed.
     pub fn on_whole(&mut self, now: Time, took: Span, repaired: bool) -> Option<Span> {
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
@@ -87,7 +86,7 @@ impl Playout {
                 self.sorted.remove(place);
             }
         }
-        // The delays of repaired frames do not count, because the whole repair time is added to the percentile.
+        // The whole repair time is added to the percentile.
         if !repaired {
             self.recent.push_back((now, took));
             let place = self.sorted.partition_point(|one| *one < took);
@@ -95,7 +94,7 @@ impl Playout {
         }
         let rank = (self.sorted.len() as f64 * PERCENTILE).ceil() as usize;
         let usual = self.sorted.get(rank.saturating_sub(1)).copied().unwrap_or(took);
-        // A late frame raises the delay directly, because the percentile would react only after several late frames.
+        // The percentile would react only after several late frames.
         let late = if took > self.delay { took + MARGIN } else { Span::ZERO };
         let wanted = (usual + self.repair + MARGIN).max(late).clamp(self.bounds.least, self.bounds.most);
         let before = self.delay;
@@ -109,16 +108,15 @@ impl Playout {
     }
 }
 
-/// The play-out delay over time. It determines when frames are displayed.
+/// The play-out delay over time, which determines when frames are displayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Each delay with the time from which it is valid. The list is empty if each frame is displayed when it is
-    /// complete.
+    /// Delays with the times from which they are valid; empty if each frame is displayed when it is complete.
     changes: Vec<(Time, Span)>,
 }
 
 impl Schedule {
-    /// Creates a schedule with one delay. With `None` each frame is displayed when it is complete.
+    /// Creates a schedule with one delay; `None`: each frame is displayed when it is complete.
     pub fn fixed(delay: Option<Span>) -> Self {
         Self { changes: delay.map(|delay| (Time::ZERO, delay)).into_iter().collect() }
     }
@@ -137,14 +135,14 @@ impl Schedule {
     pub fn due(&self, ready: Time) -> Option<Time> {
         let from = self.place(ready);
         let due = |n: usize, (since, delay): (Time, Span)| {
-            // If a change of the delay makes a frame due, the frame is displayed no earlier than the change.
+            // No frame is displayed earlier than the change that makes it due.
             let due = (ready + delay).max(since);
             self.changes.get(n + 1).is_none_or(|(next, _)| due < *next).then_some(due)
         };
         self.changes.iter().enumerate().skip(from).find_map(|(n, change)| due(n, *change))
     }
 
-    /// Returns the index of the delay that is valid at a time. Before the first change it is the first delay.
+    /// Before the first change, the first delay is valid.
     fn place(&self, at: Time) -> usize {
         self.changes.partition_point(|(since, _)| *since <= at).saturating_sub(1)
     }

@@ -6,11 +6,11 @@ use steadycast_settings::tree::Item;
 use steadycast_settings::{Findings, Within, positive, settings, words};
 use steadycast_units::{Bytes, Chance, Rate, Span};
 
-/// The minimum frame size in bytes (RFC 8593, section 6.2.1).
+/// In bytes (RFC 8593, section 6.2.1).
 const MIN_FRAME: f64 = 10.0;
-/// The maximum frame size in bytes (RFC 8593, section 6.2.1).
+/// In bytes (RFC 8593, section 6.2.1).
 const MAX_FRAME: f64 = 1e6;
-/// The shortest frame interval, as a share of the reference interval. The Laplace distribution has no lower bound.
+/// As a share of the reference interval; the Laplace distribution has no lower bound.
 const MIN_INTERVAL_SHARE: f64 = 0.1;
 
 words! {
@@ -75,7 +75,7 @@ fn rates(codec: &CodecSettings, item: &Item, out: &mut Findings) {
     }
 }
 
-/// The default values of the RFC, at 30 frames per second.
+/// The RFC's defaults, at 30 frames per second.
 pub const RFC8593: CodecSettings = CodecSettings {
     model: CodecModel::Statistical,
     t0: Span::nanos(1_000_000_000 / 30),
@@ -91,7 +91,7 @@ pub const RFC8593: CodecSettings = CodecSettings {
 };
 
 impl CodecSettings {
-    /// Returns the default values of the RFC at `fps` frames per second.
+    /// Returns the RFC's defaults at `fps` frames per second.
     pub fn at(fps: f64) -> Self {
         Self { t0: Span::from_secs_f64(1.0 / fps), ..RFC8593 }
     }
@@ -100,7 +100,7 @@ impl CodecSettings {
 /// The frame sizes of one sequence at several rates: the map `Traces` of the RFC.
 #[derive(Clone, Debug)]
 struct Traces {
-    /// The rates in bit/s in ascending order, packet headers included, each with its row in the ladder.
+    /// Rates in bit/s in ascending order, packet headers included, each with its row in the ladder.
     rungs: Vec<(f64, usize)>,
     ladder: Arc<Ladder>,
 }
@@ -110,13 +110,13 @@ impl Traces {
         let rate = |row| ladder.rates(row, payload, overhead).0.as_bps_f64();
         let mut rungs: Vec<_> = (0..ladder.quantizers.len()).map(|row| (rate(row), row)).collect();
         rungs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // Equal rates would make the interpolation divide by zero.
+        // The interpolation would divide by zero.
         rungs.dedup_by(|a, b| a.0 <= b.0);
         Self { rungs, ladder }
     }
 
-    /// Returns the size of frame `at` at the target `rate`. The size is interpolated between the two nearest rates, or
-    /// proportional to the rate beyond the lowest and the highest one (RFC 8593, section 6.2.1, a to c).
+    /// Returns the size of frame `at` at the target `rate`: interpolated between the two nearest rates, or proportional
+    /// to the rate beyond the lowest and the highest one (RFC 8593, section 6.2.1, a to c).
     fn size(&self, at: u64, rate: f64) -> f64 {
         let size = |row: usize| f64::from(self.ladder.sizes[row][at as usize]);
         let above = self.rungs.partition_point(|rung| rung.0 <= rate);
@@ -130,8 +130,8 @@ impl Traces {
         }
     }
 
-    /// Returns the position in the sequence after `at` (RFC 8593, section 6.2.1). When the sequence starts over, its
-    /// first `skip` frames are left out.
+    /// Returns the position after `at` (RFC 8593, section 6.2.1); the sequence starts over without its first `skip`
+    /// frames.
     fn after(&self, at: u64, skip: u32) -> u64 {
         let (frames, skip) = (self.ladder.frames(), u64::from(skip));
         if skip >= frames {
@@ -141,12 +141,11 @@ impl Traces {
     }
 }
 
-/// The time in which the pacer's backlog is drained, in seconds. While there is a backlog, frames are smaller, but they
-/// keep at least half their size. If they kept their full size, and the pacer sent exactly at the target rate, the
+/// Frames get smaller, to half their size, so that the pacer's backlog drains in this time, in seconds. Otherwise the
 /// backlog of a burst would persist. RFC 8593 has no pacer.
 const BACKLOG_DRAIN_S: f64 = 0.4;
 
-/// A source of frames without content. Each frame is independent, because the models say nothing about dependencies.
+/// A source of independent frames without content.
 #[derive(Clone, Debug)]
 pub struct SyntheticCodec {
     settings: CodecSettings,
@@ -154,13 +153,13 @@ pub struct SyntheticCodec {
     payload: f64,
     overhead: f64,
     chance: Chance,
-    /// The time at which each frame was due.
+    /// When each frame was due.
     times: Vec<Span>,
-    /// The time of the next frame.
+    /// When the next frame is due.
     due: Span,
-    /// The current target R_v in bit/s, and the time before which it can't change.
+    /// The target R_v in bit/s, and the time before which it can't change.
     target: Option<(f64, Span)>,
-    /// The number of frames of the burst that are still to come.
+    /// Frames of the burst that are still to come.
     burst: u32,
     /// The position in the sequence, t_current.
     place: u64,
@@ -168,8 +167,8 @@ pub struct SyntheticCodec {
 }
 
 impl SyntheticCodec {
-    /// Creates a codec. Frames are sent in packets of up to `payload` bytes with `overhead` bytes each. The ladder
-    /// has the frame sizes of the sequence, one row per encoding; [`CodecModel::Statistical`] does not use it.
+    /// Creates a codec, whose frames are sent in packets of up to `payload` bytes with `overhead` bytes each. The
+    /// ladder has the frame sizes of the sequence, one row per encoding, except for [`CodecModel::Statistical`].
     pub fn new(
         settings: CodecSettings,
         ladder: Option<Arc<Ladder>>,
@@ -193,8 +192,7 @@ impl SyntheticCodec {
         }
     }
 
-    /// Applies the target `rate` at `now`, unless the previous request was too recent. Returns the target that is then
-    /// in force.
+    /// Applies the target `rate`, unless the previous request was too recent. Returns the target that is then in force.
     fn request(&mut self, now: Span, rate: Rate) -> f64 {
         let of = &self.settings;
         self.limited = rate > of.r_max;
@@ -213,19 +211,18 @@ impl SyntheticCodec {
         wanted
     }
 
-    /// Returns the size of a frame that takes `bytes` on the wire.
+    /// Of a frame that takes `bytes` on the wire.
     fn frame_size(&self, bytes: f64) -> f64 {
         (bytes - libm::ceil(bytes / (self.payload + self.overhead)) * self.overhead).max(MIN_FRAME)
     }
 
-    /// Returns the bytes on the wire of a frame of `size`.
+    /// Of a frame of `size`.
     fn wire_size(&self, size: f64) -> f64 {
         size + libm::ceil(size / self.payload) * self.overhead
     }
 
-    /// Returns the size of the next frame of a burst. The first frame has K_B bytes. The others share the rest of the
-    /// bytes that K_d frames have at the target rate (RFC 8593, section 5.2). If K_B exceeds all these bytes, the first
-    /// frame is reduced so that the others get the minimum size.
+    /// Returns the size of the next frame of a burst: the first has K_B bytes, the others share the rest of what K_d
+    /// frames have at the target rate (RFC 8593, section 5.2), at least the minimum size.
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
         let others = (frames - 1.0) * self.wire_size(MIN_FRAME);
@@ -238,9 +235,9 @@ impl SyntheticCodec {
         }
     }
 
-    /// Draws from the Laplace distribution with mean zero.
+    /// With mean zero.
     fn laplace(&mut self, scale: f64) -> f64 {
-        // The Laplace distribution is drawn by inverse transform sampling.
+        // Inverse transform sampling.
         let u = self.chance.unit_open() - 0.5;
         -scale * u.signum() * libm::log(1.0 - 2.0 * u.abs())
     }
@@ -254,14 +251,14 @@ impl Feed for SyntheticCodec {
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         let now = self.due;
         let rate = self.request(now, rate);
-        // The mean frame size at this rate, in bytes on the wire.
+        // In bytes on the wire.
         let mean = rate / 8.0 * self.settings.t0.as_secs_f64();
         let room = (1.0 - backlog.as_f64() * 8.0 / (rate * BACKLOG_DRAIN_S)).max(0.5);
         let by_trace = self.traces.as_ref().map(|traces| traces.size(self.place, rate * room));
         let (t, b) = match self.settings.model {
             CodecModel::Trace => (0.0, 0.0),
             CodecModel::Statistical | CodecModel::Hybrid => {
-                // Both values are drawn for every frame, so that a burst does not shift later random numbers.
+                // Drawn for every frame, so that a burst does not shift later random numbers.
                 let t = self.laplace(self.settings.scale_t);
                 (t, self.laplace(self.settings.scale_b))
             }
@@ -302,7 +299,7 @@ impl Feed for SyntheticCodec {
         self.times.len() as u32
     }
 
-    /// The target is applied with the next frame; between two frames it has no effect.
+    /// The target is applied with the next frame.
     fn on_rate(&mut self, _rate: Rate) {}
 
     fn limited(&self) -> bool {

@@ -1,11 +1,8 @@
 //! The choice between a few rungs of a stream at its key frames, for sources that are encoded once for many viewers.
 //!
-//! Two neighbouring rungs differ by a factor in rate, so the rate of a viewer's network lies between two rungs most of
-//! the time. Three things would make the stream switch at each key frame: content whose rate varies, the controller's
-//! search for a higher rate, and a target that rises while the stream does not use it. Therefore a finer rung has to
-//! fit with the highest rate that it had in the last [`WORST_OVER`], and the present rung is kept while the backlog is
-//! at most [`TOLERATED_BACKLOG`]. After each climb that is taken back, the next climb waits longer, as in adaptive
-//! streaming.
+//! A viewer's rate mostly lies between two rungs. So that the stream does not switch at each key frame, a finer rung
+//! has to fit with the highest rate that it had in the last [`WORST_OVER`], and the present rung is kept while the
+//! backlog is at most [`TOLERATED_BACKLOG`]. After each climb that is taken back, the next one waits longer.
 
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
@@ -13,57 +10,53 @@ use steadycast_units::{Bytes, Rate, Span};
 /// The content time over which a rung's highest rate is taken.
 pub const WORST_OVER: Span = Span::secs(10);
 
-/// If the backlog at the end of a group takes at most this time to send, the present rung is kept, although it needs
-/// more than the target rate. This is a quarter of the pacer's limit, which leaves room for a larger next group.
+/// While the backlog at the end of a group takes at most this time to send, the present rung is kept. A quarter of the
+/// pacer's limit leaves room for a larger next group.
 const TOLERATED_BACKLOG: Span = Span::millis(250);
 
-/// On the way down and at the start, a rung fits if it needs at most this share of the rate. The margin is for groups
-/// that differ in size.
+/// On the way down and at the start, a rung fits with this share of the rate; groups differ in size.
 const FITTING_SHARE: f64 = 0.75;
 
-/// For a climb, the highest recent rate of the finer rung may be at most this share of the target rate.
+/// For a climb, the finer rung's highest recent rate is at most this share of the target rate.
 const CLIMB_SHARE: f64 = 0.8;
 
 /// At the start, a climb may skip rungs if the finer rung needs at most this share of the rate.
 const JUMP_SHARE: f64 = 0.5;
 
-/// If the rate is below this share of the rate at the last key frame, the rate counts as falling, and the stream does
-/// not climb.
+/// Below this share of the rate at the last key frame, the rate is falling, and the stream does not climb.
 const STEADY_SHARE: f64 = 0.95;
 
-/// If the rate at a key frame is below this share of the rate that a rung needs, the rate no longer carries this rung.
+/// Below this share of a rung's need at a key frame, the rate no longer carries the rung.
 const CARRYING_SHARE: f64 = 0.9;
 
-/// If the rate is below this share of the highest rate at the last two key frames, the rate has collapsed. A stream
-/// that has not used its target may have a target above the capacity of the path. Therefore the new rung may need at
-/// most [`COLLAPSED_FITTING_SHARE`] of the rate.
+/// Below this share of the highest rate at the last two key frames, the rate has collapsed. An unused target may have
+/// exceeded the path's capacity, so the new rung may need only [`COLLAPSED_FITTING_SHARE`] of the rate.
 const COLLAPSE_SHARE: f64 = 0.65;
 const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 
-/// If the rate is below this share of the rung's need, the rest of the group is not sent. The path's queue then drains
-/// before the next key frame, which would otherwise be lost too.
+/// Below this share of the rung's need, the rest of the group is not sent, so that the path's queue drains before the
+/// next key frame.
 const ABANDON_SHARE: f64 = 0.9;
 
-/// The time for which a finer rung has to fit before the first climb to it.
+/// How long a finer rung has to fit before the first climb to it.
 const FIRST_WAIT: Span = Span::secs(4);
 
-/// Replaces [`FIRST_WAIT`] until the stream first steps down: at its start, a stream still looks for its rung.
+/// The same until the stream first steps down, while it still looks for its rung.
 const START_WAIT: Span = Span::secs(1);
 
-/// The factor by which the wait before a climb grows after each failed climb, and the longest wait.
+/// By which the wait before a climb grows after each failed climb, and the longest wait.
 const WAIT_GROWTH: u64 = 8;
 const MAX_WAIT: Span = Span::secs(240);
 
-/// A climb has failed if the stream steps down from the rung within this time. A failed climb costs two switches. With
-/// this time and [`MAX_WAIT`] there is at most one switch a minute in the long run.
+/// A climb has failed if the stream steps down within this time. With [`MAX_WAIT`], there is at most one switch a
+/// minute in the long run.
 const TRIAL: Span = Span::secs(120);
 
-/// The largest ratio of the rates of two neighbouring rungs.
+/// Of the rates of two neighbouring rungs.
 const MAX_RATIO: f64 = 3.0;
 
 /// Returns the rates of `count` rungs, from the finest to the coarsest, evenly spaced by their logarithm from `top`
-/// down to `bottom`. If `count` is too small for this range, the rungs lie around its middle, because most networks
-/// have rates there.
+/// down to `bottom`. With too few for this range, they lie around its middle, where most networks are.
 pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     let (highest, lowest) = (top.max(bottom).as_bps_f64().max(1.0), bottom.as_bps_f64().max(1.0));
     let steps = count.saturating_sub(1).max(1) as f64;
@@ -82,8 +75,7 @@ pub struct RungNeed {
     pub worst: Rate,
 }
 
-/// The rates of the recent groups of each rung. All viewers of a source share one history, because the source's
-/// encoders measure it.
+/// The rates of the recent groups of each rung, which all viewers of a source share.
 #[derive(Clone, Debug, Default)]
 pub struct RungHistory {
     groups: VecDeque<(Span, Vec<Rate>)>,
@@ -189,25 +181,25 @@ pub const BUILT_IN_SWITCHING: &str = "hysteresis";
 #[derive(Clone, Debug, Default)]
 pub struct RungChooser {
     reason: RungReason,
-    /// The time since which the next finer rung has fitted.
+    /// Since the next finer rung has fitted.
     fits_since: Option<Span>,
-    /// The rates at the last two key frames, the later one first.
+    /// The later one first.
     last_rates: [Rate; 2],
-    /// The last climb to each rung, and the wait before the next one.
+    /// Of each rung.
     climbs: Vec<Climb>,
-    /// Whether the stream has stepped down from a rung before.
+    /// Whether the stream has stepped down before.
     has_fallen: bool,
 }
 
-/// The record of the climbs to one rung.
+/// The last climb to a rung, and the wait before the next one.
 #[derive(Clone, Copy, Debug)]
 struct Climb {
     last: Option<Span>,
     wait: Span,
 }
 
-/// Whether the rest of the present group is not to be sent, because the rate has fallen far below the need of the
-/// stream's rung. This holds for each switching rule, because rules choose at key frames only.
+/// Whether the rest of the present group is not to be sent, because the rate has fallen far below the need of the rung.
+/// Switching rules choose at key frames only.
 pub fn abandons_group(rung: Option<usize>, needs: &[RungNeed], rate: Rate) -> bool {
     let coarser = |rung: &usize| rung + 1 < needs.len();
     let need = rung.filter(coarser).and_then(|rung| needs.get(rung));
@@ -224,7 +216,7 @@ impl SwitchingRule for RungChooser {
         self.last_rates = [rate, last_rate];
         let last = needs.len().saturating_sub(1);
         let whole = rate.over(context.lasts);
-        // The backlog is to drain within the group, but the group keeps at least half of the rate.
+        // The backlog drains within the group, which keeps at least half of the rate.
         let room = whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).per(context.lasts);
         let need = |rung: usize| needs.get(rung).copied().unwrap_or_default();
         let fitting = |share: f64| (0..=last).find(|rung| need(*rung).recent <= room.scale(share)).unwrap_or(last);
@@ -235,15 +227,14 @@ impl SwitchingRule for RungChooser {
         let collapsed = rate < highest.scale(COLLAPSE_SHARE) && recent > rate.scale(COLLAPSED_FITTING_SHARE);
         let has_failed = self.is_on_trial(at, rung);
         let (chosen, reason) = if rung < last && (collapsed || rate < recent.scale(CARRYING_SHARE)) {
-            // A failed climb caused the collapse itself, by sending more than the path carries. The path carried the
-            // rung below, so the target needs no further margin.
+            // A failed climb caused the collapse itself. The path carried the rung below, so the target needs no
+            // further margin.
             let share = if collapsed && !has_failed { COLLAPSED_FITTING_SHARE } else { FITTING_SHARE };
             let to = fitting(share).max(rung + 1);
             self.step_down(at, rung, to);
             (to, RungReason::RateFell)
         } else if rung < last && left > rate.over(TOLERATED_BACKLOG) {
-            // After a failed climb the stream returns to the next coarser rung only. The climb caused the backlog, so
-            // the backlog does not show that a still coarser rung is needed.
+            // After a failed climb, which caused the backlog, the next coarser rung is enough.
             let to = if has_failed { rung + 1 } else { fitting(FITTING_SHARE).max(rung + 1) };
             self.step_down(at, rung, to);
             (to, RungReason::Backlog)
@@ -254,7 +245,7 @@ impl SwitchingRule for RungChooser {
             self.fits_since = None;
             (rung, RungReason::Kept)
         };
-        // The reason of the last change is reported until the next change or wait.
+        // Until the next change or wait, the reason of the last change is reported.
         if chosen != rung || matches!(reason, RungReason::Waits) || matches!(self.reason, RungReason::Waits) {
             self.reason = reason;
         }
@@ -291,17 +282,16 @@ impl RungChooser {
         &mut self.climbs[rung]
     }
 
-    /// Whether the last climb to a rung was so recent that a step down from the rung shows that the climb has failed.
+    /// Whether the last climb to a rung was so recent that a step down shows that it has failed.
     fn is_on_trial(&self, at: Span, rung: usize) -> bool {
         let last = self.climbs.get(rung).and_then(|climb| climb.last);
         last.is_some_and(|last| at.saturating_sub(last) < TRIAL)
     }
 
-    /// Records that the stream steps down from `rung` to `to`. The next climb to a rung that was on trial waits longer.
+    /// The next climb to a rung that was on trial waits longer.
     fn step_down(&mut self, at: Span, rung: usize, to: usize) {
         (self.fits_since, self.has_fallen) = (None, true);
-        // The collapse has been answered. At the next key frame it would otherwise be found again, in the rate of the
-        // key frame before the present one.
+        // Otherwise the collapse would be found again at the next key frame.
         self.last_rates[1] = Rate::ZERO;
         for rung in rung..to {
             let has_failed = self.is_on_trial(at, rung);
@@ -311,9 +301,8 @@ impl RungChooser {
         }
     }
 
-    /// Returns the next finer rung once it has fitted for long enough, else the present one. At the start it returns
-    /// the finest rung that fits well. A stream that does not use its target may have a target far above the capacity
-    /// of the path, so it does not climb while the target falls.
+    /// Returns the next finer rung once it has fitted for long enough, else the present one; at the start, the finest
+    /// one that fits well. While the target falls it may exceed the path's capacity, so the stream does not climb.
     fn climb(&mut self, at: Span, rung: usize, finest: usize, falls: bool) -> (usize, RungReason) {
         let since = *self.fits_since.get_or_insert(at);
         let starts = !self.has_fallen;
