@@ -56,17 +56,16 @@ pub struct TcpHeader {
     pub flags: Flags,
     /// The advertised window in bytes.
     pub window: u16,
-    /// TSval and TSecr (RFC 7323). They are written if they fit into `room`.
+    /// TSval and TSecr (RFC 7323), if they fit into `room`.
     pub stamps: Option<(u32, u32)>,
-    /// SACK blocks (RFC 2018), each as its first byte and one past its last. Empty blocks are left out. If the blocks
-    /// do not fit into `room`, none is written.
+    /// SACK blocks (RFC 2018): first byte, and one past the last. Empty blocks are left out; none is written if they
+    /// exceed `room`.
     pub sacks: [(u32, u32); 3],
-    /// Size of the options in bytes, rounded down to a multiple of four and at most 40. Unused bytes are filled with
-    /// no-ops.
+    /// Size of the options in bytes, rounded down to a multiple of four and at most 40; the rest is no-ops.
     pub room: usize,
 }
 
-/// Writes a UDP datagram with `payload` to `out`. A payload that is too long for IP is truncated.
+/// Writes a UDP datagram to `out`; a payload that is too long for IP is truncated.
 pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     let payload = &payload[..payload.len().min(LONGEST - IP - UDP)];
     let length = UDP + payload.len();
@@ -74,11 +73,10 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&meta.from.port.to_be_bytes());
     out.extend_from_slice(&meta.to.port.to_be_bytes());
     out.extend_from_slice(&(length as u16).to_be_bytes());
-    // The checksum is computed over the datagram with the checksum field set to 0.
+    // The checksum is computed with its field set to 0.
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(payload);
-    // In UDP, a checksum field of zero means "no checksum". The value 0xffff is equivalent to zero in ones' complement
-    // (RFC 768).
+    // Zero means "no checksum"; 0xffff is equivalent in ones' complement (RFC 768).
     let sum = match transport_sum(out) {
         0 => 0xffff,
         sum => sum,
@@ -86,8 +84,8 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out[IP + 6..IP + 8].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Writes a TCP segment of `size` bytes, IP header included, to `out`. Its payload is zeros. If `size` is smaller than
-/// the headers, the segment has the size of the headers.
+/// Writes a TCP segment of `size` bytes, IP header included and at least the headers' size, to `out`. Its payload is
+/// zeros.
 pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
     let room = header.room.min(40) / 4 * 4;
     let head = TCP + room;
@@ -126,7 +124,7 @@ fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
     const NOP: u8 = 1;
     let end = out.len() + room;
     if let Some((value, echo)) = header.stamps.filter(|_| room >= 12) {
-        // Two no-ops align the option to words, as RFC 7323 recommends in its appendix A.
+        // Two no-ops align the option to words (RFC 7323, appendix A).
         out.extend_from_slice(&[NOP, NOP, 8, 10]);
         out.extend_from_slice(&value.to_be_bytes());
         out.extend_from_slice(&echo.to_be_bytes());
@@ -145,7 +143,7 @@ fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
 
 fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
     out.clear();
-    // The bytes are: version 4 with a header of five words, and the ECN field.
+    // Version 4 with a header of five words, and the ECN field.
     out.extend_from_slice(&[0x45, meta.ecn & 3]);
     out.extend_from_slice(&((IP + length) as u16).to_be_bytes());
     // A datagram that is not fragmented needs no identification (RFC 6864).
@@ -156,7 +154,7 @@ fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
     out[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Returns the checksum over the pseudo header and the data after the IP header.
+/// Over the pseudo header and the data after the IP header.
 fn transport_sum(datagram: &[u8]) -> u16 {
     let length = (datagram.len() - IP) as u32;
     fold(add(add(u32::from(datagram[9]) + length, &datagram[12..IP]), &datagram[IP..]))

@@ -32,14 +32,14 @@ impl CaptureFile {
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
                 InterfaceDescriptionOption::IfTsResol(InterfaceTsResolution::NANO),
             ];
-            // This is the largest snapshot length that Wireshark accepts for raw IP.
+            // The largest snapshot length that Wireshark accepts for raw IP.
             let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 262_144, options };
             writer.write_block(&interface.into_block()).map_err(stream_error)?;
         }
         Ok(Self { writer })
     }
 
-    /// Appends a packet. Time zero of the run is written as 1970-01-01 00:00:00 UTC, as in the run's RTCP reports.
+    /// Appends a packet. Time zero is 1970-01-01 00:00:00 UTC, as in the run's RTCP reports.
     ///
     /// # Errors
     /// Returns the stream's error. The capture is then incomplete, and no further packet can be added.
@@ -64,8 +64,7 @@ impl CaptureFile {
     }
 }
 
-/// Returns the I/O error of the stream that caused a writer's error. The type of the writer's error is not public, so
-/// its sources are searched.
+/// Returns the stream's error, which is among the sources of a writer's error.
 fn stream_error(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
         Some(source) => io::Error::new(source.kind(), source.to_string()),

@@ -1,9 +1,8 @@
 //! Writes packets as pcapng, for Wireshark.
 //!
-//! A simulated packet has a size and protocol fields, but no bytes. [`udp`] and [`tcp`] create a datagram with valid
-//! lengths and checksums for it. [`CaptureFile`] writes datagrams to a stream as they arrive, so that memory does not
-//! grow with the run. Datagrams that have bytes are written unchanged, except that [`mark`] sets the ECN field if a
-//! link has changed it.
+//! A simulated packet has no bytes; [`udp`] and [`tcp`] create a datagram with valid lengths and checksums.
+//! [`CaptureFile`] writes datagrams as they arrive. Only the ECN field of a datagram with bytes is changed, by
+//! [`mark`].
 
 mod datagram;
 mod file;

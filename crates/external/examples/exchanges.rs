@@ -1,5 +1,5 @@
-//! Measures exchanges with a program: `exchanges COUNT PROGRAM ARGUMENTS` sends COUNT reports. Without a program it
-//! sends lines through two pipes to `cat` and back. The caller measures the time.
+//! Measures exchanges with a program: `exchanges COUNT PROGRAM ARGUMENTS` sends COUNT reports. Without a program, lines
+//! go through two pipes to `cat` and back.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ fn main() {
     assert_eq!(fault.take(), None);
 }
 
-/// Measures the kernel's part of an exchange: a line as long as a report, to `cat` and back.
+/// A line as long as a report, to `cat` and back.
 fn pipes(count: u64) {
     let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat");
     let (mut input, mut output) = cat.stdin.take().zip(cat.stdout.take()).expect("pipes");

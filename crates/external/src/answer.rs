@@ -1,4 +1,4 @@
-//! Parses the answers of a program. Any bytes are either a valid answer or an error.
+//! Parses the answers of a program: any bytes are a valid answer or an error.
 
 use crate::half::Decided;
 use crate::one_line;
@@ -9,7 +9,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The version of the protocol.
 pub(crate) const VERSION: u64 = 1;
-/// The maximum length of a reason in characters.
+/// In characters.
 const LONGEST_WHY: usize = 200;
 
 /// An error in an answer.
@@ -28,18 +28,17 @@ fn wrong<T>(problem: impl Into<String>, remedy: &'static str) -> Result<T, Wrong
 /// The capabilities that a program declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The interval at which the receivers send echoes.
+    /// At which receivers send echoes.
     pub every: Span,
-    /// The feedback format that the controller ("law") requests. With [`FeedbackFormat::Own`], the receiver sends one
-    /// echo per packet.
+    /// That the controller ("law") requests. With [`FeedbackFormat::Own`], there is one echo per packet.
     pub feedback: FeedbackFormat,
     /// Whether the law receives the packets that were sent.
     pub sent: bool,
-    /// Whether the law decides anew for each packet that was sent.
+    /// Whether the law decides at each packet that was sent.
     pub each: bool,
 }
 
-/// The values of `feedback` in a hello.
+/// Values of `feedback`.
 const FEEDBACK: [(&str, FeedbackFormat); 4] = [
     ("echo", FeedbackFormat::Own),
     ("packets", FeedbackFormat::Rfc8888),
@@ -62,9 +61,9 @@ pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
         None => return wrong("its hello has no \"v\"", "answer {\"v\":1}: the version of the protocol"),
     }
     let every = match number(&table, "every", "nanoseconds from 1000000 to 60000000000")? {
-        // A tenth of a second is the echo interval of the built-in interface for Python classes, too.
+        // As for Python classes.
         None => Span::millis(100),
-        // Echoes at shorter intervals would flood the path. Longer intervals are longer than any control loop.
+        // Shorter intervals would flood the path, longer ones exceed any control loop.
         Some(ns) if (1e6..=6e10).contains(&ns) => Span::nanos(ns as u64),
         Some(ns) => return wrong(format!("its \"every\" is {ns}"), "give nanoseconds from 1000000 to 60000000000"),
     };
@@ -110,7 +109,7 @@ pub fn decision(line: &[u8]) -> Result<Decided, Wrong> {
     };
     let why = match table.get("why") {
         None | Some(Value::Null) => None,
-        // The reason is stored with every decision, so its length is limited.
+        // It is stored with every decision.
         Some(Value::String(why)) => Some(why.chars().take(LONGEST_WHY).collect()),
         Some(other) => {
             return wrong(format!("its \"why\" is {}", shown(other)), "give a text: the reason in a few words");
@@ -134,7 +133,7 @@ pub fn rung(line: &[u8], rungs: usize) -> Result<usize, Wrong> {
     let table = object(line)?;
     let remedy = "answer {\"rung\":N}: the number of a rung; 0 is the finest";
     let Some(value) = table.get("rung") else { return wrong("it has no \"rung\"", remedy) };
-    // A whole number may be written as a float, as the other numbers.
+    // A whole number may be written as a float.
     let number = value.as_f64().filter(|n| *n >= 0.0 && *n < rungs as f64 && n.fract() == 0.0);
     let Some(number) = number else {
         let last = rungs.saturating_sub(1);
@@ -152,7 +151,6 @@ fn object(line: &[u8]) -> Result<Map<String, Value>, Wrong> {
     }
 }
 
-/// Returns a number that is not negative.
 fn number(table: &Map<String, Value>, key: &str, what: &'static str) -> Result<Option<f64>, Wrong> {
     match table.get(key) {
         None | Some(Value::Null) => Ok(None),
@@ -163,12 +161,10 @@ fn number(table: &Map<String, Value>, key: &str, what: &'static str) -> Result<O
     }
 }
 
-/// Returns the start of a value's JSON text.
 fn shown(value: &Value) -> String {
     shortened(&value.to_string())
 }
 
-/// Returns the start of a text as a single line.
 pub(crate) fn shortened(text: &str) -> String {
     let line = one_line(text);
     if line.chars().count() <= 80 { line } else { line.chars().take(79).chain(['…']).collect() }

@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use steadycast_units::{Span, Time};
 
-/// The reason why an external controller has stopped a run.
+/// Why an external controller has stopped a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// An error in the controller.
@@ -23,7 +23,7 @@ pub enum Fault {
 pub struct FaultSlot(Arc<Mutex<Option<Fault>>>);
 
 impl FaultSlot {
-    /// Stores a fault. The first fault is kept, but an interruption replaces any other.
+    /// Keeps the first fault; an interruption replaces any other.
     pub fn put(&self, new: Fault) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Later faults are mostly consequences of the first one.

@@ -4,15 +4,15 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The shortest wait for a timer. Without this limit, a controller could keep virtual time from advancing.
+/// Without it, a controller could keep virtual time from advancing.
 const SHORTEST_WAIT: Span = Span::micros(100);
-/// The size of an [`Echo`] in bytes. An external receiver appends its own content to the echo.
+/// Of an [`Echo`] in bytes; an external receiver's content follows.
 const ECHO: usize = 24;
 
 /// The decision rules of a controller outside this program.
 pub trait Law: Send {
-    /// Handles an event and returns the new decision. Returns `None` if the old decision stays, because the law was not
-    /// called or has failed. `now` is `None` at the start of the flow.
+    /// Returns the new decision; `None` if the old one stays, or after a failure. `now` is `None` at the start of the
+    /// flow.
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided>;
 }
 
@@ -31,40 +31,40 @@ pub enum Event<'a> {
     Leave(ReceiverId),
 }
 
-/// A report for a law. A value is `None` if the feedback does not contain it.
+/// A report for a law, with `None` for what the feedback does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct LawReport<'a> {
     /// The arrival time.
     pub at: Time,
     /// The receiver that sent the report.
     pub from: ReceiverId,
-    /// The number of receivers that are in the session when the report arrives.
+    /// Receivers in the session when the report arrives.
     pub members: u32,
     /// The round-trip time.
     pub rtt: Option<Span>,
-    /// The number of packets expected since the previous report, and how many of them are missing.
+    /// Packets expected since the previous report, and those missing.
     pub counts: Option<(u32, u32)>,
     /// The receive rate since the previous report.
     pub received: Option<Rate>,
-    /// The queueing delay: the newest packet's one-way delay minus the smallest one so far.
+    /// The newest packet's one-way delay minus the smallest one so far.
     pub queueing: Option<Span>,
     /// The interarrival jitter (RFC 3550).
     pub jitter: Option<Span>,
-    /// The content that an external receiver has appended to its echo.
+    /// What an external receiver has appended to its echo.
     pub added: Option<&'a [u8]>,
     /// The per-packet feedback.
     pub packets: &'a [PacketReport],
-    /// The number of bytes in the pacer, and the time for which the oldest of them has waited.
+    /// Bytes in the pacer, and how long the oldest has waited.
     pub waiting: (Bytes, Span),
 }
 
 impl<'a> LawReport<'a> {
     fn of(report: &Report<'a>, feedback: FeedbackFormat, waiting: (Bytes, Span)) -> Self {
         let (echo, added) = report.body.map_or((None, None), split);
-        // Report blocks are used only if they are the feedback format of the flow.
+        // Report blocks are used only as the flow's feedback format.
         let blocks = report.reception.filter(|_| feedback == FeedbackFormat::Blocks);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        // Duplicates can make the number of lost packets negative (RFC 3550, section 6.4.1).
+        // Duplicates can make the number negative (RFC 3550, section 6.4.1).
         let of_block = || blocks.map(|b| (count(b.expected), count(b.lost.max(0).unsigned_abs())));
         Self {
             at: report.at,
@@ -90,12 +90,11 @@ impl<'a> LawReport<'a> {
     }
 }
 
-/// Splits a report into the echo and the content that an external receiver has appended. A part that is invalid is
-/// `None`.
+/// Into the echo and what an external receiver has appended; an invalid part is `None`.
 fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
     let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
-    // The content follows a field with its length, because RTCP pads the report to whole words.
+    // A length precedes it, because RTCP pads the report to whole words.
     let added = rest.split_first_chunk::<4>().and_then(|(len, rest)| rest.get(..u32::from_be_bytes(*len) as usize));
     (echo, added)
 }
@@ -103,15 +102,15 @@ fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
 /// The decision of a control law.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decided {
-    /// The target rate. It is limited to the range from floor to cap.
+    /// Limited to the range from floor to cap.
     pub rate: Rate,
-    /// The pacing rate; `None` if it is the same as `rate`.
+    /// `None`: the same as `rate`.
     pub pacing: Option<Rate>,
-    /// The bytes that may be sent before the next decision; `None` if there is no window.
+    /// Bytes before the next decision; `None`: no window.
     pub window: Option<Bytes>,
-    /// The time at which the law's timer expires next; `None` if it needs no timer.
+    /// When the law's timer expires; `None`: never.
     pub wake: Option<Time>,
-    /// The reason; `None` if the previous reason stays valid.
+    /// `None`: the previous reason stays.
     pub why: Option<String>,
 }
 
@@ -142,7 +141,7 @@ impl<L: Law> Half<L> {
 
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) {
         let Some(mut new) = self.law.on_event(now, event) else { return };
-        // The session's limits apply to every controller, even to a faulty one.
+        // The session's limits apply even to a faulty controller.
         new.rate = new.rate.max(self.floor).min(self.cap);
         new.pacing = new.pacing.map(|pacing| pacing.max(self.floor));
         new.wake = new.wake.map(|at| at.max(now.unwrap_or(Time::ZERO) + SHORTEST_WAIT));
@@ -183,7 +182,7 @@ impl<L: Law> SenderHalf for Half<L> {
     }
 
     fn on_timer(&mut self, now: Time) {
-        // The timer has expired. The law has to request the next one.
+        // The law has to request the next timer.
         self.decided.wake = None;
         self.on_event(Some(now), &Event::Timer);
     }

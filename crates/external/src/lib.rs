@@ -1,15 +1,10 @@
-//! Controllers outside this program: a class or another program decides, and this crate provides the controller's
-//! halves.
+//! Controllers and switching rules outside this program: a class or another program decides.
 //!
-//! A [`Law`] receives reports, timers and packets, and returns decisions. [`Half`] turns a law into a
-//! controller's sender half. A [`Program`] is a law in any language: a process that reads and writes lines of JSON
-//! (`docs/controllers-in-any-language.md`).
+//! A [`Law`] receives reports, timers and packets, and returns decisions; [`Half`] turns it into a controller's sender
+//! half. A [`Program`] is a law in any language (`docs/controllers-in-any-language.md`).
 //!
-//! The rule that switches between the rungs of a stream can be a class or a program, too. Its input is declared in
-//! [`switching_input`].
-//!
-//! A fault in a law stops the run. It is stored as a [`Fault`] with place, time and remedy. After that, the law is no
-//! longer called. The half keeps its last valid rate until the run stops.
+//! A fault in a law stops the run and is stored as a [`Fault`]. The law is no longer called, and its last valid rate
+//! applies until the run stops.
 
 mod answer;
 mod fault;

@@ -1,4 +1,4 @@
-//! A child process that answers each line with one line. The child never outlives this process.
+//! A child process that answers each line with one line, and never outlives this process.
 #![allow(clippy::disallowed_methods, reason = "how long another process takes, only the machine's clock can tell")]
 
 use rustix::buffer::spare_capacity;
@@ -11,21 +11,19 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The maximum length of a line in bytes.
+/// In bytes.
 pub(crate) const LONGEST_LINE: usize = 1 << 20;
-/// The time within which a process has to end after it was asked to end.
+/// After it was asked to end.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The reason why an exchange has no answer.
+/// Why an exchange has no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeError {
-    /// The answer did not arrive within the timeout.
     Timeout,
-    /// The process wrote a line although there was no request.
+    /// A line without a request.
     Unsolicited(Vec<u8>),
-    /// The line exceeds the maximum length.
     TooLong,
-    /// The process has closed its output. The text states how the process ended, if it has ended.
+    /// The process has closed its output; the text says how it ended.
     Closed(Option<String>),
 }
 
@@ -36,7 +34,7 @@ pub(crate) struct Process {
     /// Output that has been read but not processed.
     buffer: Vec<u8>,
     guard: Child,
-    /// Whether an exchange has failed. If so, the process is killed without being asked to end.
+    /// A failed process is killed without being asked to end.
     failed: bool,
 }
 
@@ -44,8 +42,8 @@ impl Process {
     /// Starts a program in its own process group, with its stderr in `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        // The guard starts first. Therefore the program is left behind only if this process is killed between the
-        // program's start and the line that names its group.
+        // The guard starts first, so that the program is left behind only if this process is killed before the guard
+        // has its group.
         let mut guard = start_guard()?;
         let mut child = Command::new(name)
             .args(arguments)
@@ -65,13 +63,13 @@ impl Process {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let process = Self { child, input: Some(input), output, buffer: Vec::new(), guard, failed: false };
-        // Both pipes are non-blocking. A process that neither reads nor writes therefore can't block this one.
+        // A process that neither reads nor writes can't block this one.
         ioctl_fionbio(&process.output, true)?;
         process.input.as_ref().map_or(Ok(()), |input| ioctl_fionbio(input, true))?;
         Ok(process)
     }
 
-    /// Writes a line and returns the line that answers it, without the newline.
+    /// Without the newline.
     pub(crate) fn exchange(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
         let result = self.answer(line, timeout);
         self.failed |= result.is_err();
@@ -79,7 +77,7 @@ impl Process {
     }
 
     fn answer(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
-        // Output that the process wrote before the request would be mistaken for the answer.
+        // Earlier output would be mistaken for the answer.
         let open = self.fill();
         if !self.buffer.is_empty() {
             return Err(ExchangeError::Unsolicited(std::mem::take(&mut self.buffer)));
@@ -88,7 +86,7 @@ impl Process {
         let mut open = open && self.write(&mut rest);
         loop {
             if let Some(end) = self.buffer[read..].iter().position(|b| *b == b'\n') {
-                // A second line would be mistaken for the answer to the next message.
+                // A second line would be mistaken for the next answer.
                 let (answer, more) = self.buffer.split_at(read + end);
                 let result = if more == b"\n" {
                     Ok(answer.to_vec())
@@ -109,12 +107,12 @@ impl Process {
             if !self.wait(rest.is_empty(), until) {
                 return Err(ExchangeError::Timeout);
             }
-            // The output is read even if the process has ended, because it may have answered before it ended.
+            // A process may have answered before it ended.
             open = self.write(&mut rest) & self.fill();
         }
     }
 
-    /// Writes as much as the pipe accepts. Returns whether the process still reads.
+    /// Writes as much as the pipe accepts; returns whether the process still reads.
     fn write(&self, rest: &mut &[u8]) -> bool {
         let Some(input) = &self.input else { return false };
         while !rest.is_empty() {
@@ -128,7 +126,7 @@ impl Process {
         true
     }
 
-    /// Reads the available output. Returns whether the process still writes.
+    /// Reads the available output; returns whether the process still writes.
     fn fill(&mut self) -> bool {
         while self.buffer.len() <= LONGEST_LINE {
             self.buffer.reserve(4096);
@@ -143,8 +141,7 @@ impl Process {
         true
     }
 
-    /// Waits for output. If not all input is `written`, also waits until more input can be written. Returns false on a
-    /// timeout.
+    /// Waits for output or, unless all input is `written`, for room. Returns false on a timeout.
     fn wait(&self, written: bool, until: Instant) -> bool {
         loop {
             let mut fds = vec![PollFd::new(&self.output, PollFlags::IN)];
@@ -157,8 +154,7 @@ impl Process {
         }
     }
 
-    /// Returns how the process ended, if it ends within a second. The process is not reaped, so that its group can
-    /// still be killed.
+    /// Returns how the process ended within a second. It is not reaped, so that its group can still be killed.
     fn ending(&self) -> Option<String> {
         let pid = Pid::from_child(&self.child);
         for _ in 0..100 {
@@ -167,35 +163,34 @@ impl Process {
                 let signal = status.terminating_signal().map(|signal| format!("signal {signal}"));
                 return signal.or_else(|| status.exit_status().map(|code| format!("code {code}")));
             }
-            // The process is polled, so that the wait ends at its limit even if the process never ends.
+            // Polled, in case it never ends.
             let _ = poll(&mut [], Some(&span(Duration::from_millis(10))));
         }
         None
     }
 
-    /// Sends the message that the run has ended, and waits until the process closes its output.
+    /// Sends the run's last message, and waits until the process closes its output.
     pub(crate) fn end(&mut self, mut line: &[u8]) {
         if self.failed || !self.write(&mut line) {
             return;
         }
         self.input = None;
         let until = Instant::now() + END_TIMEOUT;
-        // The process may write until it ends, so its output has to be read.
+        // The process may write until it ends.
         while self.fill() && self.buffer.len() <= LONGEST_LINE && self.wait(true, until) {}
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard notices that its input has ended, and kills the whole process group. The process is reaped only
-        // afterwards, because the ID of a reaped process may be reused.
+        // The guard kills the whole process group. Its ID may be reused once the process is reaped.
         end_guard(&mut self.guard);
         let _ = self.child.wait();
     }
 }
 
-/// Starts a guard process. Its input is the ID of a process group. The guard kills this group when this process ends
-/// for any reason, or when the guard's input is closed. If it gets no ID, it kills nothing.
+/// Starts a guard process, whose input is the ID of a process group. It kills this group when its input is closed, as
+/// when this process ends. Without an ID, it kills nothing.
 fn start_guard() -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r group || exit; read -r _; kill -s KILL -- \"-$group\""])
@@ -206,7 +201,6 @@ fn start_guard() -> io::Result<Child> {
         .spawn()
 }
 
-/// Closes a guard's input, and waits until it has ended.
 fn end_guard(guard: &mut Child) {
     drop(guard.stdin.take());
     let _ = guard.wait();

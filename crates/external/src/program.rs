@@ -1,5 +1,4 @@
-//! A rate controller or a switching rule in any programming language. It runs as a separate process, receives messages
-//! as lines of JSON, and answers with lines of JSON.
+//! A rate controller or a switching rule in any language: a process that answers lines of JSON.
 
 use crate::answer::{self, Hello, shortened};
 use crate::fault::{Fault, FaultSlot, Moment};
@@ -31,36 +30,35 @@ impl Default for Timeouts {
     }
 }
 
-/// The number of bytes at the end of a log that are searched for its last line.
+/// Searched for a log's last line.
 const LAST: u64 = 4096;
 
-/// The number of bytes at the start of a log that are kept. A final line states how many bytes were left out.
+/// Bytes at the start of a log that are kept; a final line counts the others.
 pub const LOG_BYTES: u64 = 4 << 20;
 
-/// A flow's program. Each sender half, or each switching rule, starts a process of it.
+/// A flow's program, of which each sender half, or each switching rule, starts a process.
 pub struct Program {
     source: Arc<Source>,
     hello: Hello,
     feedback: FeedbackFormat,
-    /// The process that has already answered `hello`.
+    /// It has answered `hello`.
     first: Mutex<Option<Process>>,
 }
 
-/// The state that all processes of a program share, and the slot for their faults.
+/// Shared by all processes of a program.
 struct Source {
     place: String,
     words: Vec<String>,
     timeouts: Timeouts,
     log: Mutex<File>,
-    /// The number of bytes that were cut from the log.
+    /// Bytes that were cut from the log.
     left_out: AtomicU64,
     fault: FaultSlot,
 }
 
 impl Program {
-    /// Starts a flow's program and asks it for its capabilities. `name` is that of the flow's controller or switching
-    /// rule. `words` are the command and its arguments. `feedback` is the scenario's setting, which only a controller
-    /// uses.
+    /// Starts a flow's program and asks it for its capabilities. `name` is that of the controller or switching rule,
+    /// `words` the command and its arguments, and `feedback` the scenario's setting for a controller.
     ///
     /// # Errors
     /// The program can't be started, or its answer to `hello` is invalid.
@@ -80,12 +78,12 @@ impl Program {
         })?;
         let source = Source { place, words, timeouts, log: Mutex::new(log), left_out: AtomicU64::new(0), fault };
         let (first, hello) = source.begin()?;
-        // A format in the scenario overrides the one that the program requests.
+        // The scenario overrides the format that the program requests.
         let feedback = if feedback == FeedbackFormat::Own { hello.feedback } else { feedback };
         Ok(Self { source: Arc::new(source), hello, feedback, first: Mutex::new(Some(first)) })
     }
 
-    /// Returns what the program's processes have written to stderr, at most [`LOG_BYTES`] of it.
+    /// Returns the stderr of the program's processes, at most [`LOG_BYTES`].
     pub fn log(&self) -> Vec<u8> {
         self.source.cut_log();
         let mut bytes = self.source.log_from(SeekFrom::Start(0));
@@ -98,8 +96,7 @@ impl Program {
 }
 
 impl Program {
-    /// Returns a process that has answered `hello`. The first call returns the process that [`Program::start`] has
-    /// started, each further call starts a process of its own.
+    /// Returns a process that has answered `hello`: at first that of [`Program::start`], then a new one.
     fn running(&self) -> Running {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let process = first.map(Ok).unwrap_or_else(|| self.source.begin().map(|(process, _)| process));
@@ -108,14 +105,14 @@ impl Program {
     }
 }
 
-/// Creates a temporary file without a name, which is deleted when it is closed.
+/// A temporary file that is deleted when it is closed.
 fn unnamed_file() -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.log", std::process::id()));
     // `create_new` fails if someone else has placed a file or a link there.
     let file = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
-    // The open handle keeps the file alive. If this program crashes, no file is left behind.
+    // The open handle keeps the file alive, and a crash leaves none behind.
     remove_file(&path)?;
     Ok(file)
 }
@@ -169,7 +166,7 @@ impl Source {
         self.wrong(format!("{at} it answered \"{kind}\" with {}: {problem}", text(line)), remedy)
     }
 
-    /// Truncates the log to its limit. The file is open for appending, so later output goes to the new end.
+    /// The file is open for appending, so later output goes to the new end.
     fn cut_log(&self) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let len = log.metadata().map_or(0, |about| about.len());
@@ -178,18 +175,18 @@ impl Source {
         }
     }
 
-    /// Returns the log from position `from` on. If `from` lies before the start of the log, returns the whole log.
+    /// Returns the log from position `from` on, or the whole log.
     fn log_from(&self, from: SeekFrom) -> Vec<u8> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();
-        // Seeking does not affect processes that write, because they append.
+        // Processes append, so seeking does not affect them.
         let found = log.seek(from).or_else(|_| log.seek(SeekFrom::Start(0)));
         let _ = found.and_then(|_| log.read_to_end(&mut bytes));
         bytes
     }
 }
 
-/// Returns the start of a line as text. The line may contain any bytes.
+/// The line may contain any bytes.
 fn text(line: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(&line[..line.len().min(400)]))
 }
@@ -228,25 +225,22 @@ impl SwitchingFactory for Program {
     }
 }
 
-/// A process of a program, which answers messages.
 struct Running {
     source: Arc<Source>,
-    /// The process; `None` after a fault.
+    /// `None` after a fault.
     process: Option<Process>,
-    /// The next message.
     message: Message,
 }
 
 impl Running {
-    /// Whether the process can answer, that is, nothing has failed yet.
+    /// Whether nothing has failed yet.
     fn answers(&self) -> bool {
         self.process.is_some() && !self.source.fault.is_set()
     }
 
-    /// Sends the message, which is of this kind, and returns its parsed answer. Returns `None` if the process can't
-    /// answer, or after a fault. `at` is the time as text for a fault.
+    /// Sends the message and returns its parsed answer; `None` after a fault.
     fn ask<T>(&mut self, at: Moment, kind: &str, parse: impl FnOnce(&[u8]) -> Result<T, answer::Wrong>) -> Option<T> {
-        // The log is truncated at each message, so that it can't fill the disk during a run.
+        // At each message, so that the log can't fill the disk.
         self.source.cut_log();
         let process = self.process.as_mut().filter(|_| !self.source.fault.is_set())?;
         let answered = match process.exchange(self.message.line(), self.source.timeouts.answer) {
@@ -256,7 +250,7 @@ impl Running {
         answered
             .map_err(|fault| {
                 self.source.fault.put(fault);
-                // After a fault, the process's answers can no longer be matched to messages, so the process is ended.
+                // Answers could no longer be matched to messages.
                 self.process = None;
             })
             .ok()
@@ -272,11 +266,11 @@ impl Drop for Running {
     }
 }
 
-/// A control law that a process computes. At the start its next message is the setup.
+/// A control law in a process; its first message is the setup.
 struct ProgramLaw {
     running: Running,
     hello: Hello,
-    /// The rows of the packets sent since the previous message.
+    /// Rows of packets since the previous message.
     sent: String,
 }
 
@@ -287,7 +281,7 @@ impl Law for ProgramLaw {
             if self.hello.sent || self.hello.each {
                 departed(&mut self.sent, sent);
             }
-            // Most laws need no message per packet, and each message would cost a write and a read.
+            // A message per packet would cost a write and a read each.
             if !self.hello.each {
                 return None;
             }
@@ -314,7 +308,6 @@ impl Law for ProgramLaw {
     }
 }
 
-/// The switching rule of a process.
 struct ProgramRule(Running);
 
 impl SwitchingRule for ProgramRule {

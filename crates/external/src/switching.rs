@@ -4,9 +4,8 @@ use std::fmt::Write;
 use steadycast_media::RungContext;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// Declares the input of a switching rule. This is its only list: the messages to programs, the objects for Python
-/// classes and the table in the docs are made from it. Each row has the key of the message, the attribute of the
-/// Python object, and the value of a context. Calls the macro `$with` with the rows.
+/// Declares the input of a switching rule, for messages to programs, objects for Python classes and the docs. A row has
+/// the message's key, the Python attribute, and the value of a context. Calls the macro `$with` with the rows.
 #[macro_export]
 macro_rules! switching_input {
     ($with:ident) => {

@@ -1,6 +1,6 @@
 use crate::{PictureError, Plane};
 
-/// The number of samples that are summed in 32 bits before the sum is added to 64 bits: 2^14 · 255² is below 2^32.
+/// Samples that are summed in 32 bits: 2^14 · 255² is below 2^32.
 const RUN: usize = 1 << 14;
 
 /// Returns the mean of the squared differences between the samples of two planes.
@@ -9,7 +9,7 @@ const RUN: usize = 1 << 14;
 /// The sizes differ.
 pub fn mean_squared_error(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     a.same_size(b)?;
-    // Sums of 32 bits are vectorized better. They are added to 64 bits before they can overflow.
+    // Sums of 32 bits are vectorized better, and added to 64 bits before they can overflow.
     let sum: u64 = (0..a.height)
         .flat_map(|y| a.row(y).chunks(RUN).zip(b.row(y).chunks(RUN)))
         .map(|(a, b)| u64::from(squared_differences(a, b)))

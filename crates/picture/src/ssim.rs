@@ -1,9 +1,8 @@
 use crate::{PictureError, Plane};
 
-/// The side of a block of samples. A window has 2×2 blocks, which are 8×8 samples, so that neighbouring windows share
-/// the sums of blocks.
+/// The side of a block; windows have 2×2 blocks (8×8 samples), so that neighbouring windows share sums.
 const BLOCK: usize = 4;
-/// Number of samples in a window.
+/// Samples in a window.
 const N: f64 = 64.0;
 
 /// Returns the mean structural similarity of two planes: 1 if they are identical, near 0 if they are unrelated.
@@ -34,7 +33,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     let mut here = vec![Sums::default(); across];
     let mut total = 0.0;
     for row in 0..down {
-        // Windows overlap by half, so the sums of this row of blocks are also the upper half of the next row's windows.
+        // Windows overlap by half: these are also the upper half of the next row's windows.
         std::mem::swap(&mut above, &mut here);
         sum_blocks(a, b, row * BLOCK, &mut columns, &mut here);
         if row > 0 {
@@ -44,7 +43,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     Ok(total / ((across - 1) * (down - 1)) as f64)
 }
 
-/// The sums over some samples of both planes.
+/// Over some samples of both planes.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     a: u32,
@@ -64,8 +63,7 @@ impl Sums {
     }
 }
 
-/// The sums of each column of a row of blocks. Each kind of sum has its own array, so that the loops over the arrays
-/// are vectorized.
+/// Per column of a row of blocks. Separate arrays let the loops be vectorized.
 struct Columns {
     a: Vec<u16>,
     b: Vec<u16>,
@@ -107,8 +105,7 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
     for y in top..top + BLOCK {
         columns.add(a.row(y), b.row(y));
     }
-    // The sum of a column's 4 samples fits into 16 bits. A vector register has room for twice as many sums of 16 bits
-    // as of 32 bits.
+    // The sum of 4 samples fits into 16 bits, of which a vector register holds twice as many.
     let narrow = |sums: &[u16]| sums.iter().map(|&sum| u32::from(sum)).sum();
     let all = columns.a.chunks_exact(BLOCK).zip(columns.b.chunks_exact(BLOCK));
     let all = all.zip(columns.squares.chunks_exact(BLOCK).zip(columns.products.chunks_exact(BLOCK)));
@@ -118,7 +115,7 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
 }
 
 fn similarity(up: &[Sums], low: &[Sums]) -> f64 {
-    // All terms are multiplied by N (means) or by N·(N−1) (variances), so that the sums are integers.
+    // Multiplied by N (means) or by N·(N−1) (variances), so that the sums are integers.
     const C1: f64 = 0.01 * 0.01 * 255.0 * 255.0 * N;
     const C2: f64 = 0.03 * 0.03 * 255.0 * 255.0 * N * (N - 1.0);
     let sums = up.iter().chain(low).copied().fold(Sums::default(), Sums::plus);

@@ -1,7 +1,6 @@
 //! Controllers and switching rules in Python: wraps a user's class as a sender half and a receiver half, or as a rule.
 //!
-//! An exception in the class stops the run. It is stored as a [`Fault`] with the class, the method, the line and the
-//! time.
+//! An exception in the class stops the run, as a [`Fault`] with the class, the method, the line and the time.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -18,7 +17,7 @@ use steadycast_media::{RungContext, SwitchingFactory, SwitchingRule};
 use steadycast_settings::nearest;
 use steadycast_units::{Ecn, Rate, Span, Time};
 
-/// The maximum size of a receiver's report in bytes.
+/// In bytes.
 const LONGEST_REPORT: usize = 1024;
 
 /// Declares the Python class of an object that is passed to a controller. The class's `repr` shows all attributes.
@@ -88,8 +87,8 @@ attributes! {
     }
 }
 
-/// The feedback on a packet: its number, its departure time, its IP size, its arrival time on the receiver's clock (NaN
-/// if it is unknown, `None` if the packet was lost), and the bits of its ECN field on arrival.
+/// Number, departure time, IP size, arrival on the receiver's clock (NaN: unknown; `None`: lost), and the bits of the
+/// ECN field on arrival.
 type PyPacket = (u64, f64, u64, Option<f64>, Option<u8>);
 
 fn packet_of(packet: &PacketReport) -> PyPacket {
@@ -170,14 +169,14 @@ impl PythonController {
 
     fn every(&self) -> Span {
         let seconds = Python::attach(|py| self.class.bind(py).getattr("report_every_s").ok()?.extract::<f64>().ok());
-        // An invalid period is replaced by 100 ms. It has already been reported before the run.
+        // An invalid period has been reported before the run.
         seconds.filter(|s| *s >= 0.001 && s.is_finite()).map_or(Span::millis(100), Span::from_secs_f64)
     }
 }
 
 impl Factory for PythonController {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        // The class is instantiated here, once per session. The simulation itself runs without the interpreter's lock.
+        // Once per session. The simulation itself runs without the interpreter's lock.
         let law = Python::attach(|py| Object::new(py, self.class.bind(py), SENDER, Some(setup), &self.fault));
         Box::new(Half::new(law, setup, self.feedback))
     }
@@ -197,7 +196,7 @@ impl Factory for PythonController {
     }
 }
 
-/// The methods of a class: their names and signatures.
+/// Names and signatures.
 type Methods = &'static [(&'static str, &'static str)];
 
 const SENDER: Methods = &[
@@ -227,10 +226,9 @@ const REPORT: usize = 1;
 const SWITCHING: Methods = &[("choose", "choose(self, stream) -> int")];
 const CHOOSE: usize = 0;
 
-/// The number of methods at the start of each list that are required, if it has as many.
+/// Required methods at the start of each list, if it has as many.
 const REQUIRED: usize = 2;
 
-/// An object of a user's class.
 struct Object {
     object: Option<Py<PyAny>>,
     class: String,
@@ -240,7 +238,7 @@ struct Object {
 }
 
 impl Object {
-    /// Creates an object of a class. A controller is given its setup, a switching rule nothing.
+    /// A controller gets its setup, a switching rule nothing.
     fn new(
         py: Python<'_>,
         class: &Bound<'_, PyAny>,
@@ -263,7 +261,7 @@ impl Object {
                 return this;
             }
         };
-        // The methods are looked up once, because a look-up by name for each packet would be slow.
+        // A look-up by name for each packet would be slow.
         for (has, (method, _)) in this.has.iter_mut().zip(methods) {
             *has = object.hasattr(*method).unwrap_or(false);
         }
@@ -289,7 +287,7 @@ impl Object {
         }
         let (mut file, mut line) = (String::new(), 0u32);
         let mut next = error.traceback(py).map(|t| t.into_any());
-        // The innermost frame of the traceback is the place of the mistake.
+        // The innermost frame is the place of the mistake.
         while let Some(frame) = next {
             line = frame.getattr("tb_lineno").and_then(|l| l.extract()).unwrap_or(line);
             let code = frame.getattr("tb_frame").and_then(|f| f.getattr("f_code"));
@@ -304,15 +302,13 @@ impl Object {
         );
     }
 
-    /// Calls a method. Returns `None` if the class does not have it, if it raised an exception, or if an earlier fault
-    /// stops the run.
+    /// `None` if the class lacks the method, if it raised an exception, or after an earlier fault.
     fn call<'py, A>(&self, py: Python<'py>, n: usize, at: impl Into<Moment>, args: A) -> Option<Bound<'py, PyAny>>
     where
         A: pyo3::call::PyCallArgs<'py>,
     {
         let object = self.object.as_ref().filter(|_| self.has[n])?;
-        // The run stops at the next check. Until then, further calls would only raise exceptions as a consequence of
-        // the first.
+        // Further calls would only raise exceptions as a consequence of the first.
         if self.fault.is_set() {
             return None;
         }
@@ -326,7 +322,6 @@ impl Object {
         }
     }
 
-    /// Stores the fault of a method that has returned an invalid value.
     fn wrong(&self, n: usize, at: impl Into<Moment>, returned: &Bound<'_, PyAny>, remedy: &str) {
         let place = self.object.as_ref().and_then(|object| {
             // Without an exception there is no traceback, so the place is the method's first line.
@@ -353,11 +348,10 @@ fn near_miss(object: &Bound<'_, PyAny>, wanted: &str) -> Option<String> {
 }
 
 impl Object {
-    /// Returns the rate in a method's return value.
     fn rate_from(&self, py: Python<'_>, n: usize, now: Option<Time>) -> Option<Rate> {
         let value = self.call(py, n, now, ())?;
         match value.extract::<f64>() {
-            // A Python bool can be converted to a float, but it is not a rate.
+            // A Python bool can be converted to a float.
             Ok(bps) if bps.is_finite() && bps >= 0.0 && !value.is_instance_of::<PyBool>() => {
                 Some(Rate::from_bps_f64(bps))
             }
@@ -368,7 +362,7 @@ impl Object {
         }
     }
 
-    /// Calls the methods that return the rates, the next wake-up and the reason.
+    /// The rates, the next wake-up and the reason.
     fn decided(&self, py: Python<'_>, now: Option<Time>) -> Option<Decided> {
         let rate = self.rate_from(py, RATE_BPS, now)?;
         let pacing = self.rate_from(py, PACING_BPS, now);
@@ -389,7 +383,7 @@ impl Object {
 
 impl Law for Object {
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
-        // Without `on_sent`, a packet changes nothing, and it would be slow to enter the interpreter for each packet.
+        // Without `on_sent`, entering the interpreter for each packet would only be slow.
         if matches!(event, Event::Sent(_)) && !self.has[ON_SENT] {
             return None;
         }
@@ -434,8 +428,7 @@ fn report_of(py: Python<'_>, heard: &LawReport<'_>) -> PyReport {
     }
 }
 
-/// A receiver half that sends the reports of an [`EchoReceiver`] at the same times, and appends the bytes of the user's
-/// class to them.
+/// Sends the reports of an [`EchoReceiver`] with the bytes of the user's class.
 struct PythonReceiver {
     object: Object,
     echo: EchoReceiver,
@@ -461,12 +454,12 @@ impl ReceiverHalf for PythonReceiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         let reply = self.echo.report(slot);
-        // The class appends its bytes to the echo's report. Without a report of the echo, nothing is sent.
+        // Without a report of the echo, nothing is sent.
         let Reply::Body(mut body) = reply else { return reply };
         let slot_object = PySlot {
             at_s: slot.now.as_secs_f64(),
             expected_packets: slot.expected,
-            // Duplicates can make the number of lost packets negative (RFC 3550, section 6.4.1).
+            // Duplicates can make the number negative (RFC 3550, section 6.4.1).
             lost_packets: slot.lost.max(0).unsigned_abs(),
             members: slot.members,
         };
@@ -477,10 +470,10 @@ impl ReceiverHalf for PythonReceiver {
             }
             match value.cast::<PyBytes>().map(|b| b.as_bytes()) {
                 Ok(bytes) if bytes.len() <= LONGEST_REPORT => {
-                    // The length field separates the class's bytes from the padding after them.
+                    // Separates the class's bytes from the padding after them.
                     body.bytes.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
                     body.bytes.extend_from_slice(bytes);
-                    // The length of an RTCP packet is a multiple of four bytes.
+                    // An RTCP packet has a multiple of four bytes.
                     body.bytes.resize(body.bytes.len().next_multiple_of(4), 0);
                 }
                 _ => {
@@ -497,7 +490,7 @@ impl ReceiverHalf for PythonReceiver {
     }
 }
 
-/// Declares the Python class of a switching rule's input from the list in `external`.
+/// Declares the Python class of a switching rule's input, by the list in `external`.
 macro_rules! input_class {
     ($(#[doc = $about:literal] $key:literal, $attribute:ident: $type:ty = $value:expr;)+) => {
         attributes! {
@@ -526,7 +519,6 @@ pub(crate) fn switching_input() -> Vec<(&'static str, &'static str, &'static str
     SWITCHING_INPUT.iter().map(|field| (field.key, field.attribute, field.about)).collect()
 }
 
-/// A class that chooses the rungs of a flow's streams.
 pub(crate) struct PythonSwitching {
     class: Py<PyAny>,
     fault: FaultSlot,
@@ -544,7 +536,6 @@ impl SwitchingFactory for PythonSwitching {
     }
 }
 
-/// The switching rule of an object.
 struct PythonRule(Object);
 
 impl SwitchingRule for PythonRule {
@@ -552,7 +543,7 @@ impl SwitchingRule for PythonRule {
         let (at, rungs) = (Moment::Stream(context.at), context.needs.len());
         let chosen = Python::attach(|py| {
             let value = self.0.call(py, CHOOSE, at, (PySwitchingInput::of(context),))?;
-            // A Python bool can be converted to an integer, but it is not a rung.
+            // A Python bool can be converted to an integer.
             let rung = value.extract::<usize>().ok().filter(|_| !value.is_instance_of::<PyBool>());
             if rung.is_none_or(|rung| rung >= rungs) {
                 let remedy = format!("return the number of a rung: 0, the finest, to {}", rungs.saturating_sub(1));

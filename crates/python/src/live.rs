@@ -36,13 +36,13 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
     let interface: Option<String> = want(from, "interface")?;
     let source: Option<String> = want(from, "source")?;
     Ok(PairOptions {
-        // Parsing can't fail: a text that is not an address is the name of an interface.
+        // A text that is not an address is the name of an interface.
         interface: interface.and_then(|text| text.parse::<Interface>().ok()),
         ttl: want(from, "ttl")?,
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
         local: want(from, "local")?,
-        // A port for RTCP other than the one after RTP comes only from a session description.
+        // Only a session description names a port for RTCP other than the one after RTP.
         reports: None,
     })
 }
@@ -56,7 +56,7 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| wrong(text, "not ADDRESS:PORT", remedy))
 }
 
-/// Reads the port for a browser's media, the address at which the browser reaches it, and further addresses.
+/// The port for a browser's media, the address at which it is reached, and further addresses.
 fn media(options: &Bound<'_, PyDict>) -> PyResult<(Arc<MediaPort>, IpAddr, Vec<IpAddr>)> {
     let (port, addresses): (PyRef<'_, PyMediaPort>, Vec<String>) = want(options, "media")?;
     let mut others = addresses.iter().map(|text| address(text)).collect::<PyResult<Vec<_>>>()?.into_iter();
@@ -66,8 +66,7 @@ fn media(options: &Bound<'_, PyDict>) -> PyResult<(Arc<MediaPort>, IpAddr, Vec<I
     Ok((Arc::clone(&port.0), address, others.collect()))
 }
 
-/// Reads the destination: a browser's offer with the port and the addresses for its media, the local address from which
-/// a server is reached, or an address.
+/// A browser's offer with the port and addresses for its media, the local address towards a server, or an address.
 fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
     if options.contains("server")? {
         return Ok(Destination::Server(address(&want::<String>(options, "server")?)?));
@@ -127,7 +126,6 @@ pub(crate) fn is_key_frame(codec: &str, frame: &[u8]) -> PyResult<bool> {
     Ok(steadycast_wire::payload::is_key_frame(format(codec)?, frame))
 }
 
-/// Returns the exception for a flow whose JSON can't be parsed.
 fn unreadable(error: serde_json::Error) -> PyErr {
     wrong("flow", format!("can't be read ({error})"), "give an object of a flow's keys")
 }
@@ -147,7 +145,7 @@ fn steering(from: &Bound<'_, PyDict>) -> PyResult<Steering> {
         scale: scale(want(from, "doubling")?),
         sizes: want(from, "sizes")?,
         own_pace: want(from, "own_pace")?,
-        // The session or the broadcast sets the size of the headers when it starts.
+        // Set by the session or the broadcast when it starts.
         overhead: 0,
     })
 }
@@ -246,7 +244,7 @@ impl PyEncodedLadder {
         let mut copied = BTreeMap::new();
         for rung in rungs {
             let (q, data, offsets, head): (u8, Bound<'_, PyAny>, Bound<'_, PyAny>, Vec<u8>) = rung.extract()?;
-            // The data is copied, because sessions outlive this call and Python may change its buffer.
+            // Copied, because sessions outlive this call and Python may change its buffer.
             let data = PyBuffer::<u8>::get(&data)?.to_vec(py)?;
             let offsets = PyBuffer::<u64>::get(&offsets)?.to_vec(py)?;
             copied.insert(q, RungData { data, offsets, head });
@@ -278,15 +276,15 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     Ok(Medium::Ladder { format, config, ladder, rungs, frames: want(from, "frames")? })
 }
 
-/// The time limit for a session's status. The session's loop answers immediately, unless it is about to end.
+/// For a session's status; its loop answers immediately, unless it is about to end.
 const ANSWER: Duration = Duration::from_millis(250);
 
 fn seconds(patience: f64) -> Duration {
-    // A negative number or NaN means that there is no wait.
+    // No wait for a negative number or NaN.
     Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 
-/// Returns a boolean in Python's spelling.
+/// In Python's spelling.
 const fn python(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
@@ -317,7 +315,7 @@ impl PySession {
 
     /// Waits up to `patience` seconds for the session's end. Returns whether it has ended.
     fn wait(&self, py: Python<'_>, patience: f64) -> bool {
-        // Other Python threads can run while this thread waits without the interpreter's lock.
+        // Other Python threads can run meanwhile.
         py.detach(|| self.handle.wait(seconds(patience)))
     }
 
@@ -355,7 +353,7 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
 /// The offer of a sender that publishes to a server. `options` and `medium` are dicts; see `steadycast.live.send`.
 #[pyclass(frozen, name = "Offer", module = "steadycast._core")]
 pub(crate) struct PyOffer {
-    /// The offer; `None` after a sender has been started with the server's answer.
+    /// `None` after a sender has been started with the server's answer.
     offer: Mutex<Option<LocalOffer>>,
     sdp: String,
 }

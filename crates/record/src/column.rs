@@ -4,7 +4,6 @@ use crate::Unit;
 use std::collections::BTreeMap;
 use steadycast_units::Span;
 
-/// The type of a column's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Real,
@@ -25,7 +24,7 @@ pub struct Column {
     pub about: &'static str,
     place: usize,
     kind: Kind,
-    /// Whether the column is written only after the pictures have been measured, by the code that measures them.
+    /// Whether the column is written only after the pictures have been measured.
     pub measured: bool,
 }
 
@@ -209,7 +208,7 @@ columns! {
     }
 }
 
-/// Columns that are appended to `frames` after the pictures have been measured.
+/// Appended to `frames` after the pictures have been measured.
 const fn measured(name: &'static str, unit: Unit, kind: Kind, about: &'static str) -> Column {
     Column { table: "frames", name, unit, about, place: usize::MAX, kind, measured: true }
 }
@@ -233,7 +232,7 @@ const fn listed() -> [Column; LISTED] {
     all
 }
 
-/// All columns of all tables, by table, in order. Columns that need measured pictures are last.
+/// By table, in order; those that need measured pictures are last.
 pub const COLUMNS: &[Column] = &listed();
 
 /// The values of a column.
@@ -262,11 +261,11 @@ impl Values {
     }
 }
 
-/// A table that is being written. All columns have the same length after each [`Table::end_row`].
+/// A table that is being written; columns have equal lengths after each [`Table::end_row`].
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(&'static Column, Values)>,
-    /// For each column, the indexes of its texts.
+    /// By column: the indexes of its texts.
     places: Vec<BTreeMap<String, u32>>,
     rows: usize,
 }
@@ -287,7 +286,7 @@ impl Table {
         (!columns.is_empty()).then_some(Self { columns, places, rows: 0 })
     }
 
-    /// Sets a real number in the current row. A value that is not finite is stored as absent.
+    /// Sets a real number in the current row; absent if it is not finite.
     #[inline]
     pub fn real(&mut self, column: &Column, value: impl Into<Option<f64>>) {
         if let Values::Real(values) = self.values(column) {

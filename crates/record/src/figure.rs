@@ -76,7 +76,7 @@ named! {
 }
 
 impl Unit {
-    /// Whether values of this unit are numbers. Expectations can refer to numbers only.
+    /// Whether values are numbers; only these can have expectations.
     pub const fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Flag | Self::List)
     }
@@ -179,14 +179,13 @@ named! {
     }
 }
 
-/// A figure: a key of the summary. Only this crate can construct one, so that a figure outside the list can't be
-/// written.
+/// A key of the summary. Only this crate can construct one, so that no other can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figure {
     /// The object that the figure describes.
     pub of: Of,
-    /// The figure's key in the object. The key is a path whose parts are separated by dots.
+    /// A path in the object, with dots.
     pub key: &'static str,
     /// The keys below the figure's key.
     pub parts: Parts,
@@ -200,12 +199,11 @@ pub struct Figure {
     pub better: Better,
     /// The flows, receivers and runs that have the figure.
     pub when: When,
-    /// The tables that show the figure, each with the part that it shows. The part is empty for a figure without parts.
+    /// The tables that show the figure, each with its part, which may be empty.
     pub shown: &'static [(Shown, &'static str)],
 }
 
 impl Figure {
-    /// Creates a figure that all objects of its kind have.
     pub(crate) const fn new(key: &'static str, unit: Unit, about: &'static str) -> Self {
         Self {
             of: Of::Run,
@@ -243,7 +241,7 @@ impl Figure {
         let Some(rest) = path.strip_prefix(self.key) else { return false };
         match (self.parts, rest.strip_prefix('.')) {
             (Parts::One, _) => rest.is_empty(),
-            // The names of flows depend on the scenario, so any name is accepted here.
+            // The names of flows depend on the scenario.
             (Parts::Flows, Some(name)) => !name.is_empty(),
             (parts, Some(part)) => parts.names().contains(&part),
             (_, None) => false,
@@ -269,7 +267,7 @@ impl Figures {
         Self { of, said: Map::new() }
     }
 
-    /// Writes a figure. `None` and values that are not finite are written as null.
+    /// Writes a figure; `None` and values that are not finite become null.
     pub fn put(&mut self, figure: &Figure, value: impl Into<Value>) {
         debug_assert_eq!(figure.of, self.of, "{}", figure.key);
         debug_assert_eq!(figure.parts, Parts::One, "{}", figure.key);
@@ -313,8 +311,7 @@ impl Figures {
         self.put(figure, Value::Array(all));
     }
 
-    /// Writes null for the first key of the figure's path. This means that the figure and all other figures below that
-    /// key are unknown.
+    /// Writes null for the first key of the figure's path: all figures below it are unknown.
     pub fn put_unknown(&mut self, figure: &Figure) {
         debug_assert_eq!(figure.of, self.of, "{}", figure.key);
         self.said.insert(figure.head().to_owned(), Value::Null);
@@ -328,7 +325,7 @@ impl Figures {
         })
     }
 
-    /// Adds the figures of `other`, which describes the same object. They replace figures of the same key.
+    /// Adds the figures of `other`, which replace those of the same key.
     pub fn extend(&mut self, other: &Self) {
         debug_assert_eq!(self.of, other.of);
         self.said.extend(other.said.clone());
@@ -339,7 +336,7 @@ impl Figures {
         let mut at = &mut self.said;
         for key in way.split('.').filter(|key| !key.is_empty()) {
             let below = at.entry(key).or_insert(Value::Null);
-            // If `put_unknown` has written a null, figures below its key replace it.
+            // Figures below its key replace a null of `put_unknown`.
             if !below.is_object() {
                 *below = Value::Object(Map::new());
             }

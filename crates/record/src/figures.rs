@@ -1,5 +1,5 @@
-//! The list of figures. A new figure is one entry here, and a `put` where it is computed. Reports, expectations, the
-//! glossary and `docs/record.md` are derived from this list.
+//! The list of figures, from which reports, expectations, the glossary and `docs/record.md` are derived. A new figure
+//! is one entry here, and a `put` where it is computed.
 
 use crate::figure::Shown::{Compare, Flows, Links, Pauses, Quality, Receivers, Runs, Sessions, Tcp, Terminal};
 use crate::figure::Unit::{Bytes, Count, Decibels, Flag, List, Millis, Number, Opinion, Rate, Seconds, Share, Text};

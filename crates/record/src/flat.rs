@@ -2,17 +2,14 @@
 
 use serde_json::{Map, Value};
 
-/// Keys of a summary that are not figures.
 const NO_FIGURES: [&str; 7] = ["format", "scenario", "program", "world", "complete", "warnings", "record_sha256"];
-/// Keys that can contain the name of a list's row. The row's name is the value of the first of these keys that the row
-/// has.
+/// The name of a list's row is the value of the first of these keys that it has.
 const NAMES: [&str; 3] = ["name", "id", "that"];
-/// The key of a link's direction, which follows the link's name in a path.
+/// It follows the link's name in a path.
 const DIRECTION: &str = "direction";
 
 /// Returns each number of a summary by its path: `flows.video.receivers.video.dst1.delay_ms.p95`,
-/// `links.bottleneck.back.drop_frac`. Rows of a list appear by name. A link's path without a direction is that of the
-/// forward direction.
+/// `links.bottleneck.back.drop_frac`. A link's forward direction is omitted.
 pub fn flat(summary: &Value) -> Map<String, Value> {
     let mut found = Map::new();
     for (key, value) in summary.as_object().into_iter().flatten() {
@@ -30,7 +27,7 @@ fn fill(found: &mut Map<String, Value>, path: &str, value: &Value) {
         }
         Value::Object(inner) => {
             for (key, each) in inner {
-                // Names and directions are already part of the path.
+                // They are already part of the path.
                 if key != DIRECTION && !NAMES.contains(&key.as_str()) {
                     fill(found, &format!("{path}.{key}"), each);
                 }

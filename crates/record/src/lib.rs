@@ -1,9 +1,7 @@
 //! The results of a run: the one list of its figures, the one list of its tables' columns, and their writers.
 //!
-//! [`FIGURES`] declares every key of `summary.json` and `cost.json`, [`COLUMNS`] every column of every table, each with
-//! its unit and its meaning. The only way into a summary is [`Figures::put`] with a constant of the list, and the only
-//! way into a table is [`Table`] with a column's constant, so that an undeclared key can't be written. Expectations,
-//! reports, the glossary and `docs/record.md` are derived from the same lists.
+//! [`Figures::put`] and [`Table`] accept only constants of these lists, so that an undeclared key can't be written.
+//! Expectations, reports, the glossary and `docs/record.md` are derived from them.
 //!
 //! ```
 //! use steadycast_record::{Figures, Of, flow};

@@ -1,6 +1,4 @@
-//! The median and the coefficient of variation, each defined once.
-
-/// Returns the median, which for an even number of values is the mean of the two in the middle. `None` without values.
+/// Returns the median, or the mean of the two in the middle; `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -9,8 +7,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[half - 1], upper) })
 }
 
-/// Returns the coefficient of variation: the sample's standard deviation (over n − 1) divided by the mean. `None` for
-/// fewer than two values or a mean of zero.
+/// Returns the sample's standard deviation (over n − 1) divided by the mean; `None` for fewer than two values or a mean
+/// of zero.
 pub fn variation(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

@@ -7,8 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// A store for rows that are not needed before the end of a run. A program that can run for hours uses a store, so that
-/// its memory does not grow.
+/// A store for rows that are not needed before the end of a run, which keeps the memory of a long run small.
 pub trait Store: Send + Sync + fmt::Debug {
     /// Appends bytes and returns their position.
     ///
@@ -25,12 +24,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
 /// A row that can be stored.
 pub trait Row: Default {
-    /// Passes each field to `by`. Depending on its mode, `by` writes the field, or replaces it by the value that it
-    /// reads.
+    /// Passes each field to `by`, which writes it, or replaces it by the value that it reads.
     fn pass(&mut self, by: &mut Fields<'_>);
 }
 
-/// Declares the fields of a row in the order in which they are stored. A nested field is written as a path.
+/// Declares the fields of a row in the order in which they are stored; a nested field is a path.
 #[macro_export]
 macro_rules! row {
     ($type:ty { $($($field:tt).+),+ }) => {
@@ -42,39 +40,37 @@ macro_rules! row {
     };
 }
 
-/// Number of rows that are written to the store together. The same number of rows stays in memory.
+/// Rows that are written to the store together; as many stay in memory.
 const BLOCK: usize = 64;
-/// Number of rows that are packed in memory together.
+/// Rows that are packed together.
 const PACK: usize = 1;
-/// Bytes that are reserved before a row is packed. Most packed rows are smaller.
+/// Most packed rows are smaller.
 const PACKED: usize = 32;
 
 /// A growing list of rows, the oldest first. As a slice it contains the latest rows:
-///
 /// - with a store at least the last `BLOCK` rows,
 /// - with packing at least the last `PACK` rows,
-/// - in other cases, and after [`StoredRows::recall`], all rows.
+/// - otherwise, and after [`StoredRows::recall`], all rows.
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     latest: Vec<T>,
     older: Older,
-    /// The static texts that occur in the rows. The rows contain indexes into this list.
+    /// Static texts, to which rows refer by index.
     words: Vec<&'static str>,
 }
 
-/// The place of older rows.
 #[derive(Clone, Debug)]
 enum Older {
-    /// The older rows are in the same list as the latest ones.
+    /// In the same list as the latest ones.
     InMemory,
-    /// The older rows are packed in memory, field by field, which takes a fraction of the memory.
+    /// Packed in memory, field by field.
     Packed(Vec<u8>),
-    /// The older rows are in a store. The values are the store, the number of blocks, and the position of the last
-    /// block. The blocks form a linked list, so that their positions need no memory.
+    /// The store, the number of blocks, and the last block's position. Each block points to the one before, so that
+    /// positions need no memory.
     Stored(Arc<dyn Store>, usize, u64),
 }
 
-/// The head of a block: the position of the previous block, and the number of bytes of its rows.
+/// Of a block: the position of the previous one, and the number of bytes of its rows.
 type Head = [[u8; 8]; 2];
 
 impl<T> Default for Rows<T> {
@@ -84,7 +80,7 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T: Row> Rows<T> {
-    /// Creates an empty list whose older rows are written to a store, if one is given.
+    /// Creates an empty list whose older rows are written to a store, if there is one.
     pub fn stored(store: Option<Arc<dyn Store>>) -> Self {
         Self { older: store.map_or(Older::InMemory, |store| Older::Stored(store, 0, 0)), ..Self::default() }
     }
@@ -98,7 +94,7 @@ impl<T: Row> Rows<T> {
     pub fn push(&mut self, row: T) {
         match &mut self.older {
             Older::Packed(bytes) if self.latest.len() == 2 * PACK => {
-                // If `Vec` grew by itself, it would double its capacity, and half of it would stay unused.
+                // `Vec` would double its capacity, and half of it would stay unused.
                 if bytes.capacity() - bytes.len() < PACKED {
                     bytes.reserve_exact(PACKED + bytes.len() / 8);
                 }
@@ -107,14 +103,13 @@ impl<T: Row> Rows<T> {
             }
             // `Vec` itself would start with a capacity of four rows.
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
-            // If the store refuses a block, its rows stay in memory. `latest` then never again has the length at which
-            // a block is offered, so no further block is offered. At least one block always stays in memory, because
-            // callers read the latest rows.
+            // If the store refuses a block, `latest` never again has this length, so all further rows stay in memory.
+            // Callers read the latest rows, so at least one block always does.
             Older::Stored(store, blocks, last) if self.latest.len() == 2 * BLOCK => {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);
                 let head: Head = [last.to_le_bytes(), (bytes.len() as u64).to_le_bytes()];
-                // The head precedes the rows, but the length of the rows is only known now.
+                // The length of the rows is only known now.
                 bytes.splice(..0, head.into_iter().flatten());
                 if let Ok(at) = store.put(&bytes) {
                     (*blocks, *last) = (*blocks + 1, at);
@@ -126,7 +121,7 @@ impl<T: Row> Rows<T> {
         self.latest.push(row);
     }
 
-    /// Returns all rows in memory. Rows in a store are included only after [`StoredRows::recall`].
+    /// Returns the rows in memory; those in a store only after [`StoredRows::recall`].
     pub fn all(&self) -> Cow<'_, [T]>
     where
         T: Clone,
@@ -134,8 +129,7 @@ impl<T: Row> Rows<T> {
         match &self.older {
             Older::Packed(bytes) if !bytes.is_empty() => {
                 let mut all = Vec::new();
-                // `read` takes mutable references, because it shares its code with writing. It is therefore given
-                // copies.
+                // `read` takes mutable references, because it shares its code with writing.
                 read(&mut bytes.clone(), &mut self.words.clone(), &mut all);
                 all.extend_from_slice(&self.latest);
                 Cow::Owned(all)
@@ -154,13 +148,11 @@ impl<T: Row> Rows<T> {
     }
 }
 
-/// Appends rows to `bytes`.
 fn write<T: Row>(bytes: &mut Vec<u8>, words: &mut Vec<&'static str>, rows: &mut [T]) {
     let mut fields = Fields { bytes, at: None, words };
     rows.iter_mut().for_each(|row| row.pass(&mut fields));
 }
 
-/// Reads all rows of `bytes`.
 fn read<T: Row>(bytes: &mut Vec<u8>, words: &mut Vec<&'static str>, into: &mut Vec<T>) {
     let end = bytes.len();
     let mut fields = Fields { bytes, at: Some(0), words };
@@ -220,7 +212,7 @@ impl<T: Row> StoredRows for Rows<T> {
         self.unpack();
         let Older::Stored(store, blocks, last) = &self.older else { return Ok(()) };
         let (mut places, mut at) = (vec![(0, 0); *blocks], *last);
-        // The blocks are linked backwards, so the positions are found by walking from the last block to the first.
+        // From the last block to the first.
         for place in places.iter_mut().rev() {
             let mut head = Head::default();
             store.get(at, head.as_flattened_mut())?;
@@ -250,10 +242,10 @@ impl<T: Row> Rows<T> {
     }
 }
 
-/// Writes or reads the fields of a row. Both use the same sequence of calls.
+/// Writes or reads the fields of a row by the same calls.
 pub struct Fields<'a> {
     bytes: &'a mut Vec<u8>,
-    /// The position of the next field to read; `None` while writing.
+    /// Of the next field to read; `None` while writing.
     at: Option<usize>,
     words: &'a mut Vec<&'static str>,
 }
@@ -265,13 +257,13 @@ impl Fields<'_> {
             return value;
         };
         let read = self.bytes.get(*at..).and_then(|rest| rest.first_chunk()).copied();
-        // Rows are read by the program that has written them, so no bytes can be missing.
+        // The same program has written the rows.
         debug_assert!(read.is_some(), "rows are read as they were written");
         *at += N;
         read.unwrap_or(value)
     }
 
-    /// Writes or reads a number with seven bits per byte, the lowest bits first, because most numbers are small.
+    /// Seven bits per byte, the lowest first, because most numbers are small.
     fn number(&mut self, value: u64) -> u64 {
         let (mut rest, mut all) = (value, 0);
         for shift in (0..u64::BITS).step_by(7) {
@@ -338,12 +330,12 @@ impl<T: Row> Row for Option<T> {
     }
 }
 
-/// A static text is stored as its index in the list of all such texts.
+/// Stored as its index in the list of all such texts.
 impl Row for &'static str {
     fn pass(&mut self, by: &mut Fields<'_>) {
         let known = by.words.iter().position(|other| other == self);
         let mut place = known.unwrap_or(by.words.len()) as u32;
-        // While a row is read, `self` is a default value and not a text of the list.
+        // While a row is read, `self` is a default value.
         if known.is_none() && by.at.is_none() {
             by.words.push(self);
         }
@@ -354,7 +346,7 @@ impl Row for &'static str {
 
 impl Row for Cow<'static, str> {
     fn pass(&mut self, by: &mut Fields<'_>) {
-        // Only static texts are stored as indexes; other texts are stored byte by byte.
+        // Only static texts are stored as indexes.
         let mut own = matches!(self, Cow::Borrowed(_));
         own.pass(by);
         if own {
@@ -366,7 +358,7 @@ impl Row for Cow<'static, str> {
         let mut letters = self.clone().into_owned().into_bytes();
         let mut len = letters.len() as u32;
         len.pass(by);
-        // While a row is read, this makes room for the letters.
+        // Makes room for the letters while a row is read.
         letters.resize(len as usize, 0);
         letters.iter_mut().for_each(|letter| [*letter] = by.array([*letter]));
         *self = Cow::Owned(String::from_utf8_lossy(&letters).into_owned());

@@ -5,7 +5,7 @@ use steadycast_units::{Rate, Span, Time};
 /// The rate that a claim could use at a certain time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// The claim is not present: it uses nothing and has no share.
+    /// Not present: it uses nothing and has no share.
     Absent,
     /// A rate of at most this value.
     AtMost(Rate),
@@ -15,23 +15,23 @@ pub enum Demand {
 
 /// Claims on links: for each claim, such as a flow, the links that it uses.
 pub struct Claims {
-    /// For each claim, the indexes of its links in `links`.
+    /// By claim: indexes into `links`.
     ways: Vec<Vec<u32>>,
-    /// The numbers of the links that the claims use, in ascending order.
+    /// The numbers of the links that claims use, in ascending order.
     links: Vec<u32>,
-    /// The claims on each link.
+    /// By link.
     users: Vec<Vec<u32>>,
 }
 
-/// The remaining capacity of a link while shares are assigned.
+/// Of a link, while shares are assigned.
 struct Remaining {
-    /// The remaining capacity in bit/s; `None` if the link is unlimited.
+    /// In bit/s; `None` if the link is unlimited.
     rate: Option<u64>,
     open: u64,
 }
 
 impl Remaining {
-    /// Returns the equal share on this link of each claim that has no share yet.
+    /// The equal share of each claim that has no share yet.
     fn level(&self) -> Option<u64> {
         self.rate.filter(|_| self.open > 0).map(|rate| rate / self.open)
     }
@@ -46,7 +46,7 @@ impl Claims {
         let mut users = vec![Vec::new(); links.len()];
         let mut own = Vec::with_capacity(ways.len());
         for (n, way) in ways.iter().enumerate() {
-            // A claim counts once on each link, even if its way crosses the link twice.
+            // A way may cross a link twice.
             let mut places: Vec<u32> =
                 way.iter().filter_map(|l| links.binary_search(l).ok()).map(|p| p as u32).collect();
             places.sort_unstable();
@@ -62,9 +62,9 @@ impl Claims {
         &self.links
     }
 
-    /// Returns the max–min fair rate of each claim. All rates grow evenly; the rate of a claim stops growing when its
-    /// demand is met or one of its links is full. `capacity` contains the rate of each link of [`Claims::links`], or
-    /// `None` for an unlimited link. A claim that neither a demand nor a link limits gets `None`.
+    /// Returns the max–min fair rate of each claim: all rates grow evenly until a claim's demand is met or one of its
+    /// links is full. `capacity` has the rate of each link of [`Claims::links`]; `None` is unlimited, as is a claim
+    /// that nothing limits.
     pub fn fair(&self, demands: &[Demand], capacity: &[Option<Rate>]) -> Vec<Option<Rate>> {
         let mut shares: Vec<Option<Rate>> = vec![None; self.ways.len()];
         let present = |n: &u32| demands[*n as usize] != Demand::Absent;
@@ -74,7 +74,7 @@ impl Claims {
         let mut left: Vec<Remaining> = capacity.iter().zip(&self.users).map(left).collect();
         let mut waiting: Vec<u32> = (0..self.ways.len() as u32).filter(present).collect();
         while !waiting.is_empty() {
-            // The link with the smallest equal share is the next bottleneck.
+            // The smallest equal share is that of the next bottleneck.
             let level = left.iter().filter_map(Remaining::level).min();
             let satisfied = |n: &u32| match demands[*n as usize] {
                 Demand::AtMost(rate) if level.is_none_or(|level| rate.as_bps() <= level) => Some(rate),
@@ -86,12 +86,11 @@ impl Claims {
                 Some(Rate::bps(share))
             };
             let mut stopped: Vec<(u32, Rate)> = waiting.iter().filter_map(|n| Some((*n, satisfied(n)?))).collect();
-            // Claims whose demand is below this smallest share are satisfied first. The capacity that they leave raises
-            // the share of the others.
+            // Claims with a smaller demand are satisfied first; what they leave raises the share of the others.
             if stopped.is_empty() {
                 stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
             }
-            // The remaining claims are limited neither by their demands nor by a link, so they get no share.
+            // Nothing limits the remaining claims.
             if stopped.is_empty() {
                 break;
             }
@@ -108,8 +107,7 @@ impl Claims {
         shares
     }
 
-    /// Returns for each claim whether it competes. A claim competes if another claim uses one of its links, and the
-    /// `shares` fill that link.
+    /// Whether each claim competes: another one uses one of its links, and the `shares` fill that link.
     fn compete(&self, demands: &[Demand], capacity: &[Option<Rate>], shares: &[Option<Rate>]) -> Vec<bool> {
         let mut compete = vec![false; self.ways.len()];
         for (users, capacity) in self.users.iter().zip(capacity) {
@@ -124,9 +122,9 @@ impl Claims {
         compete
     }
 
-    /// Returns the shares of each claim over time. `edges` are the times, in order, between which nothing changes.
-    /// `demand` and `capacity` return the demand of a claim and the capacity of a link between two edges. Each claim is
-    /// counted from its time in `from`.
+    /// Returns the shares of each claim over time. Nothing changes between two `edges`, which are times in order.
+    /// `demand` and `capacity` are those of a claim and of a link between two edges. Each claim counts from its time in
+    /// `from`.
     pub fn over_time(
         &self,
         edges: &[Time],
@@ -145,7 +143,7 @@ impl Claims {
                 return;
             }
             means[n].1.add(share, end.since(begin));
-            // Adjacent periods are joined.
+            // Joins adjacent periods.
             match contested[n].last_mut() {
                 Some((_, until)) if *until == begin => *until = end,
                 _ => contested[n].push((begin, end)),
@@ -161,9 +159,8 @@ impl Claims {
         means.into_iter().zip(contested).map(share).collect()
     }
 
-    /// Returns the mean share of each claim in each interval of this length. The mean is over the part of the interval
-    /// in which the claim is present. The value is `None` where the claim is absent or unlimited. The other arguments
-    /// are those of [`Claims::over_time`].
+    /// Returns each claim's mean share in each interval of this length, over the time in which it is present; `None`
+    /// where it is absent or unlimited. The other arguments are those of [`Claims::over_time`].
     pub fn by_interval(
         &self,
         edges: &[Time],
@@ -185,8 +182,7 @@ impl Claims {
         means.into_iter().map(|each| each.iter().map(Mean::rate).collect()).collect()
     }
 
-    /// Calls `visit` with each period between two edges and each claim that is present in it: the claim's number, its
-    /// share, and whether it competes.
+    /// Calls `visit` with each period between two edges and each claim in it: number, share, and whether it competes.
     fn each_period(
         &self,
         edges: &[Time],
@@ -200,7 +196,7 @@ impl Claims {
             let demands: Vec<Demand> = (0..self.ways.len()).map(|n| demand(n, begin, end)).collect();
             let rates: Vec<Option<Rate>> = self.links.iter().map(|link| capacity(*link, begin, end)).collect();
             let now = (demands, rates);
-            // Computing the shares is expensive in large networks, so it is done only if a demand or capacity changed.
+            // Computing the shares is expensive in large networks.
             if now != last || shares.is_empty() {
                 shares = self.fair(&now.0, &now.1);
                 compete = self.compete(&now.0, &now.1, &shares);
@@ -216,25 +212,21 @@ impl Claims {
 /// The mean max–min shares of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// The mean share over the time in which the claim is present. `None` if the claim is never present, or if its
-    /// share is unlimited at some time.
+    /// The mean while the claim is present; `None` if it never is, or if its share is unlimited at some time.
     pub there: Option<Rate>,
-    /// The time for which the claim is present.
+    /// How long the claim is present.
     pub time_there: Span,
-    /// The mean share over the time in which the claim competes. `None` if it never competes, or is unlimited during
-    /// part of that time.
+    /// The mean while the claim competes; `None` if it never does, or if it is unlimited at some of that time.
     pub competing: Option<Rate>,
-    /// The time for which the claim competes, that is, while another claim uses one of its links and the claims
-    /// together could fill this link.
+    /// How long another claim uses one of its links, which the claims together could fill.
     pub time_competing: Span,
-    /// The periods in which the claim competes, in order.
+    /// When the claim competes, in order.
     pub times: Vec<(Time, Time)>,
 }
 
-/// A mean over time.
 #[derive(Default)]
 struct Mean {
-    /// The sum in bits per second times nanoseconds.
+    /// In bits per second times nanoseconds.
     sum: u128,
     span: Span,
     unlimited: bool,

@@ -1,14 +1,13 @@
-//! The figures of an object and of its parts. They are computed while the summary is written.
+//! The figures of an object and of its parts, computed while the summary is written.
 
 use crate::{Figure, Figures, Parts};
 use serde_json::{Map, Value};
 use std::io::{self, Write};
 
-/// An iterator over the parts of an object.
 type List<'a> = Box<dyn Iterator<Item = Tree<'a>> + 'a>;
 
-/// The figures of an object, and lists of its parts. The parts of a list are computed one at a time while the tree is
-/// written. Storing the figures of 100,000 receivers as a [`Value`] would need several times the memory of their text.
+/// An object's figures, and lists of its parts, which are computed one at a time while they are written. The figures of
+/// 100,000 receivers as a [`Value`] would need several times the memory of their text.
 pub struct Tree<'a> {
     /// The figures of the object itself.
     pub figures: Figures,
@@ -19,7 +18,7 @@ impl<'a> Tree<'a> {
     /// Sets a list of parts with figures as the value of `figure`.
     pub fn list<T: Into<Self> + 'a>(&mut self, figure: &Figure, things: impl IntoIterator<Item = T> + 'a) {
         debug_assert_eq!(figure.parts, Parts::One, "{}", figure.key);
-        // A null reserves the list's position among the keys.
+        // Reserves the list's position among the keys.
         self.figures.put(figure, Value::Null);
         self.lists.retain(|(key, _)| *key != figure.key);
         self.lists.push((figure.key, Box::new(things.into_iter().map(Into::into))));
@@ -61,7 +60,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Removes and returns the list of this key. Returns `None` if a value was written to the key later.
+/// `None` if a value was written to the key later.
 fn take<'a>(lists: &mut Vec<(&'static str, List<'a>)>, key: &str, value: &Value) -> Option<List<'a>> {
     let place = lists.iter().position(|(name, _)| *name == key && value.is_null())?;
     Some(lists.swap_remove(place).1)

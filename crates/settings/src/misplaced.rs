@@ -1,52 +1,47 @@
-//! Remedies for a key that its table does not have: it is another program's name for a key, a key of a nearby table, or
-//! a typo.
+//! Remedies for a key that its table does not have: another program's name, a key of a nearby table, or a typo.
 
 use crate::tree::{Item, Place};
 use crate::{Declared, nearest};
 use serde_json::Value as Json;
 
-/// A table that is being read and that contains the table with the unknown key.
+/// A table that is being read, around the one with the unknown key.
 pub struct Around {
     at: Place,
-    /// The keys that are valid in the table but not set in it.
+    /// Valid keys that the table does not set.
     free: Vec<&'static str>,
     texts: Json,
     schema: fn() -> Json,
 }
 
 impl Around {
-    /// Returns the description of a table of `T`.
+    /// Describes a table of `T`.
     pub fn of<T: Declared>(table: &Item) -> Self {
         let free = T::keys().into_iter().filter(|key| table.get(key).is_none()).collect();
         Self { at: table.at.clone(), free, texts: texts(table), schema: T::schema }
     }
 }
 
-/// Returns the entries of a table whose values are texts. They include the entry that selects the kind.
+/// Including the one that selects the kind.
 fn texts(table: &Item) -> Json {
     let words = table.table().into_iter().flatten().filter(|(_, item)| item.text().is_some());
     words.map(|(key, item)| (key.clone(), item.value.to_json())).collect()
 }
 
-/// A key that its table does not have.
 pub(crate) struct Misplaced<'a> {
     table: &'a Item,
     key: &'a str,
     value: Json,
-    /// The keys of this table.
     keys: &'a [&'static str],
     schema: Json,
     texts: Json,
-    /// Whether the key comes from the command line, where a key overrides one that is present.
+    /// On the command line, a key overrides one that is present.
     replaces: bool,
 }
 
-/// The text of a remedy, and the path of the key that it suggests, relative to the table. The suggested key is not also
-/// reported as missing.
+/// The remedy, and the path of the suggested key relative to the table, which is then not reported as missing.
 type Remedy = (String, String);
 
 impl<'a> Misplaced<'a> {
-    /// Creates the description of an unknown key in a table of `T` with the given valid keys.
     pub(crate) fn of<T: Declared>(table: &'a Item, key: &'a str, item: &Item, keys: &'a [&'static str]) -> Self {
         Self {
             table,
@@ -58,7 +53,7 @@ impl<'a> Misplaced<'a> {
             replaces: item.at.set,
         }
     }
-    /// Returns the remedy; `None` if no table accepts the key.
+    /// `None` if no table accepts the key.
     pub(crate) fn remedy(&self, words: &[(&'static str, &[&str])], around: &[Around]) -> Option<Remedy> {
         let theirs = words.iter().filter(|(_, words)| words.contains(&self.key)).map(|(meant, _)| *meant);
         let known = theirs.clone().find_map(|meant| self.reads(meant));
@@ -70,18 +65,17 @@ impl<'a> Misplaced<'a> {
             Some((format!("did you mean {written}?"), near.to_owned()))
         })
     }
-    /// Returns the remedy for another program's name of a key. `meant` is our name: a key of this table, a dotted path
-    /// to a key of an inner table, or a line `KEY = VALUE`.
+    /// Returns the remedy for another program's name. `meant` is our key of this table, a dotted path to an inner
+    /// table's key, or a line `KEY = VALUE`.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
-            // `meant` also gives the value, so the remedy quotes the whole line.
             return self.free(key).then(|| (format!("write {meant}"), key.to_owned()));
         }
         let path: Vec<&str> = meant.split('.').collect();
         let there = path.iter().try_fold(self.table, |table, key| table.get(key));
         match path[..] {
             [outer, ..] if !self.keys.contains(&outer) => None,
-            // The file also sets the key under our name, so the remedy is to leave out the other program's name.
+            // The file also sets our key.
             _ if there.is_some() && !self.replaces => {
                 Some((format!("leave it out: {meant} already sets it"), String::new()))
             }
@@ -89,7 +83,7 @@ impl<'a> Misplaced<'a> {
             _ => self.takes(&path).then(|| (format!("did you mean \"{meant}\"?"), meant.to_owned())),
         }
     }
-    /// Returns the remedy if exactly one inner table accepts the key.
+    /// If exactly one inner table accepts the key.
     fn inside(&self) -> Option<Remedy> {
         let mut all = self.keys.iter().filter_map(|outer| self.put(outer, self.key));
         all.next().filter(|_| all.next().is_none())
@@ -99,7 +93,7 @@ impl<'a> Misplaced<'a> {
         let known = self.keys.contains(&outer) && belongs(&self.schema, &self.texts, outer);
         let free = there.is_none_or(|there| there.table().is_some() && (self.replaces || there.get(key).is_none()));
         let own = there.map_or(Json::Null, texts);
-        // A new table that contains only `key` would be invalid if its `kind` has no default, so it is not suggested.
+        // A new table with only `key` would be invalid without a default `kind`.
         let kind = &inner["properties"]["kind"];
         let begun = there.is_some() || kind["enum"].is_null() || !kind["default"].is_null();
         let remedy = match there {
@@ -109,10 +103,10 @@ impl<'a> Misplaced<'a> {
         };
         Some((remedy, format!("{outer}.{key}")))
     }
-    /// Returns the remedy if an enclosing table accepts the key. If several do, the innermost of them is suggested.
+    /// Suggests the innermost enclosing table that accepts the key.
     fn outside(&self, around: &[Around]) -> Option<Remedy> {
         let mut inner = &self.table.at.key;
-        // The last entry of `around` is the table itself, which is skipped.
+        // The last entry of `around` is the table itself.
         for table in around.iter().rev().filter(|table| table.at.key != self.table.at.key) {
             let taken = || {
                 let schema = (table.schema)();
@@ -135,7 +129,6 @@ impl<'a> Misplaced<'a> {
     fn takes(&self, path: &[&str]) -> bool {
         takes(&self.schema, path, &self.value)
     }
-    /// Returns a line with the key and an example of its value.
     fn example(&self, key: &str) -> Option<String> {
         let schema = &self.schema["properties"][key];
         let any = schema["anyOf"].as_array().into_iter().flatten().chain([schema]);
@@ -143,10 +136,9 @@ impl<'a> Misplaced<'a> {
     }
 }
 
-/// Whether the kind that `table` selects has a key. The description of a key begins with the names of the kinds that
-/// have it.
+/// Whether the kind that `table` selects has a key. A key's description begins with the kinds that have it.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
-    // Each name is searched with a blank before it. The blank added here precedes the first name.
+    // Each name is searched with a blank before it.
     let about = format!(" {}", schema["properties"][key]["description"].as_str().unwrap_or_default());
     let mut kinds = schema["properties"].as_object().into_iter().flatten().filter(|(by, _)| *by != key);
     kinds.all(|(by, of)| {
@@ -161,7 +153,7 @@ fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
     })
 }
 
-/// Whether a value is valid for the key at the end of a path of keys.
+/// For the key at the end of a path of keys.
 fn takes(schema: &Json, path: &[&str], value: &Json) -> bool {
     match path {
         [] => admits(schema, value),
@@ -169,7 +161,7 @@ fn takes(schema: &Json, path: &[&str], value: &Json) -> bool {
     }
 }
 
-/// Whether a value matches a JSON schema by its type, enumerated words, unit pattern and keys.
+/// Compares type, enumerated words, unit pattern and keys.
 fn admits(schema: &Json, value: &Json) -> bool {
     if let Some(any) = schema["anyOf"].as_array() {
         return any.iter().any(|one| admits(one, value));

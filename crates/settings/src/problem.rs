@@ -51,13 +51,12 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Maximum number of problems that are collected. More problems would not help to correct the file.
+/// More problems would not help to correct the file.
 const MAX_PROBLEMS: usize = 100;
 
-/// Length in characters above which a quotation is shortened to its two ends.
+/// In characters; a longer quotation is shortened to its two ends.
 const LONGEST: usize = 400;
 
-/// Returns the text, shortened to its two ends if it is long.
 fn shortened(text: String) -> String {
     let count = text.chars().count();
     if count <= LONGEST {
@@ -75,11 +74,11 @@ pub struct Findings {
     pub problems: Vec<Problem>,
     /// Warnings: settings that are valid but probably not intended.
     pub warnings: Vec<Problem>,
-    /// Keys that a remedy for an unknown key suggests. They are not also reported as missing.
+    /// Keys that a remedy suggests and that are therefore not reported as missing.
     excused: Vec<String>,
-    /// Pairs of a key's name here and the names of the same setting in other programs.
+    /// A key's name here, and its names in other programs.
     other_words: &'static [(&'static str, &'static [&'static str])],
-    /// The tables that are being read, from the outermost to the innermost.
+    /// From the outermost to the innermost.
     #[doc(hidden)]
     pub tables: Vec<Around>,
 }
@@ -97,8 +96,8 @@ impl Findings {
         }
     }
 
-    /// Sets the names of keys in other programs, as pairs (our name, their names). Our name can be a dotted path to a
-    /// key of a table, or a line KEY = VALUE.
+    /// Sets the names of keys in other programs: (our name, their names). Ours can be a dotted path, or a line KEY =
+    /// VALUE.
     pub fn knowing(mut self, other_words: &'static [(&'static str, &'static [&'static str])]) -> Self {
         self.other_words = other_words;
         self
@@ -110,7 +109,7 @@ impl Findings {
     }
     fn push(&mut self, problem: Problem) {
         let problem = Problem { key: shortened(problem.key), ..problem };
-        // A text that declares several links is read once for each link, but its problems are reported only once.
+        // A text that declares several links is read once for each link.
         if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
@@ -139,7 +138,7 @@ impl Findings {
             self.warnings.push(warning);
         }
     }
-    /// Reports a missing key, unless a problem of this key was already reported.
+    /// Reports a missing key, unless a problem of it was already reported.
     pub fn missing(&mut self, table: &Place, key: &str, remedy: &str) {
         let at = table.below(key);
         let is_reported = |k: &str| k == &*at.key;
@@ -152,13 +151,13 @@ impl Findings {
         self.missing(table, key, remedy);
         None
     }
-    /// Whether a problem of a key below this place was already reported.
+    /// Whether a problem of a key below this place was reported.
     pub fn spoken_below(&self, at: &Place) -> bool {
         self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
     }
     /// Reports a key that a table of `T` does not have.
     pub fn unknown_key<T: Declared>(&mut self, table: &Item, key: &str, item: &Item) {
-        // Beyond the limit, the problem would be dropped. Finding its remedy is slow, because it reads whole schemas.
+        // Finding the remedy is slow, because it reads whole schemas.
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
@@ -178,7 +177,7 @@ impl Findings {
     }
 }
 
-/// Returns a remedy: the nearest known word, or a list of some known words.
+/// Returns a remedy: the nearest known word, or some known words.
 pub fn remedy(near: Option<&str>, known: &[&str]) -> String {
     match near {
         Some(near) => format!("did you mean \"{near}\"?"),

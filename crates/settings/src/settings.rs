@@ -11,12 +11,12 @@ use steadycast_units::Rate;
 pub trait Settings: Sized {
     /// Returns the keys of the table, in the order of their declaration.
     fn names() -> Vec<&'static str>;
-    /// Reads the keys that are present. The other keys are taken from `base`. Without `base`, they have their defaults,
-    /// and a missing key without a default is reported. Unknown keys are ignored.
+    /// Reads the keys that are present; the others are from `base`. Without it they have their defaults, and a missing
+    /// key without a default is reported. Unknown keys are ignored.
     fn fill(item: &Item, base: Option<&Self>, out: &mut Findings) -> Option<Self>;
     /// Returns all keys with their values. Reading this table gives the same settings again.
     fn table(&self) -> Table;
-    /// Returns the schema of each key. Defaults are the values of `base`, if it is given.
+    /// Returns the schema of each key, with the values of `base` as defaults.
     fn properties(base: Option<&Self>) -> Map<String, Json>;
 }
 
@@ -41,7 +41,7 @@ pub struct Within<T> {
     pub least: T,
     /// The largest valid value.
     pub most: T,
-    /// The range in words, which completes the remedy "write a value …".
+    /// Completes the remedy "write a value …".
     pub remedy: &'static str,
 }
 
@@ -61,21 +61,20 @@ impl<T: PartialOrd + Display + ToToml> Rule<T> for Within<T> {
 
 /// A variant of an enum that [`kinds!`](crate::kinds) declares. `C` is the context of the reading.
 pub trait Kind<C>: Settings {
-    /// Reads the value. A variant overrides this function if its defaults depend on the context, or if one key
-    /// restricts the values of another.
+    /// Reads the value. Override it if defaults depend on the context, or if one key restricts another.
     fn read_for(item: &Item, _: &C, out: &mut Findings) -> Option<Self> {
         Self::fill(item, None, out)
     }
 }
 
-/// The error for an invalid value, which was already reported.
+/// An invalid value, which was already reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Reads the value of a key; `None` if the key is not present.
+/// Reads the value of a key; `None` if it is absent.
 ///
 /// # Errors
-/// The value is invalid. The problem was already added to `out`.
+/// The value is invalid; the problem is in `out`.
 pub fn field<T: FromToml>(
     item: &Item,
     key: &str,
@@ -93,7 +92,7 @@ pub fn field<T: FromToml>(
     }
 }
 
-/// Returns the table with only its known keys. Unknown keys are reported.
+/// Returns the table with only its known keys; the others are reported.
 #[doc(hidden)]
 pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> {
     let keys = T::keys();
@@ -101,15 +100,15 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
         crate::not_a_table::<T>(item, out);
         return None;
     };
-    // All unknown keys are reported, so that a user can correct the file in one pass.
+    // All of them, so that a user can correct the file in one pass.
     for (key, below) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
         out.unknown_key::<T>(item, key, below);
     }
     Some(item.split(&keys).0)
 }
 
-/// Reports the keys that this kind does not have. The remedy names the kinds that have the key, except if the table
-/// itself selects a kind and that kind has keys.
+/// Reports the keys that this kind does not have. The remedy names the kinds that have the key, unless the table
+/// selects a kind with keys.
 #[doc(hidden)]
 pub fn refuse_others(
     item: &Item,
@@ -136,7 +135,7 @@ pub fn refuse_others(
             .collect();
         let hint = match kinds.as_slice() {
             [] => String::new(),
-            // A kind that the file selects is probably intended, so the key is the mistake.
+            // A kind that the file selects is probably intended.
             _ if item.get(kind).is_some() && !own.is_empty() => String::new(),
             [one] => format!("{or} write {kind} = {one}"),
             [all @ .., last] => format!("{or} write {kind} = {} or {last}", all.join(", ")),
@@ -157,13 +156,12 @@ pub fn with_default<T: ToToml>(mut schema: Json, default: Option<&T>, rules: &[&
     schema
 }
 
-/// Returns a key and its value for writing; `None` if the key is omitted.
+/// `None` if the key is omitted.
 #[doc(hidden)]
 pub fn entry<T: ToToml>(key: &str, value: &T) -> Option<(String, Item)> {
     Some((key.to_owned(), value.value()?.into()))
 }
 
-/// Returns a table that begins with the key of its kind.
 #[doc(hidden)]
 pub fn kind_first(key: &str, kind: &str, rest: Table) -> Value {
     let kind = (key.to_owned(), Value::Text(kind.to_owned()).into());
@@ -310,7 +308,7 @@ macro_rules! settings {
     (@read $item:ident, $base:ident, $out:ident; [kind] $key:ident: $type:ty; []; []; []; []) => {
         let own = $item.split(&<$type as $crate::Declared>::keys()).0;
         let $key: Option<$type> = match $base {
-            // If the file sets none of the enum's keys, the value of the base is used.
+            // The file sets none of the enum's keys.
             Some(base) if own.table().is_none_or(|keys| keys.is_empty()) => Some(base.$key.clone()),
             _ => <$type>::read_for(&own, &(), $out),
         };
@@ -412,7 +410,7 @@ macro_rules! kinds {
                 let standard: Option<&str> = None;
                 $(let standard = Some($standard);)?
                 let kind = match (item.get(Self::KEY), standard) {
-                    // A kind that is not a text matches no word, so it is reported below.
+                    // A kind that is not a text is reported below.
                     (Some(kind), _) => kind.text().unwrap_or_default(),
                     (None, Some(standard)) => standard,
                     (None, None) => {
@@ -426,8 +424,7 @@ macro_rules! kinds {
                         let before = out.problems.len();
                         $crate::refuse_others(item, Self::KEY, $what, own, &all, out);
                         let read = $crate::kinds!(@read Self::$kind $(($type))?; item, context, out);
-                        // A key of another kind makes the table invalid, even if all keys of the selected kind are
-                        // valid.
+                        // A key of another kind makes the table invalid.
                         if out.problems.len() > before { None } else { read }
                     })+
                     _ => {
@@ -455,7 +452,7 @@ macro_rules! kinds {
                 $($crate::kinds!(@schema keys, Self::KEY, $word $(, $type)?);)+
                 let kind = $crate::kind_schema(kinds, &[$($standard)?]);
                 keys.insert(Self::KEY.to_owned(), kind);
-                // If a number can stand for the table, the short form of 0.0 exists.
+                // If a number can stand for the table, 0.0 has a long form.
                 let number = <Self as $crate::Declared>::long(&$crate::tree::Value::Real(0.0).into()).map(|_| "number");
                 let short: Vec<_> = ["string"].into_iter().chain(number).collect();
                 $crate::described($crate::table_schema(keys, &short), &[$($about),+])
@@ -504,7 +501,7 @@ macro_rules! kinds {
     };
 }
 
-/// Returns the schema of a table with these keys; values of the types in `short` are accepted in its place.
+/// Values of the types in `short` are accepted in place of the table.
 #[doc(hidden)]
 pub fn table_schema(keys: Map<String, Json>, short: &[&str]) -> Json {
     let types: Vec<_> = ["object"].into_iter().chain(short.iter().copied()).collect();
@@ -512,13 +509,12 @@ pub fn table_schema(keys: Map<String, Json>, short: &[&str]) -> Json {
     serde_json::json!({ "type": types, "properties": keys, "additionalProperties": false })
 }
 
-/// Returns the prefix of the descriptions of a kind's keys in the schema.
+/// The prefix of the descriptions of a kind's keys.
 #[doc(hidden)]
 pub fn of_kind(key: &str, kind: &str) -> String {
     if key == "kind" { kind.to_owned() } else { format!("{key} = {kind}") }
 }
 
-/// Returns the schema of the key that distinguishes kinds.
 #[doc(hidden)]
 pub fn kind_schema(kinds: &[(&str, &[&str])], default: &[&str]) -> Json {
     let words: Vec<_> = kinds.iter().map(|(word, _)| *word).collect();

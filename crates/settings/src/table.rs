@@ -1,5 +1,4 @@
-//! The traits of values and tables. One declaration of a type serves to read and write its values, to report problems,
-//! and to describe the type in the schema.
+//! The traits of values and tables. One declaration serves reading, writing, problems and the schema.
 
 use crate::problem::{Findings, remedy};
 use crate::tree::{Item, Place, Table, Value, quoted};
@@ -18,17 +17,17 @@ pub trait Declared {
     fn keys() -> Vec<&'static str> {
         Vec::new()
     }
-    /// Returns the table for which the short form in the item stands; `None` if the item is not a short form.
+    /// Returns the table for which a short form stands; `None` for other items.
     fn long(_: &Item) -> Option<Table> {
         None
     }
-    /// Returns an example of a value for messages. It is empty if a list of the type's keys is enough.
+    /// Returns an example for messages; empty if a list of the type's keys is enough.
     fn example() -> &'static str {
         ""
     }
 }
 
-/// Replaces a short form by the table for which it stands. Other values are returned unchanged.
+/// Replaces a short form by its table; other values are unchanged.
 pub fn lengthened<T: Declared>(item: &Item) -> Cow<'_, Item> {
     match item.value {
         Value::Table(_) => Cow::Borrowed(item),
@@ -41,11 +40,11 @@ pub fn lengthened<T: Declared>(item: &Item) -> Cow<'_, Item> {
 
 /// A type that can be read as the value of a key.
 pub trait FromToml: Declared + Sized {
-    /// Reads the value. Problems are added to `out`.
+    /// Reads the value; problems are added to `out`.
     fn read(item: &Item, out: &mut Findings) -> Option<Self>;
 }
 
-/// A type that can be written as the value of a key. Reading the written value gives the same value again.
+/// A type that can be written as the value of a key, and is read back unchanged.
 pub trait ToToml {
     /// Returns the written value; `None` if the key is omitted.
     fn value(&self) -> Option<Value>;
@@ -67,7 +66,6 @@ impl<T> Deref for Spanned<T> {
     }
 }
 
-/// Implements [`Declared`] for wrappers: they have the schema and the keys of the wrapped type.
 macro_rules! declared_as_its_value {
     ($($name:ident),+) => {$(
         impl<T: Declared> Declared for $name<T> {
@@ -129,7 +127,7 @@ macro_rules! tables {
                     all.push(($crate::plain(stringify!($key)), &present.at));
                 })*
                 $(for key in <$other as $crate::Declared>::keys() {
-                    // If the key is also one of the table's own keys, it is already in the list.
+                    // The table's own keys are already in the list.
                     if let Some(item) = self.$part.item.get(key).filter(|_| !Self::KEYS.contains(&key)) {
                         all.push((key, &item.at));
                     }
@@ -148,8 +146,7 @@ macro_rules! tables {
                     $($key: None,)*
                     $($part: $crate::Deferred::of(item.split(&<$other as $crate::Declared>::keys()).0),)*
                 };
-                // An unknown key of an inner table may belong to this table. The remedy for the key then names this
-                // table.
+                // An unknown key of an inner table may belong to this one.
                 out.tables.push($crate::Around::of::<Self>(item));
                 for (key, below) in table {
                     $(if key == $crate::plain(stringify!($key)) {
@@ -189,7 +186,6 @@ macro_rules! tables {
     )*};
 }
 
-/// Reports a value that should be a table.
 #[doc(hidden)]
 pub fn not_a_table<T: Declared>(item: &Item, out: &mut Findings) {
     let remedy = match T::example() {
@@ -199,8 +195,7 @@ pub fn not_a_table<T: Declared>(item: &Item, out: &mut Findings) {
     out.problem(&item.at, format!("{} is not a table", item.shown()), remedy);
 }
 
-/// Adds the keys of one kind to the common keys of several kinds. Each description begins with the kinds to which the
-/// key applies.
+/// Adds the keys of one kind to the common keys of several. A description begins with the kinds that have the key.
 #[doc(hidden)]
 pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose: &str) {
     let Json::Object(keys) = schema["properties"].take() else { return };
@@ -213,12 +208,11 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
             }
             Some(known) => {
                 let known_about = known["description"].as_str().unwrap_or_default().to_owned();
-                // The kinds have different defaults, so each default is listed with its kind.
+                // The kinds have different defaults.
                 let (known_about, mut defaults) = match known_about.split_once(" Default ") {
                     Some((known_about, defaults)) => (known_about.to_owned(), Some(format!(" Default {defaults}"))),
                     None => (known_about, None),
                 };
-                // A description begins with the kinds that have the key.
                 let known_about = match known_about.split_once(": ") {
                     Some((others, same)) if same == about => format!("{others}, {whose}: {about}"),
                     _ => format!("{known_about} {whose}: {about}"),
@@ -236,7 +230,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
                     });
                 }
                 known["description"] = format!("{known_about}{}", defaults.unwrap_or_default()).into();
-                // `take` has left a null, which would be read as the default.
+                // `take` has left a null, which would be the default.
                 if let Json::Object(known) = known
                     && known["default"].is_null()
                 {
@@ -247,7 +241,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
     }
 }
 
-/// Returns a key without Rust's prefix for raw identifiers.
+/// Returns a key without the prefix `r#`.
 pub const fn plain(key: &'static str) -> &'static str {
     match key.as_bytes() {
         [b'r', b'#', ..] => key.split_at(2).1,
@@ -370,21 +364,21 @@ impl ToToml for bool {
     }
 }
 
-/// Returns the number that was probably meant by a text: a number in quotation marks, with a unit, or in per cent.
-/// Returns `None` if the text has more than one plausible reading.
+/// Returns the number that was probably meant: in quotation marks, with a unit, or in per cent. `None` if there is more
+/// than one plausible reading.
 fn bare(item: &Item) -> Option<f64> {
     let text = item.text()?.trim();
     if let Ok(rate) = text.parse::<Rate>() {
-        // All figures of rates are in bit/s.
+        // Figures of rates are in bit/s.
         return Some(rate.as_bps_f64());
     }
     let text = match text.split_once(',') {
-        // A number with three digits after a comma can have a decimal comma or a thousands separator.
+        // A decimal comma, or a thousands separator.
         Some((_, rest)) if rest.chars().take_while(char::is_ascii_digit).count() == 3 => return None,
         Some((whole, rest)) => &format!("{whole}.{rest}"),
         None => text,
     };
-    // The key may be in seconds or in milliseconds, so the number is not certain.
+    // The key may be in seconds or in milliseconds.
     if text.parse::<Span>().is_ok() {
         return None;
     }
@@ -434,8 +428,7 @@ macro_rules! whole_numbers {
         }
         impl ToToml for $type {
             fn value(&self) -> Option<Value> {
-                // TOML's integers are limited to the range of i64. Reading has the same limit, so a larger value can't
-                // occur.
+                // Reading has the same limit as TOML's integers.
                 Some(Value::Whole(i64::try_from(*self).unwrap_or(i64::MAX)))
             }
         }
@@ -494,7 +487,7 @@ macro_rules! quantities {
             fn read(item: &Item, out: &mut Findings) -> Option<Self> {
                 let Some(text) = item.text() else {
                     let [one, other] = $units;
-                    // A missing unit is a common mistake, so the remedy repeats the number with units.
+                    // The remedy repeats the number with units.
                     let remedy = match item.value {
                         Value::Whole(n) if (0..10_000).contains(&n) => {
                             format!("write its unit, as \"{n}{one}\" or \"{n}{other}\"")
@@ -532,10 +525,10 @@ quantities! {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packets(pub f64);
 
-/// Returns the number in "50p"; `None` if the text is not of this form.
+/// `None` if the text is not of the form "50p".
 pub fn packets(text: &str) -> Option<f64> {
     let number = text.trim().strip_suffix('p')?.trim();
-    // Rust's parser accepts "inf" and "nan", which are not valid here.
+    // Rust's parser accepts "inf" and "nan".
     let plain = number.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e'));
     number.parse::<f64>().ok().filter(|x| plain && x.is_finite())
 }
@@ -589,8 +582,7 @@ impl<T: FromToml> FromToml for OneOrMany<T> {
         match &item.value {
             Value::List(list) => {
                 let all: Vec<_> = list.iter().filter_map(|i| Spanned::read(i, out)).collect();
-                // If an element is invalid, the whole list is dropped, because a shorter list would cause misleading
-                // messages.
+                // A shorter list would cause misleading messages.
                 (all.len() == list.len()).then_some(Self { all, bare: false })
             }
             _ => Some(Self { all: vec![Spanned::read(item, out)?], bare: true }),
@@ -607,7 +599,7 @@ impl<T: Declared> Declared for Vec<T> {
 impl<T: FromToml> FromToml for Vec<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match &item.value {
-            // Invalid elements are reported when they are read, and are left out.
+            // Invalid elements were reported.
             Value::List(list) => Some(list.iter().filter_map(|i| T::read(i, out)).collect()),
             Value::Table(_) => {
                 let name = item.at.key.rsplit('.').next().unwrap_or_default();

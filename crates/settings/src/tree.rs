@@ -17,11 +17,11 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns a place in a line; its path is set later.
+    /// Returns a place in a line, without a path.
     pub fn line(line: Option<u32>) -> Self {
         Self { line, key: Arc::from(""), set: false }
     }
-    /// Returns the place of a key below this one; the key need not exist.
+    /// Returns the place of a key below this one, which need not exist.
     pub fn below(&self, key: &str) -> Self {
         let path = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
         Self { line: self.line, key: path.into(), set: self.set }
@@ -51,7 +51,7 @@ pub enum Value {
     Real(f64),
     /// A string.
     Text(String),
-    /// A value that no key accepts: a date, null in a JSON list, or a number that is out of range.
+    /// A value that no key accepts: a date, null in a JSON list, or a number out of range.
     Other(String),
     /// An array.
     List(Vec<Item>),
@@ -60,7 +60,7 @@ pub enum Value {
 }
 
 impl From<Value> for Item {
-    /// Creates an item whose place in the file is unknown.
+    /// Without a place in the file.
     fn from(value: Value) -> Self {
         Self { value, at: Place::line(None) }
     }
@@ -72,7 +72,7 @@ impl Value {
         Self::List(all.into_iter().map(Item::from).collect())
     }
 
-    /// Returns the value as TOML on one line. Floats have the shortest form that is read back as the same value.
+    /// Returns the value as TOML on one line, with floats in their shortest form.
     pub fn to_toml(&self) -> String {
         match self {
             Self::Bool(b) => b.to_string(),
@@ -89,7 +89,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as JSON. Infinity and NaN, which JSON does not have, become null.
+    /// Returns the value as JSON; infinity and NaN become null.
     pub fn to_json(&self) -> Json {
         match self {
             Self::Bool(b) => (*b).into(),
@@ -129,7 +129,7 @@ impl Item {
     pub fn table(&self) -> Option<&Table> {
         if let Value::Table(table) = &self.value { Some(table) } else { None }
     }
-    /// Returns the value of a key; `None` if this is not a table, or has no such key.
+    /// Returns the value of a key; `None` if there is none.
     pub fn get(&self, key: &str) -> Option<&Item> {
         self.table()?.iter().find(|(k, _)| k == key).map(|(_, item)| item)
     }
@@ -144,7 +144,7 @@ impl Item {
         let make = |table| Self { value: Value::Table(table), at: self.at.clone() };
         (make(taken), make(rest))
     }
-    /// Returns the value as it would be written, shortened to fit into a message.
+    /// Returns the value as it would be written, shortened for a message.
     pub fn shown(&self) -> String {
         match &self.value {
             Value::Bool(b) => b.to_string(),
@@ -163,7 +163,6 @@ pub fn quoted(text: &str) -> String {
     format!("\"{}\"", short(text).escape_debug())
 }
 
-/// Shortens a text to 60 characters.
 fn short(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -173,7 +172,7 @@ fn short(text: &str) -> String {
 
 /// Largest text that is read, in bytes.
 pub const MAX_TEXT: usize = 4 << 20;
-/// A file with this many syntax errors is not meant as TOML.
+/// With this many syntax errors, a file is not meant as TOML.
 const OTHER_KIND_ERRORS: usize = 20;
 /// Maximum nesting of tables.
 pub const MAX_DEPTH: usize = 16;
@@ -192,8 +191,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         return empty;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
-    // Later errors usually follow from the first ones, so only some are reported. A file with very many errors is
-    // probably not a scenario but, for example, a trace.
+    // Later errors usually follow from the first ones. A file with very many is probably, for example, a trace.
     let is_other = errors.len() >= OTHER_KIND_ERRORS;
     for error in errors.iter().take(if is_other { 1 } else { OTHER_KIND_ERRORS }) {
         let span = error.span().unwrap_or(0..0);
@@ -205,14 +203,14 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         if is_other {
             remedy.push_str("; or name another file: many more of its lines are not TOML");
         }
-        // The parser's error points at a key only if the key is a duplicate.
+        // The parser's error points at a key only if it is a duplicate.
         let key = if error.message().contains("duplicate") { key } else { "" };
         out.raw(Some(lines.at(span.start)), key, what, remedy);
         if heads {
-            break; // Keys below a duplicate heading would count as duplicates of the first table's keys.
+            break; // keys below a duplicate heading would be duplicates, too
         }
     }
-    // A tree without the invalid parts would lead to misleading messages, such as "missing".
+    // A tree without the invalid parts would lead to messages such as "missing".
     if !errors.is_empty() {
         return empty;
     }
@@ -224,7 +222,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
 
 fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     if heads {
-        // Either the two tables are meant as one, or the name is meant as a list of tables.
+        // The two tables are meant as one, or as a list of tables.
         let name = found.trim_matches(['[', ']']);
         return (
             "a table of this name is there already".into(),
@@ -242,9 +240,8 @@ fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     )
 }
 
-/// Returns the position at which dotted keys or brackets are nested too deep; `None` if they are not. The parser limits
-/// the nesting of brackets, but not of dotted keys. Without this check, dropping a tree of a million levels would
-/// overflow the stack.
+/// Returns the position at which dotted keys or brackets are nested too deep. The parser limits only brackets, and
+/// dropping a tree of a million levels would overflow the stack.
 fn too_deep(text: &str) -> Option<usize> {
     use toml_parser::lexer::TokenKind;
     let (mut dots, mut open) = (0usize, 0usize);
@@ -253,7 +250,7 @@ fn too_deep(text: &str) -> Option<usize> {
             TokenKind::Dot => dots += 1,
             TokenKind::Newline | TokenKind::Comma | TokenKind::Equals => dots = 0,
             TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => open += 1,
-            // A closing bracket without an opening one is a syntax error, which the parser reports.
+            // The parser reports a closing bracket without an opening one.
             TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => open = open.saturating_sub(1),
             _ => {}
         }
@@ -276,7 +273,7 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
         DeValue::Boolean(b) => Value::Bool(*b),
         DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
             Ok(n) => Value::Whole(n),
-            // The number exceeds i64. The function that reads whole numbers reports it.
+            // Beyond i64: whoever reads whole numbers reports it.
             Err(_) => Value::Other(n.to_string()),
         },
         DeValue::Float(x) => x.as_str().parse().map_or_else(|_| Value::Other(x.to_string()), Value::Real),
@@ -293,7 +290,7 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
                     .into_iter()
                     .map(|(key, value)| {
                         let mut item = convert(value.get_ref(), value.span().start, lines, depth + 1, out);
-                        // A problem is reported at the line of the key, since the value can begin on a later line.
+                        // The value can begin on a later line than its key.
                         item.at.line = Some(lines.at(key.span().start));
                         (key.get_ref().to_string(), item)
                     })
@@ -307,7 +304,7 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
 /// Converts JSON from another program; null counts as absent.
 pub fn from_json(json: &Json, depth: usize, out: &mut Findings) -> Item {
     let at = Place::line(None);
-    // The JSON comes from another program, so its nesting must not exhaust the stack.
+    // Another program's nesting must not exhaust the stack.
     if depth > MAX_DEPTH {
         out.raw(None, "", "keys nested too deep".into(), format!("at most {MAX_DEPTH} levels"));
         return Item { value: Value::Table(Vec::new()), at };
@@ -333,21 +330,20 @@ pub fn from_json(json: &Json, depth: usize, out: &mut Findings) -> Item {
     Item { value, at }
 }
 
-/// The positions of a text's newlines.
 struct Lines(Vec<usize>);
 
 impl Lines {
     fn of(text: &str) -> Self {
         Self(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i).collect())
     }
-    /// Returns the line of a byte, from 1.
+    /// From 1.
     fn at(&self, offset: usize) -> u32 {
         self.0.partition_point(|newline| *newline < offset) as u32 + 1
     }
 }
 
-/// Returns a TOML value from the command line. A text that is not TOML is a string, so `--set
-/// flow.video.controller=asmp` needs no quotation marks.
+/// Returns a TOML value from the command line; other text is a string, so that `--set flow.video.controller=asmp` needs
+/// no quotation marks.
 pub fn read_value(text: &str) -> Value {
     if text.len() > 10_000 || too_deep(text).is_some() {
         return Value::Text(text.to_owned());
@@ -356,7 +352,7 @@ pub fn read_value(text: &str) -> Value {
     if !errors.is_empty() {
         return Value::Text(text.to_owned());
     }
-    // `convert` can only report excessive nesting, which `too_deep` has already excluded.
+    // Only excessive nesting could be reported, which `too_deep` has excluded.
     let mut ignored = Findings::new("--set");
     let mut item = convert(value.get_ref(), 0, &Lines::of(text), 0, &mut ignored);
     mark(&mut item);
