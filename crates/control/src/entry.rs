@@ -554,7 +554,7 @@ pub struct Controller {
     pub standard_reports: bool,
     /// Whether a report keeps its meaning when it is repeated, for example because it carries a rate.
     pub repeats: bool,
-    /// Whether this is the controller, exactly one, that replaces others if the receivers send only standard reports.
+    /// Whether this is the one controller that replaces others if the receivers send only standard reports.
     pub fallback: bool,
     /// Whether the receivers compute a rate ([`ReceiverHalf::acceptable`]).
     pub own_rate: bool,

@@ -283,8 +283,8 @@ macro_rules! around {
 
 /// The sending half of a controller.
 ///
-/// A layer implements [`around!`](crate::around) and the methods that it changes. The others forward to the wrapped
-/// half, if there is one.
+/// A layer uses [`around!`](crate::around) and implements the methods that it changes; each default forwards to the
+/// wrapped half.
 pub trait SenderHalf: Send {
     /// Returns the wrapped half; `None` if there is none.
     fn inner(&self) -> Option<&dyn SenderHalf> {
@@ -313,16 +313,16 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Sets the longest interval between two reports. Only a longer silence is missing feedback. Without this call, a
-    /// half uses round trips.
+    /// Sets the longest interval between two reports; only a longer silence is missing feedback. Before this call, a
+    /// half counts round trips instead.
     fn on_feedback_interval(&mut self, interval: Span) {
         if let Some(half) = self.inner_mut() {
             half.on_feedback_interval(interval);
         }
     }
 
-    /// Records packets that feedback does not cover. They count as received, and neither as lost nor in flight. The
-    /// report that revealed them follows; a later report may still cover them.
+    /// Records packets that feedback has skipped. They count as received, and are neither lost nor in flight. The
+    /// report that skips them follows; it or a later one may still carry their fates.
     fn on_unknown(&mut self, packets: &[PacketReport]) {
         if let Some(half) = self.inner_mut() {
             half.on_unknown(packets);

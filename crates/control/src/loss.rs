@@ -19,7 +19,8 @@ pub struct LossSettings {
     pub discount: f64,
     /// The number of later packets after which a missing packet is lost: 3 in RFC 5348, at least 1.
     pub ndupack: u32,
-    /// The maximum distance, in packets, of a late packet from the highest one. Older losses are final.
+    /// The maximum distance, in packets, of a late packet from the highest one. A packet farther behind revises no
+    /// loss.
     pub reorder: u64,
 }
 
@@ -286,15 +287,15 @@ impl LossHistory {
             }
             late = Some(packet.seq);
         }
-        // It counts as a duplicate acknowledgment does in TCP.
+        // A later packet counts like a duplicate acknowledgment in TCP.
         for gap in self.gaps.iter_mut().filter(|g| g.run.last < packet.seq) {
             gap.overtaken += 1;
         }
         self.process(packet, late, first_interval)
     }
 
-    /// Adds a packet without an own number, sent after `packet.seq`. It overtakes gaps but is not counted in the
-    /// intervals.
+    /// Adds a packet without a sequence number of its own, sent after packet `packet.seq`. It overtakes gaps, but is
+    /// not counted in the intervals.
     pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));

@@ -2,7 +2,7 @@
 
 use steadycast_units::{OneWay, Span, Time};
 
-/// The minimum delay is over this and the previous period. Clocks that differ by 200 ppm drift by only 4 ms in two
+/// The minimum delay is taken over this and the previous period. Clocks that differ by 200 ppm drift by 4 ms in two
 /// periods.
 const PERIOD: Span = Span::secs(10);
 /// The minimum number of delayed packets in a row; a radio link may delay a single one.
@@ -28,8 +28,8 @@ impl Queue {
         Self { limit, ..Self::default() }
     }
 
-    /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns whether there is a queue. `short` is
-    /// a lower bound of the threshold.
+    /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns whether there is a queue. `short`
+    /// replaces a lower threshold.
     pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, short: Span) -> bool {
         // The minimum expires, so that a longer route does not look like a queue forever.
         if at >= self.until {

@@ -10,9 +10,9 @@
 //!  a group's rate:     its send rate, but at least its floor (also while it is not sent)
 //! ```
 //!
-//! The rate by the throughput equation dips after each loss, so the second line waits. Moving up is a test, which
-//! fails if the receiver moves down within four holds; the next hold is then doubled (RLM: McCanne, Jacobson,
-//! Vetterli, SIGCOMM 1996).
+//! The own rate dips after each loss, so the second line has a delay. Moving up is a test. It has failed if the
+//! receiver moves down within four holds, and the next hold is then doubled (RLM: McCanne, Jacobson, Vetterli,
+//! SIGCOMM 1996).
 //!
 //! [`acceptable`]: crate::ReceiverHalf::acceptable
 

@@ -228,8 +228,8 @@ struct LinkState {
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
-    /// On a plain link: from then on all packets have the size [`Idle::size`], and `queue` is not maintained. NEVER
-    /// on other links.
+    /// On a plain link: from this time on, all queued packets have the size [`Idle::size`], and `queue` is not
+    /// maintained. On other links: NEVER.
     uniform_from: Time,
     /// The previous [`Idle::size`] and its transmission time; flows often have two sizes.
     before: (Bytes, Span),
@@ -491,7 +491,8 @@ impl Link {
         self.state.counts.dropped()
     }
 
-    /// Returns how long the last offered packet waits, or has waited on a link that holds packets.
+    /// Returns how long the last offered packet waits. On a link that holds packets, returns how long the last
+    /// dequeued one has waited.
     pub const fn waited(&self) -> Span {
         if self.idle.passed > 0 { Span::ZERO } else { self.state.waited }
     }
@@ -502,7 +503,8 @@ impl Link {
         self.idle.passed > 0
     }
 
-    /// Whether the last packet waited only for one of the same size, offered at the same time to an idle plain link.
+    /// Whether the last packet waited for exactly one other, which had the same size, was offered at the same time
+    /// and found a plain link idle.
     #[inline]
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;
@@ -524,7 +526,7 @@ impl Link {
     }
 
     /// Returns the long-term limit of the throughput between two times without a rate change; `None` if there is
-    /// none. It includes policer, shaper, total loss and a trace's mean rate.
+    /// none. It is zero while every packet is lost, and a trace's mean rate.
     pub fn throughput_limit(&self, from: Time, until: Time) -> Option<Rate> {
         if self.state.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
             return Some(Rate::ZERO);

@@ -75,7 +75,7 @@ impl FromToml for Limit {
         let limit = match (text.parse::<Bytes>(), text.parse::<Span>()) {
             (Ok(bytes), _) => Self::Bytes(bytes),
             (_, Ok(span)) => Self::Time(span),
-            // Its unit is bytes.
+            // The unit is bytes, so the text is no span.
             (Err(QuantityError::Range { .. }), _) => {
                 let what = format!("{} is out of range", item.shown());
                 return out.refuse(&item.at, what, "a queue limit is above 0 and below 1000 GB");

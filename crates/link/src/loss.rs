@@ -71,7 +71,7 @@ fn share(item: &Item) -> Option<Table> {
         Value::Real(_) | Value::Whole(_) => item.value.clone(),
         Value::Text(text) => match text.trim().strip_suffix('%').map(|percent| percent.trim().parse::<f64>()) {
             Some(Ok(percent)) => Value::Real(percent / 100.0),
-            // It begins as a number, so it is no kind's name.
+            // The text begins as a number, so it names no kind.
             _ if text.trim().starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-') => item.value.clone(),
             _ => return None,
         },

@@ -163,7 +163,7 @@ impl EventQueue {
 
     #[inline(never)]
     fn refill(&mut self) -> Option<Key> {
-        // The other half is for keys that are inserted soon.
+        // Half of the array stays free for keys that are inserted soon.
         while self.near.len() < NEAR_LEN / 2
             && let Some(Reverse(key)) = self.far.pop()
         {

@@ -88,7 +88,7 @@ pub(crate) struct Hop {
     pub(crate) reverse: u32,
     /// The shared lane used last.
     shared: SharedLane,
-    /// The same for packets with one other packet ahead.
+    /// The shared lane used last for packets with one other packet ahead.
     second: SharedLane,
 }
 
@@ -327,7 +327,7 @@ impl Net {
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
         let lane = &mut self.lanes.lanes[lane as usize];
         let InFlight { key, packet, size, place, ecn } = *lane.front()?;
-        // A key of a lane that was reordered is too early, or finds the lane empty.
+        // After a reordering in the lane, this key is too early, or the lane is empty.
         if key.at() > now {
             return None;
         }

@@ -307,7 +307,7 @@ impl Network {
         if self.deliveries.is_empty() { self.net.events.next() } else { Time::ZERO }
     }
 
-    /// Processes events up to and including `until`, or up to the driver's next one, which it returns.
+    /// Processes events up to and including `until`, or up to the first one for the driver. Returns that one.
     #[inline]
     pub fn step(&mut self, until: Time) -> Option<(Time, Event)> {
         loop {

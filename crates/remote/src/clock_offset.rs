@@ -3,10 +3,10 @@ use steadycast_units::{PeerTime, Span, Time};
 /// The minimum is over the current slot and two before, so that it follows clock drift.
 const SLOT: Span = Span::secs(10);
 
-/// The difference between the clocks plus the delay of feedback: the minimum difference between feedback's arrival
-/// and the newest arrival reported in it.
+/// The difference between the clocks, plus the delay of feedback: the smallest difference between the arrival of
+/// feedback and the newest arrival in it.
 ///
-/// Feedback does not say when it was written; the minimum is one that was written right after an arrival.
+/// It is smallest for feedback that was written right after an arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockOffset {
     /// The minima of this slot and the two before, in nanoseconds.

@@ -110,8 +110,8 @@ const ASSUMED_INTERVAL: Span = Span::millis(100);
 /// [`Remote::decision`]. It calls [`Remote::timer`] at [`Remote::wake`]. A packet is lost if feedback reports it as
 /// missing; one that feedback skips has an unknown fate, and is neither lost nor in flight.
 ///
-/// All times are on one clock, which may start at any value. A time before the previous call's counts as that time,
-/// except send times.
+/// All times are on one clock, which may start at any value. A time before that of the previous call is replaced by
+/// it, except send times.
 pub struct Remote {
     half: Box<dyn SenderHalf>,
     history: History,

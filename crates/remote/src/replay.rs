@@ -330,8 +330,8 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // With a window, and a half that reports every packet, packets are acknowledged one by one. Otherwise one
-            // report is last, so that the hold time is right.
+            // With a window, and a half that reports every packet, the half reports after each arrival: packets are
+            // acknowledged one by one. Otherwise it reports once, at the end, so that the hold time is right.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }

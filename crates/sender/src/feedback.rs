@@ -34,8 +34,7 @@ pub fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
 const MAX_PACKETS_PER_COMPOUND: usize = 1 << 15;
 
 /// Reads a compound's per-packet feedback and joins it with the sent packets. `find` returns the number of a reported
-/// packet. Returns the joined packets, `None` if none was sent, and the number of messages ignored beyond the
-/// permitted number of packets.
+/// packet. Returns the joined packets (`None` if none was sent) and the number of ignored messages.
 pub fn join(
     history: &mut History,
     now: Time,

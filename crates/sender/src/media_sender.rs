@@ -88,7 +88,7 @@ pub struct RtcpCounts {
 
 /// The number of names kept, as long as the controller's history.
 const NAMED_PACKETS: usize = 1 << 14;
-/// The backlog with full encoder rates, at the pacing rate: one frame at 25 per second.
+/// The backlog, as time at the pacing rate, up to which encoders keep their rate: one frame at 25 per second.
 const FRAME_BACKLOG: Span = Span::millis(40);
 /// The time in which a larger backlog is drained.
 const DRAIN_TIME: Span = Span::millis(250);
@@ -262,10 +262,10 @@ impl MediaSender {
         true
     }
 
-    /// Adds a packet. Returns false if it is not queued: a skipped frame, twice the maximum backlog, a size of zero,
-    /// or no such stream. Call [`MediaSender::poll`] afterwards.
+    /// Adds a packet. Returns false if it is not queued: its frame is skipped, the backlog is twice the maximum, its
+    /// size is zero, or there is no such stream. Call [`MediaSender::poll`] afterwards.
     ///
-    /// Video beyond twice the maximum backlog skips the rest of its frame, but never of a key frame.
+    /// If the backlog of video exceeds twice the maximum, the rest of a frame is skipped, but never of a key frame.
     /// [`MediaSender::encoder`] then requests a key frame, unless the frame was disposable.
     pub fn push(&mut self, now: Time, stream: StreamId, packet: &MediaPacket) -> bool {
         let (pacing, most) = (self.remote.decision().pacing, self.settings.max_backlog * 2);
@@ -316,8 +316,8 @@ impl MediaSender {
         self.remote.queued(&MediaQueue { at: now, waiting, age, frame });
     }
 
-    /// Sets the name of a sent packet in feedback; [`MediaSender::number`] finds the packet by it. It serves other
-    /// transport-wide numbers, retransmissions (RFC 8888) and other protocols.
+    /// Sets a sent packet's name in feedback, for [`MediaSender::number`]. It is for the caller's own transport-wide
+    /// numbers, for retransmissions (RFC 8888), and for other protocols.
     pub fn sent_as(&mut self, number: u64, name: PacketName) {
         self.own_transport |= matches!(name, PacketName::Transport(_));
         // 16-bit numbers wrap, so a newer packet may have the name.
@@ -409,7 +409,7 @@ impl MediaSender {
             if let Some(rtt) = rtt {
                 cache.on_round_trip(rtt);
             }
-            // Otherwise their absence has no meaning.
+            // If feedback does not cover retransmissions, it does not show their loss.
             if self.settings.retransmissions_covered {
                 lost.iter().for_each(|number| cache.on_lost(&context, &mut self.budget, *number));
             }
@@ -602,7 +602,7 @@ impl MediaSender {
     }
 
     fn send_padding(&mut self, now: Time) -> Output {
-        // It can also replace a lost original.
+        // The newest packet can also replace a lost original.
         let newest = self.newest.and_then(|stream| {
             let cache = self.streams.get(stream.0 as usize)?.cache.as_ref()?;
             Some((stream, cache.newest()?.packet))

@@ -58,7 +58,7 @@ impl Prober {
     }
 
     /// Counts a sent packet, which may start the probe `wanted`. At the end of a probe that counts against the pacing
-    /// rate, returns the bytes sent too early.
+    /// rate, returns the bytes that were sent ahead of it.
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         // A probe without media never begins.
         if self.running.is_none() {

@@ -109,7 +109,7 @@ impl Batches {
         batch.changes = network.changes(group);
         for link in network.branches_beside(group, first) {
             let agent = network.sole_receiver(group, link);
-            // A sink can be in one batch.
+            // A sink is in at most one batch.
             let Some(agent) = agent.filter(|agent| self.places[agent.0 as usize].is_none()) else { continue };
             if let Agent::PlainSink(_) | Agent::VideoSink(_) = agents_and_logs.agents[agent.0 as usize] {
                 self.places[agent.0 as usize] = Some((n as u32, batch.sinks.len() as u32));
@@ -162,7 +162,7 @@ impl Batch {
             return fan.keep(|_| false);
         }
         let legs = (before == self.sinks.len()).then(|| fan.legs().to_vec());
-        // Both are in the order of links.
+        // Legs and sinks are both in the order of links.
         let mut sinks = self.sinks.iter_mut().peekable();
         fan.keep(|leg| {
             while let Some(sink) = sinks.next_if(|sink| sink.link < leg.direction()) {

@@ -128,7 +128,7 @@ impl<'a> Builder<'a> {
                 let (at, agent, starts) = (turn.at, *agent, turn.does.begins());
                 self.plan.push(if starts { Entry::Start { at, agent } } else { Entry::Stop { at, agent } });
                 if let (Some(group), Action::Join | Action::Leave) = (group, turn.does) {
-                    // It takes effect at the next router.
+                    // The change takes effect at the next router.
                     let at = self.network.membership_effective_at(at, group, self.ports[agent.0 as usize].node);
                     self.plan.push(Entry::MembershipChange { at, group, agent, join: starts });
                 }

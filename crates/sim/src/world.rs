@@ -329,7 +329,7 @@ impl Simulation {
             self.log(to, ix, ecn);
         }
         match &self.agents[to.0 as usize] {
-            // Not through `outgoing`, which copies packets twice more.
+            // `outgoing` would copy the packet twice more.
             Agent::TcpSink(_) => self.deliver_segment(to, ix, ecn),
             Agent::TcpSource(_) => self.deliver_ack(to, ix, ecn),
             _ => self.deliver_other(to, ix, ecn),
@@ -415,7 +415,7 @@ impl Simulation {
             self.network.send(at, node, packet.head, || packet.body);
         }
         if let Agent::PlainSource(source) = &mut self.agents[ix] {
-            // Not through `outgoing`, which copies packets twice more.
+            // `outgoing` would copy the packet twice more.
             let (packet, number) = (source.packet(), source.poll(at));
             let wake = source.wake();
             if let Some(number) = number {

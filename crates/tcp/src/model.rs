@@ -72,7 +72,7 @@ pub(crate) struct Model {
     pub(crate) pacer: Option<Pacer>,
     rate_estimator: RateEstimator,
     phase: RecoveryState,
-    /// The window is the limit until more segments than this are delivered; `None` if it never was.
+    /// The sender counts as limited by its window until this many segments are delivered; `None` if it never was.
     limited_until: Option<u64>,
     limited: bool,
     /// The reported marks, modulo 2¹⁶.
@@ -243,7 +243,7 @@ impl Model {
         if std::mem::take(&mut self.limited) {
             self.limited_until = Some(delivered + u64::from(in_flight));
         }
-        // It stays true until all that was in flight is delivered.
+        // `cwnd_limited` stays true until all that was in flight is delivered.
         let cwnd_limited = self.limited_until.is_some_and(|until| delivered <= until);
         let recovering = phase == RecoveryState::Recovery;
         let event = AckEvent { now, sample, delivered, in_flight, cwnd, cwnd_limited, recovering };

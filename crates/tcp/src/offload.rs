@@ -5,8 +5,8 @@ use steadycast_units::{Bytes, Span, Time};
 const UNIT_TIME: Span = Span::nanos(1_000_000_000 / 1024);
 const MIN_UNIT: u32 = 2;
 const MAX_UNIT: Bytes = Bytes::new(65_000);
-/// The excess of a unit over [`UNIT_TIME`] on short paths: [`MAX_UNIT`], halved per this much of minimum RTT
-/// (`tcp_tso_rtt_log` 9).
+/// On short paths a unit may be larger by [`MAX_UNIT`], halved once per this much of minimum RTT (`tcp_tso_rtt_log`
+/// 9).
 const RTT_STEP: Span = Span::micros(512);
 /// A partial unit waits for an acknowledgment that is expected within this time.
 const ACK_DUE_SOON: Span = Span::millis(1);

@@ -55,7 +55,7 @@ pub(crate) struct PriorWindow {
 }
 
 impl PriorWindow {
-    /// Saves the window, but keeps a larger saved one if `lowered`, when the window is reduced on purpose.
+    /// Saves the window. If it is `lowered` on purpose, a larger saved one is kept.
     pub(crate) fn save(&mut self, cwnd: f64, lowered: bool) {
         let keeps = self.conserve_until.is_some() || lowered;
         self.cwnd = if keeps { self.cwnd.max(cwnd) } else { cwnd };

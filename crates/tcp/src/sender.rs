@@ -507,8 +507,8 @@ impl Sender {
         }
     }
 
-    /// Passes an acknowledgment of `fresh` newly reported segments, `acked` of them cumulatively, to the congestion
-    /// model.
+    /// Passes an acknowledgment to the congestion model. It newly reports `fresh` segments, and advances the
+    /// cumulative acknowledgment by `acked`.
     #[inline(never)]
     fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
@@ -954,7 +954,7 @@ impl Sender {
             return;
         }
         if matches!(self.config.congestion, Congestion::Bbr | Congestion::Bbr1 | Congestion::Prague) {
-            // They set the window in `run_model`.
+            // These set the window in `run_model`.
             return;
         }
         // A window beyond the receiver's can't be used.

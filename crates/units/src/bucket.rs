@@ -3,7 +3,7 @@ use crate::{Bytes, Rate, Span, Time};
 /// A token bucket (RFC 2697, with one bucket), full at the start. Callers that wait for tokens send at most `rate · T
 /// + burst` in any time T.
 ///
-/// It stores when it will be full, which does not change while it fills.
+/// The bucket stores when it will be full, because that does not change while it fills.
 ///
 /// ```
 /// use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};

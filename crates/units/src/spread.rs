@@ -147,8 +147,8 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the spans since `earlier` was copied from this histogram. A maximum from before is replaced by its
-    /// class's middle.
+    /// Returns the spans since `earlier` was copied from this histogram. The maximum is exact, or the middle of its
+    /// class.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {
@@ -173,7 +173,7 @@ impl Spread {
         fresh
     }
 
-    /// One unit of 1.024 µs wide up to 128 units, then 64 classes per octave.
+    /// Returns the class of a span: one unit of 1.024 µs wide up to 128 units, then 64 classes per octave.
     fn class(ns: u64) -> usize {
         let units = ns >> 10;
         let octave = (64 - units.leading_zeros()).saturating_sub(SUB_BITS + 1);

@@ -15,8 +15,7 @@ use crate::{
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// The reports, and minimum intervals since the first packet, to wait for an announced round-trip time before the
-/// assumed one is used.
+/// How long to wait for the sender to announce a round-trip time: this number of reports and of minimum intervals.
 const ASSUMED_RTT_REPORTS: u32 = 2;
 /// The number of first reports that are never suppressed while the round-trip time is unknown.
 const NO_RTT_REPORTS: u32 = 8;
@@ -81,9 +80,9 @@ pub(super) struct Receiver {
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
-    /// Packets expected and lost since the last sent report that `losses` already includes.
+    /// The packets expected and lost since the last sent report, as far as `losses` includes them.
     counted: (u64, i64),
-    /// Packets expected and lost before the last sent report that `losses` does not include yet.
+    /// The packets expected and lost before the last sent report, as far as `losses` lacks them.
     carried: (u64, i64),
     reports: u32,
     ramp: Option<Ramp>,
@@ -201,8 +200,8 @@ impl Receiver {
         rate.clamp(self.floor, self.cap)
     }
 
-    /// Counts losses. The first ones come from the start phase's last doubling, so they count at most as the loss
-    /// rate at which TCP reaches the receive rate (RFC 5348, section 6.3.1).
+    /// The first losses come from the start phase's last doubling. They count at most as the loss rate of a TCP at
+    /// the receive rate (RFC 5348, section 6.3.1).
     fn count_losses(&mut self, expected: u64, lost: u64, x_recv: Rate, rtt: Span) {
         let mut counted = lost;
         if lost > 0 && !self.ever_lost && self.config.ramp {
@@ -252,7 +251,8 @@ impl Receiver {
     ///                               r      ≤ max(min(r_tx, 2 X_recv), X_recv) + P/t_RTT
     /// ```
     ///
-    /// The limits r + P/t_RTT in the first line and in the last line apply only in repaired mode.
+    /// The limit r + P/t_RTT in the first line, and the last line, apply only in repaired mode. With loss events the
+    /// first line applies to every report.
     fn smoothed(&self, old: Rate, lost: bool, state: State, x_recv: Rate, rtt: Span) -> (Rate, bool) {
         let config = &self.config;
         let step = self.packet.per(rtt);
@@ -270,7 +270,7 @@ impl Receiver {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        // The announced send rate is the limit, so that a source with coarse rate steps can reach the next one.
+        // The limit is the announced send rate, so that a source with coarse rate steps reaches its next step.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
@@ -387,7 +387,7 @@ impl ReceiverHalf for Receiver {
         }
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
-        // The sender announces a receiver's round-trip time only after its report, so such reports are not
+        // The sender announces a round-trip time only to a receiver that has reported, so such reports are not
         // suppressed.
         let needs_rtt = self.config.ramp && !self.rtt.is_known() && self.reports <= NO_RTT_REPORTS;
         if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !needs_rtt {

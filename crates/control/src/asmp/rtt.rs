@@ -84,8 +84,8 @@ impl RoundTrip {
 
     /// Records that a report is sent.
     pub(super) fn on_report(&mut self) {
-        // The announced time is that of this report. A later delay as reference would include a change of the queue:
-        // with RED, 20 ms were estimated as 1 ms.
+        // The sender measures the round trip of this report, and announces it later. A queue that changes meanwhile
+        // must not enter the reference.
         self.answered = self.announced.or(self.answered);
     }
 

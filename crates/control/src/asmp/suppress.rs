@@ -21,7 +21,7 @@ pub(crate) fn timer(round: Span, members: u32, chance: &mut Chance) -> Span {
     round.scale(share.clamp(0.0, 1.0))
 }
 
-/// The length of rounds: T_random, doubled while RTCP exceeds its share, halved below half of it.
+/// The length of rounds: T_random, doubled while RTCP exceeds its share, and halved while it uses less than half.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     doublings: u32,

@@ -19,8 +19,8 @@ const BELOW: Rate = Rate::kbps(5);
 const LEAST_STEP: f64 = 1_000.0;
 /// The minimum slope of the additive increase, in bit/s per second.
 const LEAST_SLOPE: f64 = 4_000.0;
-/// The assumed frame rate. The additive increase is half a packet per response time; a packet is an equal part of a
-/// frame, at most [`PACKET`] bytes.
+/// The assumed frame rate, from which the packet size follows: a frame divided into equal packets of at most
+/// [`PACKET`] bytes.
 const FRAMES_PER_S: f64 = 30.0;
 const PACKET: f64 = 1_200.0;
 /// The detection time of overuse, a part of the response time.
@@ -104,7 +104,8 @@ impl Aimd {
         self.changed = Some(now);
     }
 
-    /// Returns whether the rate may fall again: after a round trip, or if less than half of it is acknowledged.
+    /// Returns whether the rate may fall again: a round trip after the last change, or if less than half of it is
+    /// acknowledged.
     pub(super) fn may_reduce(&self, now: Time, acknowledged: Option<Rate>) -> bool {
         let interval = self.rtt.clamp(LEAST_INTERVAL, MOST_INTERVAL);
         self.changed.is_none_or(|at| now.since(at) >= interval)

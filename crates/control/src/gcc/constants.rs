@@ -10,8 +10,8 @@ pub(super) const SMOOTHING: f64 = 0.9;
 pub(super) const GAIN: f64 = 4.0;
 /// The initial threshold for overuse (`trendline_estimator.cc`).
 pub(super) const THRESHOLD: f64 = 12.5;
-/// The threshold's gain per ms towards a slope above it (`trendline_estimator.cc`). With the draft's 0.01, for a
-/// Kalman filter, it would hardly fall again.
+/// The threshold's gain per ms towards a slope above it (`trendline_estimator.cc`). With the draft's 0.01 it would
+/// hardly fall again.
 pub(super) const K_UP: f64 = 0.0087;
 /// The threshold's gain per ms towards a slope below it (`trendline_estimator.cc`; the draft: 0.00018).
 pub(super) const K_DOWN: f64 = 0.039;

@@ -4,10 +4,10 @@ use steadycast_units::{Offset, PeerTime, Span, Time};
 
 /// The maximum send duration of a group.
 const GROUP: Span = Span::millis(5);
-/// The maximum arrival gap in a burst. With a falling delay, its packets were queued together and form one group.
+/// The maximum arrival gap within a burst. The packets of a burst were queued together and form one group.
 const BURST: Span = Span::millis(5);
 const LONGEST_BURST: Span = Span::millis(100);
-/// The excess of an arrival interval over its feedback interval that means a jump of the receiver's clock.
+/// If an arrival interval exceeds the interval between the reports by this, the receiver's clock has jumped.
 const JUMP: Span = Span::secs(3);
 /// The reordered groups in a row that reset the state.
 const REORDERED: u32 = 3;

@@ -42,10 +42,10 @@ const INSTANT_OFFSET: f64 = 0.05;
 /// The initial and maximum hold time after a decrease; it doubles with each decrease.
 const FIRST_HOLD: Span = Span::millis(300);
 const LONGEST_HOLD: Span = Span::secs(60);
-/// The worst observation is no outlier if its send rate is at least this multiple of the median: a burst causes
+/// The worst observation is ignored, unless its send rate is at least this multiple of the median: a burst causes
 /// congestion.
 const BURST: f64 = 2.0;
-/// In an application-limited phase, the acknowledged rate is a candidate for this time after a rise starts.
+/// For this time after a rise starts, the acknowledged rate is a candidate even if the application limits the rate.
 const RISING: Span = Span::secs(2);
 const LEAST_P: f64 = 1e-6;
 

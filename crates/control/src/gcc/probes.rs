@@ -12,8 +12,8 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 /// The minimum number of packets of a probe, and its minimum duration.
 const PACKETS: u32 = 5;
 const LENGTH: Span = Span::millis(15);
-/// The rate of a further probe, as a multiple of the last result, and the result that triggers it, as a multiple of
-/// the last probe's rate.
+/// A further probe has FURTHER times the rate of the last result. It is sent if that result exceeds FURTHER_ABOVE
+/// times its probe's rate.
 const FURTHER: f64 = 2.0;
 const FURTHER_ABOVE: f64 = 0.7;
 /// The maximum time to wait for a result.
@@ -21,8 +21,8 @@ const WAIT: Span = Span::secs(1);
 /// The interval and rate (as a multiple of the estimate) of probes in an application-limited phase.
 const ALR_INTERVAL: Span = Span::secs(5);
 const ALR_SCALE: f64 = 2.0;
-/// A drop below the share DROP is large. A recovery probe has the share AFTER_DROP of the old rate, if
-/// LEAST_EXPECTED_RESULT of that exceeds the estimate.
+/// A fall of the estimate below the share DROP is large. The recovery probe has the share AFTER_DROP of the old rate.
+/// It is sent if the share LEAST_EXPECTED_RESULT of that exceeds the estimate.
 const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 const LEAST_EXPECTED_RESULT: f64 = 0.95;

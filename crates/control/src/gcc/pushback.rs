@@ -5,7 +5,7 @@ use super::constants::QUEUE_TIME;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The reports whose longest round-trip times are stored.
+/// The number of reports whose longest round-trip times are stored.
 const REPORTS: usize = 32;
 /// Two packets of 1500 bytes.
 const LEAST: Bytes = Bytes::new(3_000);

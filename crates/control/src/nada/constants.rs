@@ -37,8 +37,7 @@ pub(super) const FILTER: usize = 15;
 /// The minimum of the no-feedback timeout, otherwise two report intervals and a round trip. The RFC has no such
 /// timer.
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
-/// RMAX if nothing limits the rate. The rate settles where x = XREF · RMAX / r with x ≤ [`X_MAX`]; a larger RMAX
-/// would exclude a video's usual rates.
+/// RMAX if nothing limits the rate. With a larger one, no signal could push the rate below a video's usual range.
 pub(super) const R_MAX: Rate = Rate::mbps(20);
 /// The maximum change by the rate-shaping buffer, as a share of the reference rate (section 5.2.2).
 pub(super) const MOST_SHAPING: f64 = 0.05;

@@ -19,8 +19,8 @@ const RTTS: usize = 15;
 ///                 ⎝       τ            τ                        τ      ⎠
 /// ```
 ///
-/// The equation is multiplied out to avoid a division by the rate. With a signal at its maximum, the receive rate is
-/// also a limit, which the RFC does not have.
+/// The equation is multiplied out to avoid a division by the rate. With the signal at its maximum, the receive rate
+/// is a limit, too; the RFC has no such rule.
 #[derive(Clone, Debug, Default)]
 struct Law {
     config: Config,

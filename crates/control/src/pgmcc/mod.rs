@@ -19,7 +19,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // With feedback every 250 ms, the rate is 0.26 of that with the controller's own feedback.
+    // With feedback only every 250 ms, the controller reaches 0.26 of its rate.
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     extension: message::NOTICE_ID,

@@ -115,7 +115,7 @@ impl ReceiverHalf for Receiver {
         let mut gap = false;
         match self.lead {
             Some(lead) if arrival.seq <= lead.seq => {
-                // It was counted as missing when the gap appeared.
+                // A late packet was counted as missing when the gap appeared.
                 let back = lead.seq - arrival.seq;
                 self.bitmap |= if back < 32 { 1 << back } else { 0 };
             }

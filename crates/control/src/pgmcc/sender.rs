@@ -64,8 +64,8 @@ pub(super) struct Sender {
     smoothed: Rate,
     smoothed_at: Time,
     lossy: bool,
-    /// Whether reports are confirmed, which suppresses those of other receivers; the last confirmation; and whether a
-    /// packet has carried it.
+    /// Whether reports are confirmed, the last confirmation, and whether a packet has carried it. A confirmation
+    /// suppresses other receivers' reports.
     confirms: bool,
     confirmed: Option<Confirmation>,
     confirmation_sent: bool,
@@ -168,7 +168,7 @@ impl Sender {
     /// Removes acknowledged and lost packets, and grows or reduces the window.
     fn acknowledge(&mut self, back: &ReceiverReport, now: Time) {
         let near = self.highest.unwrap_or_default();
-        // Both ends share only the 16 bits of the RTP number; a late receiver counts fewer wraps.
+        // Only the 16 bits of the RTP number are common: a receiver that joined later counts fewer wraps.
         let lead = near.saturating_add_signed(i64::from((back.lead as u16).wrapping_sub(near as u16) as i16));
         if lead > near {
             return;

@@ -16,7 +16,7 @@ const BYTES_WITH_LOSS: usize = 24;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FeedbackReport {
-    /// Its size is zero if the receiver has none.
+    /// The fill level; its size is zero if the receiver has no buffer.
     pub(super) buffer: BufferLevel,
     /// The change of the level since the last report.
     pub(super) change: i32,

@@ -102,8 +102,7 @@ params! {
     }
 }
 
-/// a in t(S) = a + b·S (equation 11). With [`PER_BYTE`], t(1000 B) = 5 ms as in figure 8; the paper does not divide
-/// it.
+/// a in t(S) = a + b·S (equation 11). With [`PER_BYTE`], t(1000 B) is 5 ms as in figure 8.
 const PER_PACKET: Span = Span::millis(1);
 /// b in t(S) = a + b·S.
 const PER_BYTE: Span = Span::micros(4);

@@ -29,13 +29,12 @@ pub(super) const RELAXED_PACING: f64 = 0.8;
 pub(super) const RELAXED_PACING_MOST: f64 = 4.0;
 /// `PACKET_OVERHEAD`: the header bytes per packet.
 pub(super) const PACKET_OVERHEAD: Bytes = Bytes::new(20);
-/// `QDELAY_MIN_AVG_ALPHA`: the gain of the mean of each round trip's minimum queueing delay. Above a quarter of the
-/// target, the queue is drained.
+/// `QDELAY_MIN_AVG_ALPHA`: the gain of the mean of the round trips' minimum queueing delays.
 pub(super) const DRIFT_GAIN: f64 = 1.0 / 256.0;
 /// The gain of a falling round-trip time while the source is application-limited (EricssonResearch/scream).
 pub(super) const RTT_IDLE_GAIN: f64 = 1.0 / 1024.0;
-/// The initial time from a later acknowledgment until a packet counts as lost. The lateness of a packet that was
-/// declared lost replaces it (EricssonResearch/scream).
+/// The first reordering time: a packet counts as lost this long after a later one was acknowledged
+/// (EricssonResearch/scream).
 pub(super) const REORDERING: Span = Span::millis(30);
 /// The packets after which the receiver reports (the draft's section on feedback).
 pub(super) const REPORT_PACKETS: u32 = 16;

@@ -27,7 +27,7 @@ pub(super) struct Delay {
     /// The minimum of this round trip, and the slow mean of these minima.
     round_least: Option<f64>,
     standing: f64,
-    /// The bias is subtracted from samples; then the minimum and the round trips since its update.
+    /// The bias that is subtracted from samples; the minimum sample and the round trips since its last update.
     bias: f64,
     bias_least: f64,
     bias_rounds: u32,

@@ -134,7 +134,7 @@ impl InFlight {
     fn acknowledge(&mut self, now: Time, number: u64, marked: bool, summary: &mut FeedbackSummary) -> Option<Time> {
         if let Some(missing) = self.missing.remove(&number) {
             if missing.lost {
-                // It was declared lost too early.
+                // The packet was declared lost too early.
                 self.reordering = now.since(missing.passed);
             }
             return Some(missing.sent);

@@ -9,8 +9,8 @@ pub(super) struct Profile {
     pub(super) beta_ecn: f64,
     /// `MUL_INCREASE_FACTOR`: the window's growth per round trip, as a share of itself.
     pub(super) mul_increase: f64,
-    /// `REDUCE_JITTER`: whether growth slows down with delay variation; then, whether the variation is of every
-    /// packet or of each report's newest, and its maximum in seconds.
+    /// `REDUCE_JITTER`: whether growth slows down with delay variation; whether every packet counts in it (else the
+    /// newest of each report); its maximum in seconds.
     pub(super) reduce_jitter: bool,
     pub(super) every_packet: bool,
     pub(super) jitter_most: f64,
@@ -22,7 +22,7 @@ pub(super) struct Profile {
     pub(super) delay_congests: bool,
     /// The minimum interval between reductions, in seconds, if longer than `VIRTUAL_RTT`.
     pub(super) cut_interval: f64,
-    /// Whether a reduction by delay is divided twice by the ratio of the round trip to the reduction interval.
+    /// Whether a reduction by delay is divided twice by the number of reductions per round trip.
     pub(super) divided_twice: bool,
     /// Below this ratio of the target to the receive rate, reductions by delay and L4S marks are quartered.
     pub(super) spare_below: f64,

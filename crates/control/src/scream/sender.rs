@@ -35,8 +35,8 @@ const FIRST_PACE: f64 = 1e6;
 /// The duration of draining a standing queue, in round trips, and its minimum.
 const DRAIN_ROUNDS: f64 = 5.0;
 const DRAIN_LEAST: Span = Span::millis(200);
-/// Above this share of the cap, the window is limited by the data in flight, but never below [`CAP_HEADROOM`] times
-/// what the cap needs.
+/// Above this share of the cap, the data in flight limits the window, to at least [`CAP_HEADROOM`] times what the cap
+/// needs.
 const NEAR_CAP: f64 = 0.95;
 const CAP_HEADROOM: f64 = 1.5;
 /// Added to the round-trip time for the window that the cap needs, in seconds (EricssonResearch/scream).
@@ -127,8 +127,8 @@ impl Sender {
         self.no_feedback.on_sent(at, self.timeout());
     }
 
-    /// Updates the smoothed round-trip time (RFC 6298). With an idle source the queue is short, so falling samples
-    /// count less; the rate would rise otherwise.
+    /// Updates the smoothed round-trip time (RFC 6298). An idle source has a short queue, so its falling samples
+    /// count less; otherwise the rate would rise.
     fn measure(&mut self, now: Time, mut rtt: f64) {
         let Some(s_rtt) = self.s_rtt else {
             (self.s_rtt, self.first_rtt, self.second_at) = (Some(rtt), rtt, now);

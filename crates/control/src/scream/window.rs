@@ -3,13 +3,13 @@ use super::constants::{BETA_LOSS, MIN_REF_WND, VIRTUAL_RTT};
 use steadycast_settings::words;
 use steadycast_units::{Span, Time};
 
-/// The minimum growth near the inflection point; otherwise it is the square of [`INFLECTION`] times the relative
-/// distance.
+/// The minimum scale of growth near the inflection point. The scale is the square of [`INFLECTION`] times the
+/// relative distance to it.
 const LEAST_SCALE: f64 = 0.1;
 const INFLECTION: f64 = 8.0;
 /// The lower bound of each factor that makes a reduction smaller.
 const LEAST_CUT: f64 = 0.25;
-/// The round trips without a reduction after which an L4S mark first limits the window to the bytes in flight.
+/// After this many round trips without a reduction, an L4S mark limits the window to the bytes in flight.
 const RESET_QUIET_RTTS: f64 = 100.0;
 
 /// Updates alpha, L4S's moving average of the share of marked packets; by default the gains are 1/8 up and 1/128
@@ -128,7 +128,7 @@ impl ReferenceWindow {
         };
         let before = self.bytes;
         let spared = if input.low { LEAST_CUT } else { 1.0 };
-        // The sum over a round trip must not depend on the number of reductions in it.
+        // The sum of the reductions in a round trip must not depend on their number.
         let long_way = (input.s_rtt / config.cut_interval).max(1.0);
         match cut {
             Cut::Loss => self.bytes *= BETA_LOSS,

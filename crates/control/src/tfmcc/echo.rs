@@ -14,8 +14,8 @@ struct Pending {
     rate: Rate,
 }
 
-/// Selects the stamp to echo (RFC 4654, section 3.5): a new limiting receiver's first, then those without a
-/// round-trip time, older rounds and lower rates. The limiting receiver is echoed at least once per round.
+/// Selects the stamp to echo (RFC 4654, section 3.5). A new limiting receiver comes first, then receivers without a
+/// round-trip time, then older rounds and lower rates.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes {
     waiting: Vec<Pending>,

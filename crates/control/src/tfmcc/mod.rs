@@ -22,7 +22,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // With feedback every 250 ms, the rate is 0.01 to 0.16 of that with the controller's own feedback.
+    // With feedback only every 250 ms, the controller reaches 0.01 to 0.16 of its rate.
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     own_rate: true,

@@ -16,7 +16,7 @@ const LOSS_EXPIRY_RTTS: u64 = 10;
 /// The queueing delay that ends a quick start.
 const START_DELAY: Span = Span::millis(20);
 
-/// The same in packet times: on a slow link, few packets of other flows exceed [`START_DELAY`].
+/// The minimum of [`START_DELAY`] in packet times. On a slow link, a few packets of other flows take longer.
 const LEAST_QUEUE_PACKETS: u64 = 4;
 /// The window of the receive rate in slow start, in round trips. With this value the rate doubles every two round
 /// trips.
@@ -176,7 +176,8 @@ impl Receiver {
         let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
-        // The round-trip time at the end of slow start includes a queue that drains, so half of it is taken off.
+        // The round-trip time at the end of slow start includes a queue that will drain, so half of that queue is
+        // left out.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {

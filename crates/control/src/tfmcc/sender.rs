@@ -52,7 +52,7 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
-    /// R_max before its lower bound, the packet interval. With the RFC's start, the bound is included.
+    /// R_max without its lower bound, the packet interval; with it if the start is the RFC's.
     r_known: Span,
     r_peak: Span,
     raised: bool,
@@ -67,7 +67,7 @@ pub(super) struct Sender {
     hold: Option<Time>,
     slow_start: bool,
     ramp: Option<Ramp>,
-    /// Up to this rate, the rate rises without a limit on its slope, until it is reached or the next loss event.
+    /// Up to this rate, the send rate rises without a limit on its slope. It ends with the next loss event.
     proven: Option<ProvenRate>,
     raised_at: Option<Time>,
     /// The bytes sent since this time, which show whether the source is application-limited.
@@ -180,8 +180,8 @@ impl Sender {
         self.hold = Some(now + self.round());
     }
 
-    /// Increases the rate towards `target` by at most one packet per R_max in each R_max (RFC 4654, section 3.3). A
-    /// receiver may report more often, so the step depends on the time.
+    /// Increases the rate towards `target` by at most one packet per R_max in each R_max (RFC 4654, section 3.3).
+    /// Reports may come more often, so the step grows with the time since the last one.
     ///
     /// ```text
     ///                         8 s          ⎛    t − t_last ⎞
@@ -258,8 +258,8 @@ impl Sender {
                 self.elect(id, back, patience, rate, now);
                 self.hold = Some(now + self.round());
             }
-            // While held or in slow start, the rate is below the limiting receiver's, so reports are compared with
-            // that.
+            // While the rate is held or in slow start, it is below the limiting receiver's rate. Reports are then
+            // compared with that rate.
             Some(clr) if rate < self.x || ((held || self.slow_start) && rate < clr.rate) => {
                 self.elect(id, back, patience, rate, now);
             }

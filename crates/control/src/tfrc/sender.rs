@@ -167,8 +167,8 @@ impl Sender {
     /// Returns whether the sender was data-limited for the whole round trip that ends with the packet sent at `to`
     /// (RFC 5348, section 8.2.1).
     ///
-    /// The RFC stores two times. With two reports in a round trip, a sender that always has data would seem
-    /// data-limited, so all times are stored.
+    /// The RFC stores only two such times. With two reports in a round trip, a sender that always has data would then
+    /// seem data-limited.
     fn was_data_limited(&mut self, to: Time, rtt: Span) -> bool {
         let from = to.before(rtt);
         // Reports arrive in order.
@@ -201,7 +201,7 @@ impl Sender {
             self.changed = now;
             self.lossy = true;
         } else if now.since(self.doubled) + RTT_UNIT >= rtt {
-            // The receiver gets R in whole units, so its report may come a unit before R has passed.
+            // A report may arrive just before R has passed, because the receiver gets R in whole units.
             let twice = self.allowed.scale(2.0);
             self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
             self.allowed = twice.min(limit).max(equation::initial_window(self.packet).per(rtt));

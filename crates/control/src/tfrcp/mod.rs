@@ -1,7 +1,7 @@
 //! MPEG-TFRCP: the rate is set once per control interval (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
 //!
-//! With loss, the rate is TCP's throughput equation. The variants differ without loss ([`Law`]), and by the loss of
-//! the interval or of the whole session (`-cl`).
+//! After an interval with loss, the rate is TCP's throughput equation. Without loss, the variants differ ([`Law`]).
+//! The loss is that of the interval, or of the session (`-cl`).
 
 mod message;
 mod receiver;
