@@ -1,17 +1,16 @@
 //! Decides when a member may send RTCP (RFC 3550, sections 6.2, 6.3 and A.7; RFC 4585, section 3.5).
 //!
-//! A [`Timer`] is called at [`Timer::next`], and answers whether a packet is sent. That time may change with every
-//! other call.
+//! A [`Timer`] is called at [`Timer::next`], which may change with every other call.
 
 use crate::members::Census;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// e − 3/2, by which timer reconsideration lengthens the mean interval (RFC 3550, section 6.3.1).
+/// e − 3/2, by which reconsideration lengthens the mean interval (RFC 3550, section 6.3.1).
 pub const COMPENSATION: f64 = std::f64::consts::E - 1.5;
 
-/// The senders' share of the RTCP bandwidth, if at most this share of the members are senders.
+/// Of the RTCP bandwidth, if at most this share of the members are senders.
 const SENDER_SHARE: f64 = 0.25;
-/// Group size up to which a BYE is sent without delay (RFC 3550, section 6.3.7).
+/// Larger groups delay a BYE (RFC 3550, section 6.3.7).
 const MAX_IMMEDIATE_BYE_MEMBERS: u32 = 50;
 
 /// Prevents two reports at the same time.
@@ -28,9 +27,9 @@ pub struct IntervalInputs {
     pub rtcp_bw: Rate,
     /// Whether this participant sends media.
     pub we_sent: bool,
-    /// The mean size of an RTCP packet in bytes, with IP and UDP headers.
+    /// Mean RTCP packet size in bytes, with IP and UDP headers.
     pub avg_size: f64,
-    /// Whether this participant has not sent RTCP yet, so that `t_min` is halved.
+    /// Whether no RTCP was sent yet, which halves `t_min`.
     pub initial: bool,
     /// The minimum interval.
     pub t_min: Span,
@@ -46,8 +45,7 @@ impl IntervalInputs {
     /// ```
     pub fn deterministic(&self) -> Span {
         let (mut n, mut share) = (self.members, 1.0);
-        // Few senders get a quarter of the bandwidth, so that new receivers soon learn their CNAMEs (RFC 3550, section
-        // 6.2).
+        // New receivers then soon learn the senders' CNAMEs (RFC 3550, section 6.2).
         if f64::from(self.senders) <= SENDER_SHARE * f64::from(self.members) {
             (n, share) = if self.we_sent {
                 (self.senders, SENDER_SHARE)
@@ -59,7 +57,7 @@ impl IntervalInputs {
         let t_min = if self.initial { self.t_min / 2 } else { self.t_min };
         shared.max(t_min).max(MIN_INTERVAL)
     }
-    /// Draws the interval T = Td · U(0.5, 1.5) / (e − 3/2).
+    /// T = Td · U(0.5, 1.5) / (e − 3/2).
     pub fn randomised(&self, chance: &mut Chance) -> Span {
         self.deterministic().scale(chance.between(0.5, 1.5) / COMPENSATION)
     }
@@ -95,16 +93,15 @@ impl Profile {
 pub struct TimerConfig {
     /// The RTP profile.
     pub profile: Profile,
-    /// The bandwidth of the whole session's RTCP, by default 5 % of the session's.
+    /// RTCP bandwidth of the whole session, by default 5 % of it.
     pub rtcp_bw: Rate,
     /// The minimum interval, which applies by the profile.
     pub t_min: Span,
-    /// Whether the session always has two members. AVPF then sends the first report without delay, and does not dither.
+    /// Whether there are always two members. AVPF then sends the first report without delay, and does not dither.
     pub point_to_point: bool,
     /// The first packet's expected size with IP and UDP headers.
     pub first_size: Bytes,
-    /// Whether the timer skips expiries of certainly suppressed reports, each of which would wake a live participant's
-    /// thread.
+    /// Whether the timer skips expiries of certainly suppressed reports, which would wake a live participant.
     pub skips_suppressed: bool,
 }
 
@@ -126,8 +123,8 @@ impl TimerConfig {
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// Applies RFC 3550's reduced minimum (section 6.2) if it is shorter: 360 s divided by the session bandwidth in
-    /// kbit/s. In a group, only active senders may use it.
+    /// Applies RFC 3550's reduced minimum (section 6.2) if shorter: 360 s divided by the session bandwidth in kbit/s.
+    /// In a group, only for active senders.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
@@ -145,7 +142,7 @@ impl TimerConfig {
 pub enum Expiry {
     /// Send a regular compound packet, with waiting feedback.
     Send,
-    /// Send waiting feedback. Reduced size suffices, as no regular report is due (AVPF).
+    /// Send waiting feedback, reduced-size because no regular report is due (AVPF).
     SendFeedback,
     /// Send the BYE and leave.
     SendBye,
@@ -158,7 +155,7 @@ pub enum Expiry {
 /// When requested feedback is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
-    /// As an early packet at this time, unless another member's feedback makes it redundant.
+    /// As an early packet at this time, unless other feedback makes it redundant.
     At(Time),
     /// With the regular packet of this time.
     WithRegular(Time),
@@ -171,9 +168,9 @@ pub enum Early {
 pub enum Leave {
     /// Send the BYE now.
     Now,
-    /// Send the BYE at the timer's expiry. Until then, only others' BYEs count.
+    /// Send the BYE at expiry. Until then, only others' BYEs count.
     AtExpiry(Time),
-    /// Leave without a BYE, because a participant that has never sent is not counted.
+    /// Leave without a BYE after never having sent.
     Silently,
 }
 
@@ -202,15 +199,15 @@ pub struct Timer {
     idle: bool,
 }
 
-/// Bounds of the random share of T_rr_interval between regular reports (RFC 4585, section 3.5.3).
+/// Random share of T_rr_interval between regular reports (RFC 4585, section 3.5.3).
 const T_RR_SHARE_MIN: f64 = 0.5;
 const T_RR_SHARE_MAX: f64 = 1.5;
 
-/// The minimum interval in a group without a source, also under AVPF (RFC 3550, section 6.2).
+/// Minimum in a group without a source, also under AVPF (RFC 3550, section 6.2).
 const IDLE_MIN_INTERVAL: Span = Span::secs(5);
 
 impl Timer {
-    /// Creates the timer of a participant that joins now, with the profile's defaults.
+    /// A participant that joins now, with the profile's defaults.
     pub fn new(profile: Profile, session_bw: Rate, chance: Chance, now: Time) -> Self {
         Self::with_config(TimerConfig::new(profile, session_bw), chance, now)
     }
@@ -245,7 +242,7 @@ impl Timer {
         self.early.map_or(self.tn, |early| early.min(self.tn))
     }
 
-    /// Handles the expiry at [`Timer::next`]. A packet to be sent has to be passed to [`Timer::on_rtcp`].
+    /// Handles the expiry at [`Timer::next`]. Pass a packet that is sent to [`Timer::on_rtcp`].
     pub fn on_expiry(&mut self, now: Time, census: &Census) -> Expiry {
         if let Some(early) = self.early
             && early <= now
@@ -256,8 +253,7 @@ impl Timer {
         if now < self.tn {
             return Expiry::Rearm(self.next());
         }
-        // Timer reconsideration: the interval is drawn again for the current group size, because many may have joined
-        // at once (RFC 3550, section 6.3.6).
+        // Timer reconsideration, because many may have joined at once (RFC 3550, section 6.3.6).
         let census = self.counted(census);
         self.pmembers = census.members;
         let reconsidered = self.tp + self.draw(&census);
@@ -273,8 +269,8 @@ impl Timer {
         self.on_regular(now, &census)
     }
 
-    /// Handles a session's first source, or its last source's departure. Without a source, reports after the first have
-    /// at least 5 s between them.
+    /// Handles the first source's arrival or the last one's departure. Without a source, later reports are at least 5 s
+    /// apart.
     pub fn on_source(&mut self, now: Time, present: bool, census: &Census) {
         let rested = std::mem::replace(&mut self.idle, !present) && self.slows_when_idle();
         if present && rested && self.leaving.is_none() {
@@ -296,8 +292,8 @@ impl Timer {
         }
     }
 
-    /// Handles departed members, which `census` leaves out. The interval shrinks with the group (reverse
-    /// reconsideration; RFC 3550, section 6.3.4).
+    /// Handles departed members, without whom `census` is. Shrinks the interval (reverse reconsideration; RFC 3550,
+    /// section 6.3.4).
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
         // Relative to the size at the last draw. Reconsideration handles growth.
@@ -310,7 +306,7 @@ impl Timer {
         self.pmembers = census.members;
     }
 
-    /// Handles a BYE of `size` with IP and UDP headers; `census` leaves out its sources.
+    /// Handles a BYE of `size` with IP and UDP headers, without whose sources `census` is.
     pub fn on_bye(&mut self, now: Time, size: Bytes, census: &Census) {
         match &mut self.leaving {
             // A participant with a waiting BYE counts the others' (section 6.3.7).
@@ -322,7 +318,7 @@ impl Timer {
         }
     }
 
-    /// Begins to leave with a BYE packet of size `bye`; `sent_rtp` is whether media was ever sent.
+    /// Begins to leave with a BYE of size `bye`; `sent_rtp` is whether media was ever sent.
     pub fn leave(&mut self, now: Time, bye: Bytes, sent_rtp: bool, census: &Census) -> Leave {
         if !self.sent && !sent_rtp {
             self.tn = Time::NEVER;
@@ -334,7 +330,7 @@ impl Timer {
             self.early = None;
             return Leave::Now;
         }
-        // Like a new member that counts only BYEs, so that many BYEs stay within RTCP's bandwidth (RFC 3550, section
+        // As a new member that counts BYEs only, so that many BYEs stay within RTCP's bandwidth (RFC 3550, section
         // 6.3.7).
         self.tp = now;
         self.pmembers = 1;
@@ -348,12 +344,12 @@ impl Timer {
     }
 
     /// Requests feedback before the next regular report, unless useless after the time `useful` (RFC 4585, section
-    /// 3.5.2). Other profiles send it with the regular report.
+    /// 3.5.2). Other profiles send it with that report.
     pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, None)
     }
 
-    /// Like [`Timer::request_early`] without dithering, for feedback whose suppression timer has expired (RFC 5401).
+    /// [`Timer::request_early`] without dithering, for feedback whose suppression timer has expired (RFC 5401).
     pub fn request_dithered(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, Some(Span::ZERO))
     }
@@ -372,13 +368,13 @@ impl Timer {
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let longest = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
         let dither = dither.unwrap_or(longest);
-        // An early packet after the regular one brings no gain (RFC 4585, section 3.5.2).
+        // The regular packet comes first (RFC 4585, section 3.5.2).
         if !is_avpf || now + dither > self.tn {
             self.feedback_waits = true;
             return Early::WithRegular(self.tn);
         }
-        // At most one early packet per regular interval. Other feedback waits, or is dropped if useless by then (RFC
-        // 4585, section 3.5.2).
+        // One early packet per regular interval. Other feedback waits, or is dropped if useless by then (RFC 4585,
+        // section 3.5.2).
         if !self.allow_early {
             if self.tn.since(now) >= useful {
                 return Early::TooLate;
@@ -402,8 +398,8 @@ impl Timer {
         self.allow_early
     }
 
-    /// Returns the silence after which a member times out: 5 · Td with the full minimum, as for a receiver (RFC 3550,
-    /// section 6.3.5; RFC 4585, section 3.5.4).
+    /// Silence after which a member times out: 5 · Td with the full minimum, as for a receiver (RFC 3550, section
+    /// 6.3.5; RFC 4585, section 3.5.4).
     pub fn member_timeout(&self, census: &Census) -> Span {
         let t_min = match self.config.profile {
             Profile::Avpf { t_rr_interval } if !t_rr_interval.is_zero() => t_rr_interval,
@@ -415,8 +411,8 @@ impl Timer {
         inputs.deterministic() * 5
     }
 
-    /// Returns the time without media after which a sender counts as a receiver: 2 · T, with AVPF at least 1 s, because
-    /// a frame interval may be longer.
+    /// Time without media after which a sender counts as a receiver: 2 · T. With AVPF at least 1 s, because a frame
+    /// interval may be longer.
     pub fn sender_timeout(&self) -> Span {
         match self.config.profile {
             Profile::Avpf { .. } => (self.t_rr * 2).max(self.config.profile.minimum()),
@@ -424,13 +420,13 @@ impl Timer {
         }
     }
 
-    /// Sets the mean RTCP packet size that the source has announced, in bytes with IP and UDP headers (RFC 5760,
-    /// section 9.2).
+    /// Sets the mean RTCP packet size that the source announced, in bytes with IP and UDP headers (RFC 5760, section
+    /// 9.2).
     pub fn on_told_size(&mut self, size: f64) {
         self.avg_size = size;
     }
 
-    /// Returns the mean RTCP packet size, in bytes with IP and UDP headers.
+    /// Mean RTCP packet size in bytes, with IP and UDP headers.
     pub const fn avg_size(&self) -> f64 {
         self.avg_size
     }
@@ -439,7 +435,7 @@ impl Timer {
     pub fn inputs(&self, census: &Census) -> IntervalInputs {
         let census = self.counted(census);
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });
-        // AVPF's second before the first report is not halved (RFC 4585, section 3.5.1).
+        // Not halved (RFC 4585, section 3.5.1).
         let t_min = match (avpf, self.config.point_to_point, self.initial) {
             _ if self.idle && self.slows_when_idle() => IDLE_MIN_INTERVAL.max(self.config.t_min),
             (true, true, _) | (true, _, false) => Span::ZERO,
@@ -472,7 +468,7 @@ impl Timer {
     }
 
     fn on_regular(&mut self, now: Time, census: &Census) -> Expiry {
-        // By due times, because a late call must not lengthen the time between reports.
+        // A late call must not lengthen the time between reports.
         let due = self.tn;
         let too_recent = match (self.config.profile, self.t_rr_last) {
             (Profile::Avpf { t_rr_interval }, Some(last)) if !t_rr_interval.is_zero() => {
@@ -490,11 +486,11 @@ impl Timer {
             self.t_rr_last = Some(due);
         }
         self.sent |= expiry != Expiry::Suppress;
-        // Even a suppressed regular packet allows the next early one (RFC 4585, section 3.5.3).
+        // Even after a suppressed regular packet (RFC 4585, section 3.5.3).
         self.allow_early = true;
         self.initial = false;
         self.tp = now;
-        // An interval that has passed the reconsideration is biased (RFC 3550, appendix A.7).
+        // An interval that has passed reconsideration is biased (RFC 3550, appendix A.7).
         self.t_rr = self.draw(census);
         self.tn = now + self.t_rr;
         if let (Profile::Avpf { t_rr_interval }, Some(last), true) =
@@ -510,7 +506,7 @@ impl Timer {
         self.early = None;
         self.allow_early = false;
         self.sent = true;
-        // Skips the next regular packet, so that early feedback does not raise the RTCP rate (RFC 4585, section 3.5.3).
+        // Without the next regular packet, early feedback does not raise the RTCP rate (RFC 4585, section 3.5.3).
         let skipped = self.tn;
         self.tn = self.tp + self.t_rr * 2;
         self.tp = skipped;

@@ -1,5 +1,5 @@
-//! RTCP without I/O: when a member may report ([`interval`]), who is in the session ([`members`]), and which packets
-//! arrived ([`reception`]). `steadycast-wire` writes and parses the bytes.
+//! RTCP without I/O: when a member may report ([`interval`]), the session's members ([`members`]), and which packets
+//! arrived ([`reception`]). `steadycast-wire` has the bytes.
 
 pub mod interval;
 pub mod members;

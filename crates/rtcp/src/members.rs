@@ -21,19 +21,18 @@ impl Census {
     }
 }
 
-/// A host's address without port, as a number of the sockets' owner. Equal addresses have equal numbers.
+/// A host's address without port, as a number. Equal addresses have equal numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u64);
 
 /// Two addresses use the same SSRC (RFC 3550, section 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// Another participant uses our SSRC. The caller ignores the packet, sends a BYE and changes the SSRC
-    /// ([`Members::renew`]).
+    /// Another participant uses our SSRC. Ignore the packet, send a BYE and change the SSRC ([`Members::renew`]).
     WithUs,
     /// Our own packets are looped back, and ignored.
     Loop,
-    /// Two others use one SSRC, or a member's packets are looped back. The first address keeps the SSRC.
+    /// Two others use one SSRC, or a member's packets are looped back. The first address keeps it.
     WithMember,
 }
 
@@ -44,13 +43,13 @@ pub enum SourceStatus {
     Member,
     /// A member by this packet.
     Joined,
-    /// The source's first packet. Another one or a CNAME makes it a member (RFC 3550, section 6.2.1).
+    /// Its first packet. Another one or a CNAME makes it a member (RFC 3550, section 6.2.1).
     Unproven,
     /// The source has sent a BYE, and this delayed packet is ignored.
     Gone,
     /// Outside of a large group's sample ([`Members::sampled`]).
     Unsampled,
-    /// The table is full of members, or has [`Members::PER_ADDRESS`] entries of this address.
+    /// The table is full, or has [`Members::PER_ADDRESS`] entries of this address.
     Refused,
     /// Part of an SSRC conflict, and not used.
     Conflict(Conflict),
@@ -61,7 +60,7 @@ struct Member {
     /// The address of the source's media or, without media, its first packet.
     from: Origin,
     has_media: bool,
-    /// The last packet's arrival; for an uncounted entry, since when it is not counted.
+    /// Last packet's arrival; if uncounted, since when.
     last_packet: Time,
     /// The last media packet's arrival; `None` unless a sender.
     sent: Option<Time>,
@@ -78,16 +77,15 @@ enum State {
 
 /// The member table, bounded in size.
 ///
-/// Sources with a single packet or a BYE are not counted, and removed first when the table is full. A table full of
-/// members refuses new sources. Entries per address are limited, because forged SSRCs would lengthen everyone's report
-/// interval.
+/// When full, it first removes sources of a single packet or with a BYE, which are not counted, and refuses new ones if
+/// there are none. Entries per address are limited, because forged SSRCs would lengthen everyone's report interval.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
     own: u32,
     /// When we last sent media; `None` unless we are a sender.
     own_sent: Option<Time>,
     capacity: usize,
-    /// Boxed, because a B-tree node has room for eleven entries, and most tables have one.
+    /// Boxed, because a B-tree node has room for eleven, and most tables have one entry.
     table: BTreeMap<u32, Box<Member>>,
     addresses: Addresses,
     /// Uncounted entries, oldest first: those on probation or with a BYE.
@@ -103,9 +101,9 @@ pub struct Members {
     /// Packets from sources for which there was no room.
     refused: u64,
     sample: Option<Sample>,
-    /// SSRCs in the table outside of the sample, perhaps with removed ones. In a large group, this saves most look-ups.
+    /// Perhaps with removed ones. In a large group, this saves most look-ups.
     outside_sample: SmallSsrcSet,
-    /// The last media packet's source, address and arrival, to save look-ups. Written to the table before reading that.
+    /// Source, address and arrival; saves look-ups. Written to the table before that is read.
     last_media: Option<(u32, Origin, Time)>,
     /// The receivers that the source has announced (RFC 5760, section 7.1.12).
     reported_receivers: Option<u32>,
@@ -116,10 +114,10 @@ pub struct Members {
 /// SSRC sampling for groups larger than the member table (RFC 2762).
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Members whose SSRC equals `key` in the lowest `bits` bits are kept, and represent 2^`bits` each.
+    /// Members with `key`'s lowest `bits` bits are kept, and represent 2^`bits` each.
     key: u32,
     bits: u32,
-    /// A lower bound of the census, and its end. New members of an enlarged sample count only after their reports.
+    /// A lower bound of the census until its end, for the new members of an enlarged sample.
     held: Option<(u32, Time)>,
 }
 
@@ -131,7 +129,7 @@ impl Sample {
     }
 }
 
-/// A set of up to four SSRCs. Beyond that, it may contain any.
+/// Up to four SSRCs. Beyond that, it may contain any.
 #[derive(Clone, Copy, Debug, Default)]
 struct SmallSsrcSet {
     few: [u32; 4],
@@ -152,7 +150,7 @@ impl SmallSsrcSet {
     }
 }
 
-/// Maximum number of addresses that have used our SSRC, which tell a loop from a collision.
+/// Addresses that have used our SSRC, which tell a loop from a collision.
 const MAX_CONFLICTS: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -181,23 +179,22 @@ impl Members {
         Self { own, capacity, ..Self::default() }
     }
 
-    /// Creates a table that samples a group larger than `capacity` (RFC 2762), instead of refusing members.
+    /// Samples a group larger than `capacity` (RFC 2762), instead of refusing members.
     ///
     /// Above `capacity`, the standard error is 1/√`capacity` to 1.6 times that. Senders are always kept. `key` has to
-    /// be random and secret, or an attacker could forge SSRCs in the sample, which represent many members.
+    /// be random and secret, or forged SSRCs in the sample could represent many members.
     pub fn sampled(own: u32, key: u32, capacity: usize) -> Self {
         let sample = Some(Sample { key, bits: 0, held: None });
         Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
-    /// Sets whether packets are authenticated, so that one packet makes a source a member.
+    /// Sets whether packets are authenticated, so that one suffices for membership.
     #[must_use]
     pub fn authenticated(self, authenticated: bool) -> Self {
         Self { authenticated, ..self }
     }
 
-    /// Handles the group size that the source announces (RFC 5760, section 7.1.12). Returns by how much the census has
-    /// shrunk.
+    /// Handles the source's announcement (RFC 5760, section 7.1.12). Returns by how much the census has shrunk.
     pub fn on_group_size(&mut self, receivers: u32) -> u32 {
         let before = self.census().members;
         self.reported_receivers = Some(receivers);
@@ -225,8 +222,7 @@ impl Members {
         self.own_sent = Some(now);
     }
 
-    /// Handles a media packet. With validated sequence numbers (`valid`; RFC 3550, appendix A.1), it makes its source a
-    /// member.
+    /// Handles a media packet. Validated sequence numbers (`valid`; RFC 3550, appendix A.1) make its source a member.
     pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> SourceStatus {
         if let Some((playing, place, at)) = &mut self.last_media
             && (*playing, *place) == (ssrc, from)
@@ -257,7 +253,7 @@ impl Members {
         self.observe(now, ssrc, from, PacketKind::Rtcp, self.authenticated)
     }
 
-    /// Handles a CNAME, which makes its source a member. It is cut to 255 bytes.
+    /// Handles a CNAME, which makes its source a member and is cut to 255 bytes.
     pub fn on_cname(&mut self, now: Time, ssrc: u32, from: Origin, cname: &str) -> SourceStatus {
         let status = self.observe(now, ssrc, from, PacketKind::Rtcp, true);
         if matches!(status, SourceStatus::Member | SourceStatus::Joined)
@@ -273,14 +269,13 @@ impl Members {
         status
     }
 
-    /// Returns whether `from` is the address of the source `ssrc`, or the source is unknown.
+    /// Whether `from` is the source's address, or the source is unknown.
     pub fn speaks_from(&self, ssrc: u32, from: Origin) -> bool {
         self.table.get(&ssrc).is_none_or(|member| member.from == from)
     }
 
-    /// Handles a BYE. Returns true if the source was counted and the address is its own;
-    /// [`Timer::on_bye`](crate::Timer::on_bye) then has to be called. The source's later packets are ignored until its
-    /// time-out.
+    /// Handles a BYE. If it returns true, call [`Timer::on_bye`](crate::Timer::on_bye): the source was counted, and the
+    /// address is its own. The source's later packets are ignored until its time-out.
     pub fn on_bye(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         self.flush_last_media();
         if !self.speaks_from(ssrc, from) {
@@ -299,7 +294,7 @@ impl Members {
                 self.uncounted.remove(&(member.last_packet, ssrc));
             }
         }
-        // Otherwise a packet that the network delayed would make the source a member again (RFC 3550, section 6.2.1).
+        // A delayed packet must not make the source a member again (RFC 3550, section 6.2.1).
         member.state = State::Gone;
         member.sent = None;
         member.last_packet = now;
@@ -307,16 +302,16 @@ impl Members {
         counted
     }
 
-    /// Removes members silent for the time `member`, and makes senders without media for the time `sender` receivers
-    /// (RFC 3550, section 6.3.5; [`Timer`](crate::Timer) has both times). Call it at least once per RTCP interval.
-    /// Returns the number of counted members removed.
+    /// Removes members silent for `member`, and makes senders without media for `sender` receivers (RFC 3550, section
+    /// 6.3.5; [`Timer`](crate::Timer) has both times). Call it at least once per RTCP interval. Returns the number of
+    /// counted members removed.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
         self.flush_last_media();
         let before = self.census().members;
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
         if silent(self.earliest.0, member) || silent(self.earliest.1, sender) {
-            // Also computes the new lower bounds, so that the next calls need no pass.
+            // New lower bounds save the next calls a pass.
             let (mut heard, mut sent) = (now, now);
             let addresses = &mut self.addresses;
             self.table.retain(|&ssrc, it| {
@@ -393,7 +388,7 @@ impl Members {
         self.table.is_empty()
     }
 
-    /// Returns the number of packets from sources for which there was no room.
+    /// Packets from sources for which there was no room.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -412,12 +407,12 @@ impl Members {
             return self.admit(now, ssrc, from, kind, proves);
         };
         let media = matches!(kind, PacketKind::Rtp);
-        // Otherwise anyone who knows the SSRC could take the source over (RFC 3550, section 8.2).
+        // Otherwise anyone who knows the SSRC could take over (RFC 3550, section 8.2).
         if member.from != from {
             if !media || member.has_media {
                 return SourceStatus::Conflict(Conflict::WithMember);
             }
-            // RTCP is easy to forge, so the first media packet sets the address, and the earlier CNAME is discarded.
+            // RTCP is easy to forge, so media sets the address, and the earlier CNAME is discarded.
             if member.state != State::Proven {
                 self.uncounted.remove(&(member.last_packet, ssrc));
                 member.state = State::Proven;
@@ -484,8 +479,7 @@ impl Members {
         SourceStatus::Unproven
     }
 
-    /// Halves the sample. Returns false if that is impossible, or removes no member: the SSRCs were then chosen to fit
-    /// the key.
+    /// Returns false if the sample can't be halved, or no member goes: the SSRCs were then chosen to fit the key.
     fn halve_sample(&mut self) -> bool {
         let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
             return false;
@@ -518,8 +512,7 @@ impl Members {
         }
     }
 
-    /// Enlarges the sample if the group has shrunk, and removes silent senders outside of it. `before` is the census
-    /// before removals.
+    /// Enlarges the sample of a group that was larger (`before`), and removes silent senders outside of it.
     fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
         let Some(sample) = &mut self.sample else {
             return;
@@ -532,7 +525,7 @@ impl Members {
         let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
         // Until the lower bound ends, the present sample's census is incomplete.
         if let (Some(bits), None) = (fitting, sample.held) {
-            // Two of the time-out's five intervals, in which the sample's new members have reported.
+            // Two of the time-out's five intervals, in which new members have reported.
             sample.held = Some((before, now + member_timeout * 2 / 5));
             sample.bits = bits;
         }

@@ -1,4 +1,4 @@
-//! Reception statistics of a single source, for report blocks (RFC 3550, sections 6.4.1, A.1, A.3 and A.8).
+//! A source's reception statistics (RFC 3550, sections 6.4.1, A.1, A.3 and A.8).
 
 use steadycast_units::{Span, Time};
 use steadycast_wire::ntp;
@@ -16,7 +16,7 @@ pub enum Arrived {
     Duplicate(i64),
     /// The first packet after a restart, which has reset all counters.
     Restarted(i64),
-    /// A number that fits neither the stream nor a restart. It is not counted.
+    /// Fits neither the stream nor a restart, and is not counted.
     Stray,
 }
 
@@ -33,20 +33,20 @@ pub struct Interval {
     pub fraction: f64,
 }
 
-/// Silence after which the next number may be up to [`MAX_DROPOUT`] ahead at any packet rate.
+/// After which the next number may be up to [`MAX_DROPOUT`] ahead at any packet rate.
 const PAUSE: Span = Span::millis(500);
-/// The largest plausible ratio of the rate since the last arrival to the mean.
+/// Largest plausible ratio of the rate since the last arrival to the mean.
 const FASTER: u64 = 4;
 /// Packets over which the spacing is averaged.
 const SPACED: u64 = 64;
 /// Packets after which the spacing is known.
 const KNOWN: u64 = 16;
 
-/// Unexplained packets in ascending order, which may follow the stream after a heavy loss ([`Reception::hold`]).
+/// Ascending numbers that may follow the stream after a heavy loss ([`Reception::hold`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     packets: u64,
-    /// The distances of the first and last one from the stream's newest number.
+    /// Distances from the stream's newest number.
     first: u32,
     last: u32,
 }
@@ -59,7 +59,7 @@ pub struct Reception {
     seq: ExtendedSeq,
     received: u64,
     duplicates: u64,
-    /// Bit i: the newest number minus i has arrived. Reordered packets are at most 99 behind.
+    /// Bit i: the newest number minus i has arrived. Reordering is at most 99.
     seen: u128,
     last_arrival: Time,
     /// The mean time per sequence number, and over how many packets.
@@ -77,7 +77,7 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Creates a source's state; `clock_rate` is its ticks per second (90,000 for video).
+    /// `clock_rate` is the ticks per second (90,000 for video).
     pub fn new(ssrc: u32, clock_rate: u32) -> Self {
         Self { ssrc, clock_rate, ..Self::default() }
     }
@@ -139,9 +139,8 @@ impl Reception {
         arrived
     }
 
-    /// Handles an unexplained packet ([`Arrived::Stray`]). Returns whether it follows the stream after a heavy loss:
-    /// nothing else has arrived for `PAUSE`, `KNOWN` numbers ascend, and have grown by at least the first one's
-    /// distance.
+    /// Handles an [`Arrived::Stray`] packet. Returns whether it follows the stream after a heavy loss: nothing else has
+    /// arrived for `PAUSE`, `KNOWN` numbers ascend, and have grown by at least the first one's distance.
     pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
         let Some(newest) = self.highest() else { return false };
         let Line { packets, first, last } = self.line;
@@ -159,13 +158,13 @@ impl Reception {
         self.line.packets >= KNOWN && arrival.since(self.last_arrival) >= PAUSE && self.holds()
     }
 
-    /// Returns whether the unexplained numbers have grown by their distance from the stream ([`Reception::hold`]).
+    /// Whether the numbers have grown by their distance ([`Reception::hold`]).
     pub const fn holds(&self) -> bool {
         self.line.packets > 1 && self.line.first <= self.line.last - self.line.first
     }
 
-    /// Returns the largest step that a loss can explain at `arrival`, by the time since the last arrival. A forged
-    /// packet between two others has no such time.
+    /// Largest step that a loss can explain, by the time since the last arrival. A forged packet between two others has
+    /// no such time.
     fn reach(&self, arrival: Time) -> u16 {
         let gap = arrival.since(self.last_arrival);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };
@@ -187,7 +186,7 @@ impl Reception {
             return;
         }
         self.numbers_since = self.numbers_since.saturating_add(ahead.max(1));
-        // Batched packets arrive at the same time. The next gap is divided by their number.
+        // Batched packets arrive at once; the next gap is divided by their number.
         if !gap.is_zero() {
             self.spaced = (self.spaced + 1).min(SPACED);
             let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / std::mem::take(&mut self.numbers_since));
@@ -200,7 +199,7 @@ impl Reception {
         self.sender_report = Some((arrival, ntp::middle(ntp)));
     }
 
-    /// Returns the report block since the previous one, and begins the next interval. `None` on probation.
+    /// Returns the report block since the previous one; `None` on probation.
     pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
         let newest = self.seq.newest()?;
         let expected = self.expected() - self.expected_prior;
@@ -235,7 +234,7 @@ impl Reception {
     pub const fn is_valid(&self) -> bool {
         self.seq.is_valid()
     }
-    /// Returns the number of packets from the first to the newest sequence number.
+    /// Packets from the first to the newest sequence number.
     pub const fn expected(&self) -> u64 {
         self.seq.expected()
     }
@@ -247,7 +246,7 @@ impl Reception {
     pub const fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// Returns expected minus received packets as a signed 24-bit number (RFC 3550, section 6.4.1).
+    /// Expected minus received packets as a signed 24-bit number (RFC 3550, section 6.4.1).
     pub fn cumulative_lost(&self) -> i32 {
         let lost = self.expected() as i64 - self.received as i64;
         lost.clamp(-0x80_0000, 0x7f_ffff) as i32
@@ -256,7 +255,7 @@ impl Reception {
     pub const fn highest(&self) -> Option<i64> {
         self.seq.newest()
     }
-    /// Returns the interarrival jitter in ticks: J += (|D| − J)/16 (RFC 3550, appendix A.8).
+    /// Interarrival jitter in ticks: J += (|D| − J)/16 (RFC 3550, appendix A.8).
     pub const fn jitter_ticks(&self) -> f64 {
         self.jitter
     }
@@ -266,7 +265,7 @@ impl Reception {
     }
 
     fn on_transit(&mut self, arrival: Time, timestamp: u32) {
-        // Seconds and nanoseconds each fit into 64 bits; a 128-bit division per packet would be slow.
+        // A 128-bit division per packet would be slow.
         let (secs, nanos) = (arrival.as_nanos() / 1_000_000_000, arrival.as_nanos() % 1_000_000_000);
         let rate = u64::from(self.clock_rate);
         let ticks = secs.wrapping_mul(rate).wrapping_add(nanos * rate / 1_000_000_000);

@@ -56,7 +56,7 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
             sender.push_frame(now(), &Frame { index: frames, kind: FrameKind::P, size, sampled });
             frames += 1;
         }
-        // 2. Send what the sender and the receiver return, until they return `Wait`.
+        // 2. Send what both return, until they return `Wait`.
         let mut wake = end.min(sampled);
         for (socket, is_sender) in [(&to_receiver, true), (&to_sender, false)] {
             loop {
@@ -75,8 +75,7 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
                 }
             }
         }
-        // 3. Receive what has arrived, until both sockets are empty. RTP and RTCP share a port (RFC 5761): types 192
-        //    to 223 are RTCP.
+        // 3. Receive until both sockets are empty. On one port, types 192 to 223 are RTCP (RFC 5761).
         while let Some(len) = arrived(&to_sender, &mut buffer)? {
             match buffer[..len] {
                 [_, 192..224, ..] => receiver.on_rtcp(now(), Origin(1), &buffer[..len]),

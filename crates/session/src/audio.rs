@@ -1,7 +1,6 @@
 //! The audio stream of a session with video: Opus packets (RFC 7587) with their own SSRC.
 //!
-//! Audio bytes count towards the controlled rate, but audio losses do not affect the controller. Audio packets are sent
-//! first, never dropped, and not paced.
+//! Audio is sent first, unpaced and never dropped. Its bytes count towards the controlled rate, its losses do not.
 
 use crate::sender::CLOCK_RATE;
 use std::collections::VecDeque;
@@ -22,8 +21,8 @@ pub struct AudioSettings {
     pub payload_type: u8,
     /// The rate reserved for audio, as a rate of IP packets.
     pub rate: Rate,
-    /// Whether the video's per-packet feedback covers audio packets, which then carry the video's header extensions.
-    /// Otherwise the controller ignores them.
+    /// Whether the video's per-packet feedback and header extensions cover audio packets. Otherwise the controller
+    /// ignores them.
     pub shares_feedback: bool,
     /// The first sequence number.
     pub first_seq: u16,
@@ -40,7 +39,7 @@ pub struct AudioPacket {
     pub sampled: Time,
     /// The payload's length in bytes.
     pub len: u16,
-    /// Whether the packet is the first after a silence, signalled by the marker (RFC 3551, section 4.1).
+    /// Whether this is the first packet after a silence (marker; RFC 3551, section 4.1).
     pub begins: bool,
 }
 
@@ -56,7 +55,7 @@ pub(crate) struct AudioSender {
     waiting: VecDeque<AudioPacket>,
     packets: u32,
     octets: u32,
-    /// The reported loss (0 to 1), which falls by at most an eighth per report.
+    /// Reported loss (0 to 1); falls by at most an eighth per report.
     loss: f64,
     /// Whether the audio's sender report is due.
     report_due: bool,
@@ -111,7 +110,7 @@ impl AudioSender {
     /// Processes a report block, if it is about this stream.
     pub(crate) fn on_block(&mut self, block: &ReportBlock) {
         if block.ssrc == self.settings.ssrc {
-            // Losses occur in bursts, so one report without loss must not switch off Opus's in-band FEC.
+            // Losses come in bursts, so one report without loss must not end in-band FEC.
             self.loss = (f64::from(block.fraction) / 256.0).max(self.loss * LOSS_DECAY);
         }
     }
@@ -125,12 +124,12 @@ impl AudioSender {
         self.report_due = self.packets > 0;
     }
 
-    /// Returns whether both streams have started without a sender report of this one.
+    /// Returns whether this stream and the video have started, but this one's sender report is missing.
     pub(crate) const fn lacks_report(&self, video: bool) -> bool {
         video && self.packets > 0 && !self.reported
     }
 
-    /// Returns the packets of a due report or BYE; `ntp` is the time of both streams' clock.
+    /// Returns a due report or BYE. `ntp` is on both streams' clock.
     pub(crate) fn take_report(&mut self, now: Time, ntp: u64, cname: &str) -> Option<Vec<Packet>> {
         let bye = std::mem::take(&mut self.bye_due);
         if !std::mem::take(&mut self.report_due) && !bye {
@@ -138,7 +137,7 @@ impl AudioSender {
         }
         self.reported = true;
         let AudioSettings { ssrc, first_timestamp, .. } = self.settings;
-        // RTP timestamp and NTP time denote the same instant (RFC 3550, section 6.4.1).
+        // Must be the same instant (RFC 3550, section 6.4.1).
         let rtp = timestamp(first_timestamp, now, AUDIO_CLOCK_RATE);
         let (packets, octets, blocks) = (self.packets, self.octets, Vec::new());
         let report = Packet::SenderReport { ssrc, ntp, rtp, packets, octets, blocks };
@@ -148,17 +147,17 @@ impl AudioSender {
     }
 }
 
-/// The relation of RTP timestamps to the sender's clock, from a sender report.
+/// An RTP timestamp and the sender's clock, from a sender report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockReference {
     pub(crate) ntp: u64,
     pub(crate) rtp: u32,
 }
 
-/// Converts an audio RTP timestamp to the video's of the same sampling time (RFC 3550, section 6.4.1).
+/// Converts an audio RTP timestamp to the video's (RFC 3550, section 6.4.1).
 pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, timestamp: u32) -> u32 {
     let since = i128::from(timestamp.wrapping_sub(audio.rtp) as i32);
-    // The time from the video's sender report to the audio sample, in units of 2⁻³² s.
+    // From the video's sender report to the audio sample, in 2⁻³² s.
     let at = i128::from(audio.ntp.wrapping_sub(video.ntp) as i64) + (since << 32) / i128::from(AUDIO_CLOCK_RATE);
     let ticks = (at * i128::from(CLOCK_RATE)) >> 32;
     video.rtp.wrapping_add(ticks as u32)
@@ -185,7 +184,7 @@ impl AudioReceiver {
         self.source.as_ref().map(|(ssrc, _)| *ssrc)
     }
 
-    /// Returns the reception state of this SSRC, which is followed if no other is; otherwise `None`.
+    /// Returns this SSRC's reception, unless another SSRC is followed.
     pub(crate) fn follow(&mut self, ssrc: u32) -> Option<&mut Reception> {
         let source = self.source.get_or_insert_with(|| (ssrc, Reception::trusting(ssrc, AUDIO_CLOCK_RATE)));
         (source.0 == ssrc).then_some(&mut source.1)

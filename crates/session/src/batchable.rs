@@ -1,15 +1,15 @@
-//! Batched delivery of packets to a receiver, because in a large group most packets change little.
+//! Batched delivery to a receiver, because most packets of a large group change little.
 
 use crate::Media;
 use steadycast_control::Stream;
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// Decides which packets may be delivered later, but before the receiver's next other event: those that neither make it
-/// send nor advance one of its timers. Valid until the receiver is called again.
+/// Decides which packets may wait for the receiver's next other event: those that neither make it send nor advance its
+/// timers. Valid until the next call of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batchable {
     pub(crate) source: u32,
-    /// The last reported group size. A smaller one would advance the receiver's next report.
+    /// The last reported group size; a smaller one would advance the next report.
     pub(crate) receivers: u32,
 }
 
@@ -26,7 +26,7 @@ impl BatchKey {
         (media.stream == Stream::Media).then_some(Self { source: media.header.ssrc, receivers: None })
     }
 
-    /// Returns the key of a compound with only a source's sender report, SDES, APP and summary; else `None`.
+    /// Returns the key of a compound with only a source's sender report, SDES, APP and summary.
     pub fn of_compound(compound: &Compound) -> Option<Self> {
         let Some(Packet::SenderReport { ssrc: source, .. }) = compound.packets.first() else { return None };
         let mut all = Self { source: *source, receivers: None };
@@ -50,7 +50,7 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns whether the packet can be delivered later. If not, the batch has to be delivered before it.
+    /// Returns whether the packet can wait. If not, deliver the batch before it.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         let receivers = packet.receivers.unwrap_or(self.receivers);

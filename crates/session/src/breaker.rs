@@ -1,16 +1,15 @@
-//! The circuit breaker of RFC 8083. It reduces the rate, independently of the controller, if one of these conditions is
-//! true:
+//! The circuit breaker of RFC 8083. It reduces the rate, independently of the controller, on any of these conditions:
 //!
 //! - RTCP timeout (section 4.1): no report for 15 s, three reporting intervals of at least 5 s.
 //! - Media timeout (section 4.2): no receiver's highest sequence number grows in 5 reports over at least 5 s.
-//! - Congestion (section 4.3): the rate is more than ten times TCP's in 5 reports over at least 5 s. In a group, this
-//!   needs at least two receivers and more than 2 % of all.
+//! - Congestion (section 4.3): the rate exceeds ten times TCP's in 5 reports over at least 5 s. In a group, this needs
+//!   at least two receivers and more than 2 % of all.
 //!
-//! First the rate is reduced to a tenth. If the condition persists for another such period, the media pauses until a
-//! report arrives. One packet in two seconds is still sent, which receivers answer ([`crate::Receiver::answering`]).
+//! First the rate falls to a tenth. After another such period the media pauses until a report arrives. One packet in
+//! two seconds is still sent, which receivers answer ([`crate::Receiver::answering`]).
 //!
-//! If the controller ignores feedback (`fixed`) or the operator has set a floor, the RTCP timeout only applies after a
-//! first report. Until a unicast session's first report, the rate is at least [`MIN_UNREPORTED_RATE`].
+//! With a controller that ignores feedback (`fixed`) or an operator's floor, the RTCP timeout needs a first report.
+//! Until a unicast session's first report, the rate is at least [`MIN_UNREPORTED_RATE`].
 
 use crate::OperatorControls;
 use crate::feedback_filter::LEFT_BEHIND_SHARE;
@@ -23,13 +22,13 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The RTCP timeout: three reporting intervals of 5 s (RFC 8083, section 4.1).
+/// Three reporting intervals of 5 s (RFC 8083, section 4.1).
 const RTCP_TIMEOUT: Span = Span::secs(15);
 /// In reports (RFC 8083, sections 4.2 and 4.3).
 const CB_INTERVAL_REPORTS: u32 = 5;
 const MIN_CB_INTERVAL: Span = Span::secs(5);
 const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
-/// Minimum rate before the first report: twelve packets of 1200 B in 384 ms, or CIF at a coarse quantizer.
+/// Before the first report: twelve packets of 1200 B in 384 ms, or CIF at a coarse quantizer.
 const MIN_UNREPORTED_RATE: Rate = Rate::kbps(300);
 const MAX_WATCHED: usize = 4_096;
 
@@ -41,12 +40,12 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// Wraps the controller `own` and applies the limits of `orders`. A tripped breaker may go below the floor.
+    /// Wraps `own` and applies the limits of `orders`. A tripped breaker may go below the floor.
     pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders, provided: false }
     }
 
-    /// Sets whether a floor has been configured. The RTCP timeout then spares receivers that never report.
+    /// With a configured floor, the RTCP timeout spares receivers that never report.
     pub fn provided(self, provided: bool) -> Self {
         Self { provided, ..self }
     }
@@ -84,7 +83,7 @@ struct Watched {
     since: Time,
     reports: u32,
     highest: u64,
-    /// Since when the highest sequence number has not grown, and the reports since then.
+    /// Since when the highest sequence number stands still, and the reports since.
     still: (Time, u32),
     expected: u64,
     lost: u64,
@@ -137,8 +136,7 @@ impl Breaker {
         }
     }
 
-    /// Returns how many receivers must show too high a rate. In a group at least two, so that a single one cannot
-    /// reduce the rate for all.
+    /// How many receivers must show too high a rate. In a group, one alone can't reduce it.
     fn receivers_needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * LEFT_BEHIND_SHARE) as usize + 1).max(2),
@@ -146,8 +144,7 @@ impl Breaker {
         }
     }
 
-    /// Returns since when no report has arrived; `None` if none is required. Time in which the clock stood still does
-    /// not count.
+    /// Returns since when a required report is missing. Time in which the clock stood still does not count.
     fn silent_since(&self) -> Option<Time> {
         // Once a report has arrived, further ones are required.
         let since = match (self.last_report, self.began) {
@@ -223,7 +220,7 @@ impl Breaker {
         }
         let over = watched.over;
         let stuck = |w: &Watched| w.still.1 >= CB_INTERVAL_REPORTS && now.since(w.still.0) >= MIN_CB_INTERVAL;
-        // As long as one receiver gets packets, the path to the group works.
+        // One receiver's packets show that the path to the group works.
         if self.watched.values().all(stuck) {
             return self.trip_breaker(now, "nothing arrives any more");
         }
@@ -232,7 +229,7 @@ impl Breaker {
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
-            // A reduction ends after an interval in which the rate was not too high.
+            // Ends after an interval without excess.
             State::Open { .. } if moving => self.state = State::Closed,
             State::Cut { since, .. } if moving && !over && (due || now.since(since) >= MIN_CB_INTERVAL) => {
                 self.state = State::Closed;
@@ -254,7 +251,7 @@ impl Watched {
         self.over = false;
     }
 
-    /// Returns whether more than ten times TCP's rate was sent, by RFC 8083's simple equation `X = s / (R · √(2p/3))`.
+    /// Compares with ten times TCP's rate by RFC 8083's simple equation `X = s / (R · √(2p/3))`.
     fn exceeds_tcp(&self, now: Time, sent: Bytes, packet: Bytes) -> bool {
         let (Some(rtt), true) = (self.rtt.filter(|r| !r.is_zero()), self.expected > 0 && self.lost > 0) else {
             return false;
@@ -285,7 +282,7 @@ impl SenderHalf for Breaker {
         self.last_report = Some(report.at);
         let silence =
             matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
-        // A new receiver's first block has no predecessor, so it expects zero packets but shows an arrival.
+        // A new receiver's first block expects zero packets, but shows an arrival.
         let arrives = report.reception.is_none_or(|r| r.expected > 0) || !self.watched.contains_key(&report.from);
         if silence && arrives {
             self.state = State::Closed;

@@ -1,16 +1,15 @@
-//! ECN path validation (RFC 6679, sections 7.2 to 7.4), by feedback with each packet's ECN field on arrival (RFC 8888,
-//! section 7).
+//! ECN path validation (RFC 6679, sections 7.2 to 7.4) by RFC 8888 feedback (section 7).
 
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time, sums};
 
-/// The result of ECN path validation, ordered from the best to the worst.
+/// From the best to the worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EcnPath {
     /// Packets are sent as not ECN-capable.
     #[default]
     Off,
-    /// Reports lack the ECN field on arrival, so the path can't be validated.
+    /// Reports lack the ECN field on arrival.
     Untold,
     /// Too few reports have arrived so far.
     Unknown,
@@ -18,7 +17,7 @@ pub enum EcnPath {
     Kept,
     /// Packets arrive as not ECN-capable, and are then sent as such.
     Cleared,
-    /// ECT(0) arrives as ECT(1) or the reverse. Packets are then sent as not ECN-capable.
+    /// ECT(0) arrives as ECT(1) or the reverse, so packets become not ECN-capable.
     Changed,
     /// Only packets that are not ECN-capable arrive, and are then sent.
     Lost,
@@ -38,7 +37,7 @@ impl EcnPath {
         }
     }
 
-    /// Returns why the path does not support ECN; `None` if no fault is known.
+    /// Returns the path's fault, if one is known.
     pub const fn failure(self) -> Option<&'static str> {
         match self {
             Self::Off | Self::Untold | Self::Unknown | Self::Kept => None,
@@ -66,13 +65,13 @@ sums!(EcnCounts { sent, marked, cleared, changed });
 
 /// Number of arrivals that are assessed together.
 const ASSESSED_PACKETS: u64 = 20;
-/// Packets per arrival with an invalid field that is no fault of the path.
+/// Packets per invalid field that is no fault of the path.
 const PACKETS_PER_TOLERATED_FAULT: u64 = 10;
-/// Time without arrivals before packets without ECN are tried, if it includes [`ASSESSED_PACKETS`] packets.
+/// Time without arrivals, for at least [`ASSESSED_PACKETS`] packets, before packets without ECN are tried.
 const MAX_SILENCE: Span = Span::secs(3);
 
-/// Validation of the path for ECN. Packets are ECN-capable from the first one (RFC 6679, section 7.2.3), until the path
-/// clears, changes or loses them (section 7.4.1).
+/// Packets are ECN-capable from the first one (RFC 6679, section 7.2.3), until the path clears, changes or loses them
+/// (section 7.4.1).
 ///
 /// If none arrives, packets without ECN are tried. If these arrive, ECN is tried once more. A failure is final.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,17 +79,17 @@ pub(crate) struct EcnCheck {
     asked: Ecn,
     pub(crate) path: EcnPath,
     pub(crate) counts: EcnCounts,
-    /// The assessed packets: all, with a cleared field, and with a changed field.
+    /// Assessed packets: all, with a cleared field, and with a changed field.
     judged: (u64, u64, u64),
     /// Since when no ECN-capable packet has arrived, and the number sent since.
     silent: Option<(Time, u64)>,
-    /// The first and last packet number of the trial without ECN; the last is `u64::MAX` during the trial.
+    /// First and last packet of the trial without ECN; the last is `u64::MAX` during it.
     plain: Option<(u64, u64)>,
     plain_arrivals: u64,
 }
 
 impl EcnCheck {
-    /// Creates a check for the field `asked`; `reported` is whether reports contain each packet's field.
+    /// `reported` is whether reports contain each packet's field.
     pub(crate) fn new(asked: Ecn, reported: bool) -> Self {
         let path = match (asked.is_capable(), reported) {
             (false, _) => EcnPath::Off,

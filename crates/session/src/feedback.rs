@@ -19,25 +19,24 @@ struct Arrival {
     ecn: Ecn,
 }
 
-/// The recent arrivals that feedback may report: one window per SSRC, or a single one for transport-wide sequence
-/// numbers.
+/// The arrivals that feedback may report, per SSRC or by transport-wide sequence numbers.
 #[derive(Debug)]
 struct Window {
     ssrc: u32,
     /// The extended number of the oldest packet.
     first: u64,
     arrivals: VecDeque<Option<Arrival>>,
-    /// Packets from the number in entry n on were in at most n reports.
+    /// Packets from entry n on were in at most n reports.
     reported_up_to: [u64; REPORTS_PER_PACKET],
-    /// The lowest number and the count of packets that arrived after a report had shown them missing.
+    /// Packets that arrived after a report had shown them missing: the lowest number, and the count.
     late: Option<(u64, u64)>,
 }
 
-/// Maximum packets of one source in a report, as many as a sender's history holds.
+/// Of one source in a report, as many as a sender's history holds.
 const MAX_COVERED_PACKETS: usize = 1 << 14;
 /// The streams of one sender.
 const MAX_SOURCES: usize = 8;
-/// Each packet is in this number of reports, because reports may be lost.
+/// Each packet is in this many reports, because reports may be lost.
 const REPORTS_PER_PACKET: usize = 3;
 
 impl Window {
@@ -98,17 +97,17 @@ impl Window {
         self.first += old as u64;
     }
 
-    /// Returns the start of a report that repeats packets up to `again` times.
+    /// Start of a report that repeats packets up to `again` times.
     fn begin(&self, again: usize) -> u64 {
         self.reported_up_to[again].max(self.first)
     }
 
-    /// Returns the start of a report from the first late packet on or, without one, the first unreported packet.
+    /// Start of a report from the first late or unreported packet on.
     fn begin_late(&self) -> u64 {
         self.late.map_or(self.begin(0), |(lowest, _)| lowest.min(self.begin(0)).max(self.first))
     }
 
-    /// Returns how many late packets a report from `begin` on leaves unreported forever.
+    /// Late packets that a report from `begin` on leaves out forever.
     fn late_before(&self, begin: u64) -> u64 {
         self.late.map_or(0, |(lowest, count)| if lowest < begin { count } else { 0 })
     }
@@ -129,11 +128,11 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Reporter {
     format: FeedbackFormat,
-    /// Whether a packet is repeated only after an earlier one arrived late, as in libwebrtc's transport-wide feedback.
-    /// Older libwebrtc senders skip the receive delta of a packet that they know, which shifts all later times.
+    /// Whether packets are repeated only after an earlier one arrived late. Older libwebrtc senders skip a known
+    /// packet's receive delta, which shifts all later times.
     once: bool,
     windows: Vec<Window>,
-    /// The first arrival since the last report, and whether a frame has ended since.
+    /// The first unreported arrival, and whether a frame has ended since.
     waiting: Option<(Time, bool)>,
     last_report: Option<Time>,
     count: u8,
@@ -147,20 +146,20 @@ pub(crate) struct Reporter {
     untold: u64,
 }
 
-/// More than one report per frame has little benefit (RFC 8888, section 4).
+/// More than one report per frame helps little (RFC 8888, section 4).
 const MIN_INTERVAL: Span = Span::millis(25);
 /// Longer intervals give delay-based controllers too few samples (RFC 8888, section 4).
 const MAX_INTERVAL: Span = Span::millis(200);
-/// The IP size of a report without packets: SSRCs, times, IP and UDP headers.
+/// SSRCs, times, IP and UDP headers.
 const MIN_REPORT_SIZE: Bytes = Bytes::new(64);
-/// Bytes of a feedback message without its packets, transport-wide or of one stream in RFC 8888's format.
+/// Bytes without packets, transport-wide or of one RFC 8888 stream.
 const MESSAGE_HEADER_SIZE: usize = 20;
 /// RTCP's share of the bandwidth (RFC 3550, section 6.2).
 const RTCP_SHARE: f64 = 0.05;
 
 impl Reporter {
-    /// Creates a reporter; `None` for [`FeedbackFormat::Own`]. Feedback takes at most 5 % of the session `bandwidth` or
-    /// of the arriving bytes. `webrtc` is whether the sender may be a WebRTC end.
+    /// Returns `None` for [`FeedbackFormat::Own`]. Feedback takes at most 5 % of the session `bandwidth` or of the
+    /// arriving bytes. `webrtc` is whether the sender may be a WebRTC end.
     pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate, webrtc: bool) -> Option<Self> {
         (format != FeedbackFormat::Own).then(|| Self::of(format, bandwidth, webrtc))
     }
@@ -190,7 +189,7 @@ impl Reporter {
         self.untold
     }
 
-    /// Adds an arrival, duplicates included; `ends` if the packet is its frame's last.
+    /// Adds an arrival or duplicate. `ends` marks the last packet of a frame.
     pub(crate) fn on_packet(&mut self, now: Time, packet: &MediaPacket<'_>, ends: bool) {
         let MediaPacket { header, transport, size, ecn, .. } = *packet;
         let seq = match (self.format, transport) {
@@ -222,22 +221,21 @@ impl Reporter {
         self.waiting = Some((since, ended || ends));
     }
 
-    /// Returns when the next report is due; `None` without arrivals since the last one.
+    /// Returns when the next report is due, if a packet has arrived.
     pub(crate) fn due(&self) -> Option<Wake> {
         let (since, ended) = self.waiting?;
-        // At a high media rate, 5 % of the arrived bytes allow a report per frame even if the session bandwidth is
-        // small.
+        // At a high media rate, 5 % of the arrived bytes allow a report per frame.
         let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
         let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };
         let after = self.last_report.map_or(since, |last| last + pace);
-        // After a frame's end, the report covers the whole frame. Otherwise it waits for more packets.
+        // A frame's end completes what the report should cover.
         let at = if ended { since.max(after) } else { (since + MIN_INTERVAL).max(after) };
         Some(Wake { at, why: "per-packet feedback" })
     }
 
-    /// Returns the report of `ssrc` as RTCP packets that each fit into `room`; `ntp` is the middle 32 bits of the NTP
-    /// time at `now`. Packets are repeated less if the report exceeds both a datagram and RTCP's share. If even
-    /// unreported packets do not fit, the oldest are counted in `untold`.
+    /// Returns RTCP packets that each fit into `room`; `ntp` is the middle 32 bits of the NTP time at `now`. Fewer
+    /// packets are repeated if the report exceeds both a datagram and RTCP's share. Unreported ones that do not fit are
+    /// counted in `untold`.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         for (window, begin) in self.windows.iter().zip(&begins) {
@@ -253,18 +251,18 @@ impl Reporter {
         packets
     }
 
-    /// Returns how many packets a report may contain: those of one datagram, or more if RTCP's share allows.
+    /// Packets of one datagram, or more if RTCP's share allows.
     fn fitting(&self, now: Time, room: Room) -> usize {
         let since = self.last_report.map_or(Span::ZERO, |last| now.since(last));
         let share = self.share.over(since).as_f64().max(self.received.as_f64() * RTCP_SHARE);
         // A report without packets would be useless.
         let datagrams = (share / room.datagram.as_f64()).ceil().max(1.0) as usize;
-        // A stream's header has 8 bytes, and each packet takes 2 (RFC 8888, section 3.1).
+        // 8 bytes per stream, and 2 per packet (RFC 8888, section 3.1).
         let streams = 8 * self.windows.len();
         datagrams * (room.packets.saturating_sub(MESSAGE_HEADER_SIZE + streams) / 2)
     }
 
-    /// Returns each window's first number in a report of at most `most` packets.
+    /// First numbers of a report of at most `most` packets.
     fn begins(&self, most: usize) -> Vec<u64> {
         // With a repetition of 0, a report contains only unreported packets.
         let begin = |window: &Window, repetition: usize| match repetition {
@@ -310,7 +308,7 @@ impl Reporter {
             packets: window.from(*begin).map(status).collect(),
         };
         let packets = feedback.to_packets(room);
-        // The count numbers RTCP packets, so that the sender detects missing parts of a report.
+        // Numbers RTCP packets, so that the sender detects missing ones.
         self.count = self.count.wrapping_add(packets.len() as u8);
         packets
     }
@@ -321,11 +319,11 @@ impl Reporter {
     }
 }
 
-/// SRTCP's index and the tag of AES-GCM, in bytes (RFC 7714, section 9.2).
+/// SRTCP's index and AES-GCM's tag in bytes (RFC 7714, section 9.2).
 const SRTCP_OVERHEAD: usize = 20;
 
-/// Transport-wide feedback for a program with its own RTP stack: records arrivals and writes reports. A packet is
-/// repeated only if an earlier one arrives late.
+/// Transport-wide feedback for a program with its own RTP stack. Packets are repeated only if an earlier one arrives
+/// late.
 #[derive(Debug)]
 pub struct TransportFeedbackRecorder {
     reporter: Reporter,
@@ -333,24 +331,23 @@ pub struct TransportFeedbackRecorder {
 }
 
 impl TransportFeedbackRecorder {
-    /// Creates a recorder that reports as `ssrc`. Reports take at most 5 % of the session `bandwidth` or of the
-    /// arriving bytes.
+    /// Reports as `ssrc`, with at most 5 % of the session `bandwidth` or of the arriving bytes.
     pub fn new(ssrc: u32, bandwidth: Rate) -> Self {
         Self { reporter: Reporter::of(FeedbackFormat::TransportWide, bandwidth, true), ssrc }
     }
 
-    /// Adds an RTP packet's arrival, duplicates included: SSRC, transport-wide sequence number, IP size, and whether it
+    /// Adds an arrival or duplicate of an RTP packet: SSRC, transport-wide sequence number, IP size, and whether it
     /// ends its frame.
     pub fn on_packet(&mut self, now: Time, ssrc: u32, number: u16, size: Bytes, ends: bool) {
         self.reporter.on_arrival(ssrc, number, Arrival { at: now, ecn: Ecn::NotEct }, size, ends);
     }
 
-    /// Returns when the next report is due; `None` without arrivals since the last one.
+    /// Returns when the next report is due, if a packet has arrived.
     pub fn due(&self) -> Option<Time> {
         self.reporter.due().map(|wake| wake.at)
     }
 
-    /// Returns the report as reduced-size RTCP packets (RFC 5506), one per datagram; empty before it is due.
+    /// Returns reduced-size RTCP packets (RFC 5506), one per datagram; none before they are due.
     pub fn report(&mut self, now: Time) -> Vec<Vec<u8>> {
         if self.due().is_none_or(|due| now < due) {
             return Vec::new();

@@ -1,16 +1,16 @@
-//! Plausibility checks on feedback, as a layer around a controller's sender half. They prevent a single receiver from
-//! keeping a group's rate low:
+//! Plausibility checks on feedback around a controller's sender half, so that no single receiver keeps a group's rate
+//! low:
 //!
-//! - Plausibility: a report is ignored if it names packets that were not sent or more losses than packets, or comes
-//!   within 2 ms of another without per-packet feedback.
+//! - Plausibility: a report is ignored if it names packets that were not sent or more losses than packets, or follows
+//!   another within 2 ms without per-packet feedback.
 //! - Evidence: a receiver is excluded if its report halves the rate although its block shows almost no loss.
 //! - Floor: a receiver that keeps a group at the floor for 5 s is excluded.
-//! - Quantile: of the slowest 2 % of a group, a receiver is excluded that limits the rate for 5 s out of 30 s, in
-//!   conditions twice as bad as those of the worst receiver still served.
-//! - Operator: reports of a receiver that the operator excludes are ignored.
+//! - Quantile: of a group's slowest 2 %, a receiver is excluded that limits the rate for 5 s out of 30 s, in conditions
+//!   twice as bad as those of the worst receiver still served.
+//! - Operator: receivers that the operator excludes are ignored.
 //!
-//! An exclusion by a rule ends after a minute. A session's only receiver is never excluded. Report floods are handled
-//! by [`crate::SenderSettings::gated`].
+//! An exclusion by a rule ends after a minute. The only receiver is never excluded. [`crate::SenderSettings::gated`]
+//! handles floods.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -19,7 +19,7 @@ use steadycast_control::registry::{Factory, Layer};
 use steadycast_control::{Decision, Leave, Limit, Probe, ReceiverId, Report, SenderHalf, Sent, Setup, around};
 use steadycast_units::{Rate, Span, Time};
 
-/// The operator's exclusions and rate limits, shared by a session and its operator.
+/// An operator's exclusions and rate limits.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorControls(Arc<Mutex<Inner>>);
 
@@ -49,14 +49,13 @@ impl OperatorControls {
         self.locked().aside.clear();
     }
 
-    /// Sets the lower and upper limit of the rate; `None` leaves a limit unchanged.
+    /// Sets the rate's lower and upper limit; `None` changes nothing.
     pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
         let mut inner = self.locked();
         (inner.floor, inner.cap) = (floor.or(inner.floor), cap.or(inner.cap));
     }
 
-    /// Tells the session that its clock stood still until `now`, for example in suspend. Missing reports during the gap
-    /// are no fault.
+    /// Reports that are missing because the clock stood still until `now`, for example in suspend, are no fault.
     pub fn on_clock_gap(&self, now: Time) {
         let mut inner = self.locked();
         inner.resumed = inner.resumed.max(now);
@@ -123,17 +122,17 @@ impl Layer for FeedbackDefence {
 
 /// A sooner report of the same receiver is ignored.
 const MIN_REPORT_SPACING: Span = Span::millis(2);
-/// Time for which one receiver may limit a group, or keep it at its floor.
+/// For which one receiver may limit a group, or keep it at its floor.
 const LIMITING_TIME: Span = Span::secs(5);
 const EXCLUSION_TIME: Span = Span::secs(60);
-/// Loss fraction below which a report block does not justify halving the rate.
+/// Below this loss, a block does not justify halving the rate.
 const SUPPORTING_LOSS: f64 = 0.01;
 /// Maximum number of receivers in the table, and of excluded receivers.
 const MAX_RECEIVERS: usize = 16_384;
 /// Maximum share of a group that may be left behind.
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
 const LIMITING_WINDOW: Span = Span::secs(30);
-/// Ratio of conditions to those of the worst receiver still served, from which a receiver is left behind.
+/// Conditions relative to the worst receiver still served.
 const LEFT_BEHIND_FACTOR: f64 = 2.0;
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
 
@@ -149,7 +148,7 @@ struct Known {
 }
 
 impl Known {
-    /// Returns R·√p with the RTT R and the loss rate p, the inverse of the square-root law's rate.
+    /// R·√p with RTT R and loss rate p: the inverse of the square-root law's rate.
     fn hardship(&self) -> f64 {
         self.rtt.unwrap_or(Span::millis(100)).as_secs_f64() * self.loss.sqrt()
     }
@@ -202,10 +201,10 @@ impl FeedbackFilter {
         self.half.on_leave(now, who, Leave::Silent);
     }
 
-    /// Excludes the receiver that limits the group if its conditions are much worse than the others'.
+    /// Excludes the limiting receiver if its conditions are much worse than the others'.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
-        // After a pause of reports it is unknown which receiver limited the rate.
+        // During a pause of reports, the limiting receiver is unknown.
         let lasted = now.since(std::mem::replace(&mut self.judged, now)).min(Span::secs(1));
         if now.since(self.window) >= LIMITING_WINDOW {
             self.window = now;
@@ -221,7 +220,7 @@ impl FeedbackFilter {
         let behind = self.orders.locked().aside.values().filter(|(why, _)| *why == LEFT_BEHIND).count();
         let most = (f64::from(report.members) * LEFT_BEHIND_SHARE) as usize;
         let Some(more) = most.checked_sub(behind).filter(|more| *more > 0) else { return };
-        // The receiver at index `more` is the worst one that would still be served.
+        // The one at index `more` is the worst still served.
         let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         if all.get(more).is_some_and(|served| own >= served * LEFT_BEHIND_FACTOR && own > 0.0) {
@@ -236,8 +235,8 @@ impl FeedbackFilter {
         })
     }
 
-    /// Evaluates a report's effect on the rate. The last receiver is never excluded: without reports the session would
-    /// end, and in a unicast session all SSRCs may be forged.
+    /// Evaluates a report's effect on the rate. The last receiver is never excluded, as without reports the session
+    /// would end.
     fn judge_report(&mut self, report: &Report<'_>, before: Rate) {
         if !self.group || self.known.len() < 2 {
             return;
@@ -300,7 +299,7 @@ impl SenderHalf for FeedbackFilter {
         }
         let fresh = Known { heard: report.at, fraction, loss: fraction, rtt: report.rtt, limited: Span::ZERO };
         let known = known.or_insert(fresh);
-        // The controller may still react to the loss of a few reports ago.
+        // The controller may still react to an earlier loss.
         (known.heard, known.fraction) = (report.at, fraction.max(known.fraction * 0.9));
         // One bad report must not make a receiver the slowest.
         known.loss += (fraction - known.loss) / 8.0;

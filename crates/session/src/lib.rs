@@ -1,9 +1,7 @@
 //! An RTP/RTCP session (RFC 3550) around the two halves of a controller, sans-IO.
 //!
-//! A driver owns the clock and the transport. It passes events (a frame, a datagram) to a session, then calls `poll`
-//! until [`Output::Wait`], and again at that time.
-//!
-//! A packet takes this path:
+//! A driver owns the clock and the transport. It passes frames and datagrams to a session, then calls `poll` until
+//! [`Output::Wait`], and again at that time.
 //!
 //! ```text
 //! Sender::push_frame ─▶ FrameQueue ─▶ header, notice ─▶ Output::Media ═▶ world ═▶ Receiver::on_media ─▶ receiver half

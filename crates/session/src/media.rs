@@ -33,7 +33,7 @@ impl Default for HeaderIds {
 }
 
 impl HeaderIds {
-    /// Calls `write` with the header and its extensions, but with a payload length of zero.
+    /// Calls `write` with a header of payload length zero.
     fn laid_out<T>(
         self,
         header: &RtpHeader,
@@ -111,7 +111,7 @@ impl Media {
     }
 }
 
-/// Returns the IP size of a packet without payload; `numbered` if it has a transport-wide sequence number.
+/// IP size without payload; `numbered` if with a transport-wide sequence number.
 pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, ids: HeaderIds, numbered: bool) -> Bytes {
     ids.laid_out(header, notice, numbered.then_some(0), RtpHeader::packet_size)
 }

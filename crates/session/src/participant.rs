@@ -1,4 +1,4 @@
-//! The common part of a session's sender and receiver: identity, RTCP timing and the member table.
+//! What a session's sender and receiver share: identity, RTCP timing, member table.
 
 use std::collections::VecDeque;
 use steadycast_control::promise::WITHIN_MTU;
@@ -30,20 +30,19 @@ pub struct RtcpSettings {
     pub t_min: Option<Span>,
     /// Whether there can be more than one receiver.
     pub group: bool,
-    /// Whether receivers report only to the sender, which announces the group's size (RFC 5760, section 7).
+    /// Whether receivers report to the sender only, which announces the group's size (RFC 5760, section 7).
     pub summary: bool,
-    /// Whether the other end is authenticated, so that its first packet makes it a member. Browsers begin with a
-    /// key-frame request and send no CNAME.
+    /// Whether an authenticated end's first packet makes it a member. Browsers begin with a key-frame request and send
+    /// no CNAME.
     pub authenticated: bool,
-    /// Whether time is real, not simulated. A source then skips the expiry of suppressed reports to save CPU time
-    /// ([`TimerConfig::skips_suppressed`]).
+    /// Whether time is real. A source then skips the expiry of suppressed reports ([`TimerConfig::skips_suppressed`]).
     pub real_time: bool,
     /// The path's MTU.
     pub mtu: Bytes,
 }
 
 impl RtcpSettings {
-    /// Returns the settings of a unicast session with an MTU of 1500 bytes.
+    /// Unicast with an MTU of 1500 bytes.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
         Self {
             profile,
@@ -57,7 +56,7 @@ impl RtcpSettings {
         }
     }
 
-    /// Returns the maximum size of a compound in bytes, without IP and UDP headers.
+    /// In bytes without IP and UDP headers.
     fn largest_compound(&self) -> usize {
         (self.mtu.min(MAX_DATAGRAM).get() as usize).saturating_sub(IP_UDP_OVERHEAD)
     }
@@ -67,25 +66,25 @@ impl RtcpSettings {
 pub(crate) struct Room {
     /// The maximum IP size.
     pub(crate) datagram: Bytes,
-    /// The bytes beside the report and the SDES with which each compound begins.
+    /// Bytes beside a compound's report and SDES.
     pub(crate) packets: usize,
 }
 
-/// Maximum IP size of an RTCP datagram, which every IPv6 path carries (RFC 8200, section 5).
+/// IP size that every IPv6 path carries (RFC 8200, section 5).
 pub(crate) const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 
 /// Maximum size of the member table. Larger groups are sampled (RFC 2762).
 const MAX_SAMPLED_MEMBERS: usize = 256;
-/// Maximum size of the sender's member table if only the sender gets reports, and of an announced group.
+/// Of the sender's table if only the sender gets reports, and of an announced group.
 const MAX_MEMBERS: usize = 1 << 17;
 /// Maximum compound size in bytes for RTCP's timing: an Ethernet datagram.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
-/// Limit for the counted size of another member's compound, relative to this member's longest one.
+/// Counted size of another member's compound, relative to this one's longest.
 const MAX_SIZE_RATIO: usize = 4;
-/// Maximum number of new members from one compound. A mixer's contributors use no RTCP bandwidth.
+/// From one compound. A mixer's contributors use no RTCP bandwidth.
 const MAX_NEW_MEMBERS: usize = 2;
 
-/// Assumed size in bytes: a report, the SDES and a controller's APP packet.
+/// Bytes of a report, the SDES and a controller's APP packet.
 const INITIAL_COMPOUND_SIZE: usize = 84;
 
 /// In seconds.
@@ -95,7 +94,7 @@ const SHARE_WINDOW: u64 = 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Good,
-    /// The sender has left, uses another member's SSRC, or is this participant itself in a loop.
+    /// Has left, uses another member's SSRC, or is this participant in a loop.
     Ignored,
     /// Another participant uses this participant's SSRC, which is then changed.
     Collision,
@@ -136,7 +135,7 @@ pub(crate) struct Participant {
     settings: RtcpSettings,
     /// Draws a new SSRC after a collision.
     chance: Chance,
-    /// The SSRC that was given up after a collision and still needs a BYE.
+    /// Given up after a collision; still needs a BYE.
     given_up: Option<u32>,
     /// A member that has sent nothing needs no BYE.
     has_sent: bool,
@@ -147,7 +146,7 @@ pub(crate) struct Participant {
     /// The newest second in `rtcp_bytes`.
     second: u64,
     started: Time,
-    /// The parts of the previous compound that did not fit into its datagram.
+    /// Parts of the previous compound that did not fit.
     outbox: VecDeque<Vec<u8>>,
     /// RTCP packets that fit into no datagram.
     refused: u64,
@@ -157,17 +156,16 @@ pub(crate) struct Participant {
 impl Participant {
     pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
-        // Only a source can skip expiries, because a receiver's feedback waits for them.
+        // A receiver's feedback waits for expiries.
         config.skips_suppressed = settings.real_time && source;
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
         }
         if !settings.group {
-            // In a unicast session, all participants may use the reduced minimum interval (RFC 3550, section 6.2).
+            // Unicast may use the reduced minimum interval (RFC 3550, section 6.2).
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
-        // The key must not be guessable. After a collision, the upper half of the next random number becomes the public
-        // SSRC, so the key is the lower half.
+        // Must not be guessable. After a collision, the next random number's upper half becomes the public SSRC.
         let key = chance.clone().bits64() as u32;
         let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);
@@ -204,13 +202,13 @@ impl Participant {
         self.settings.summary
     }
 
-    /// Applies the group size that the source `ssrc` announced. Another host's announcement could silence the group.
+    /// Applies the source's announcement. Another host's could silence the group.
     pub(crate) fn on_group_size(&mut self, now: Time, ssrc: u32, from: Origin, group: GroupSize) {
         if !(self.members.contains(ssrc) && self.members.speaks_from(ssrc, from)) {
             return;
         }
         let receivers = group.receivers.min(MAX_MEMBERS as u32);
-        // A smaller group advances the next report (reverse reconsideration, RFC 3550, section 6.3.4).
+        // Advances the next report (reverse reconsideration, RFC 3550, section 6.3.4).
         if self.members.on_group_size(receivers) > 0 {
             let census = self.census();
             self.timer.on_departures(now, &census);
@@ -238,7 +236,7 @@ impl Participant {
         self.expiry(now).is_some()
     }
 
-    /// Returns the regular or feedback-only compound that is due at RTCP's timer; `None` if neither is.
+    /// Returns the compound that is due at RTCP's timer.
     pub(crate) fn expiry(&mut self, now: Time) -> Option<Expiry> {
         while self.timer.next() <= now {
             // Time-outs are checked once per interval (RFC 3550, section 6.3.5).
@@ -252,7 +250,7 @@ impl Participant {
         None
     }
 
-    /// Requests early feedback that is useful for the time `useful`. Returns false if it would be late.
+    /// Requests early feedback. Returns false if it would come after the time `useful`.
     pub(crate) fn request_early(&mut self, now: Time, useful: Span) -> bool {
         self.timer.request_early(now, useful) != Early::TooLate
     }
@@ -287,9 +285,9 @@ impl Participant {
         Wake { at: self.timer.next(), why: "RTCP interval" }
     }
 
-    /// Adds a sent or received compound to the mean size and to RTCP's share.
+    /// Adds a compound to the mean size and to RTCP's share.
     fn count(&mut self, now: Time, len: usize) {
-        // A forged large compound must not slow down RTCP for the whole group.
+        // A forged large compound must not slow down the group's RTCP.
         let most = if self.settings.group { self.longest * MAX_SIZE_RATIO } else { MAX_COUNTED_COMPOUND.into() };
         self.timer.on_rtcp(Bytes::new((len.min(most) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
@@ -313,12 +311,12 @@ impl Participant {
         Bytes::new(bytes).per(window).ratio(self.settings.session_bandwidth)
     }
 
-    /// Updates the member table from a compound of `len` bytes. Returns whether the compound is used.
+    /// Updates the member table. Returns whether the compound of `len` bytes is used.
     pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Standing {
         let mut standing = Standing::Good;
         let (mut last, mut new, mut known) = (None, 0, false);
         let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> SourceStatus| {
-            // A source outside of the sample need not be looked up for each packet.
+            // Saves a look-up per packet.
             if last == Some((ssrc, SourceStatus::Unsampled)) {
                 return;
             }
@@ -352,7 +350,7 @@ impl Participant {
         standing
     }
 
-    /// Changes the SSRC after a collision (RFC 3550, section 8.2). A BYE for the old one follows.
+    /// Changes the SSRC after a collision; a BYE for the old one follows (RFC 3550, section 8.2).
     pub(crate) fn renew(&mut self) {
         let old = self.identity.ssrc;
         let mut new = self.chance.bits32();
@@ -362,13 +360,13 @@ impl Participant {
         }
         self.identity.ssrc = new;
         self.members.renew(new);
-        // A participant that has sent nothing must not send a BYE (RFC 3550, section 6.3.7).
+        // Without it, no BYE may be sent (RFC 3550, section 6.3.7).
         if self.has_sent || self.members.census().we_sent {
             self.given_up = Some(old);
         }
     }
 
-    /// Returns the datagram to be sent first: the rest of a split compound, or the BYE of an SSRC that was given up.
+    /// The rest of a split compound, or the BYE of a former SSRC.
     pub(crate) fn pending_datagram(&mut self, now: Time) -> Option<Vec<u8>> {
         if let Some(rest) = self.outbox.pop_front() {
             return Some(rest);
@@ -391,8 +389,8 @@ impl Participant {
         }
     }
 
-    /// Returns whether the BYE is due. Groups of more than fifty members delay it (RFC 3550, section 6.3.7). `sent_rtp`
-    /// is whether media was sent.
+    /// Returns whether the BYE is due, which groups of more than fifty members delay (RFC 3550, section 6.3.7).
+    /// `sent_rtp` is whether media was sent.
     pub(crate) fn farewell_due(&mut self, now: Time, sent_rtp: bool) -> bool {
         let goes = match self.farewell {
             Farewell::Stays | Farewell::Gone => false,
@@ -404,7 +402,7 @@ impl Participant {
                     self.sdes(),
                     Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
                 ];
-                // The size of this compound replaces the mean size (RFC 3550, section 6.3.7).
+                // Replaces the mean size (RFC 3550, section 6.3.7).
                 let size = Bytes::new((Compound { packets }.encoded_len() + IP_UDP_OVERHEAD) as u64);
                 let census = self.census();
                 match self.timer.leave(now, size, self.has_sent || sent_rtp, &census) {
@@ -413,7 +411,7 @@ impl Participant {
                         self.farewell = Farewell::Waits;
                         false
                     }
-                    // A participant that has sent nothing sends no BYE (RFC 3550, section 6.3.7).
+                    // Nothing was sent (RFC 3550, section 6.3.7).
                     Leave::Silently => {
                         self.farewell = Farewell::Gone;
                         false
@@ -432,10 +430,9 @@ impl Participant {
         (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
-    /// Returns the sources that leave with this compound of `len` bytes. A BYE has to be at the end of a compound in
-    /// which the source reports from its own address.
+    /// Returns the sources that leave with this compound of `len` bytes. Each must report in it from its own address.
     pub(crate) fn read_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
-        // BYE should be the last packet with a given SSRC (RFC 3550, section 6.1).
+        // BYE comes last (RFC 3550, section 6.1).
         let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };
         let reporter = |packet: &Packet| match packet {
             Packet::SenderReport { ssrc, .. } | Packet::ReceiverReport { ssrc, .. } => Some(*ssrc),
@@ -468,19 +465,18 @@ impl Participant {
         Packet::Sdes { chunks: vec![(self.identity.ssrc, self.identity.cname.clone())] }
     }
 
-    /// Returns the room in a datagram beside a report with one block and the SDES.
+    /// Room beside a report with one block and the SDES.
     pub(crate) fn room(&self) -> Room {
         let block = ReportBlock::default();
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
         let most = self.settings.largest_compound();
-        // If a second block, for audio, takes space, `encode` uses a further datagram.
+        // A second block, for audio, may cause a further datagram.
         let packets = most.saturating_sub(report.encoded_len() + self.sdes().encoded_len());
         Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
     }
 
-    /// Encodes the packets, which begin with a report and the SDES. What exceeds one datagram follows in further
-    /// compounds ([`Participant::pending_datagram`]), each with a report without blocks and the SDES (RFC 3550, section
-    /// 6.1).
+    /// Encodes packets that begin with a report and the SDES. What exceeds a datagram follows
+    /// ([`Participant::pending_datagram`]) after an empty report and the SDES (RFC 3550, section 6.1).
     pub(crate) fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
         let most = self.settings.largest_compound();
         let mut compound = Compound { packets };
@@ -538,7 +534,7 @@ impl Participant {
         self.mtu.see(size <= self.settings.mtu);
     }
 
-    /// Returns the check that no RTP or RTCP packet exceeds the path's MTU.
+    /// No RTP or RTCP packet may exceed the path's MTU.
     pub(crate) const fn mtu_check(&self) -> Check {
         self.mtu
     }

@@ -14,8 +14,8 @@ pub(crate) struct Peer {
     pub(crate) receives: bool,
     /// The last report's arrival, plus [`STANDARD_REPORTS_GRACE`] for standard reports.
     aged: Time,
-    /// The offset of the receiver's extended sequence numbers, a multiple of 2^16, because it counts cycles from its
-    /// first packet.
+    /// Offset of the receiver's extended sequence numbers, which count cycles from its first packet. A multiple of
+    /// 2^16.
     cycles: Option<u64>,
     /// The last block's highest sequence number.
     highest: Option<u32>,
@@ -28,14 +28,14 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns a block's highest sequence number in the sender's extended numbering; `next` is the next packet's.
+    /// A block's highest sequence number, extended like the sender's; `next` is the next packet's.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // Never negative, so that a number that was never sent stays too high.
+        // Never negative, so that an unsent number stays too high.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }
 
-    /// Returns the packets expected and lost since the previous block. Must precede [`Peer::extended`].
+    /// Packets expected and lost since the previous block. Precedes [`Peer::extended`].
     pub(crate) fn count(&mut self, block: &ReportBlock) -> (u64, i64) {
         let ahead = self.highest.map_or(0, |highest| block.highest_seq.wrapping_sub(highest) as i32);
         match ahead {
@@ -62,10 +62,10 @@ impl Peer {
     }
 }
 
-/// Additional time-out for standard receivers: five of RFC 3550's intervals of 5 s, minus the shortest time-out of 5 s.
+/// Added for standard receivers: five intervals of 5 s (RFC 3550), minus the shortest time-out of 5 s.
 pub(crate) const STANDARD_REPORTS_GRACE: Span = Span::secs(20);
 
-/// Fall of the highest sequence number up to which a block was reordered; a larger one is a restart.
+/// A larger fall of the highest sequence number is a restart.
 const REORDERED_BLOCK: i32 = -(1 << 14);
 
 /// Packets over which the loss rate is averaged (exponentially weighted).
@@ -73,7 +73,7 @@ const LOSS_WINDOW: f64 = 2_000.0;
 /// Minimum number of packets for a valid loss rate.
 const MIN_LOSS_PACKETS: f64 = 100.0;
 
-/// The table of receivers, bounded because SSRCs may be forged. A full table drops the receiver with the oldest report.
+/// Bounded, because SSRCs may be forged. A full table drops the oldest report's receiver.
 #[derive(Default)]
 pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,
@@ -90,7 +90,7 @@ impl Peers {
         self.table.len()
     }
 
-    /// Stores the LSR that a receiver has echoed. A second, different echo proves that it receives the stream.
+    /// Stores an echoed LSR. A second, different one proves that the receiver gets the stream.
     pub(crate) fn echo(&mut self, ssrc: u32, lsr: u32) {
         let Some(peer) = self.table.get_mut(&ssrc) else { return };
         let before = peer.echo.replace(lsr);
@@ -134,13 +134,13 @@ impl Peers {
         self.by_age.insert((aged, ssrc));
     }
 
-    /// Returns the quantile 1 − `but` of the loss rates of receivers with enough samples.
+    /// Quantile 1 − `but` of the loss rates, of receivers with enough samples.
     pub(crate) fn loss(&self, but: f64) -> Option<f64> {
         let known = self.table.values().filter(|peer| peer.counted >= MIN_LOSS_PACKETS);
         let mut all: Vec<f64> = known.map(|peer| peer.loss).collect();
         all.sort_unstable_by(f64::total_cmp);
         let place = (all.len() as f64 * (1.0 - but)).ceil() as usize;
-        // A few receivers with high losses must not determine the parity for all.
+        // A few high losses must not determine everyone's parity.
         all.get(place.saturating_sub(1)).copied()
     }
 

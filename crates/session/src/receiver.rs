@@ -33,7 +33,7 @@ pub enum Received {
     New(u64),
     /// A retransmission of a lost packet, with the original's extended sequence number.
     Repaired(u64),
-    /// A new audio packet, with its extended sequence number in the audio stream.
+    /// New audio, with its extended sequence number.
     Audio(u64),
     /// A packet that had arrived before.
     Duplicate,
@@ -95,7 +95,7 @@ pub struct Receiver {
     resumed: Time,
     /// The counts of earlier streams.
     past: Totals,
-    /// The counts at the last regular report. The receiver half needs the exact, signed loss since then.
+    /// Counts at the last regular report, for the signed loss since.
     prior: Totals,
     unreadable: u64,
     /// Reports that announce the receiver's presence, in a simulcast.
@@ -108,7 +108,7 @@ pub struct Receiver {
     reporter: Option<Box<Reporter>>,
     repair: Option<Box<RetransmissionReceiver>>,
     pending_key_frame: Option<PendingKeyFrameRequest>,
-    /// The sequence number of the last full intra request (RFC 5104, section 4.3.1.1).
+    /// Number of the last full intra request (RFC 5104, section 4.3.1.1).
     intra: u8,
     parity: Option<Box<ParityReceiver>>,
     audio: Option<Box<AudioReceiver>>,
@@ -129,7 +129,7 @@ struct ParityReceiver {
     announces_playout: bool,
     announced: Option<Time>,
     reception: Reception,
-    /// The newest packet's send time, relative to which the next truncated one is extended.
+    /// The newest packet's, to extend the next truncated one.
     sent: Option<PeerTime>,
 }
 
@@ -160,7 +160,7 @@ impl ParityReceiver {
 
 #[derive(Clone, Copy, Debug)]
 struct PendingKeyFrameRequest {
-    /// Whether nothing has been decoded yet: the request is then a FIR, otherwise a PLI.
+    /// Whether nothing was decoded yet: FIR, otherwise PLI.
     joins: bool,
     at: Time,
     /// Whether RTCP's timer has scheduled this request.
@@ -183,12 +183,12 @@ struct RetransmissionReceiver {
     announced: Option<u32>,
     requester: NackRequester,
     reception: Reception,
-    /// The newest packet's send time, relative to which the next truncated one is extended.
+    /// The newest packet's, to extend the next truncated one.
     sent: Option<PeerTime>,
     /// Whether RTCP's timer has scheduled a request.
     scheduled: bool,
     not_before: Time,
-    /// Media packets counted as received, for `check`. Packets on probation count once confirmed.
+    /// Media packets counted as received. Those on probation count once confirmed.
     checked_packets: u64,
     check: Check,
 }
@@ -213,13 +213,13 @@ impl RetransmissionReceiver {
 
 /// Time without packets after which a keep-alive is sent.
 const KEEPALIVE_DELAY: Span = Span::millis(500);
-/// The subtype of an empty APP packet, which shows that the receiver supports the controller.
+/// Of an empty APP packet, which shows that the receiver supports the controller.
 const PRESENCE_SUBTYPE: u8 = 31;
 
 struct Stream {
     ssrc: u32,
     reception: Reception,
-    /// Added to the source's sequence numbers, so that they continue after an SSRC change.
+    /// Added to sequence numbers, so that they continue after an SSRC change.
     ahead: i64,
     /// The last arrival of a media packet.
     heard: Time,
@@ -230,21 +230,21 @@ struct Stream {
     ended: bool,
     /// The SSRC under which the source continues after its BYE.
     successor: Option<u32>,
-    /// The latest media packet's send time, from its header extension or else its RTP timestamp.
+    /// The latest media packet's, from its header extension or else its RTP timestamp.
     sent: Option<PeerTime>,
     /// The RTP and NTP time of the last sender report.
     clock: Option<ClockReference>,
     /// The newest frame's RTP timestamp and first arrival.
     frame: (u32, Time),
-    /// The maximum interval between two frames, which decays by an eighth per frame.
+    /// Maximum interval between frames; decays by an eighth per frame.
     pace: Option<Span>,
     /// The newest frame's RTP timestamp.
     timestamp: u32,
     /// The media clock at `timestamp`, in ticks since the first packet.
     ticks: i64,
-    /// Whether the latest packet had a marker, so that the next one begins a frame.
+    /// Whether the next packet begins a frame.
     after_marker: bool,
-    /// Whether any packet had a marker. Without markers, a new timestamp begins a frame.
+    /// Without any marker, a new timestamp begins a frame.
     marks: bool,
 }
 
@@ -287,40 +287,37 @@ impl Receiver {
         }
     }
 
-    /// Sends keep-alive reports without a body when the receiver half has nothing to report, for senders that pause
-    /// without reports.
+    /// Sends empty keep-alive reports, for senders that pause without reports.
     #[must_use]
     pub fn answering(self) -> Self {
         Self { sends_keepalives: true, ..self }
     }
 
-    /// Restricts the receiver to a session description's payload types and source. The named source replaces any other
-    /// until it has left.
+    /// Restricts the receiver to a session description's payload types and source, which replaces others until it has
+    /// left.
     #[must_use]
     pub fn described(self, payload_types: Option<PayloadTypes>, named: Option<u32>) -> Self {
         Self { payload_types, named, ..self }
     }
 
-    /// Tells the receiver that the driver's clock stood still until `now`, for example in suspend. The gap does not
-    /// count as silence.
+    /// The driver's clock stood still until `now`, for example in suspend. The gap is no silence.
     pub fn on_clock_gap(&mut self, now: Time) {
         self.resumed = self.resumed.max(now);
     }
 
-    /// Announces the receiver's presence, because a simulcast sends only to groups with a member.
+    /// Announces the receiver, because a simulcast sends only to groups with a member.
     #[must_use]
     pub fn in_simulcast(self, now: Time) -> Self {
         Self { presence: Some(PresenceTimer::new(now)), ..self }
     }
 
-    /// Returns the rates of the simulcast's groups as last announced, in ascending order; empty without an
-    /// announcement.
+    /// The rates of the simulcast's groups as last announced, in ascending order; empty without an announcement.
     pub fn siblings(&self) -> &[Rate] {
         &self.siblings
     }
 
-    /// Sends per-packet feedback in this format. It takes at most 5 % of the session `bandwidth`, unless the maximum
-    /// interval of 200 ms requires more.
+    /// Sends per-packet feedback. It takes at most 5 % of the session `bandwidth`, unless the maximum interval of 200
+    /// ms requires more.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
         // Only WebRTC peers are authenticated, by DTLS.
@@ -328,15 +325,14 @@ impl Receiver {
         Self { reporter: Reporter::new(format, bandwidth, webrtc).map(Box::new), ..self }
     }
 
-    /// Enables NACKs and a retransmission stream (RFC 4588). Only for sessions of two members under
-    /// [`crate::Profile::Avpf`].
+    /// Enables NACKs and a retransmission stream (RFC 4588), for two members under [`crate::Profile::Avpf`].
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
         Self { repair: Some(Box::new(RetransmissionReceiver::new(settings))), ..self }
     }
 
-    /// Enables NACKs like [`Receiver::with_repair`], but learns the SSRC from the first requested retransmission (RFC
-    /// 4588, section 5.3) of each media source. An SSRC other than 0 in `settings` is known from the start.
+    /// Like [`Receiver::with_repair`], but each media source's first requested retransmission tells the SSRC (RFC 4588,
+    /// section 5.3). An SSRC other than 0 in `settings` is known from the start.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
@@ -349,8 +345,8 @@ impl Receiver {
         Self { repair: Some(Box::new(repair)), ..self }
     }
 
-    /// Requests a key frame until [`Receiver::has_key_frame`]: with a FIR (RFC 5104) if the receiver `joins`, otherwise
-    /// with a PLI (RFC 4585). Only under [`crate::Profile::Avpf`]. Poll afterwards.
+    /// Requests a key frame until [`Receiver::has_key_frame`]: a receiver that `joins` by FIR (RFC 5104), others by PLI
+    /// (RFC 4585). Only under [`crate::Profile::Avpf`]. Poll afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
         if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
             // A repetition keeps FIR's number (RFC 5104, section 4.3.1.1).
@@ -364,14 +360,13 @@ impl Receiver {
         self.pending_key_frame = None;
     }
 
-    /// Enables recovery from parity and, in a small group, requests for more parity at random times of `chance`.
+    /// Enables parity and, in a small group, requests for more at random times of `chance`.
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings, chance: Chance) -> Self {
         Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
     }
 
-    /// Enables recovery like [`Receiver::with_parity`], but learns the SSRC from the first packet with the parity
-    /// payload type of each media source.
+    /// Like [`Receiver::with_parity`], but each media source's first packet of the parity payload type tells the SSRC.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
         let parity = ParityReceiver { any_ssrc: true, associated: false, ..ParityReceiver::new(settings, chance) };
@@ -388,19 +383,19 @@ impl Receiver {
         self
     }
 
-    /// Enables an audio stream of this payload type. Its SSRC is learned from the first packet of each video source.
+    /// Enables audio of this payload type. Each video source's first audio packet tells the SSRC.
     #[must_use]
     pub fn with_audio(self, payload_type: u8) -> Self {
         Self { audio: Some(Box::new(AudioReceiver::new(payload_type))), ..self }
     }
 
-    /// Converts an audio RTP timestamp to the video's. `None` before sender reports of both streams have arrived.
+    /// Converts an audio RTP timestamp to the video's; `None` before both streams' sender reports.
     pub fn video_timestamp(&self, audio: u32) -> Option<u32> {
         let video = self.stream.as_ref()?.clock?;
         Some(video_timestamp(self.audio.as_ref()?.clock?, video, audio))
     }
 
-    /// Adds an authenticated packet without media, for example padding, to the per-packet feedback. Poll afterwards.
+    /// Adds an authenticated packet without media, for example padding, to the feedback. Poll afterwards.
     pub fn on_padding(&mut self, now: Time, packet: &MediaPacket<'_>) {
         if let Some(reporter) = &mut self.reporter {
             reporter.on_packet(now, packet, false);
@@ -440,8 +435,8 @@ impl Receiver {
         Received::Audio(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// Processes a parity packet that covers the packets in `protection`. Recovered packets still count as lost for the
-    /// controller. Poll afterwards.
+    /// Adds parity over the packets in `protection`. Recovered packets still count as lost for the controller. Poll
+    /// afterwards.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -463,7 +458,7 @@ impl Receiver {
         if header.payload_type != parity.settings.payload_type {
             return Received::Unused(UnusedReason::UnknownPayloadType);
         }
-        // The first packet with this payload type sets an SSRC that was not signalled.
+        // This packet tells an SSRC that was not signalled.
         if !parity.associated && header.ssrc != stream.ssrc {
             parity.settings.ssrc = header.ssrc;
             (parity.reception, parity.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
@@ -491,7 +486,7 @@ impl Receiver {
         Received::New(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// Updates the parity requests after a block's state has changed. A receiver with NACKs requests no parity.
+    /// Updates the parity requests for a block's new state. A receiver with NACKs makes none.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
         let idle = self.parity.as_ref().is_none_or(|parity| parity.requester.is_idle());
         // A complete block only matters if it cancels a pending request.
@@ -527,7 +522,7 @@ impl Receiver {
         Some(self.stream.as_ref()?.ssrc)
     }
 
-    /// Returns whether `ssrc` at this address is the followed source; `None` without a source.
+    /// Whether `ssrc` at this address is the followed source, if there is one.
     pub fn is_source(&self, ssrc: u32, from: Origin) -> Option<bool> {
         self.stream.as_ref().map(|stream| (stream.ssrc, stream.from) == (ssrc, from))
     }
@@ -538,7 +533,7 @@ impl Receiver {
         packets + self.parity.as_ref().map(|parity| parity.counts).unwrap_or_default()
     }
 
-    /// Sets the time from a frame being ready to its display, after which packets are not requested.
+    /// Time from a frame being ready to its display, after which packets are not requested.
     pub fn set_playout(&mut self, delay: Span) {
         if let Some(repair) = &mut self.repair {
             repair.requester.set_playout(delay);
@@ -548,7 +543,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the time from a lost packet's transmission to its repair's arrival; zero without repair.
+    /// Time from a lost packet's transmission to its repair's arrival; zero without repair.
     pub fn repair_time(&self, now: Time) -> Span {
         match (&self.repair, &self.parity) {
             (Some(repair), _) => repair.requester.repair_time(now),
@@ -557,7 +552,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the check that repaired packets still count as lost for the controller.
+    /// Whether repaired packets still count as lost for the controller.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.check)
     }
@@ -572,8 +567,7 @@ impl Receiver {
         self.participant.mtu_check()
     }
 
-    /// Returns the number of arrivals that were not reported because of the 5 % limit, and of RTCP packets too large
-    /// for a datagram.
+    /// Arrivals that were not reported because of the 5 % limit, and RTCP packets too large for a datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
@@ -598,7 +592,7 @@ impl Receiver {
         self.stream.as_ref().map_or(Span::ZERO, |s| s.reception.jitter())
     }
 
-    /// Returns the number of expected packets, from the first that arrived to the newest.
+    /// Packets from the first that arrived to the newest.
     pub fn expected(&self) -> u64 {
         self.past.expected + self.stream.as_ref().map_or(0, |s| s.reception.expected())
     }
@@ -614,7 +608,7 @@ impl Receiver {
         self.past.received + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
-    /// Returns whether the followed source has sent BYE and does not continue under another SSRC.
+    /// Whether the followed source has left, and does not continue under another SSRC.
     pub fn source_ended(&self) -> bool {
         let goes_on = |successor: u32| self.participant.members.contains(successor);
         self.stream.as_ref().is_some_and(|s| s.ended && !s.successor.is_some_and(goes_on))
@@ -625,7 +619,7 @@ impl Receiver {
         self.unreadable
     }
 
-    /// Processes a datagram from the RTP port. Returns `None` if it is not RTP. Poll afterwards.
+    /// Processes a datagram from the RTP port; `None` if it is not RTP. Poll afterwards.
     pub fn on_rtp<'a>(
         &mut self,
         now: Time,
@@ -634,7 +628,7 @@ impl Receiver {
         ecn: Ecn,
         buffer: Option<BufferLevel>,
     ) -> Option<(Received, RtpHeader, &'a [u8])> {
-        // RTCP may arrive on this port (RFC 5761), and would parse as RTP.
+        // RTCP may share the port (RFC 5761), and would parse as RTP.
         let parsed = if steadycast_wire::is_rtcp(datagram) { None } else { RtpHeader::parse(datagram).ok() };
         let Some((header, extensions, payload)) = parsed else {
             self.unreadable += 1;
@@ -645,7 +639,7 @@ impl Receiver {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
                 Some(number) => transport = Some(number.seq),
-                // Any other element is assumed to be the notice, which the receiver half checks.
+                // Assumed to be the notice, which the receiver half checks.
                 None => notice = notice.or(Some(bytes)),
             }
         }
@@ -692,7 +686,7 @@ impl Receiver {
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
-        // A CE mark on any copy of a packet counts (RFC 8888, section 3.1).
+        // Any copy's CE mark counts (RFC 8888, section 3.1).
         let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
         if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
             reporter.on_packet(now, packet, false);
@@ -734,7 +728,7 @@ impl Receiver {
             self.check_media_address(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
         }
-        // Before the address check, since a restarted source may have a new address.
+        // A restarted source may have a new address.
         if !self.goes_on(now, header) && !self.follow(now, from, header) {
             return Received::Unused(self.why_not_followed(from, header));
         }
@@ -746,7 +740,7 @@ impl Receiver {
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
             Arrived::Duplicate(_) => {
-                // A CE mark on any copy of a packet counts (RFC 8888, section 3.1).
+                // Any copy's CE mark counts (RFC 8888, section 3.1).
                 if let Some(reporter) = &mut self.reporter {
                     reporter.on_packet(now, packet, false);
                 }
@@ -791,7 +785,7 @@ impl Receiver {
         Received::New(seq)
     }
 
-    /// Returns whether media from this address may be used: a source keeps its first address (RFC 3550, section 8.2).
+    /// A source keeps its first address (RFC 3550, section 8.2).
     fn check_media_address(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         let heard = self.participant.members.on_rtp(now, ssrc, from, true);
         if Standing::of(heard) == Standing::Collision {
@@ -813,13 +807,13 @@ impl Receiver {
         }
     }
 
-    /// Returns whether RTCP from this address is ignored. In a unicast session, others than the media's address could
-    /// add members, and so delay reports (RFC 3550, section 6.3.1).
+    /// Whether RTCP from this address is ignored. In unicast, others than the media's address could add members, and so
+    /// delay reports (RFC 3550, section 6.3.1).
     pub fn ignores_rtcp(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }
 
-    /// Processes a parsed compound of `len` bytes. The simulator parses it once for all members.
+    /// Processes a parsed compound of `len` bytes.
     pub fn on_compound(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) {
         if self.gone() || self.ignores_rtcp(from) {
             return;
@@ -878,7 +872,7 @@ impl Receiver {
         }
     }
 
-    /// Returns whether the compound belongs to the audio stream, whose SSRC is not a further member.
+    /// Whether the compound is the audio stream's, whose SSRC is not a further member.
     fn on_audio_compound(&mut self, now: Time, compound: &Compound) -> bool {
         let Some(audio) = &mut self.audio else { return false };
         for packet in &compound.packets {
@@ -904,12 +898,12 @@ impl Receiver {
         }
     }
 
-    /// Sets the level of the play-out buffer. Must be called before each poll if there is a buffer.
+    /// Sets the play-out buffer's level, before each poll.
     pub fn on_buffer(&mut self, now: Time, level: BufferLevel) {
         self.half.on_buffer(now, level);
     }
 
-    /// Returns which packets may be delivered later, in a batch; `None` if each must be delivered immediately.
+    /// Which packets may be delivered in a batch; `None` if none may wait.
     pub fn batchable(&self) -> Option<Batchable> {
         // Requests, parity and audio react to single packets.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
@@ -926,7 +920,7 @@ impl Receiver {
         self.participant.leave();
     }
 
-    /// Returns whether the receiver is leaving, but has not sent its BYE yet.
+    /// Whether the receiver is leaving, but has not sent its BYE.
     pub fn leaving(&self) -> bool {
         matches!(self.participant.farewell, Farewell::Wanted | Farewell::Waits)
     }
@@ -936,8 +930,7 @@ impl Receiver {
         self.participant.farewell == Farewell::Gone
     }
 
-    /// Returns what the driver has to do now. Call it after each other call and at the time last returned, until it
-    /// returns [`Output::Wait`].
+    /// Returns what to do now. Call it after each other call and at the time last returned, until [`Output::Wait`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
@@ -959,11 +952,11 @@ impl Receiver {
         if self.feedback_due().is_some_and(|wake| wake.at <= now) {
             return Output::Rtcp(self.feedback(now));
         }
-        // Scheduled before the timer is checked, so that a due report can carry the requests.
+        // A due report can then carry the requests.
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // A half with its own schedule has a separate bandwidth, so RTCP's timer is not used.
+        // Its separate bandwidth does not use RTCP's timer.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {
@@ -1013,7 +1006,7 @@ impl Receiver {
             .into_iter()
             .flatten()
             .min_by_key(|w| w.at);
-        // With a wake-up time in the past, the driver would poll forever without time advancing.
+        // A time in the past would let the driver poll forever.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
@@ -1175,7 +1168,7 @@ impl Receiver {
     fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
-        // The present packet carries the NACK, so its early packet is not needed.
+        // The present packet carries the NACK.
         if std::mem::take(&mut repair.scheduled) {
             self.participant.timer.cancel_early();
         }
@@ -1184,8 +1177,7 @@ impl Receiver {
         (!missing.is_empty()).then(|| Nack { sender, media, missing }.to_packet())
     }
 
-    /// Returns a compound with requests only (RFC 4585, section 3.1). Its report has no block, so that repair does not
-    /// change the controller's input.
+    /// Requests only (RFC 4585, section 3.1). Without a block, repair does not change the controller's input.
     fn encode_request(&mut self, now: Time) -> Option<Vec<u8>> {
         let requests = [self.nack_packet(now), self.parity_request(now), self.key_frame_request(now)];
         let asked: Vec<_> = requests.into_iter().flatten().collect();
@@ -1237,7 +1229,7 @@ impl Receiver {
         self.participant.encode(now, packets)
     }
 
-    /// Returns when a keep-alive is due: some time after a packet without successor and report.
+    /// When a keep-alive is due: some time after the last packet, without a report.
     fn keepalive_wake(&self) -> Option<Wake> {
         let heard = self.stream.as_ref().filter(|s| self.sends_keepalives && !s.ended)?.heard;
         let at = (heard + KEEPALIVE_DELAY).max(self.participant.timer.next());
@@ -1271,8 +1263,7 @@ impl Receiver {
     }
 }
 
-/// Finds the SSRC under which a source continues after its BYE: the compound must have SDES items with the same CNAME
-/// for both.
+/// The SSRC under which a source continues: the compound has the same CNAME for both.
 fn successor(compound: &Compound, ssrc: u32) -> Option<u32> {
     let named =
         || compound.packets.iter().flat_map(|p| if let Packet::Sdes { chunks } = p { &chunks[..] } else { &[] });
@@ -1308,7 +1299,7 @@ impl Stream {
         let (frame, began) = self.frame;
         if frame != timestamp {
             let step = now.since(began);
-            // Packets released from probation have the same arrival time, which shows no interval.
+            // Released from probation at the same time.
             if !step.is_zero() {
                 self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
             }
@@ -1330,11 +1321,11 @@ impl Stream {
     fn sampled(&mut self, timestamp: u32) -> PeerTime {
         let ahead = timestamp.wrapping_sub(self.timestamp) as i32;
         let ticks = self.ticks.saturating_add(i64::from(ahead));
-        // A reordered packet of an earlier frame must not replace the newest frame's values.
+        // A reordered packet must not replace newer values.
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        // The product can exceed 64 bits after five jumps of nearly half the range.
+        // Can exceed 64 bits after five jumps of nearly half the range.
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
         PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }

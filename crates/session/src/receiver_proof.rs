@@ -1,4 +1,4 @@
-//! Proof that a report's sender receives the stream: it knows the contents of sender reports. Addresses can be forged.
+//! Proof that a report's sender, whose address may be forged, receives the stream: it knows sender reports' contents.
 
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
@@ -8,10 +8,10 @@ use steadycast_wire::rtcp::ReportBlock;
 const LATEST: usize = 8;
 /// Minimum time for which a sender report is stored.
 const FRESH: Span = Span::secs(2);
-/// Maximum lag in packets of a block's highest sequence number behind the echoed sender report.
+/// Packets by which a block may lag behind the echoed sender report.
 const BEHIND: u64 = 100;
 
-/// The latest sender reports: time, middle 32 bits of the NTP time, and number of the next packet.
+/// Latest sender reports: time, middle 32 bits of the NTP time, next packet's number.
 ///
 /// An attacker without the stream has to guess the LSR (1/65,536 s, RFC 3550, section 6.4.1) and the random first
 /// sequence number, with a probability of about 1e-7 per second. Two such reports are required.
@@ -19,7 +19,7 @@ const BEHIND: u64 = 100;
 pub(crate) struct SentReports(VecDeque<(Time, u32, u64)>);
 
 impl SentReports {
-    /// Adds a sender report; `middle` is the middle 32 bits of its NTP time, `next` the next packet's number.
+    /// `middle` is of the NTP time, `next` the next packet's number.
     pub(crate) fn push(&mut self, now: Time, middle: u32, next: u64) {
         self.0.push_back((now, middle, next));
         while self.0.len() > LATEST && self.0.front().is_some_and(|(at, ..)| now.since(*at) > FRESH) {
@@ -27,12 +27,11 @@ impl SentReports {
         }
     }
 
-    /// Returns whether a block echoes one of the sender reports with a highest sequence number of that time; `next` is
-    /// the next packet's number.
+    /// Returns whether a block echoes a sender report with a highest sequence number of that time.
     pub(crate) fn echoed_by(&self, block: &ReportBlock, next: u64) -> bool {
         let lsr = |(_, middle, _): &&(Time, u32, u64)| *middle == block.lsr;
         self.0.iter().rev().find(lsr).is_some_and(|(.., then)| {
-            // A receiver counts the cycles from its first packet, so the low 16 bits are compared.
+            // A receiver counts cycles from its first packet, so only the low 16 bits are comparable.
             let behind = (next as u16).wrapping_sub(1).wrapping_sub(block.highest_seq as u16);
             u64::from(behind) <= next.saturating_sub(*then) + BEHIND
         })

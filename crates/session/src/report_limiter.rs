@@ -1,4 +1,4 @@
-//! Rate limit of reports per address. A flood only uses up its own address's share, whatever its SSRCs.
+//! Rate limit of reports per address, so that a flood uses up its own address's share only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_rtcp::Origin;
@@ -11,11 +11,11 @@ const BURST: Span = Span::secs(3);
 /// Maximum number of buckets; the most recently used stay.
 const MAX_BUCKETS: usize = 4_096;
 
-/// The key of a bucket: a proven receiver's address and SSRC, or the address alone, because other SSRCs may be forged.
+/// A proven receiver's address and SSRC, otherwise the address, because SSRCs may be forged.
 type BucketKey = (Origin, Option<u32>);
 
-/// A token bucket per address and per proven receiver. It fills at the rate of a whole group's reports, and with each
-/// media packet, which an acknowledgment may answer.
+/// Token buckets per address and per proven receiver, filled at the rate of a group's reports, and by each media
+/// packet, which may be acknowledged.
 pub(crate) struct ReportLimiter {
     per_second: f64,
     buckets: BTreeMap<BucketKey, Bucket>,
@@ -38,7 +38,7 @@ impl ReportLimiter {
         self.per_second * BURST.as_secs_f64()
     }
 
-    /// Returns whether a report is accepted; `packets` is the number of media packets sent so far.
+    /// Returns whether a report is accepted; `packets` counts the media packets sent.
     pub(crate) fn admits(&mut self, now: Time, from: BucketKey, packets: u32) -> bool {
         if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(&from) {
             let oldest = self.by_age.pop_first();

@@ -43,16 +43,15 @@ pub struct SenderSettings {
     pub ids: HeaderIds,
     /// Whether packets are paced or sent in bursts.
     pub emit: Emit,
-    /// Maximum lateness of a wake-up for which the pacer sends the overdue packets without gaps.
+    /// Lateness of a wake-up up to which the pacer catches up without gaps.
     pub credit: Span,
     /// Maximum rate of media, repair and padding together, apart from bursts ([`CAP_BURST`]).
     pub cap: Option<Rate>,
-    /// Whether the source always has data. Each packet then has its own timestamp and no marker.
+    /// Whether there is always data. Each packet then has its own timestamp and no marker.
     pub greedy: bool,
-    /// Whether reports are checked against forgery: a rate limit per address, and in groups proof of reception.
+    /// Whether reports are checked: a rate limit per address, and in groups proof of reception.
     pub gated: bool,
-    /// The address of a unicast session's receiver, if known. Until RTCP arrives from it, another address is accepted
-    /// if it echoes sender reports.
+    /// Address of a unicast receiver. Until RTCP arrives from it, another one is accepted if it echoes sender reports.
     pub peer: Option<Origin>,
     /// The format of per-packet feedback. Other formats are ignored.
     pub feedback: FeedbackFormat,
@@ -64,18 +63,17 @@ pub struct SenderSettings {
     pub first_timestamp: u32,
     /// The wall-clock time of time zero, for NTP timestamps.
     pub epoch: NtpEpoch,
-    /// The ECN field of RTP packets, as long as the path preserves it.
+    /// ECN field of RTP packets, as long as the path preserves it.
     pub ecn: Ecn,
-    /// Minimum ratio of the pacing rate to the target, at least 1. Leaves room for frames of varying size.
+    /// Minimum ratio of pacing rate to target, at least 1: room for frames of varying size.
     pub room: f64,
-    /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
+    /// Retransmission on NACK (RFC 4588), for two members.
     pub repair: Option<RepairSettings>,
-    /// Whether probes are filled with padding when no packet waits. Padding repeats the newest packet in the
-    /// retransmission stream, so it requires `repair`.
+    /// Whether probes without waiting packets are filled by retransmitting the newest one. Requires `repair`.
     pub padding: bool,
     /// Parity (FEC); `None` disables it.
     pub parity: Option<ParitySettings>,
-    /// Whether parity is sent only to receivers that announce its use ([`Receiver::telling_playout`]).
+    /// Whether only receivers that announce its use get parity ([`Receiver::telling_playout`]).
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
@@ -86,7 +84,7 @@ pub struct SenderSettings {
 }
 
 impl SenderSettings {
-    /// Returns the settings of a paced sender of frames, without catch-up. Sequence numbers and timestamps begin at 0.
+    /// Paces frames, without catch-up. Sequence numbers and timestamps begin at 0.
     pub fn new(identity: Identity, rtcp: RtcpSettings, packet: Bytes, app: [u8; 4]) -> Self {
         Self {
             identity,
@@ -126,8 +124,8 @@ impl SenderSettings {
 /// Maximum time in which the pacing rate drains the backlog.
 const MAX_BACKLOG: Span = Span::secs(1);
 
-/// The burst that [`SenderSettings::cap`] permits, as a time at the cap's rate; a key frame has to fit. In any time T
-/// at most `cap · (T + CAP_BURST)` plus one packet is sent.
+/// Burst of [`SenderSettings::cap`] as a time at that rate, for a key frame. In any time T at most `cap · (T +
+/// CAP_BURST)` plus one packet is sent.
 pub const CAP_BURST: Span = Span::millis(250);
 
 /// In Hz.
@@ -147,8 +145,8 @@ pub struct Sender {
     participant: Participant,
     peers: Peers,
     sole_receiver: Option<SoleReceiver>,
-    /// The address and LSR of the last echo from an address that is not configured. A second echo with a different LSR
-    /// proves that the receiver has moved there.
+    /// Address and LSR of the last echo from elsewhere. A second one with a different LSR proves that the receiver has
+    /// moved there.
     elsewhere: Option<(Origin, u32)>,
     sent_reports: SentReports,
     seq: u64,
@@ -171,13 +169,13 @@ pub struct Sender {
     /// Retransmissions, padding and parity.
     repair: RepairStreams,
     audio: Option<AudioSender>,
-    /// Whether a key frame is requested, and the time of the last request to the encoder.
+    /// Whether one is requested, and when the encoder was last asked.
     key_frame: (bool, Option<Time>),
-    /// The receiver's reference time (RFC 3611) and its arrival, until the next report answers it.
+    /// The receiver's (RFC 3611) and its arrival, until the next report answers it.
     reference: Option<(ReferenceTime, Time)>,
 }
 
-/// The receiver of a unicast session. RTCP from other addresses is ignored until this receiver leaves or times out.
+/// A unicast receiver. Others' RTCP is ignored until it leaves or times out.
 #[derive(Clone, Copy, Debug)]
 struct SoleReceiver {
     from: Origin,
@@ -220,7 +218,7 @@ struct ReceiverFeedback<'a> {
 /// Minimum time between two requested key frames, in a unicast session.
 const MIN_KEY_FRAME_INTERVAL: Span = Span::millis(500);
 
-/// The SSRC in the feedback of GStreamer 1.22 until its session has chosen an SSRC.
+/// In GStreamer 1.22's feedback until its session has an SSRC.
 const GSTREAMER_UNSET_SSRC: u32 = u32::MAX;
 
 /// Minimum time between a unicast sender's reports under AVPF.
@@ -238,8 +236,7 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Datagrams that could not be parsed.
     pub unreadable: u64,
-    /// Ignored feedback items, for example from a wrong address, beyond the rate limit, or with another receiver's
-    /// SSRC.
+    /// Ignored feedback: from a wrong address, beyond the rate limit, or with another receiver's SSRC.
     pub refused: u64,
 }
 
@@ -252,8 +249,7 @@ impl Sender {
         if let Profile::Avpf { t_rr_interval } = &mut rtcp.profile
             && !rtcp.group
         {
-            // RFC 4585 permits compounds as often as the RTCP bandwidth allows, perhaps a hundred per second. So many
-            // sender reports are useless.
+            // RFC 4585 would permit perhaps a hundred sender reports per second.
             *t_rr_interval = (*t_rr_interval).max(MIN_REPORT_INTERVAL);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
@@ -261,7 +257,7 @@ impl Sender {
         if let Some(siblings) = &settings.siblings {
             siblings.set_rate(decision.target);
         }
-        // A burst ends with its frame. A greedy source has no frames, so its burst would never end.
+        // A burst ends with its frame, which a greedy source does not have.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {
             decision,
@@ -298,12 +294,12 @@ impl Sender {
         }
     }
 
-    /// Returns whether the path preserves the ECN field, and counts of ECN-capable packets.
+    /// Whether the path preserves the ECN field, and counts of ECN-capable packets.
     pub fn ecn(&self) -> (EcnPath, EcnCounts) {
         (self.ecn.path, self.ecn.counts)
     }
 
-    /// Returns the number of padding packets and their IP bytes; `None` without padding.
+    /// Padding packets and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         self.repair.padding.map(|padding| (padding.packets, padding.bytes))
     }
@@ -318,14 +314,14 @@ impl Sender {
         self.repair.counts()
     }
 
-    /// Returns the encoder's rate, as a rate of IP packets: the target minus audio and repair.
+    /// The encoder's rate in IP packets: the target minus audio and repair.
     pub fn media_target(&mut self, now: Time) -> Rate {
         // Audio is exempt from pacing and from the window.
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
         self.repair.left(now, self.decision.target.saturating_sub(reserved))
     }
 
-    /// Returns when the sender assumes that no receiver is left, unless another report arrives.
+    /// When no receiver is left, unless another report arrives.
     pub fn deserted_at(&self) -> Time {
         self.last_rtcp + self.participant.member_timeout()
     }
@@ -339,8 +335,7 @@ impl Sender {
         }
     }
 
-    /// Adds an audio packet, which is sent before all others, independent of rate and window. Ignored without an audio
-    /// stream and after a stop.
+    /// Adds audio, which goes first, independent of rate and window. Ignored without an audio stream and after a stop.
     pub fn push_audio(&mut self, packet: AudioPacket) {
         let stopped = self.stopped();
         if let Some(audio) = self.audio.as_mut().filter(|_| !stopped) {
@@ -348,8 +343,7 @@ impl Sender {
         }
     }
 
-    /// Returns the share of audio packets reported as lost, for in-band FEC (RFC 7587, section 3.1.1); `None` without
-    /// audio.
+    /// Reported audio loss, for in-band FEC (RFC 7587, section 3.1.1); `None` without audio.
     pub fn audio_loss(&self) -> Option<f64> {
         self.audio.as_ref().map(AudioSender::loss)
     }
@@ -359,13 +353,13 @@ impl Sender {
         self.settings.audio.map(|audio| audio.ssrc)
     }
 
-    /// Returns true once per key-frame request (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1). At most one request
-    /// in 0.5 s is answered, in a group one in 2 s.
+    /// Returns true once per key-frame request (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1), at most every 0.5 s,
+    /// in a group every 2 s.
     pub fn take_key_frame(&mut self) -> bool {
         std::mem::take(&mut self.key_frame.0)
     }
 
-    /// Returns the extended sequence number of the oldest packet that may be repaired; `None` without repair.
+    /// Oldest packet that may be repaired, as extended sequence number; `None` without repair.
     pub fn first_kept(&self) -> Option<u64> {
         self.repair.first_kept(self.seq)
     }
@@ -415,12 +409,12 @@ impl Sender {
         self.half.checks()
     }
 
-    /// Returns the check that the sending rate, repair included, stays within the controller's limit.
+    /// Whether the sending rate with repair stays within the controller's limit.
     pub fn repair_check(&self) -> Option<Check> {
         self.repair.check()
     }
 
-    /// Returns the check that no RTP or RTCP packet exceeds the path's MTU.
+    /// Whether no RTP or RTCP packet exceeds the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
@@ -435,18 +429,17 @@ impl Sender {
         self.peers.len() as u32
     }
 
-    /// Returns whether a receiver whose last RTCP arrived at `last` is still in the session.
+    /// Whether a receiver is still in the session, with the last RTCP at `last`.
     pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
 
-    /// Adds a frame. Returns false if it is skipped because of the backlog or the controller's allowance. Poll
-    /// afterwards.
+    /// Adds a frame. Returns false if the backlog or the controller's allowance skips it. Poll afterwards.
     pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {
         self.push_cut(now, frame, VecDeque::new())
     }
 
-    /// Adds a frame that is cut into `parts`, each sent as one packet; see [`Sender::push_frame`].
+    /// Adds a frame in `parts`, each sent as one packet; see [`Sender::push_frame`].
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
@@ -465,7 +458,7 @@ impl Sender {
     }
 
     fn report_queue(&mut self, now: Time, frame: Option<Bytes>) {
-        // A greedy source makes each packet when it is due, so it has no queue.
+        // A greedy source makes packets when they are due.
         if self.settings.greedy {
             return;
         }
@@ -475,10 +468,10 @@ impl Sender {
 
     /// Returns the wire size of a frame, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
-        // The next notices' sizes are unknown, so the last notice's size is assumed.
+        // The next notices are assumed to be as large as the last.
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
-        // At least 1, to prevent a division by zero if a header fills the packet.
+        // At least 1, even if a header fills the packet.
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
     }
@@ -505,7 +498,7 @@ impl Sender {
         }
     }
 
-    /// Stops sending, except for a BYE, which large groups delay (RFC 3550, section 6.3.7). Poll afterwards.
+    /// Stops, except for a BYE, which large groups delay (RFC 3550, section 6.3.7). Poll afterwards.
     pub fn stop(&mut self) {
         self.participant.leave();
         self.queue.clear();
@@ -528,7 +521,7 @@ impl Sender {
         if self.participant.farewell == Farewell::Gone {
             return;
         }
-        // A proven receiver has a separate rate limit, which forged SSRCs cannot use up.
+        // Forged SSRCs can't use up a proven receiver's own limit.
         let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
         let whose = (from, first_ssrc(datagram).filter(receives));
         // Before parsing, so that a flood costs little.
@@ -555,7 +548,7 @@ impl Sender {
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
         let feedback_sender = self.feedback_sender(now, from, &compound);
-        // The history returns each reported packet only once, so the compound's first report gets all of them.
+        // The history returns each packet once, so the first report gets all.
         let mut joined = feedback_sender.and_then(|_| self.join_feedback(now, &compound));
         for packet in &compound.packets {
             match packet {
@@ -566,7 +559,7 @@ impl Sender {
                         blocks.iter().for_each(|block| audio.on_block(block));
                     }
                     let block = blocks.iter().find(|b| b.ssrc == mine);
-                    // A report without a block on this stream may belong to another session.
+                    // Without a block on this stream, it may belong to another session.
                     let body = block.and_then(|_| self.body_of(&compound, *ssrc));
                     let packets = joined.take();
                     if block.is_some() || body.is_some() || packets.is_some() {
@@ -602,22 +595,21 @@ impl Sender {
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
             }
         }
-        // After the last BYE, any address is accepted. If the BYE announced an SSRC change, the next report restores
-        // this receiver.
+        // After the last BYE, any address is accepted. After an SSRC change, the next report restores this receiver.
         self.sole_receiver = self.sole_receiver.filter(|_| self.peers.len() > 0);
     }
 
-    /// Returns whether RTCP from this address is rejected because the unicast receiver is elsewhere.
+    /// Whether the unicast receiver is elsewhere.
     fn rejects_address(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
         let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
         described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Returns whether a compound is from the unicast receiver: from the configured address or, if that is silent, from
-    /// one that echoed two sender reports.
+    /// Whether a compound is the unicast receiver's: from the configured address or, if that is silent, from one that
+    /// echoed two sender reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
-        // A group has no single host. Without a configured address, the first accepted reporter is the receiver.
+        // Without a configured address, the first accepted reporter is the receiver.
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
         if described == from || self.sole_receiver.is_some_and(|only| only.from == from) {
             return true;
@@ -634,21 +626,19 @@ impl Sender {
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
 
-    /// Returns whether the controller gets this member's reports. In a unicast session, unproven members count until
-    /// one has proved that it receives the stream.
+    /// Whether the controller gets this member's reports. In unicast, unproven members count until one is proven.
     fn affects_controller(&self, ssrc: u32) -> bool {
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
 
-    /// Returns why the controller ignores a member's reports; `None` if it uses them or the member is unknown.
+    /// Why the controller ignores a member's reports; `None` if it does not, or the member is unknown.
     pub fn doubt(&self, ssrc: u32) -> Option<&'static str> {
         (self.peers.get(ssrc).is_some() && !self.affects_controller(ssrc))
             .then_some("it does not show that it receives the stream")
     }
 
-    /// Processes a NACK or key-frame request from a member. It may arrive without a report, as GStreamer sends few
-    /// reports.
+    /// Handles a NACK or key-frame request, which GStreamer may send without a report.
     fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         self.on_key_request(now, from, packet);
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
@@ -662,8 +652,7 @@ impl Sender {
         }
     }
 
-    /// Repeats retransmissions that are reported as lost. Only for authenticated receivers, as other feedback may be
-    /// forged.
+    /// Repeats retransmissions that are reported lost, for authenticated receivers only.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
         let context = self.nack_context(now);
         let authenticated = self.settings.rtcp.authenticated;
@@ -710,11 +699,11 @@ impl Sender {
         }
     }
 
-    /// Returns whether a request comes from a member's own address and concerns this stream.
+    /// Whether a member requests from its own address, and on this stream.
     fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
         let members = &self.participant.members;
         let known = members.contains(sender) && members.speaks_from(sender, from);
-        // A new member of a group requests the key frame before it can prove that it receives the stream.
+        // A new member of a group can't prove yet that it receives the stream.
         let known = known && (self.settings.rtcp.group || self.affects_controller(sender));
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
@@ -745,8 +734,8 @@ impl Sender {
         })
     }
 
-    /// Returns the SSRC of the member that sent the per-packet feedback; `None` if it sends from another address. Only
-    /// the first report on a packet counts, so a forged one would replace the receiver's.
+    /// Returns who sent the per-packet feedback, unless from another address. Only the first report on a packet counts,
+    /// so a forged one would replace the receiver's.
     fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         if !compound.packets.iter().any(|packet| feedback::is_packet_feedback(format, packet)) {
@@ -792,7 +781,7 @@ impl Sender {
         joined
     }
 
-    /// Makes the reporter at this address the unicast receiver, in place of any at another address.
+    /// Replaces a unicast receiver at another address.
     fn set_sole_receiver(&mut self, now: Time, from: Origin, often: bool) {
         let before = self.sole_receiver.filter(|only| only.from == from);
         if before.is_none() {
@@ -806,8 +795,7 @@ impl Sender {
             Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
-    /// Processes a receiver's report. Returns false if the SSRC is in use at another address, which the member table's
-    /// sample of a large group may miss.
+    /// Returns false if another address uses the SSRC, which the member table's sample of a large group may miss.
     fn report(&mut self, now: Time, origin: Origin, from: u32, feedback: &ReceiverFeedback<'_>) -> bool {
         let ReceiverFeedback { block, body, packets: joined } = feedback;
         if !self.settings.rtcp.group {
@@ -825,12 +813,12 @@ impl Sender {
         if let Some(block) = block.filter(|_| echoes) {
             self.peers.echo(from, block.lsr);
         }
-        // A group member that echoes no recent sender report does not receive the stream at present.
+        // Without an echo, it does not receive the stream at present.
         let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
         if stale || !self.affects_controller(from) {
             return true;
         }
-        // Unproven members may be forged, and must not affect a controller that scales with the group size.
+        // Unproven members must not affect a controller that scales with the group size.
         let members = if self.settings.gated { self.peers.receiving.max(1) } else { self.peers.len() } as u32;
         let Some(peer) = self.peers.get_mut(from) else { return true };
         let (mut reception, mut rtt) = (None, None);
@@ -940,7 +928,7 @@ impl Sender {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
-        // Before the check for a stop, because this also sends the audio stream's BYE.
+        // Also sends the audio stream's BYE after a stop.
         if let Some(bytes) = self.audio_report(now) {
             return Output::Rtcp(bytes);
         }
@@ -960,7 +948,7 @@ impl Sender {
             self.participant.check_size(media.size);
             return Output::Media(media);
         }
-        // A half with its own schedule has a separate bandwidth, so RTCP's timer is not used.
+        // Its separate bandwidth does not use RTCP's timer.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -995,11 +983,11 @@ impl Sender {
         };
         let grown = self.grown_at().map(|at| Wake { at, why: "group has grown" });
         let soonest = [self.half.wake(), report, media, grown].into_iter().flatten().min_by_key(|w| w.at);
-        // With a wake-up time in the past, the driver would poll forever without time advancing.
+        // A time in the past would let the driver poll forever.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
-    /// Returns when the next packet may be sent; `None` if there is none or the window is full.
+    /// When the next packet may be sent, if any.
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let media = self.settings.greedy || self.queue.head().is_some();
@@ -1017,7 +1005,7 @@ impl Sender {
         self.repair.can_pad() && self.prober.pads() && !self.stopped()
     }
 
-    /// Returns the sending rate: the probe's during a probe, else the pacing rate.
+    /// A probe's rate, else the pacing rate.
     fn departure_rate(&self) -> Rate {
         self.prober.rate().unwrap_or_else(|| self.media_rate())
     }
@@ -1041,7 +1029,7 @@ impl Sender {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
         // Leaves space for the original's sequence number in a retransmission.
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
-        // At least 1, so that a frame ends even if the headers fill the packet.
+        // At least 1, so that a frame ends even if headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.queue.head().map_or(now, |head| head.since);
         let cost = self.overhead(&header, &Notice::NONE).max(self.notice_cost);
@@ -1056,13 +1044,12 @@ impl Sender {
         let last = !self.settings.greedy && rest <= most;
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last };
         let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
-        // The notice depends on the packet's size and vice versa, so the size is first estimated with the previous
-        // notice.
+        // Notice and packet size depend on each other, so the previous notice estimates the size.
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
         let fits = room(cost).max(Bytes::new(1));
-        // The payload includes the payload format's header, which is not part of the frame.
+        // Includes the payload format's header, which is not part of the frame.
         let (len, payload) = match part {
             Some(part) => (most, Bytes::new(u64::from(part.payload))),
             None if self.settings.greedy => (fits, fits),
@@ -1084,7 +1071,7 @@ impl Sender {
         media
     }
 
-    /// Updates the state after a media packet with `len` bytes of the frame.
+    /// `len` is the packet's part of the frame in bytes.
     fn on_media_sent(&mut self, now: Time, media: &Media, len: Bytes) {
         let size = media.size;
         if let Some(history) = &mut self.history {
@@ -1101,11 +1088,11 @@ impl Sender {
         if !self.settings.greedy && self.queue.head().is_none() && !self.pads_for_probe() {
             self.prober.ran_dry();
         }
-        // A member that has sent data counts as a sender (RFC 3550, section 6.3.8).
+        // Data makes a member a sender (RFC 3550, section 6.3.8).
         self.participant.members.on_own_rtp(now);
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
-        // Whether the media, not the network, limits the rate (RFC 5348, section 4.3).
+        // RFC 5348, section 4.3.
         let data_limited = !self.settings.greedy && self.queue.head().is_none();
         self.half.on_sent(&Sent { at: now, left: now, number: self.number, seq: self.seq, size, data_limited });
         self.report_queue(now, None);
@@ -1165,14 +1152,14 @@ impl Sender {
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
-    /// Sends the newest packet again as padding; `None` if no packet is cached.
+    /// Sends the newest cached packet again.
     fn send_padding(&mut self, now: Time) -> Option<Media> {
         if !self.pads_for_probe() {
             return None;
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // The result is zero, because probes with padding do not count against the pacing rate.
+        // Returns zero, because padded probes do not count against the pacing rate.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;
@@ -1237,22 +1224,21 @@ impl Sender {
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
-    /// Returns the audio stream's sender report or BYE, if due. It is a separate compound, as the audio may have its
-    /// own transport.
+    /// The audio stream's due sender report or BYE, in its own compound because audio may have its own transport.
     fn audio_report(&mut self, now: Time) -> Option<Vec<u8>> {
         let ntp = self.settings.epoch.ntp(now);
         let packets = self.audio.as_mut()?.take_report(now, ntp, &self.participant.identity.cname)?;
         Some(self.participant.encode(now, packets))
     }
 
-    /// Returns whether the first sender report is due without delay (RFC 3550, section 6.2), because the receiver needs
-    /// it to synchronize audio and video.
+    /// Whether the first sender report, which a receiver needs to synchronize, is due without delay (RFC 3550, section
+    /// 6.2).
     fn lacks_first_report(&self) -> bool {
         let audio = self.audio.as_ref().filter(|_| !self.settings.rtcp.group);
         audio.is_some_and(|audio| audio.lacks_report(self.packets > 0))
     }
 
-    /// Returns when an extra summary is due after growth. Members that do not know the group's size report too often.
+    /// When growth needs an extra summary: members that do not know it report too often.
     fn grown_at(&self) -> Option<Time> {
         let (known, at) = self.last_summary;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
@@ -1293,9 +1279,9 @@ impl Sender {
 
     fn first_report(&mut self, now: Time) -> Packet {
         let ssrc = self.participant.identity.ssrc;
-        // Only a participant that has sent data sends an SR (RFC 3550, section 6.4).
+        // Only senders of data send SRs (RFC 3550, section 6.4).
         if self.packets > 0 {
-            // A receiver that echoes this timestamp as LSR proves that it receives the stream.
+            // Echoing this as LSR proves that a receiver gets the stream.
             self.sent_reports.push(now, self.settings.epoch.middle(now), self.seq);
             Packet::SenderReport {
                 ssrc,
@@ -1335,7 +1321,7 @@ impl Sender {
     }
 }
 
-/// A queued frame with its unsent parts; no parts if only the size matters.
+/// Without parts, only the size matters.
 #[derive(Clone, Debug)]
 struct QueuedParts {
     frame: Frame,
@@ -1351,7 +1337,7 @@ const fn role_of(kind: FrameKind) -> FrameRole {
 }
 
 fn first_ssrc(datagram: &[u8]) -> Option<u32> {
-    // The SSRC follows four bytes of RTCP's common header (RFC 3550, section 6.4).
+    // After four bytes of common header (RFC 3550, section 6.4).
     Some(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?))
 }
 

@@ -1,4 +1,4 @@
-//! The session's part of a simulcast: the same video in several sessions at different rates.
+//! The same video in several sessions at different rates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// Creates one value per sender, in ascending order of their rates, which are zero.
+    /// One value per sender, in ascending order of their rates, initially zero.
     pub fn new(groups: usize) -> Vec<Self> {
         let rates: Arc<[AtomicU64]> = (0..groups).map(|_| AtomicU64::new(0)).collect();
         (0..groups).map(|place| Self { rates: Arc::clone(&rates), place }).collect()
@@ -32,7 +32,7 @@ impl Siblings {
     }
 }
 
-/// Schedules presence reports of a receiver without media, so that a paused sender resumes.
+/// Presence reports of a receiver without media resume a paused sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PresenceTimer {
     /// The earliest time of the next report.
@@ -41,7 +41,7 @@ pub(crate) struct PresenceTimer {
 }
 
 impl PresenceTimer {
-    /// Time for a multicast join to reach the source. It doubles with each report up to `MOST`.
+    /// For a multicast join to reach the source. Doubles with each report up to `MOST`.
     const FIRST: Span = Span::millis(100);
     const MOST: Span = Span::secs(1);
     /// Time without media after which reports are sent.

@@ -1,14 +1,13 @@
 //! Support of receivers that only send standard reports (RFC 3550): the sender runs the receiver half itself, with
-//! arrivals that it reconstructs from report blocks, RTTs and its record of departures.
+//! arrivals reconstructed from report blocks, RTTs and its departures.
 //!
-//! A half's reply is valid for three report intervals, and repeated every second if it is a rate (the registry's
-//! `repeats`).
+//! A half's reply is valid for three report intervals. A rate is repeated every second (the registry's `repeats`).
 //!
-//! Four rules shorten the start and limit its overshoot, except for a controller that ignores feedback (`fixed`):
+//! Four rules shorten the start and limit its overshoot, except with a controller that ignores feedback (`fixed`):
 //! - The first report raises the rate to TFRC's initial rate (RFC 5348), limited by [`MAX_START_LEAD`].
-//! - The first losses are played back as a single sign of congestion.
-//! - Once the path has been full, the rate exceeds the arrival rate only slightly ([`RiseLimit`]).
-//! - The half reports once for each second that a report covers.
+//! - The first losses are played back as one sign of congestion.
+//! - Once the path has been full, the rate hardly exceeds the arrival rate ([`RiseLimit`]).
+//! - The half reports once per second of a report.
 //!
 //! [`FALLBACK`] replaces a controller that needs more than report blocks (the registry's `standard_reports`).
 
@@ -28,12 +27,12 @@ pub struct StandardReports {
     own: Arc<dyn Factory>,
     /// Whether the controller can work on standard reports.
     able: bool,
-    /// The number of a receiver's standard reports that the controller tolerates before [`FALLBACK`].
+    /// Per receiver, before [`FALLBACK`].
     bare_reports_allowed: u32,
 }
 
 impl StandardReports {
-    /// Wraps the controller `own`, which is `able` if it can work on standard reports.
+    /// `able` is whether the controller `own` can work on standard reports.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
         Self { own, able, bare_reports_allowed: 0 }
     }
@@ -63,13 +62,13 @@ struct Receiver {
     rtt: Option<Span>,
     /// The minimum RTT.
     least: Option<Span>,
-    /// The receiver half's last reply, and when it was made or last repeated.
+    /// The last reply, and when it was made or repeated.
     reply: Option<(Body, Time)>,
     lossless: bool,
     /// Replaces the recorded notices when the interval's next part is played back.
     notice: Option<Notice>,
     limit: RiseLimit,
-    /// The factor by which the start rate may exceed the receiver half's rate.
+    /// By which the start rate may exceed the receiver half's.
     lead: f64,
 }
 
@@ -109,14 +108,13 @@ impl<K: Ord + Copy> Ranked<K> {
 
 /// Loss fraction above which a path with a queue counts as full.
 const CONGESTION_LOSS: f64 = 0.01;
-/// Maximum rate as a multiple of the arrival rate. At 2 Mb/s and a report every 5 s, 1.02 loses 0.03 %, 1.05 0.3 %, and
-/// 1.15 2.6 %.
+/// Multiple of the arrival rate. At 2 Mb/s and a report every 5 s, 1.02 loses 0.03 %, 1.05 0.3 %, and 1.15 2.6 %.
 const RISE: f64 = 1.02;
-/// Number of intervals whose highest rate is used, so that a short outage does not limit the rate.
+/// Several, so that a short outage does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
-/// Share of the rate limit below which it did not restrict the rate.
+/// Share of the limit below which it did not restrict the rate.
 const USED_SHARE: f64 = 0.7;
-/// Minimum duration of an interval: the first report often follows the first packet by milliseconds.
+/// The first report often follows the first packet by milliseconds.
 const MIN_INTERVAL: Span = Span::secs(1);
 
 /// TFRC's packets per RTT at the start (RFC 5348, section 4.2).
@@ -124,7 +122,7 @@ const START_PACKETS_PER_RTT: f64 = 4.0;
 /// Maximum factor by which the start rate exceeds the receiver half's.
 const MAX_START_LEAD: f64 = 2.0;
 
-/// Excess over the minimum RTT that is no evidence of a queue, because it may be delay in the player.
+/// Above the minimum RTT, because it may be delay in the player.
 const RTT_UNCERTAINTY: Span = Span::millis(30);
 
 /// Validity of a receiver half's reply: three report intervals of 5 s.
@@ -135,10 +133,9 @@ const REPEAT_INTERVAL: Span = Span::secs(1);
 
 /// More than are sent between two reports.
 const MAX_DEPARTURES: usize = 1 << 16;
-/// Number of reports without a body after which their receiver counts as standard. A Steadycast receiver may begin with
-/// fewer.
+/// Reports without a body before their receiver counts as standard. A Steadycast receiver may begin with fewer.
 const BARE_REPORTS_ALLOWED: u32 = 3;
-/// A receiver that reports within this time has received the stream from the first packet.
+/// An earlier report's receiver was there from the first packet.
 const EARLY_REPORT_TIME: Span = Span::secs(10);
 
 struct Standard {
@@ -149,12 +146,11 @@ struct Standard {
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
-    /// The number of a receiver's standard reports that the controller tolerates before [`FALLBACK`].
+    /// Per receiver, before [`FALLBACK`].
     bare_reports_allowed: u32,
     /// Receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
-    /// Receivers without a half of the controller: the number of reports, and the first report's highest sequence
-    /// number.
+    /// Receivers without a half: number of reports, and the first one's highest sequence number.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
     receivers: BTreeMap<ReceiverId, Receiver>,
     /// When each receiver's half is called, or its reply repeated.
@@ -195,7 +191,7 @@ impl Standard {
         self.left.forget_notices();
     }
 
-    /// Returns the minimum start lead of all receivers; 1 after a loss or one of the controller's own reports.
+    /// The minimum of all receivers; 1 after a loss or a controller's own report.
     fn start_lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
@@ -241,7 +237,7 @@ impl Standard {
             }
             self.fall_back();
         }
-        // An early report shows that the receiver was present from the first packet on.
+        // An early report's receiver was there from the first packet.
         let first = self.left.first().filter(|first| report.at.since(first.at) < EARLY_REPORT_TIME);
         let (early, heard) = (first.is_some(), first.map_or(report.at, |first| first.at));
         let highest = first.filter(|_| count == 1).map_or(highest, |first| first.seq.saturating_sub(1));
@@ -262,7 +258,7 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
-            // The first report after a fallback covers the previous controller's rate, which may be far lower.
+            // After a fallback, the first report covers the previous controller's rate.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
@@ -270,11 +266,11 @@ impl Standard {
         self.rank_receiver(report.from);
     }
 
-    /// Plays a report's interval back to the receiver half, and returns its reply.
+    /// Returns the receiver half's reply.
     fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {
-            // The receiver half's reply depends on the sender half's RTT, which is updated first.
+            // The receiver half uses the sender half's RTT.
             self.half.on_report(&Report { reception: None, ..*report });
         }
         receiver.least = receiver.least.into_iter().chain(report.rtt).min();
@@ -283,7 +279,7 @@ impl Standard {
         for part in 0..all.parts {
             let (now, interval) = (receiver.replay(&all, part, report, &self.left), all.lasted / all.parts);
             if part + 1 < all.parts {
-                // The reply to a part changes the notice of the next part's packets.
+                // A reply changes the next part's notice.
                 if let (_, Reply::Body(body)) = receiver.shadow.report(now, report.members + 1, interval) {
                     let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
                     self.half.on_report(&partly);
@@ -295,7 +291,7 @@ impl Standard {
                 continue;
             }
             if let Some(body) = self.half.announce(report.at) {
-                // In a real session, the last packets carry the announcement that this report answers.
+                // In a real session, the last packets carry this announcement.
                 receiver.shadow.half.on_announce(&Announcement { at: report.at, body: &body });
             }
             reply = receiver.shadow.report(now, report.members + 1, interval).1;
@@ -312,7 +308,7 @@ impl Standard {
 }
 
 impl Receiver {
-    /// Creates a receiver whose counts begin at the packet `highest` and the time `heard`.
+    /// Counts begin at the packet `highest` and the time `heard`.
     fn new(shadow: Shadow, highest: u64, heard: Time, rtt: Option<Span>) -> Self {
         Self {
             shadow,
@@ -352,11 +348,10 @@ impl Receiver {
     }
 }
 
-/// The rate limit by one receiver's reports: [`RISE`] times the highest arrival rate of the last
-/// [`REMEMBERED_INTERVALS`]. An interval counts if its path was full, or if at least [`USED_SHARE`] of the limit was
-/// sent.
+/// [`RISE`] times the highest arrival rate of one receiver's last [`REMEMBERED_INTERVALS`] that filled the path or used
+/// [`USED_SHARE`] of the limit.
 ///
-/// The limit bounds the excess between rare reports. It does not fall with losses, which the controller answers.
+/// This bounds the excess between rare reports. Losses are left to the controller.
 #[derive(Default)]
 struct RiseLimit {
     /// `None` until the path was full for the first time.
@@ -372,12 +367,12 @@ struct RiseLimit {
 }
 
 impl RiseLimit {
-    /// Adds a report's interval; `queue` is whether its final RTT shows a queue.
+    /// `queue` is whether the final RTT shows a queue.
     fn add(&mut self, interval: &Interval, queue: bool, packet: Bytes) {
         self.lasted += interval.lasted;
         self.expected += interval.expected;
         self.lost += interval.lost;
-        // A report without new packets may come from an outage, so its time counts for the next packets.
+        // Without new packets, perhaps in an outage, the time counts for the next ones.
         if self.lasted < MIN_INTERVAL || interval.expected == 0 {
             return;
         }
@@ -386,7 +381,7 @@ impl RiseLimit {
         let is_full = queue && self.lost as f64 > CONGESTION_LOSS * self.expected as f64;
         self.was_full |= is_full;
         (self.lasted, self.expected, self.lost) = (Span::ZERO, 0, 0);
-        // If the source sent little, its arrivals do not show the path's capacity.
+        // Few arrivals do not show the path's capacity.
         if !is_full && self.rate.is_some_and(|limit| sent < limit.scale(USED_SHARE)) {
             return;
         }
@@ -398,15 +393,15 @@ impl RiseLimit {
     }
 }
 
-/// The interval between two reports of one receiver, in parts of a second. Before the first loss it has one part,
-/// because several reports without growth would end the start phase.
+/// Between two reports of a receiver, in parts of a second. Before the first loss it has one part, because several
+/// reports without growth would end the start phase.
 struct Interval {
     from: Time,
     lasted: Span,
     parts: u64,
     expected: u64,
     lost: u64,
-    /// The RTTs at the beginning and the end, minus [`RTT_UNCERTAINTY`], but at least the minimum RTT.
+    /// At both ends, minus [`RTT_UNCERTAINTY`], but at least the minimum.
     rtt: (Span, Span),
 }
 
@@ -428,8 +423,7 @@ impl Interval {
         Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
-    /// Returns whether the interval's packet `n` counts as lost. Losses are spread evenly. With `first`, they precede
-    /// the last packet together, as one sign of congestion.
+    /// Spreads losses evenly or, with `first`, puts them before the last packet, as one sign of congestion.
     fn loses(&self, n: u64, first: bool) -> bool {
         if first {
             return n + 1 < self.expected && n + 1 + self.lost >= self.expected;
@@ -437,7 +431,7 @@ impl Interval {
         (n + 1) * self.lost / self.expected > n * self.lost / self.expected
     }
 
-    /// Returns the delay of packet `n`, interpolated between the RTTs at both ends.
+    /// Interpolated between the RTTs at both ends.
     fn delay(&self, n: u64) -> Span {
         let share = (n + 1) as f64 / self.expected as f64;
         self.rtt.0.scale(1.0 - share) + self.rtt.1.scale(share)

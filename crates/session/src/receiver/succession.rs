@@ -1,8 +1,8 @@
-//! Selects the source that a receiver follows, and detects a restarted stream.
+//! Selects the source that a receiver follows, and detects restarts.
 //!
-//! RFC 3550 leaves the choice to the receiver. A sender that restarts or changes its SSRC sends from the previous
-//! source's address, after that source has become silent. At another address, for example an attacker's, it has to wait
-//! until the followed source has timed out (section 6.3.5).
+//! RFC 3550 leaves this to the receiver. A restarted sender, or one with a new SSRC, sends from the previous source's
+//! address after that has become silent. At another address, for example an attacker's, it waits until the followed
+//! source times out (section 6.3.5).
 
 use super::{Receiver, Stream, Totals};
 use crate::UnusedReason;
@@ -12,15 +12,15 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// Silence before another source at the same address replaces a named source, or one of unknown frame interval.
+/// For a named source at the same address, or one of unknown frame interval.
 const SOURCE_CHANGE_SILENCE: Span = Span::millis(500);
-/// Minimum silence before a replacement at the same address: shorter ones may be reordering.
+/// At the same address: shorter silences may be reordering.
 const MIN_SILENCE: Span = Span::millis(50);
 /// Maximum silence that is required before a replacement at the same address.
 const MAX_SILENCE: Span = Span::secs(5);
 /// Time without packets after which [`Receiver::waiting`] omits another source.
 const OTHER_SOURCE_LIFETIME: Span = Span::secs(3);
-/// Difference between a timestamp's advance and the elapsed time that shows a restart.
+/// Between a timestamp's advance and the elapsed time, from which on it is a restart.
 const TIMESTAMP_JUMP: Span = Span::secs(5);
 
 pub(super) struct OtherSource {
@@ -78,36 +78,35 @@ impl Receiver {
         (!passed).then_some(Waiting { ssrc, from: other.from, after })
     }
 
-    /// Returns for how long the followed source and its possible successor have been silent; `None` below `least` or
-    /// five reporting intervals. After that the source has left without a BYE (RFC 3550, section 6.3.5).
+    /// Returns for how long the followed source and a successor have been silent, at least `least` and five reporting
+    /// intervals. It has then left without a BYE (RFC 3550, section 6.3.5).
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
         let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)).max(self.resumed));
         (silence >= least.max(self.participant.member_timeout())).then_some(silence)
     }
 
-    /// Returns the index of the present run of sequence numbers, and its first number. A new source or a restart begins
-    /// a run, whose numbers continue the previous ones.
+    /// Returns the index and first number of the present run of sequence numbers. A new source or a restart begins a
+    /// run, whose numbers continue the previous ones.
     pub const fn run(&self) -> (u32, u64) {
         self.run
     }
 
-    /// Returns whether a rejected packet may turn out to belong to this stream, and should be kept for
-    /// [`Receiver::begin_run`].
+    /// Returns whether a rejected packet may yet belong to this stream: keep it for [`Receiver::begin_run`].
     pub fn may_follow(&self, from: Origin, header: &RtpHeader) -> bool {
         let beside = || self.other.as_ref().is_some_and(|other| other.reception.ssrc() == header.ssrc);
         self.stream.as_ref().is_some_and(|stream| stream.from == from && (stream.ssrc == header.ssrc || beside()))
     }
 
-    /// Returns whether this packet starts a new run: a new source, or a restart.
+    /// Returns whether this packet is a new source's or a restart's.
     pub fn begins_run(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         self.stream.is_some() && !self.goes_on(now, header) && self.is_next(now, from, header)
     }
 
-    /// Starts a new run with this packet. The packet for which [`Receiver::begins_run`] returned true has to follow.
+    /// Starts a new run. The packet of [`Receiver::begins_run`] has to follow.
     pub fn begin_run(&mut self, now: Time, from: Origin, header: &RtpHeader) {
         let number = i64::from(header.seq);
-        // For the controller, a jump at a new run is not a loss.
+        // The controller must not take the jump for a loss.
         let next = self.stream.as_ref().map_or(number, Stream::next);
         let replaced = self.stream.is_some();
         if let Some(old) = &self.stream {
@@ -156,7 +155,7 @@ impl Receiver {
         self.stream.as_ref().is_some_and(|stream| stream.ssrc == header.ssrc && !stream.is_far(now, header))
     }
 
-    /// Starts a new run if the packet's source replaces the followed one. Returns whether it did.
+    /// Returns whether the packet's source now replaces the followed one.
     pub(super) fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         if !self.takes_type(header) {
             return false;
@@ -166,7 +165,7 @@ impl Receiver {
             return true;
         }
         if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
-            // A jump far ahead is possible under heavy loss, if further packets continue from it.
+            // Heavy loss can cause a jump, if further packets continue from it.
             stream.reception.hold(now, header.seq);
         }
         match &mut self.other {
@@ -193,15 +192,14 @@ impl Receiver {
         }
     }
 
-    /// Returns whether this packet's source replaces the followed one: the first and the named source do, others only
-    /// after a BYE, a silence or a single packet.
+    /// The first and the named source replace the followed one; others only after a BYE, a silence or a single packet.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
         if !self.takes_type(header) {
             return false;
         }
         let again = old.ssrc == header.ssrc;
-        // One SSRC at two addresses is a conflict (RFC 3550, section 8.2), not a restart.
+        // A conflict (RFC 3550, section 8.2), not a restart.
         if again && old.from != from {
             return false;
         }
@@ -211,7 +209,7 @@ impl Receiver {
         let silent = now.since(old.heard.max(self.resumed));
         // A reordered first packet does not prove a restart.
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
-        // A single packet may be forged or outdated, so several consistent ones are required.
+        // A single packet may be forged or outdated.
         let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));
         // A source of a single packet is unproven.
         let fleeting = old.reception.received() < 2 && !old_named && (!again || known.is_some());
@@ -221,8 +219,7 @@ impl Receiver {
         !again && (new_named || ended) || fleeting || silent
     }
 
-    /// Returns how long a source has to be silent before one at `from` replaces it: two frame intervals at the same
-    /// address, otherwise RTCP's member time-out.
+    /// Returns the required silence: two frame intervals at the same address, otherwise RTCP's member time-out.
     fn takeover_silence_of(&self, old: &Stream, from: Origin) -> Span {
         if old.from != from {
             return self.participant.member_timeout();
@@ -234,7 +231,7 @@ impl Receiver {
 }
 
 impl Stream {
-    /// Returns whether the sequence number is far from all that have arrived: forged, or of another run.
+    /// Returns whether the number is forged or of another run.
     fn is_far(&self, now: Time, header: &RtpHeader) -> bool {
         // Cloning the reception for each packet would be costly.
         let off = self.reception.highest().map_or(0, |highest| header.seq.wrapping_sub(highest as u16) as i16);
@@ -242,7 +239,7 @@ impl Stream {
         off.unsigned_abs() >= MAX_MISORDER && matches!(arrived(), Arrived::Restarted(_) | Arrived::Stray)
     }
 
-    /// Restarts the counts. The media clock advances by the elapsed time if the timestamps jump.
+    /// Restarts the counts. If timestamps jump, the media clock advances by the elapsed time.
     fn restart(&mut self, now: Time, header: &RtpHeader, ahead: i64) {
         (self.reception, self.ahead) = (Reception::trusting(header.ssrc, CLOCK_RATE), ahead);
         self.frame = (header.timestamp, now);

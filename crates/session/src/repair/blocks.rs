@@ -1,7 +1,7 @@
-//! Parity over blocks of packets: any k of a block's k + r packets recover all k (code and format in docs/wire.md).
+//! Parity over blocks of packets: any k of a block's k + r packets recover all k (docs/wire.md).
 //!
-//! This module handles packet numbers, not bytes: [`Blocks`] at the sender decides which packets each parity covers,
-//! and [`Solver`] at a receiver which blocks can be recovered.
+//! Numbers only, no bytes: [`Blocks`] at the sender decides what each parity covers, [`Solver`] at a receiver what can
+//! be recovered.
 
 use crate::Fragment;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,25 +18,23 @@ pub struct ParitySettings {
     pub ssrc: u32,
     /// The RTP payload type of the parity stream.
     pub payload_type: u8,
-    /// The maximum time from a frame being ready to its display; `None` means one second.
+    /// From a frame being ready to its display; `None` means one second.
     pub playout: Option<Span>,
 }
 
 impl ParitySettings {
-    /// Returns the maximum duration of a block: two fifths of the play-out delay. A longer block ends with the next
-    /// frame.
+    /// Two fifths of the play-out delay. A longer block ends with the next frame.
     pub(crate) fn block(&self) -> Span {
         self.useful() * 2 / 5
     }
 
-    /// Returns for how long a packet is useful after its frame was ready.
+    /// How long a packet is useful after its frame was ready.
     pub(crate) fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
 }
 
-/// The bytes by which a parity payload exceeds its block's longest payload: the parity header, a length field and an
-/// RTP header.
+/// By which a parity payload exceeds its block's longest: parity header, length field and RTP header.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
 /// A block of this size ends with the current frame.
@@ -44,7 +42,7 @@ const FULL_BLOCK_PACKETS: usize = 20;
 const MAX_BLOCK_PACKETS: usize = 40;
 /// With two, parity is at most a third of what is sent.
 const MIN_PACKETS_PER_PARITY: usize = 2;
-/// Time for which a lower loss rate does not replace a measured one.
+/// For which a lower loss rate does not replace a measured one.
 const LOSS_HOLD_TIME: Span = Span::secs(10);
 const DEFAULT_LOSS: f64 = 0.01;
 /// Maximum number of blocks that a receiver tracks, newest first.
@@ -68,9 +66,9 @@ pub struct Protected {
 /// The packets that a parity packet protects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protection {
-    /// The parity packet's index in its block, and the range of covered media packets.
+    /// Index in the block, and the range of covered packets.
     pub header: ParityHeader,
-    /// The block's packets in order; empty at a receiver, which reads the header fields from the recovered bytes.
+    /// In order; empty at a receiver, which reads headers from recovered bytes.
     pub packets: Arc<[Protected]>,
 }
 
@@ -131,7 +129,7 @@ struct Loss {
     since: Time,
 }
 
-/// Groups sent packets into blocks, and decides how much parity each block gets.
+/// Groups sent packets, and decides each block's parity.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pub(crate) settings: ParitySettings,
@@ -156,7 +154,7 @@ impl Blocks {
         Self { settings, anywhere, open, longest, began, loss, waiting, recent, budget, refused: 0 }
     }
 
-    /// Updates the receivers' loss rate (0 to 1). A lower one is used after [`LOSS_HOLD_TIME`].
+    /// Updates the loss rate (0 to 1); a lower one only after [`LOSS_HOLD_TIME`].
     pub(crate) fn on_loss(&mut self, now: Time, share: f64) {
         let held = self.loss.share.filter(|held| *held > share && now.since(self.loss.since) < LOSS_HOLD_TIME);
         if held.is_none() {
@@ -168,10 +166,9 @@ impl Blocks {
         self.loss.share.unwrap_or(DEFAULT_LOSS)
     }
 
-    /// Adds a sent media packet. A block's end adds parity, so that at most a share `residual` of its packets stays
-    /// missing.
+    /// Adds a sent packet. A block's end adds parity, so that at most a share `residual` stays missing.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
-        // The header has a base and a count, so a block is contiguous.
+        // The header's base and count require a contiguous block.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {
             self.open.clear();
         }
@@ -202,7 +199,7 @@ impl Blocks {
         }
     }
 
-    /// Sends parity up to the total that a receiver requests, if it can arrive in time and the budget allows.
+    /// Sends parity up to the requested total, if it can arrive in time and the budget allows.
     pub(crate) fn on_request(&mut self, context: &ParityRequestContext, wanted: &BlockRequest) {
         let ParityRequestContext { now, target, packet, head } = *context;
         let same = |block: &&mut SentBlock| {
@@ -232,7 +229,7 @@ impl Blocks {
         self.waiting.pop_front()
     }
 
-    /// Returns the extended sequence number of the oldest packet that parity may need.
+    /// Oldest packet that parity may need.
     pub(crate) fn first(&self) -> Option<u64> {
         let waiting = self.waiting.front().and_then(|parity| parity.protection.packets.first());
         let recent = self.recent.front().and_then(|block| block.packets.first());
@@ -246,17 +243,17 @@ impl Blocks {
     }
 }
 
-/// Returns the fewest parity packets that leave at most a share `residual` missing at the random loss rate `loss`, at
-/// most half of `packets`.
+/// The fewest parity packets, at most half of `packets`, that leave at most a share `residual` at the random loss rate
+/// `loss`.
 fn parities(packets: u8, loss: f64, residual: f64) -> u8 {
     let most = packets.min(MAX_PACKETS) / MIN_PACKETS_PER_PARITY as u8;
     (0..most).find(|r| left(packets, *r, loss) <= residual).unwrap_or(most)
 }
 
-/// Returns the share of packets that stays missing: loss · P(at least `parities` of the other packets are lost).
+/// The share that stays missing: loss · P(at least `parities` of the other packets are lost).
 fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     let others = u32::from(packets) + u32::from(parities) - 1;
-    // `one` is the binomial probability of `lost` losses, `fewer` the sum so far. `powi` differs between machines.
+    // `one` is the binomial probability, `fewer` the sum so far. `powi` differs between machines.
     let mut one = (0..others).fold(1.0, |p, _| p * (1.0 - loss));
     let mut fewer = 0.0;
     for lost in 0..u32::from(parities) {
@@ -324,7 +321,7 @@ pub(crate) struct Need {
 #[derive(Debug)]
 pub(crate) struct Solver {
     arrived: ArrivalWindow,
-    /// The newest arrived sequence number. Parity headers are not verified, so they do not change it.
+    /// Not changed by parity headers, which are not verified.
     heard: Option<u64>,
     blocks: BTreeMap<u64, Block>,
     recovered: Vec<(u64, Option<Protected>)>,
@@ -340,7 +337,7 @@ impl Solver {
         *self = Self::new();
     }
 
-    /// Processes a media packet or its retransmission. Returns its block's state if parity of the block has arrived.
+    /// Adds a packet or its retransmission. Returns its block's state, if parity has arrived.
     pub(crate) fn on_packet(&mut self, seq: u64) -> Option<Need> {
         self.arrived.add(seq);
         self.heard = self.heard.max(Some(seq));
@@ -351,14 +348,14 @@ impl Solver {
         self.solve(*base)
     }
 
-    /// Processes a parity packet and returns its block's state. Contradictory parity is ignored.
+    /// Adds parity and returns its block's state. Contradictory parity is ignored.
     pub(crate) fn on_parity(&mut self, protection: &Protection) -> Option<Need> {
         let ParityHeader { packets, base, index, sent } = protection.header;
         let told = protection.packets.len();
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // Parity follows its block, of which more than half has to arrive, so a base further ahead is invalid.
+        // More than half of a block precedes its parity.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
         let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };
@@ -374,7 +371,7 @@ impl Solver {
         self.solve(base)
     }
 
-    /// Extends a 16-bit sequence number to the one nearest to the newest arrival.
+    /// Extends to the number nearest to the newest arrival.
     pub(crate) fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.heard?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))

@@ -1,8 +1,7 @@
 //! Loss repair: retransmission (RFC 4588) on generic NACKs (RFC 4585, section 6.2.1), and parity packets (FEC).
 //!
 //! A [`NackRequester`] at the receiver schedules NACKs. A
-//! [`RetransmissionCache`](steadycast_sender::RetransmissionCache) at the sender selects what to retransmit, within the
-//! controller's rate.
+//! [`RetransmissionCache`](steadycast_sender::RetransmissionCache) at the sender selects what to retransmit.
 
 mod blocks;
 mod nack_requester;

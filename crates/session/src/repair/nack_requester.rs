@@ -6,7 +6,7 @@ use steadycast_wire::rtcp::Nack;
 
 /// A longer list is cleared (libwebrtc's `kMaxNackPackets`).
 const MAX_MISSING: usize = 1_000;
-/// Number of later packets after which a missing one is requested (GStreamer's `rtx-delay-reorder`).
+/// Later packets before a missing one is requested (GStreamer's `rtx-delay-reorder`).
 const REORDER_THRESHOLD: u64 = 3;
 /// RTT before a measurement (libwebrtc's `kDefaultRtt`).
 const DEFAULT_RTT: Span = Span::millis(100);
@@ -18,19 +18,19 @@ const LOSS_WINDOW: f64 = 1_000.0;
 const RESIDUAL_LOSS: f64 = 1e-4;
 /// Maximum requests per packet for which a play-out delay is planned.
 const MAX_PLANNED_REQUESTS: u64 = 3;
-/// Time for which the path counts as reordering after a packet arrived out of order.
+/// For which a path counts as reordering.
 const REORDERING_TIMEOUT: Span = Span::secs(60);
 const MAX_REQUESTS: u32 = 8;
 /// Maximum requests for a frame's end that is only presumed lost.
 const MAX_TAIL_REQUESTS: u32 = 2;
-/// The minimum one-way delay is taken over the present and the previous period.
+/// Period of the minimum one-way delay, taken over two.
 const MIN_DELAY_WINDOW: Span = Span::secs(10);
-/// Time for which a packet that is no longer requested may still be repaired.
+/// For which an abandoned packet may still be repaired.
 const ABANDONED_RETENTION: Span = Span::secs(2);
 
 #[derive(Clone, Copy, Debug)]
 struct Missing {
-    /// When the packet would have arrived without queueing, interpolated (RFC 4588, section 6.3).
+    /// Arrival without queueing, interpolated (RFC 4588, section 6.3).
     expected: Time,
     /// The next request; `Time::NEVER` if the packet is given up.
     ask: Time,
@@ -39,8 +39,8 @@ struct Missing {
     most: u32,
 }
 
-/// Estimator of the time from a request to its answer (RFC 6298). The initial variation is an eighth of the first
-/// sample, not half, so that packets due within three RTTs are requested.
+/// Time from a request to its answer (RFC 6298). The first variation is an eighth of the sample, not half, so that
+/// packets due within three RTTs are requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,
@@ -61,13 +61,13 @@ impl RoundTrip {
         (self.mean + (self.variation * 2).max(MIN_RTT_MARGIN)) * (1 << self.backoff)
     }
 
-    /// Lowers the estimate after a packet was not requested: without requests no sample could correct it.
+    /// Lowers the estimate, which no sample corrects without requests.
     fn age(&mut self) {
         (self.mean, self.variation) = (self.mean.scale(0.98), self.variation.scale(0.9));
     }
 
-    /// Adds the time from the last request to its answer. After several requests the sample is ambiguous (Karn's
-    /// algorithm), and only shows whether the timer is too short.
+    /// Adds the time from the last request to its answer. After several requests this is ambiguous (Karn's algorithm),
+    /// and only shows a timer that is too short.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
@@ -98,7 +98,7 @@ impl Loss {
         self.share += (lost / (lost + 1.0) - self.share) * weight;
     }
 
-    /// Returns the requests per lost packet (1 to [`MAX_PLANNED_REQUESTS`]) that leave at most [`RESIDUAL_LOSS`].
+    /// The requests per lost packet (1 to [`MAX_PLANNED_REQUESTS`]) that leave at most [`RESIDUAL_LOSS`].
     fn tries(&self) -> u64 {
         // A request fails if it, or its answer, is lost.
         let missed = 1.0 - (1.0 - self.share) * (1.0 - self.share);
@@ -117,12 +117,12 @@ pub(crate) struct NackRequester {
     missing: BTreeMap<u64, Missing>,
     /// Packets that arrived as retransmissions or were recovered from parity.
     repaired: BTreeSet<u64>,
-    /// The newest arrived or repaired packet, and when it would have arrived without queueing.
+    /// The newest packet, and its arrival without queueing.
     newest: Option<(u64, Time)>,
-    /// When the next sequence number counts as missing, because a frame's end has not arrived.
+    /// When the next number counts as missing, without a frame's end.
     tail: Option<Time>,
     way: Option<OneWay>,
-    /// The minimum one-way delays of the present and the previous period, and the present one's start.
+    /// Minima of the present and the previous period, and the present one's start.
     shortest: Option<(OneWay, OneWay, Time)>,
     jitter: Span,
     /// The last arrival out of order.
@@ -143,7 +143,7 @@ impl NackRequester {
         Self { settings, round_trip, ..Self::default() }
     }
 
-    /// Sets for how long a packet is useful after its frame was ready.
+    /// How long a packet is useful after its frame was ready.
     pub(crate) fn set_playout(&mut self, delay: Span) {
         self.settings.playout = Some(delay);
     }
@@ -153,7 +153,7 @@ impl NackRequester {
         self.reordering_delay(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
 
-    /// Resets the state for a new stream. Missing packets of the old stream stay lost.
+    /// The old stream's missing packets stay lost.
     pub(crate) fn restart(&mut self) {
         *self = Self { round_trip: self.round_trip, counts: self.counts, ..Self::new(self.settings) };
     }
@@ -171,7 +171,7 @@ impl NackRequester {
         self.process_arrival(now, seq, expected, ends);
     }
 
-    /// Processes an original without a send time, as if the path had no queue.
+    /// Adds an original without a send time, as if without queueing.
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
         if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {
@@ -244,7 +244,7 @@ impl NackRequester {
         }
     }
 
-    /// Processes a retransmission. Returns the original's extended sequence number; `None` if it is not missing.
+    /// Returns the extended number of the retransmitted original, if it is missing.
     pub(crate) fn on_repair(&mut self, now: Time, osn: u16, ends: bool) -> Option<u64> {
         let (newest, seq) = (self.newest?.0, self.extended_seq(osn)?);
         let missing = self.missing.remove(&seq)?;
@@ -271,10 +271,10 @@ impl NackRequester {
             self.tail = None;
             self.insert(newest + 1, expected, now, MAX_TAIL_REQUESTS);
         }
-        // With a play-out delay below the default RTT, no packet would be requested, and the RTT never measured.
+        // A play-out delay below the default RTT would prevent any request, and so any measurement.
         let round_trip = if self.round_trip.measured { self.round_trip.mean } else { Span::ZERO };
         let answer = now + round_trip + self.round_trip.margin();
-        // The play-out delay begins when the frame is ready, half an RTT before its arrival.
+        // The play-out delay begins half an RTT before the frame's arrival.
         let due = self.settings.useful().saturating_sub(round_trip / 2);
         let (mut wants, mut untried) = (false, 0);
         for missing in self.missing.values_mut().filter(|missing| missing.ask <= now) {
@@ -289,14 +289,14 @@ impl NackRequester {
         wants
     }
 
-    /// Returns for how long the requests that are due now can still be answered in time.
+    /// For how long the due requests can still be answered in time.
     pub(crate) fn useful(&self, now: Time) -> Span {
         let due = self.missing.values().filter(|missing| missing.ask <= now).map(|missing| missing.expected).max();
         let answer = self.round_trip.mean + self.round_trip.mean / 2 + self.round_trip.margin();
         due.map_or(Span::ZERO, |due| (due + self.settings.useful()).since(now + answer))
     }
 
-    /// Returns the packets to be requested now, as many as fit into one NACK.
+    /// Returns due packets, as many as one NACK holds.
     pub(crate) fn take(&mut self, now: Time) -> Vec<u16> {
         if !self.wants(now) {
             return Vec::new();
@@ -324,8 +324,8 @@ impl NackRequester {
         asks.chain(self.tail).min()
     }
 
-    /// Returns how late a packet may be before it is requested: zero without recent reordering (RFC 8985, section 6.2,
-    /// step 4), otherwise GStreamer's `rtx-delay`.
+    /// Lateness before a request: zero without recent reordering (RFC 8985, section 6.2, step 4), otherwise GStreamer's
+    /// `rtx-delay`.
     fn reordering_delay(&self, now: Time) -> Span {
         let overtakes = self.reordered.is_some_and(|at| now.since(at) < REORDERING_TIMEOUT);
         if overtakes { (self.jitter * 2).max(self.spacing / 2) } else { Span::ZERO }
@@ -345,7 +345,7 @@ impl NackRequester {
             return;
         }
         let known = self.missing.entry(seq).or_insert(fresh);
-        // A later packet confirms the loss, so a packet that was given up is requested again.
+        // A later packet confirms the loss, so an abandoned packet is requested again.
         if known.ask == Time::NEVER {
             known.ask = ask;
         }
@@ -359,7 +359,7 @@ impl NackRequester {
         }
     }
 
-    /// Returns when this packet would have arrived without queueing: its send time plus the minimum one-way delay.
+    /// Send time plus minimum one-way delay.
     fn without_queueing(&mut self, now: Time, sent: PeerTime) -> Time {
         let way = OneWay::between(sent, now);
         if let Some(before) = self.way.replace(way) {

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use steadycast_units::{Chance, Span, Time};
 use steadycast_wire::rtcp::{BlockRequest, ParityRequest};
 
-/// Maximum group size for parity requests, which would otherwise exceed RTCP's bandwidth and arrive too late.
+/// Larger groups' requests would exceed RTCP's bandwidth and arrive too late.
 pub(crate) const MAX_REQUESTING_MEMBERS: u32 = 100;
 /// RTT before the controller has measured one.
 const DEFAULT_RTT: Span = Span::millis(100);
@@ -28,8 +28,8 @@ struct PendingRequest {
     tries: u32,
 }
 
-/// Schedules a receiver's parity requests in a small group. As in RFC 5401, a request is delayed at random, and
-/// suppressed by another member's equal or larger request.
+/// In a small group, delays a request at random, and suppresses it after another member's equal or larger one (RFC
+/// 5401).
 #[derive(Debug)]
 pub(crate) struct ParityRequester {
     pending: BTreeMap<u64, PendingRequest>,
@@ -77,15 +77,14 @@ impl ParityRequester {
         let parities = sent.saturating_add(lacks);
         if let Some(ask) = self.pending.get_mut(&base) {
             if sent >= ask.parities {
-                // The requested parity was not enough, so the next request asks for more.
+                // The requested parity did not suffice, so the next request asks for more.
                 ask.at = ask.at.max(now + backoff(&mut self.chance, group));
             }
             ask.parities = ask.parities.max(parities);
             return;
         }
         let at = now + backoff(&mut self.chance, group);
-        // The first packet was ready at most `settings.block()` plus the one-way delay before this parity packet
-        // arrived.
+        // The first packet was ready at most `settings.block()` plus the one-way delay ago.
         let due = (now + settings.useful()).before(settings.block() + group.round_trip() / 2);
         if at + group.answer() <= due && parities <= packets {
             self.pending.insert(base, PendingRequest { packets, parities, at, due, tries: 0 });
@@ -95,7 +94,7 @@ impl ParityRequester {
         }
     }
 
-    /// Delays this member's request after another member's, until the answer can have arrived.
+    /// Waits until another member's request can have been answered.
     pub(crate) fn on_overheard(&mut self, now: Time, base: u64, request: &BlockRequest, group: Group) {
         if let Some(ask) = self.pending.get_mut(&base)
             && ask.packets == request.packets
@@ -105,7 +104,7 @@ impl ParityRequester {
         }
     }
 
-    /// Drops requests whose answer would be late, or that have been sent [`MAX_REQUESTS`] times.
+    /// Drops requests whose answer would be late, or after [`MAX_REQUESTS`].
     fn forget(&mut self, now: Time, group: Group) {
         self.pending.retain(|_, ask| ask.tries < MAX_REQUESTS && now.max(ask.at) + group.answer() <= ask.due);
     }
@@ -114,7 +113,7 @@ impl ParityRequester {
         self.pending.values().map(|ask| ask.at).min()
     }
 
-    /// Returns for how long the requests that are due now can still be answered in time.
+    /// For how long the due requests can still be answered in time.
     pub(crate) fn useful(&self, now: Time, group: Group) -> Span {
         let due = self.pending.values().filter(|ask| ask.at <= now).map(|ask| ask.due).max();
         due.map_or(Span::ZERO, |due| due.since(now + group.answer()))
@@ -134,19 +133,19 @@ impl ParityRequester {
         let mut requests = Vec::new();
         for (base, ask) in due {
             requests.push(BlockRequest { base: *base as u16, packets: ask.packets, parities: ask.parities });
-            // If the answer is lost, the next request has to ask for one more.
+            // A lost answer needs one more.
             (ask.at, ask.tries, ask.parities) = (again, ask.tries + 1, ask.parities.saturating_add(1).min(ask.packets));
         }
         requests
     }
 }
 
-/// Returns a random delay of at most one RTT (RFC 5401, section 3.2.2.1). Few members draw a short one, and the others
-/// overhear their requests.
+/// A random delay of at most one RTT (RFC 5401, section 3.2.2.1). Few members draw a short one, which the others
+/// overhear.
 fn backoff(chance: &mut Chance, group: Group) -> Span {
     let most = group.round_trip().min(MAX_BACKOFF);
     let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;
-    // RFC 5401's truncated exponential distribution with the maximum T: x is uniform in lambda / (e^lambda - 1) · [1/T,
+    // RFC 5401's truncated exponential distribution with maximum T: x is uniform in lambda / (e^lambda - 1) · [1/T,
     // e^lambda/T], and the delay is T/lambda · ln(x · (e^lambda - 1) · T/lambda).
     let x = 1.0 + chance.unit() * (libm::exp(lambda) - 1.0);
     most.scale(libm::log(x) / lambda)

@@ -1,4 +1,4 @@
-//! A sender's streams beside the media (retransmissions, parity and padding) and their shares of the rate.
+//! A sender's retransmissions, parity and padding, and their shares of the rate.
 
 use super::{
     AnnouncedPlayouts, Blocks, MAX_REQUESTING_MEMBERS, PARITY_MORE, Parity, ParitySettings, Protected, Protection,
@@ -14,17 +14,16 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx;
 
-/// Target loss after repair in a group: about 0.01 % of pictures with a hundred packets are then damaged.
+/// After repair in a group: damages about 0.01 % of pictures of a hundred packets.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
-/// Target loss after repair in a group small enough to request more parity.
+/// In a group small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// Target loss after retransmission and parity in a unicast session. It is far below the goal, because a retransmission
-/// passes the same full queue as its original.
+/// After retransmission and parity in unicast. Far below the goal, because retransmissions pass the same full queue.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
 /// Maximum play-out delay that is accepted from a receiver.
 const MAX_PLAYOUT: Span = Span::secs(10);
-/// Share of the receivers, those with the highest losses, that parity need not serve.
+/// Share of receivers, with the highest losses, that parity need not serve.
 const UNSERVED_SHARE: f64 = 0.02;
 const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
 
@@ -73,12 +72,12 @@ pub(crate) struct NextParity {
     pub(crate) fragment: Fragment,
 }
 
-/// Checks that all streams together stay within the pacing rate. A packet may precede the end of earlier packets'
-/// transmission times by one packet's time plus the credit.
+/// Checks that all streams together stay within the pacing rate. A packet may be early by one packet's time plus the
+/// credit.
 struct PacingCheck {
     check: Check,
     packet: Bytes,
-    /// The pacer's catch-up time after a late wake-up. As a time, it leaves no debt when the rate falls.
+    /// Catch-up time after a late wake-up. As a time, it leaves no debt when the rate falls.
     credit: Span,
     /// The remaining transmission time when the last packet was sent.
     ahead: Span,
@@ -122,8 +121,7 @@ impl RepairStreams {
         }
     }
 
-    /// Returns the extended sequence number of the oldest packet that may be repaired; `next` is the next media
-    /// packet's.
+    /// Oldest packet that may be repaired; `next` is the next media packet.
     pub(crate) fn first_kept(&self, next: u64) -> Option<u64> {
         let again = self.retransmission.as_ref().map(|again| again.cache.first());
         let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(next));
@@ -155,7 +153,7 @@ impl RepairStreams {
         (again, self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc))
     }
 
-    /// Returns the bytes by which a retransmission or parity packet exceeds its original.
+    /// By which a retransmission or parity packet exceeds its original.
     pub(crate) fn overhead(&self) -> Bytes {
         match (&self.parity, &self.retransmission) {
             (Some(_), _) => PARITY_MORE,
@@ -166,7 +164,7 @@ impl RepairStreams {
 
     /// Processes a member's announcement that it uses parity.
     pub(crate) fn on_parity_use(&mut self, now: Time, member: u32, playout: Span) {
-        // With [`Time::NEVER`], parity is always sent, with the play-out delay of the settings.
+        // With [`Time::NEVER`], parity is always sent, with the configured play-out delay.
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
         // The duration of blocks depends on the delay, so it is bounded.
         parity.announced.announce(now, member, playout.min(MAX_PLAYOUT), now + PARITY_USE_LIFETIME);
@@ -177,7 +175,7 @@ impl RepairStreams {
         }
     }
 
-    /// Caches a sent packet; `head` is the size of its headers without the notice.
+    /// `head` is the size of the headers without the notice.
     pub(crate) fn keep(&mut self, now: Time, media: &Media, role: FrameRole, ready: Time, head: Bytes) {
         let (header, fragment) = (media.header, media.fragment);
         let Some(again) = &mut self.retransmission else { return };
@@ -201,13 +199,12 @@ impl RepairStreams {
         }
     }
 
-    /// Returns the check that the sending rate, repair included, stays within the pacing rate; `None` without
-    /// retransmission.
+    /// Whether the sending rate with repair stays within the pacing rate; `None` without retransmission.
     pub(crate) fn check(&self) -> Option<Check> {
         self.pacing_check.as_ref().map(|pacing| pacing.check)
     }
 
-    /// Adds a media packet, sent `waited` after its frame was ready, to the parity block.
+    /// Adds a media packet that was sent `waited` after its frame was ready.
     pub(crate) fn add_to_block(
         &mut self,
         now: Time,
@@ -287,7 +284,7 @@ impl ParitySender {
         }
     }
 
-    /// Returns the next parity packet, and counts it as sent; `head` is the size of its headers.
+    /// Counts the packet as sent; `head` is the size of its headers.
     pub(crate) fn next(&mut self, now: Time, head: Bytes) -> Option<NextParity> {
         let Parity { protection, payload } = self.blocks.next()?;
         let (seq, size) = (self.seq, head + Bytes::new(payload.into()));
