@@ -8,19 +8,16 @@
 //!    └──────────────────────────────────────────────────────────────────────────────▶
 //! ```
 //!
-//! A sender can't see whether an elastic flow, such as a TCP flow, shares its queue. It can make an experiment: it
-//! yields a third of its rate, and watches whether the queue drains. The queue drains if the flow is alone, among flows
-//! of its kind, or in a separate queue. It does not drain beside a TCP flow that fills it. Until an experiment shows
-//! such a flow, [`delay`] keeps a packet or two in the queue. From then on [`compete`] runs a paced CUBIC window (RFC
-//! 9438). After its losses it tests whether the flow is alone again. If packets are L4S and get marked, [`scalable`]
-//! decides. `docs/controllers/steady.md` has the rules.
+//! A sender can't see whether an elastic flow, such as TCP, shares its queue. As an experiment it yields a third of
+//! its rate: the queue drains unless a TCP flow fills it. Until an experiment shows such a flow, [`delay`] keeps a
+//! packet or two in the queue; from then on [`compete`] runs a paced CUBIC window (RFC 9438). With marked L4S
+//! packets, [`scalable`] decides. `docs/controllers/steady.md` has the rules.
 //!
-//! The files depend on each other in one direction: [`packet`] ← [`trains`] ← [`signals`] ← [`law_input`] ← the laws
-//! ([`delay`], [`compete`], [`scalable`], with the estimators of [`verdict`]) ← [`law`] ← the half
-//! [`sender`].
+//! Dependencies: [`packet`] ← [`trains`] ← [`signals`] ← [`law_input`] ← the laws [`delay`], [`compete`],
+//! [`scalable`] (with [`verdict`]) ← [`law`] ← [`sender`].
 //!
-//! Every constant has one role, and stands at the top of the file whose rule uses it. Times are in seconds, rates in
-//! bit/s, delays relative to the base delay. A constant without a source is this project's own choice.
+//! Times are in seconds, rates in bit/s, delays relative to the base delay. A constant without a source is this
+//! project's own choice.
 
 mod compete;
 mod delay;
@@ -40,7 +37,6 @@ use crate::report_scheduler::ReportScheduler;
 use crate::{Need, Promise, Wake};
 use steadycast_units::{Ecn, Span};
 
-/// The registry entry of `steady`.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "steady",
     about: "keeps the queue almost empty if no other flow fills it, and takes the share of a CUBIC flow if one does",
@@ -67,11 +63,11 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// The least rate of any law, in bit/s, unless the session's cap is lower.
+/// In bit/s, unless the session's cap is lower.
 const RATE_MIN: f64 = 10_000.0;
-/// If no feedback arrives for this time, in seconds, the rate is halved (RFC 8083).
+/// Without feedback for this time, in seconds, the rate is halved (RFC 8083).
 const FEEDBACK_TIMEOUT_MIN: f64 = 0.5;
-/// The timeout without feedback in round trips. The longer one of this and [`FEEDBACK_TIMEOUT_MIN`] applies.
+/// The same timeout in round trips; the longer one applies.
 const FEEDBACK_TIMEOUT_RTTS: f64 = 4.0;
 
 const DELAY: Promise = Promise {
@@ -85,7 +81,7 @@ const TWICE: Promise = Promise {
 };
 
 params! {
-    /// The values of the parameters, looked up once. Times are in seconds.
+    /// Times are in seconds.
     Config(values, setup) {
         secs report_every:
             "the interval between two reports of the receiver, if report_bytes have arrived since the last report",
@@ -113,22 +109,22 @@ params! {
         number pacing: "the pacing rate of a frame's packets as a multiple of the rate, except in the state DELAY",
             "Steadycast", [1.25; 2], [1.0, 10.0];
     } {
-        /// The size of the session's packets, in bits.
+        /// The packet size, in bits.
         bits: f64 = 8.0 * setup.packet.as_f64().max(1.0),
-        /// The session's highest rate, in bit/s.
+        /// In bit/s.
         cap: f64 = setup.cap.as_bps_f64(),
-        /// Whether packets are sent as L4S packets (ECT(1)).
+        /// Whether packets are L4S (ECT(1)).
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// Whether the source has frames.
         frames: bool = false,
-        /// Whether the session sends the trains that the law requests.
+        /// Whether the session sends trains.
         probes: bool = setup.probes,
     }
 }
 
 impl Config {
-    /// Returns the time between two reports. It is the short interval if a report is at most 5 % of the bytes that have
-    /// arrived (RFC 3550, 6.2), and otherwise the longest interval.
+    /// Returns the time between two reports: the short one if a report is at most 5 % of the bytes that have arrived
+    /// (RFC 3550, section 6.2).
     fn report_after(&self, bytes: f64) -> Span {
         let enough = bytes >= self.report_bytes;
         Span::from_secs_f64(if enough { self.report_every } else { self.report_most })

@@ -1,57 +1,50 @@
-//! The scalable law for L4S packets (RFC 9331, section 4.3). It responds to the share of marked packets as TCP Prague
-//! does (draft-briscoe-iccrg-prague-congestion-control), and never competes. It decides while packets are marked. Once
-//! no packet has been marked for some round trips the other laws decide again. The growth in an empty queue is
-//! therefore DELAY's.
+//! The scalable law for L4S packets (RFC 9331, section 4.3), as TCP Prague
+//! (draft-briscoe-iccrg-prague-congestion-control). It decides while packets are marked; otherwise the other laws do.
 
 use super::law_input::{LawInput, SEGMENT_BITS, Transition};
 use super::signals::RECEIVED_SPAN_MIN;
 use super::verdict::LossClassifier;
 use super::{Config, RATE_MIN};
 
-/// The number of round trips after a mark for which the scalable law decides. In its equilibrium 0.74 packets are
-/// marked per round trip (twice [`ADDITIVE_INCREASE`]), so eight round trips without a mark occur by chance once in 370
-/// times.
+/// The round trips after a mark for which this law decides. In equilibrium, eight without a mark occur by chance once
+/// in 370 times.
 const MARK_VALIDITY_ROUNDS: f64 = 8.0;
-/// When the law takes over, its window corresponds to at least this share of the rate, even if less arrives.
+/// The minimum share of the rate at which the law takes over.
 const ENTRY_RATE_SHARE_MIN: f64 = 0.5;
-/// The gain of the mean share of marks, once per round trip (Prague draft: 1/16).
+/// The gain of the mean share of marks per round trip (Prague draft: 1/16).
 const ALPHA_GAIN: f64 = 0.0625;
-/// The virtual round-trip time, in seconds. Flows with a shorter round-trip time behave as if they had this one (Prague
-/// draft).
+/// In seconds. Flows with a shorter round-trip time behave as if they had this one (Prague draft).
 const VIRTUAL_RTT: f64 = 0.025;
-/// Additive increase in segments per round trip without a mark. A paced sender gets fewer marks than Prague. With
-/// Prague's increase of a whole segment, a paced flow took 1.2 times its fair share beside a Prague flow.
+/// In segments per round trip without a mark. With Prague's whole segment, a paced flow took 1.2 times its fair share
+/// beside a Prague flow.
 const ADDITIVE_INCREASE: f64 = 0.37;
-/// The factor by which a loss multiplies the window (RFC 9438, 4.6).
+/// The factor of the window after a loss (RFC 9438, section 4.6).
 const LOSS_BETA: f64 = 0.7;
-/// The minimum of the window, in segments. It is below one segment, because a paced sender can send less than a segment
-/// per round trip.
+/// In segments; a paced sender can send less than one per round trip.
 const WINDOW_MIN: f64 = 0.2;
-/// The rate is at most this many times the receive rate. Acknowledgements limit a TCP in the same way.
+/// The maximum rate, as a multiple of the receive rate. Acknowledgements limit a TCP likewise.
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
 
-/// The window of a scalable congestion control, and its estimate of the share of marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ScalableLaw {
     /// The mean share of marked packets.
     alpha: f64,
-    /// The window, in segments.
+    /// In segments.
     window: f64,
-    /// The number of packets reported in this round, and the number of marked ones among them.
+    /// The packets reported in this round, and the marked ones.
     packets: u32,
     marked: u32,
     round_since: f64,
     cut_at: f64,
-    /// The time of the last report with a mark, in seconds.
+    /// The last report with a mark, in seconds.
     marked_at: Option<f64>,
     /// Whether this law made the last decision.
     ruled: bool,
 }
 
 impl ScalableLaw {
-    /// Whether this law decides at this report, because packets were marked recently. When it takes over, sets the
-    /// window to the current rate. It does not decide behind a policer, which drops packets without a queue and without
-    /// marks: the absence of marks then shows no spare capacity.
+    /// Whether this law decides, because packets were marked recently. Behind a policer it does not: a policer drops
+    /// without marks, so their absence shows nothing.
     pub(super) fn rules(&mut self, input: &LawInput<'_>, is_policed: bool, config: &Config) -> bool {
         if !config.l4s {
             return false;
@@ -64,12 +57,12 @@ impl ScalableLaw {
         }
         let rules = !is_policed && self.marked_at.is_some_and(|at| now - at < MARK_VALIDITY_ROUNDS * round);
         if rules && !self.ruled {
-            // The first alpha is 1, which halves the window at the first mark: the safe response while the share of
-            // marks is unknown. Later the law continues with its old alpha, decayed by the round trips without marks.
+            // At first alpha is 1, so that the first mark halves the window. Later it is the old alpha, decayed by
+            // the time without marks.
             let unmarked = libm::pow(1.0 - ALPHA_GAIN, (now - self.round_since) / round);
             let alpha = if was_marked { self.alpha * unmarked } else { 1.0 };
             *self = Self { alpha, marked_at: self.marked_at, round_since: now, ..Self::default() };
-            // DELAY may have raised the rate above what the path carries. The receive rate shows what it carries.
+            // DELAY may have raised the rate above what the path carries.
             let received = signals.received(rtt.max(RECEIVED_SPAN_MIN)).unwrap_or(rate);
             self.window = rate.min(received.max(ENTRY_RATE_SHARE_MIN * rate)) * rtt / SEGMENT_BITS;
         }
@@ -95,19 +88,17 @@ impl ScalableLaw {
             self.cut_at = now;
             rule = "l4s: loss";
         } else if input.mark && now - self.cut_at >= round {
-            // Only a packet that was sent after the last cut causes another one: one response per round trip (RFC 9331,
-            // 4.3).
+            // One response per round trip (RFC 9331, section 4.3).
             self.window *= 1.0 - 0.5 * self.alpha;
             self.cut_at = now;
             rule = "l4s: marks";
         } else if feedback.marked == 0 {
-            // Additive increase is scaled to the virtual round-trip time, so that flows with shorter round trips get no
-            // larger share (Prague draft).
+            // Scaled to the virtual round-trip time, so that shorter round trips get no larger share (Prague draft).
             self.window += ADDITIVE_INCREASE * dt / round * (rtt / round);
         }
         self.window = self.window.max(WINDOW_MIN);
         let mut rate = self.window * SEGMENT_BITS / rtt;
-        // An idle source's receive rate does not show what the path carries, so it does not limit the window.
+        // An idle source's receive rate does not show what the path carries.
         if let Some(received) = signals.received(rtt.max(RECEIVED_SPAN_MIN))
             && !signals.is_idle(now)
         {

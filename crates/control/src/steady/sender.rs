@@ -1,4 +1,4 @@
-//! The sending half. It runs the law on reports of single packets.
+//! The sending half, which runs the law on reports of single packets.
 
 use super::law::Law;
 use super::{Config, FEEDBACK_TIMEOUT_MIN, FEEDBACK_TIMEOUT_RTTS};
@@ -9,13 +9,11 @@ use crate::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The timeout without feedback before the first report, in seconds. Until then the round-trip time is unknown (RFC
-/// 5348, 4.2).
+/// In seconds, before the round-trip time is known (RFC 5348, section 4.2).
 const INITIAL_FEEDBACK_TIMEOUT: f64 = 2.0;
-/// The pacing rate of a train's packets. It is so high that they are sent back to back.
+/// So high that a train's packets are sent back to back.
 const TRAIN_SEND_RATE: Rate = Rate::mbps(1_000);
 
-/// The sending half of `steady`.
 pub(super) struct Sender {
     law: Law,
     no_feedback: NoFeedbackTimer,
@@ -27,11 +25,11 @@ impl Sender {
         Self { law: Law::new(setup, config), no_feedback: NoFeedbackTimer::default(), by: None }
     }
 
-    /// Records a packet that was sent at `left`. The current time is `at`.
+    /// Records a packet that was sent at `left`; `at` is the current time.
     fn sent(&mut self, at: Time, left: Time, number: u64, size: u64) {
         let pacing = self.law.config.frames.then(|| self.law.pacing());
         self.law.on_sent(left, number, size, pacing, self.law.rate);
-        // RFC 8083 stops a sender whose feedback is missing. The timeout scales with the path's round trip.
+        // The timeout scales with the path's round trip (RFC 8083).
         let rounds = self.law.rtt().map_or(INITIAL_FEEDBACK_TIMEOUT, |rtt| FEEDBACK_TIMEOUT_RTTS * rtt.as_secs_f64());
         let timeout = FEEDBACK_TIMEOUT_MIN.max(rounds);
         self.no_feedback.on_sent(at, Span::from_secs_f64(timeout));

@@ -1,5 +1,4 @@
-//! What a sender derives about its path from reports of single packets: base delay, queueing delay, rates, losses and
-//! trains.
+//! What a sender derives about its path from reports of single packets.
 
 use super::packet::{ArrivedPacket, Loss, drop_old};
 use super::trains::{Train, TrainMonitor};
@@ -8,103 +7,93 @@ use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 
-/// The maximum number of packets in flight that are stored. A session's history has the same size.
+/// The maximum number of packets in flight, as in a session's history.
 const MAX_IN_FLIGHT: usize = 1 << 14;
-/// The maximum number of arrivals that are stored, at any rate.
 const MAX_ARRIVALS: usize = 1 << 15;
 
-/// The round-trip time before the first measurement, in seconds.
+/// In seconds, before the first measurement.
 pub(super) const INITIAL_RTT: f64 = 0.1;
 /// The window of the base round-trip time, in seconds.
 pub(super) const BASE_RTT_WINDOW: u64 = 600;
 
-/// Duration of the history of sent bytes, in seconds. It provides the sent rate of a round trip ago.
+/// The history of sent bytes, in seconds, for the sent rate of a round trip ago.
 const SENT_HISTORY: f64 = 6.0;
-/// Duration of the history of arrivals, in seconds; the longest window of rates and delays.
+/// The history of arrivals, in seconds; also the longest window of rates and delays.
 const ARRIVAL_HISTORY: f64 = 3.0;
-/// Duration of the history of reports' counts, in seconds: the window of the loss rate.
+/// The window of the loss rate, in seconds.
 const REPORT_HISTORY: f64 = 3.0;
-/// Duration of the history of the law's rates, in seconds.
 const RATE_HISTORY: f64 = 3.0;
-/// Duration of the history of lost packets, in seconds. A packet that arrives within it is recognised as late.
+/// In seconds; a packet that arrives within this time after its loss is recognised as late.
 const LOST_HISTORY: f64 = 3.0;
-/// After a packet was sent early, the source counts as bursty for this time, in seconds.
+/// After an early packet, the source counts as bursty for this time, in seconds.
 const BURST_HISTORY: f64 = 3.0;
 
-/// A packet is part of a burst if it is sent earlier than the pacing rate permits by more than this, in seconds.
+/// A packet that is sent earlier than the pacing rate permits by more than this, in seconds, is part of a burst.
 const BURST_EARLY_MIN: f64 = 0.020;
-/// If packets have been early for longer than this, in seconds, they are no burst: the source sends more than its rate.
+/// Packets that have been early for longer than this, in seconds, are no burst: the source sends more than its rate.
 const BURST_DURATION_MAX: f64 = 1.0;
 
-/// A packet is lost if a packet whose number is higher by this has arrived (RFC 9002, 6.1.1).
+/// RFC 9002, section 6.1.1: a packet is lost once one with a number higher by this has arrived.
 const PACKET_REORDER_THRESHOLD: u32 = 3;
-/// The reordering window is this many times the lateness of the last packet that arrived after it had been declared
-/// lost.
+/// The reordering window, as a multiple of the lateness of the last packet that was declared lost too early.
 const REORDER_WINDOW_FACTOR: f64 = 1.25;
-/// The upper limit of the reordering window, in round-trip times. RFC 8985 has a limit of one.
+/// The upper limit of the reordering window, in round-trip times; one in RFC 8985.
 const REORDER_WINDOW_RTTS_MAX: f64 = 2.0;
-/// The path counts as reordering while the reordering window is above this, in seconds. A window of 30 ms stays above
-/// it for five minutes.
+/// The path reorders while the reordering window is above this, in seconds. 30 ms stay above it for five minutes.
 const REORDERING_MIN: f64 = 0.001;
-/// The half-life of the reordering window, in seconds.
+/// The reordering window's half-life, in seconds.
 const REORDER_WINDOW_HALF_LIFE: f64 = 60.0;
 
-/// If the offset of the receiver's clock changes by more than this between reports, in seconds, its clock was set.
+/// A larger change of the clock offset between reports, in seconds, means that the receiver's clock was set.
 const CLOCK_JUMP_MIN: f64 = 10.0;
-/// A packet's delay differs from the first packet's by at most this, in seconds. A larger difference is a clock error.
+/// A larger difference to the first packet's delay, in seconds, is a clock error.
 const DELAY_VARIATION_MAX: f64 = 10.0;
 
-/// If the one-way delay increases by this from one packet to the next, in seconds, the path was silent. Radio links
-/// that serve in bursts of 20 ms stay below it.
+/// A larger increase of the one-way delay between packets, in seconds, is a silence of the path. Radio links that
+/// serve in bursts of 20 ms stay below it.
 const PATH_SILENCE_MIN: f64 = 0.040;
-/// For this time after a silence of the path, in seconds, the receive rate is not yet the path's rate: the first
-/// packets arrive at the rate of the last link.
+/// How long after a silence, in seconds, packets still arrive at the rate of the last link instead of the path's.
 pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 
-/// A packet has waited in a queue if its delay exceeds the base delay by this, in seconds. A smaller difference is
-/// clock noise.
+/// A packet with this much queueing delay, in seconds, has waited. Less is clock noise.
 const WAITED_DELAY_MIN: f64 = 0.003;
 
-/// The gain of the share of packets that did not come from a queue. It is written as a product, because recorded
-/// results in tests depend on its last bit.
+/// The gain of `unqueued_share`. Recorded results depend on the last bit of this product.
 const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
-/// If at least this share of packets did not come from a queue, all variation of the delay counts as jitter. Below this
-/// share, the jitter is reduced in proportion.
+/// At this share of packets without a queue, all variation of the delay counts as jitter; below it, a proportional
+/// part.
 const UNQUEUED_SHARE_FULL: f64 = 0.1;
-/// A packet is compared only with one that was sent at least this much earlier, in seconds, because reports resolve
-/// arrivals to a millisecond.
+/// A packet is compared with one sent at least this much earlier, in seconds; reports resolve arrivals to a
+/// millisecond.
 const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
-/// Two packets did not come from a queue if the gap between their arrivals is this many times shorter than the gap
-/// between their send times, or even shorter.
+/// If packets arrive this many times closer together than they were sent, they did not come from a queue.
 const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
 
-/// A row is a sequence of packets that all waited in a queue. This is the minimum number of its packets.
+/// A row is a sequence of packets that all waited in a queue.
 const ROW_PACKETS_MIN: f64 = 5.0;
-/// The minimum duration of a row at the receiver, in seconds, so that its rates are accurate.
+/// The minimum duration of a row at the receiver, in seconds.
 const ROW_DURATION_MIN: f64 = 0.040;
 
-/// The minimum number of packets from which the rate before a train is computed.
+/// The minimum number of packets for the rate before a train.
 const RATE_BEFORE_PACKETS_MIN: u32 = 4;
 
-/// The shortest span over which the receive rate is measured, in seconds. If the round trip is longer, it is used as
-/// the span.
+/// The minimum span of the receive rate, in seconds; otherwise a round trip.
 pub(super) const RECEIVED_SPAN_MIN: f64 = 0.150;
-/// A receive rate is known if packets cover at least this share of its span.
+/// A receive rate is known if packets cover this share of its span.
 const COVERED_SHARE_MIN: f64 = 0.3;
-/// The shortest span of the recent path rate, in seconds. It is long enough to cover a source's pauses.
+/// The minimum span of the recent path rate, in seconds, which covers a source's pauses.
 const PAUSES_SPAN_MIN: f64 = 0.5;
 
 /// The window of a source's usage, in seconds.
 const USAGE_SPAN: f64 = 2.0;
-/// A rate or window grows to at most this many times the usage (RFC 7661, 4.3). Nothing shows whether the path carries
-/// a rate that is far above the usage, because the source does not send at it and so causes no loss.
+/// The maximum rate or window, as a multiple of the usage (RFC 7661, section 4.3). The source does not test more.
 const USAGE_MULTIPLE_MAX: f64 = 6.0;
-/// A source is idle if it sends less than this share of its rate.
+/// Below this share of its rate a source is idle.
 const IDLE_SHARE_MAX: f64 = 0.8;
-/// The span over which it is decided whether a source is idle, in seconds.
+/// The span for deciding whether a source is idle, in seconds.
 const IDLE_SPAN: f64 = 0.2;
 
-/// The minimum of the values in a window of whole seconds.
+/// The minimum in a window of whole seconds.
 #[derive(Clone, Debug, Default)]
 struct WindowedMin(VecDeque<(u64, f64)>);
 
@@ -116,7 +105,7 @@ impl WindowedMin {
         }
     }
 
-    /// Removes values that are older than `seconds`, but always keeps the last one. Returns the minimum of the rest.
+    /// Returns the minimum of the last `seconds`, or else the last value.
     fn min(&mut self, now: f64, seconds: u64) -> Option<f64> {
         let from = (now as u64).saturating_sub(seconds);
         while self.0.len() > 1 && self.0.front().is_some_and(|(second, _)| *second < from) {
@@ -131,51 +120,48 @@ struct InFlightPacket {
     number: u64,
     size: u64,
     sent: f64,
-    /// How much earlier the packet was sent than the pacing rate permits, in seconds.
+    /// How much earlier than the pacing rate permits, in seconds.
     early: f64,
-    /// The part of the packet's queueing delay that its own burst causes, in seconds.
+    /// The queueing delay that the packet's own burst causes, in seconds.
     own_queue: f64,
-    /// The one-way delay, once the arrival is reported.
+    /// In seconds, once the arrival is reported.
     delay: Option<f64>,
-    /// Whether reports cover later packets but not this one. It is then neither in flight nor lost.
+    /// Whether feedback skips the packet; it is then neither in flight nor lost.
     unknown: bool,
 }
 
-/// The bursts of a source that may send faster than its rate.
+/// The bursts of a source that may exceed its rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
     /// The law's rate, in bit/s.
     pub(super) rate: f64,
-    /// The ratio of the pacing rate to the law's rate.
+    /// The pacing rate, as a multiple of `rate`.
     pub(super) pacing: f64,
-    /// The longest queueing delay that is attributed to a burst of the flow itself, in seconds.
+    /// The longest queueing delay attributed to the flow's own burst, in seconds.
     pub(super) max_queue: f64,
 }
 
-/// The content of one report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FeedbackSummary {
-    /// The number of packets whose arrival is reported for the first time.
+    /// The packets whose arrival is newly reported.
     pub(super) arrived: u32,
-    /// The newly reported packets that carry a CE mark.
+    /// The newly reported packets with a CE mark.
     pub(super) marked: u32,
-    /// The number of packets that were declared lost since the last report.
+    /// The packets newly declared lost.
     pub(super) lost: u32,
-    /// The number of lost packets, with consecutive losses counted once.
+    /// The losses, with consecutive ones counted once.
     pub(super) loss_runs: u32,
-    /// The number of packets that were declared lost and have arrived now.
+    /// The packets that had been declared lost and have arrived.
     pub(super) spurious: u32,
-    /// The newest of the lost packets.
+    /// The newest loss.
     pub(super) loss: Option<Loss>,
     /// The send time of the newest packet with a CE mark, in seconds.
     pub(super) latest_marked: Option<f64>,
-    /// The sent and the received rate, in bit/s, of each row of packets that all waited in a queue.
+    /// The sent and received rates of rows of packets in a queue, in bit/s.
     pub(super) rows: Vec<(f64, f64)>,
-    /// The trains that have arrived.
     pub(super) trains: Vec<Train>,
 }
 
-/// The counts of one report.
 #[derive(Clone, Copy, Debug)]
 struct ReportCounts {
     at: f64,
@@ -189,48 +175,44 @@ pub(super) struct Signals {
     flight: VecDeque<InFlightPacket>,
     last_number: Option<u64>,
     highest_arrived: Option<u64>,
-    /// The send times, each with the total of bytes sent up to then.
+    /// The send times, with the bytes sent up to then.
     sent: VecDeque<(f64, u64)>,
     sent_bytes: u64,
     arrivals: VecDeque<ArrivedPacket>,
     arrived_bytes: u64,
     reports: VecDeque<ReportCounts>,
-    /// The law's past rates in bit/s, each with the time at which it ended.
+    /// The law's past rates in bit/s, each with its end.
     rates: VecDeque<(f64, f64)>,
-    /// The first packet's delay and arrival, to which all delays and arrival times are relative.
+    /// The first packet's delay and arrival, to which all others are relative.
     anchor: Option<(OneWay, PeerTime)>,
-    /// The receiver's clock minus the local one at the last report, in seconds.
+    /// The receiver's clock minus the local one, in seconds.
     clock_offset: Option<f64>,
     delays: WindowedMin,
     /// The base delay, in seconds.
     base: f64,
     rtts: WindowedMin,
-    /// The base round-trip time: the minimum of the last ten minutes, in seconds.
+    /// The minimum of the last ten minutes, in seconds.
     pub(super) base_rtt: f64,
     /// The last packet's queueing delay, in seconds.
     pub(super) q: f64,
-    /// The first packet of the row of successive arrivals over which rates are measured now, and the number of packets
-    /// after it.
+    /// The first packet of the current row, and the number of packets after it.
     row: Option<(ArrivedPacket, u32)>,
-    /// The leaky bucket of a bursty source: the time of its last packet, and the bucket's level in seconds. The level
-    /// is the time for which the source would have to wait before the pacing rate allows another packet.
+    /// A leaky bucket: the last packet's time, and how long the next packet would have to wait for the pacing rate,
+    /// in seconds.
     bucket: Option<(f64, f64)>,
-    /// The time since which every packet was sent earlier than the pacing rate allows, in seconds; `None` if the last
-    /// packet was not.
+    /// Since when every packet has been early, in seconds; `None` if the last one was not.
     early_since: Option<f64>,
-    /// The time of the last packet of a burst.
     burst_at: Option<f64>,
-    /// The delay of the last packet whose arrival was recorded.
     last_delay: Option<f64>,
-    /// Packets that were recently declared lost, or whose fate is unknown.
+    /// The packets declared lost recently, or with an unknown fate.
     lost: VecDeque<InFlightPacket>,
-    /// The reordering window, in seconds.
+    /// In seconds.
     reorder_window: f64,
     /// The send time of the arrived packet with the highest number.
     newest_sent: f64,
     /// The mean share of packets that did not come from a queue.
     unqueued_share: f64,
-    /// The arrival of the first packet after the path's last silence, in seconds of the receiver's clock.
+    /// The first arrival after the path's last silence, in seconds of the receiver's clock.
     resumed_at: Option<f64>,
     pub(super) trains: TrainMonitor,
 }
@@ -240,10 +222,9 @@ impl Signals {
         Self { base_rtt: INITIAL_RTT, ..Self::default() }
     }
 
-    /// Records a sent packet. `burst` describes a source that may send faster than its rate.
+    /// Records a sent packet. `burst` is for a source that may exceed its rate.
     ///
-    /// A leaky bucket measures how early the packet is: each packet adds its duration at the pacing rate, and the level
-    /// falls by one second per second.
+    /// The leaky bucket measures how early the packet is.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, burst: Option<Burst>) {
         let at = at.as_secs_f64();
         if self.last_number.is_some_and(|last| number <= last) {
@@ -253,12 +234,11 @@ impl Signals {
         self.sent_bytes += size;
         let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
         self.early_since = self.early_since.filter(|_| early > 0.0).or((early > 0.0).then_some(at));
-        // A source that is early for longer than a burst lasts keeps sending faster than the pacing rate. Its queue is
-        // then no longer attributed to a burst.
+        // A source that is early for longer exceeds its rate; its queue is not that of a burst.
         let is_burst = self.early_since.is_none_or(|since| at - since <= BURST_DURATION_MAX);
         let counted = if is_burst { early } else { 0.0 };
         let own_queue = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.max_queue));
-        // Corrected send times must not go back. Otherwise a rate between two of them would be negative.
+        // A rate between two send times must not be negative.
         let left = (at + counted).max(self.sent.back().map_or(at, |(before, _)| *before));
         self.sent.push_back((left, self.sent_bytes));
         let packet = InFlightPacket { number, size, sent: at, early: counted, own_queue, delay: None, unknown: false };
@@ -276,8 +256,8 @@ impl Signals {
         drop_old(&mut self.sent, |(was, _)| *was < at - SENT_HISTORY);
     }
 
-    /// Replaces the base delay by the minimum delay of the last `span` seconds. Discards what was measured relative to
-    /// the old base delay: the trains, and the base round-trip time, which the next report measures again.
+    /// Replaces the base delay by the minimum of the last `span` seconds, and discards what was relative to the old
+    /// one.
     pub(super) fn adopt_path(&mut self, now: f64, span: f64) {
         let raised = self.min_queueing_delay(span, |packet| packet.whole);
         self.base += raised;
@@ -286,8 +266,7 @@ impl Signals {
         self.delays.add(now, self.base);
     }
 
-    /// Marks the fate of a packet as unknown. Its bytes count as arrived now, and are not counted again when it
-    /// arrives.
+    /// Marks a packet's fate as unknown. Its bytes count as arrived now, and not again later.
     pub(super) fn on_unknown(&mut self, number: u64) {
         if let Ok(index) = self.flight_index(number)
             && let Some(packet) = self.flight.get_mut(index).filter(|packet| packet.delay.is_none() && !packet.unknown)
@@ -297,19 +276,18 @@ impl Signals {
         }
     }
 
-    /// Whether packets have arrived in the last minutes that had been declared lost because others overtook them.
+    /// Whether packets have arrived in the last minutes that had been declared lost.
     pub(super) fn is_reordering(&self) -> bool {
         self.reorder_window > REORDERING_MIN
     }
 
-    /// Returns the current round-trip time in seconds: the base round-trip time and the queueing delay. It follows the
-    /// queue faster than a smoothed measurement does.
+    /// Returns the base round-trip time plus the queueing delay, in seconds, which is faster than a smoothed
+    /// measurement.
     pub(super) fn rtt(&self) -> f64 {
         self.base_rtt + self.q
     }
 
-    /// Processes a report. `keep` is the window of the base delay in seconds, and `rate` the law's rate until now in
-    /// bit/s.
+    /// Processes a report. `keep` is the base delay's window in seconds, and `rate` the law's rate in bit/s.
     pub(super) fn on_feedback(
         &mut self,
         at: Time,
@@ -332,8 +310,7 @@ impl Signals {
                 summary.rows.extend(self.finish_row());
                 summary.trains.extend(self.finish_train(sent.size));
             }
-            // A report without an arrival time still acknowledges the packet. The last delay is used as the packet's
-            // delay.
+            // A report without an arrival time acknowledges the packet, too; the last delay stands in.
             if let Ok(index) = self.flight_index(sent.number) {
                 self.flight[index].delay = Some(delay.unwrap_or(self.base + self.q));
             }
@@ -348,7 +325,7 @@ impl Signals {
             }
         }
         let measured = rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent));
-        // A value from a wrong clock or a forged report must not enter the minimum, which lasts for ten minutes.
+        // A wrong value would stay in the minimum for ten minutes.
         if let Some(measured) = measured.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
             self.rtts.add(now, measured);
         }
@@ -373,8 +350,8 @@ impl Signals {
         self.flight.binary_search_by_key(&number, |packet| packet.number)
     }
 
-    /// Returns the packet if this is the first report of its arrival. If the packet was declared lost (a spurious
-    /// loss), widens the reordering window and subtracts the packet from the counts of losses.
+    /// Returns the packet at the first report of its arrival. If it was declared lost, widens the reordering window
+    /// and corrects the loss counts.
     fn first_arrival(&mut self, number: u64, summary: &mut FeedbackSummary) -> Option<InFlightPacket> {
         if let Ok(index) = self.flight_index(number) {
             return Some(self.flight[index]).filter(|packet| packet.delay.is_none());
@@ -384,8 +361,7 @@ impl Signals {
         if packet.unknown {
             return Some(packet);
         }
-        // RFC 8985 widens its window by a fixed step per round trip. Here the observed lateness gives the right width
-        // directly.
+        // The lateness gives the width directly; RFC 8985 widens in fixed steps.
         let window = self.reorder_window.max(REORDER_WINDOW_FACTOR * (self.newest_sent - packet.sent));
         self.reorder_window = window.min(REORDER_WINDOW_RTTS_MAX * self.rtt());
         summary.spurious += 1;
@@ -396,8 +372,7 @@ impl Signals {
         Some(packet)
     }
 
-    /// Records that a report covers a packet which has not arrived. A packet of unknown fate is lost now if later
-    /// packets have overtaken it, and otherwise as soon as later packets overtake it.
+    /// A packet that feedback reports as missing is lost once later packets have overtaken it.
     fn on_missing(&mut self, number: u64, summary: &mut FeedbackSummary) {
         if let Ok(index) = self.flight_index(number) {
             self.flight[index].unknown = false;
@@ -414,17 +389,17 @@ impl Signals {
         }
     }
 
-    /// Returns the description of a loss: the packet was sent at `sent`, and the packet before it had this `delay`.
+    /// `sent` is the lost packet's send time, and `delay` that of the packet before it.
     fn loss_at(&self, sent: f64, delay: f64) -> Loss {
         Loss { sent, q: (delay - self.base).max(0.0), rank: self.rank(delay) }
     }
 
-    /// Iterates over the packets that have arrived since `from`, the newest first.
+    /// Iterates over the arrivals since `from`, newest first.
     fn arrived_since(&self, from: f64) -> impl Iterator<Item = &ArrivedPacket> {
         self.arrivals.iter().rev().take_while(move |a| a.at >= from)
     }
 
-    /// Discards all delays if the receiver's clock was set, since old and new ones can't be compared.
+    /// Delays before and after a change of the receiver's clock can't be compared.
     fn check_clock(&mut self, now: f64, packets: &[PacketReport]) {
         let Some(peer) = packets.iter().rev().find_map(|p| p.arrived?.at) else { return };
         let offset = peer.as_nanos() as f64 / 1e9 - now;
@@ -437,7 +412,7 @@ impl Signals {
         self.clock_offset = Some(offset);
     }
 
-    /// Adds an arrival. Returns the packet's measured delay.
+    /// Adds an arrival. Returns the measured delay.
     fn on_arrival(&mut self, now: f64, packet: &InFlightPacket, at: PeerTime) -> f64 {
         let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(packet.sent), at);
         let (first, begin) = *self.anchor.get_or_insert((way, at));
@@ -447,20 +422,18 @@ impl Signals {
         self.arrived_bytes += packet.size;
         self.delays.add(now, delay);
         let whole = delay;
-        // A packet that was overtaken by others is late, but the path was not silent: the others arrived in that time.
+        // An overtaken packet is late on a path that was not silent.
         let is_silence = |before: &ArrivedPacket| packet.sent > before.sent && whole - before.whole > PATH_SILENCE_MIN;
         if self.arrivals.back().is_some_and(is_silence) {
             self.resumed_at = Some(came);
         }
-        // The burst's own queue is subtracted, but not more than the queueing delay that was measured: a fast path does
-        // not delay a burst.
+        // A fast path does not delay a burst, so at most the measured queueing delay is subtracted.
         let own = packet.own_queue;
         let delay = if own > 0.0 { (whole - own).max(self.base.min(whole)) } else { whole };
-        // A part of the packet's earliness has become queueing delay, which was subtracted above. The rest is added to
-        // the arrival time.
+        // The rest of the earliness, beyond the subtracted queueing delay.
         let at = (came + (packet.early - (whole - delay)).max(0.0)).max(last.0);
         let left = packet.sent + packet.early;
-        // `is_unqueued` compares the packet with earlier ones, so the packet is only added afterwards.
+        // The comparison is with earlier packets.
         let unqueued = f64::from(u8::from(self.is_unqueued(packet.sent, came)));
         self.unqueued_share += UNQUEUED_SHARE_GAIN * (unqueued - self.unqueued_share);
         let arrived = ArrivedPacket { left, at, delay, sent: packet.sent, came, whole, bytes: self.arrived_bytes };
@@ -472,16 +445,16 @@ impl Signals {
         whole
     }
 
-    /// Whether a packet did not come from a queue. Either it overtook another packet, or it arrived together with one
-    /// that was sent clearly earlier. Packets that leave a queue are separated by the transmission time of each.
+    /// Whether a packet did not come from a queue: it overtook another, or arrived with one sent clearly earlier. A
+    /// queue separates packets by transmission times.
     fn is_unqueued(&self, sent: f64, came: f64) -> bool {
         let before = self.arrivals.iter().rev().find(|a| a.sent < sent - UNQUEUED_SEND_GAP_MIN);
         self.arrivals.back().is_some_and(|last| last.sent > sent)
             || before.is_some_and(|a| came - a.came < (sent - a.sent) / UNQUEUED_COMPRESSION_MIN)
     }
 
-    /// If the last arrival completes a row, returns the sent and the received rate of the row, in bit/s. Packets that
-    /// did not wait are left out, because on any path they arrive as they were sent.
+    /// Returns the sent and received rates of the row that ends here, in bit/s. Packets that did not wait arrive as
+    /// they were sent, and are left out.
     fn finish_row(&mut self) -> Option<(f64, f64)> {
         let last = self.arrivals.back().copied()?;
         if last.whole - self.base < WAITED_DELAY_MIN {
@@ -497,34 +470,31 @@ impl Signals {
         if f64::from(*count) < ROW_PACKETS_MIN || came < ROW_DURATION_MIN || sent <= 0.0 {
             return None;
         }
-        // n packets span n − 1 intervals, so the bytes of the first packet are not counted. The last packet begins the
-        // next row.
+        // n packets span n − 1 intervals. The last packet begins the next row.
         let bits = 8.0 * (last.bytes - first.bytes) as f64;
         self.row = Some((last, 0));
         Some((bits / sent, bits / came))
     }
 
-    /// Returns the train that ends with the last arrival, if there is one.
     fn finish_train(&mut self, size: u64) -> Option<Train> {
         let rate = self.rates.back().map_or(0.0, |(_, rate)| *rate);
         let (first, last) = self.trains.on_arrival(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
         let (bits, duration) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
-        // At a low rate, fewer packets than the minimum may arrive in a round trip. The span is long enough for twice
-        // the minimum.
+        // At a low rate, the span has to hold twice the minimum number of packets.
         let enough = 2.0 * f64::from(RATE_BEFORE_PACKETS_MIN) * 8.0 * size as f64 / rate.max(1.0);
         let span = self.rtt().max(RECEIVED_SPAN_MIN).max(enough.min(ARRIVAL_HISTORY));
         let was_queued = self.arrived_before(&first, span).all(|a| a.whole - self.base >= WAITED_DELAY_MIN);
         Some(Train { bits, duration, rate_before: self.rate_before(&first, span), was_queued })
     }
 
-    /// Iterates over the packets that arrived in the `span` seconds up to `end`, the newest first.
+    /// Iterates over the arrivals in the `span` seconds up to `end`, newest first.
     fn arrived_before(&self, end: &ArrivedPacket, span: f64) -> impl Iterator<Item = &ArrivedPacket> {
         let (sent, came) = (end.sent, end.came);
         self.arrivals.iter().rev().skip_while(move |a| a.sent > sent).take_while(move |a| a.came >= came - span)
     }
 
-    /// Returns the rate, in bit/s, of the packets of [`Self::arrived_before`]. Returns `None` if there are too few of
-    /// them, or if they cover less than half of `span`.
+    /// Returns the rate of [`Self::arrived_before`] in bit/s; `None` with too few packets, or if they cover less than
+    /// half of `span`.
     fn rate_before(&self, end: &ArrivedPacket, span: f64) -> Option<f64> {
         let first = self.arrived_before(end, span).last()?;
         let covered = end.came - first.came;
@@ -532,14 +502,12 @@ impl Signals {
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Declares overtaken packets lost. A packet is overtaken if two conditions hold: a packet has arrived whose number
-    /// is higher by at least [`PACKET_REORDER_THRESHOLD`], and the newest arrived packet was sent more than the
-    /// reordering window later.
+    /// Declares packets lost that were overtaken by [`PACKET_REORDER_THRESHOLD`] numbers and by the reordering
+    /// window.
     fn detect_losses(&mut self, summary: &mut FeedbackSummary) {
         let Some(highest) = self.highest_arrived else { return };
         let mut newest = None;
-        // On a path that reorders, a packet that was overtaken by a few numbers may only be late. It has the reordering
-        // window to arrive.
+        // An overtaken packet may only be late; it has the reordering window to arrive.
         let from = self.newest_sent - self.reorder_window;
         let overtaken = |packet: &InFlightPacket| {
             packet.number.saturating_add(u64::from(PACKET_REORDER_THRESHOLD)) <= highest && packet.sent < from
@@ -548,7 +516,7 @@ impl Signals {
             self.flight.pop_front();
             match packet.delay {
                 Some(delay) => self.last_delay = Some(delay),
-                // The packet is kept, so that a later report can still declare it lost.
+                // A later report can still declare it lost.
                 None if packet.unknown => self.lost.push_back(packet),
                 None => {
                     let last = self.lost.back().filter(|last| !last.unknown);
@@ -564,8 +532,8 @@ impl Signals {
         }
     }
 
-    /// Returns the share of stored packets with a smaller delay. An equal delay counts half, so that the mean rank of
-    /// randomly chosen packets is 0.5.
+    /// Returns the share of stored packets with a smaller delay. Equal delays count half, so that the mean rank is
+    /// 0.5.
     fn rank(&self, delay: f64) -> f64 {
         let count = |below: fn(&f64, &f64) -> bool| self.arrivals.iter().filter(|a| below(&a.whole, &delay)).count();
         match self.arrivals.len() {
@@ -574,21 +542,19 @@ impl Signals {
         }
     }
 
-    /// Returns the minimum queueing delay, in seconds, of the packets that arrived in the last `span` seconds before
-    /// the newest one. The minimum is the standing queue, to which bursts add.
+    /// Returns the standing queue: the minimum queueing delay of the last `span` seconds, in seconds.
     pub(super) fn low(&self, span: f64) -> f64 {
         self.min_queueing_delay(span, |packet| packet.delay)
     }
 
-    /// Returns the minimum queueing delay in a window. `delay` selects the delay of a packet: with
-    /// [`ArrivedPacket::whole`] the result includes the queue of the source's own bursts.
+    /// Returns the minimum queueing delay in a window. With [`ArrivedPacket::whole`] as `delay`, it includes the
+    /// source's bursts.
     pub(super) fn min_queueing_delay(&self, span: f64, delay: impl Fn(&ArrivedPacket) -> f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         (self.arrived_since(newest.at - span).map(&delay).fold(delay(newest), f64::min) - self.base).max(0.0)
     }
 
-    /// Returns the mean delay minus the minimum delay of the packets of the last `span` seconds, reduced to the part
-    /// that no queue causes.
+    /// Returns the mean minus the minimum delay of the last `span` seconds, reduced to the part that no queue causes.
     pub(super) fn jitter(&self, span: f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         let sum = |(sum, count): (f64, f64), a: &ArrivedPacket| (sum + a.delay, count + 1.0);
@@ -596,29 +562,27 @@ impl Signals {
         (self.unqueued_share / UNQUEUED_SHARE_FULL).min(1.0) * (sum / count - self.base - self.low(span)).max(0.0)
     }
 
-    /// Returns the first and the last packet that arrived in the last `span` seconds.
     fn ends(&self, span: f64) -> Option<(&ArrivedPacket, &ArrivedPacket)> {
         let newest = self.arrivals.back()?;
         let index = self.arrivals.partition_point(|a| a.at < newest.at - span.min(ARRIVAL_HISTORY));
         Some((self.arrivals.get(index)?, newest))
     }
 
-    /// Returns the seconds since the first packet after the path's last silence.
+    /// Returns the seconds since the path's last silence.
     pub(super) fn time_since_silence(&self) -> Option<f64> {
         let newest = self.arrivals.back()?;
         self.resumed_at.map(|at| newest.came - at)
     }
 
-    /// Returns [`Self::path_rate`], restricted to the time since the path's last silence: a silence does not show what
-    /// the path carries after it. The first packets after it arrive at the rate of the last link, and are left out
-    /// until [`PATH_RESUME_TIME`] has passed.
+    /// Returns [`Self::path_rate`] since the path's last silence. The first [`PATH_RESUME_TIME`] is left out, because
+    /// packets arrive at the rate of the last link.
     pub(super) fn path_rate_since_silence(&self, span: f64, rate: f64) -> Option<f64> {
         let since = self.time_since_silence().filter(|since| *since >= PATH_RESUME_TIME);
         self.path_rate(since.map_or(span, |since| since.min(span)), rate)
     }
 
-    /// Returns the receive rate in the last `span` seconds (at most 3 s), in bit/s. Returns `None` if packets cover too
-    /// little of this time.
+    /// Returns the receive rate of the last `span` seconds (at most 3 s), in bit/s; `None` if packets cover too
+    /// little of it.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
         let (first, newest) = self.ends(span)?;
         let covered = newest.at - first.at;
@@ -626,9 +590,8 @@ impl Signals {
             .then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Returns the rate that the path carries, in bit/s: the receive rate in the last `span` seconds. A source with
-    /// bursts and pauses sends less than the path carries. For such a source, the result is at least `rate` times the
-    /// time in which packets were sent, divided by the time in which they arrived.
+    /// Returns the rate that the path carries in the last `span` seconds, in bit/s. For a source with bursts and
+    /// pauses it is at least `rate` times the sending time over the arrival time.
     pub(super) fn path_rate(&self, span: f64, rate: f64) -> Option<f64> {
         let received = self.received(span);
         let (first, newest) = self.ends(span)?;
@@ -640,16 +603,15 @@ impl Signals {
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
     }
 
-    /// Returns the higher one of the path rates over a short and a longer span. The longer span is needed where the
-    /// short one contains only a few small frames, or no packets because the path has become longer.
+    /// Returns the higher path rate of a short and a longer span. The short one may have few or no packets.
     pub(super) fn recent_path_rate(&self, rate: f64) -> Option<f64> {
         let rtt = self.rtt();
         let spans = [rtt.max(RECEIVED_SPAN_MIN), (2.0 * rtt).max(PAUSES_SPAN_MIN)];
         spans.into_iter().filter_map(|span| self.path_rate(span, rate)).reduce(f64::max)
     }
 
-    /// Returns the rate, in bit/s, up to which a law lets the rate grow if the source leaves most of its rate unused
-    /// (RFC 7661, 4.3).
+    /// Returns the limit of growth for a source that leaves most of its rate unused, in bit/s (RFC 7661, section
+    /// 4.3).
     pub(super) fn usage_limit(&self) -> f64 {
         let used = self.received(USAGE_SPAN);
         used.map_or(f64::INFINITY, |used| USAGE_MULTIPLE_MAX * used)
@@ -664,22 +626,23 @@ impl Signals {
         8.0 * up_to(to).saturating_sub(up_to(from)) as f64 / (to - from).max(1e-3)
     }
 
-    /// Returns the ratio of the law's rate to the sent rate in the last `span` seconds.
+    /// Returns the law's rate over the sent rate in the last `span` seconds.
     pub(super) fn rate_per_usage(&self, now: f64, span: f64) -> f64 {
         let recent = || self.rates.iter().rev().take_while(|(at, _)| *at > now - span);
         let mean = recent().map(|(_, rate)| *rate).sum::<f64>() / recent().count().max(1) as f64;
         mean / self.sent_rate(now - span, now).max(1.0)
     }
 
-    /// Whether the source sent clearly less than its rate a round trip ago, when the packets that arrive now were sent.
+    /// Whether the source sent clearly less than its rate a round trip ago, when the packets that arrive now were
+    /// sent.
     pub(super) fn is_idle(&self, now: f64) -> bool {
         let rtt = self.rtt();
         let least = self.rates.iter().map(|(_, rate)| *rate).min_by(f64::total_cmp);
         least.is_some_and(|least| self.sent_rate(now - rtt - IDLE_SPAN, now - rtt) < IDLE_SHARE_MAX * least)
     }
 
-    /// Returns three values for the last `span` seconds (at most 3 s): the number of reported packets, the share of
-    /// lost packets among them, and this share with consecutive losses counted once.
+    /// Returns the packets reported in the last `span` seconds (at most 3 s), the share of lost ones, and that share
+    /// with consecutive losses counted once.
     pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
         let recent = self.reports.iter().filter(|report| report.at > now - span);
         let sum = |(packets, lost, runs), report: &ReportCounts| {
