@@ -21,7 +21,7 @@ pub struct Datagrams {
     hosts: Vec<NodeIx>,
     /// The inverse of `hosts`.
     places: BTreeMap<NodeIx, AgentIx>,
-    /// For hosts that have sent.
+    /// The paths between hosts, for hosts that have sent.
     paths: BTreeMap<(AgentIx, NodeIx), Option<To>>,
     offered: u32,
     /// The datagrams' numbers, by pool index.

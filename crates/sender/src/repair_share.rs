@@ -37,7 +37,7 @@ impl RepairShare {
     /// Returns the part of `rate` for media. Repair's share is the larger of two means, at most a third.
     pub fn left(&mut self, now: Time, rate: Rate) -> Rate {
         self.pass(now);
-        // The short mean follows a burst, and the long one remembers it.
+        // The short mean follows a burst of repairs, and the long one falls slowly after it.
         let share = self.long.max(self.short()).min(MAX_REPAIR_SHARE);
         if share > 0.0 { rate.scale(1.0 - share) } else { rate }
     }

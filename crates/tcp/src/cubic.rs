@@ -83,7 +83,8 @@ impl Cubic {
         cwnd + (target - cwnd) / cwnd * acked
     }
 
-    /// Returns the acknowledged segments per segment of growth: Linux's `bictcp_update`, one minimum RTT ahead.
+    /// Returns how many acknowledged segments increase the window by one (Linux's `bictcp_update`, one minimum RTT
+    /// ahead).
     pub(crate) fn acks_per_segment(&mut self, now: Time, cwnd: f64, acked: f64, min_rtt: Span) -> f64 {
         let cwnd = cwnd.trunc();
         let t = (self.time_in_epoch(now, cwnd) + min_rtt).as_secs_f64();

@@ -1,6 +1,6 @@
 use steadycast_units::Span;
 
-/// The round-trip time before an announcement; the paper gives none.
+/// The assumed round-trip time before the sender announces one; the paper gives none.
 pub(super) const INITIAL_RTT: Span = Span::millis(500);
 /// The queueing delay that ends the start phase, which the paper does not have.
 pub(super) const RAMP_DELAY: Span = Span::millis(20);

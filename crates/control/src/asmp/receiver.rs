@@ -398,7 +398,7 @@ impl ReceiverHalf for Receiver {
                 self.next = NextReport::Fire { fire: slot.now + wait, until };
                 return Reply::Suppress;
             }
-            // There is nothing to report but membership, for which RTCP's times suffice.
+            // Without a rate to report, RTCP's own times suffice to stay a member.
             self.next = NextReport::Rtcp;
         } else {
             self.next = self.after_report(slot);

@@ -35,7 +35,7 @@ pub(super) const SECOND_PROBE: f64 = 6.0;
 pub(super) const MOST_PROBE: Rate = Rate::mbps(5);
 /// The queueing time that the pushback tolerates (`rate_control_settings.cc`, `QueueSize`).
 pub(super) const QUEUE_TIME: Span = Span::millis(350);
-/// The minimum report interval, otherwise 68-byte reports take 5 % of the session bandwidth
+/// The minimum report interval, which is set so that 68-byte reports take 5 % of the session bandwidth
 /// (`transport_sequence_number_feedback_generator.cc`).
 pub(super) const FEEDBACK_MIN: Span = Span::millis(50);
 /// The maximum report interval while packets arrive (`transport_sequence_number_feedback_generator.cc`).

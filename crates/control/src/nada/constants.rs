@@ -34,8 +34,7 @@ pub(super) const BETA_S: f64 = 0.1;
 pub(super) const X_MAX: Span = Span::millis(500);
 /// The packets over which the minimum queueing delay is taken (section 5.1.1).
 pub(super) const FILTER: usize = 15;
-/// The minimum of the no-feedback timeout, otherwise two report intervals and a round trip. The RFC has no such
-/// timer.
+/// The minimum of the no-feedback timeout, which is two report intervals and a round trip. The RFC has no such timer.
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
 /// RMAX if nothing limits the rate. With a larger one, no signal could push the rate below a video's usual range.
 pub(super) const R_MAX: Rate = Rate::mbps(20);

@@ -40,7 +40,7 @@ pub(super) const REORDERING: Span = Span::millis(30);
 pub(super) const REPORT_PACKETS: u32 = 16;
 /// The maximum time between reports while packets arrive.
 pub(super) const REPORT_AFTER: Span = Span::millis(40);
-/// The minimum of the no-feedback timeout, otherwise four round trips (EricssonResearch/scream).
+/// The minimum of the no-feedback timeout, which is four round trips (EricssonResearch/scream).
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
 /// `MIN_REF_WND`: the minimum window.
 pub(super) const MIN_REF_WND: Bytes = Bytes::new(3_000);

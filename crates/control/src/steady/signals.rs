@@ -23,7 +23,7 @@ const ARRIVAL_HISTORY: f64 = 3.0;
 /// The window of the loss rate, in seconds.
 const REPORT_HISTORY: f64 = 3.0;
 const RATE_HISTORY: f64 = 3.0;
-/// In seconds; a packet that arrives within this time after its loss is recognised as late.
+/// A packet that arrives within this time after its loss, in seconds, is recognised as late.
 const LOST_HISTORY: f64 = 3.0;
 /// After an early packet, the source counts as bursty for this time, in seconds.
 const BURST_HISTORY: f64 = 3.0;
