@@ -1,5 +1,5 @@
-//! Cost of pacing: compares our sender with a bare loop of timer and `send` at the same rate, towards an unread port on
-//! this machine. `pace bare|ours RATE_MBPS SECONDS` prints one line of JSON.
+//! Compares our sender with a bare loop of timer and `send` at the same rate, towards an unread port on this machine.
+//! `pace bare|ours RATE_MBPS SECONDS` prints one line of JSON.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it measures the machine, and may stop")]
 
 use rustix::time::{ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
@@ -19,7 +19,7 @@ fn cpu_seconds() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-/// Returns the median and the 99th percentile of the gaps' errors in µs.
+/// Median and 99th percentile of the gaps' errors in µs.
 fn errors(times: &[u64], gap: f64) -> (f64, f64) {
     let mut off: Vec<f64> = times.windows(2).map(|w| ((w[1] - w[0]) as f64 - gap).abs() / 1e3).collect();
     off.sort_by(f64::total_cmp);

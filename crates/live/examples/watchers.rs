@@ -1,5 +1,5 @@
-//! Many minimal browsers in one thread. They watch a stream of `steadycast serve`, and report each packet as Chromium
-//! does. `watchers http://HOST:PORT/#token=TOKEN COUNT SECONDS` prints one line of JSON.
+//! Many minimal browsers in one thread watch a stream of `steadycast serve`, and report each packet as Chromium does.
+//! `watchers http://HOST:PORT/#token=TOKEN COUNT SECONDS` prints one line of JSON.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it lives in real time, and may stop")]
 
 #[path = "../tests/browsers/mod.rs"]
@@ -34,7 +34,7 @@ impl Viewer {
         Self { browser, state, feedback: Feedback::default(), bytes: 0 }
     }
 
-    /// Reads a datagram. Returns its length and the kernel's receive time, which excludes the wait for this thread.
+    /// Returns a datagram's length and the kernel's receive time.
     fn receive(&self, datagram: &mut [u8]) -> Option<(usize, Time)> {
         let (mut meta, buffers) = ([RecvMeta::default()], &mut [IoSliceMut::new(datagram)]);
         self.state.recv(UdpSockRef::from(&self.browser.socket), buffers, &mut meta).ok().filter(|count| *count > 0)?;
@@ -63,7 +63,7 @@ impl Viewer {
     }
 }
 
-/// Sends an offer and returns the answer, or `None` if the server has no free place yet.
+/// Returns the answer to an offer, unless the server has no free place yet.
 fn answered(host: &str, token: &str) -> Option<String> {
     let offer = offer();
     let mut stream = TcpStream::connect(host).unwrap();

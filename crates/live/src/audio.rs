@@ -11,7 +11,7 @@ use steadycast_units::{Span, Time};
 /// Half a second of audio.
 const MAX_WAITING_PACKETS: usize = 25;
 
-/// A packet's sampling time, whether it is the first after a silence, and its bytes.
+/// Sampling time, whether it follows a silence, and bytes.
 type EncodedAudio = (Span, bool, Vec<u8>);
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ struct AudioQueueState {
     waker: Option<Waker>,
 }
 
-/// The queue of encoded audio from an encoder in another thread to a session.
+/// Encoded audio from another thread's encoder to a session.
 #[derive(Clone, Debug, Default)]
 pub struct AudioQueue(Arc<(Mutex<AudioQueueState>, Condvar)>);
 
@@ -35,8 +35,8 @@ impl AudioQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a packet, sampled `at` after the first picture; `begins` if it follows a silence. Waits up to `patience`
-    /// for room. Returns whether there was room; `None` if the session has ended.
+    /// Adds a packet, sampled `at` after the first picture; `begins` if it follows a silence. Waits up to `patience`.
+    /// Returns whether there was room; `None` after the session's end.
     pub fn push(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let full = |queue: &mut AudioQueueState| queue.waiting.len() >= MAX_WAITING_PACKETS && !queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, full);
@@ -55,7 +55,7 @@ impl AudioQueue {
         Some(true)
     }
 
-    /// Returns the share of packets reported as lost, for the encoder's in-band FEC.
+    /// Reported audio loss, for the encoder's in-band FEC.
     pub fn loss(&self) -> f64 {
         self.locked().loss
     }
@@ -107,7 +107,7 @@ impl AudioFeed for AudioQueue {
 /// A received audio packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedAudio {
-    /// Presentation time on the frames' clock, in ticks of 1/90000 s from the first received frame.
+    /// On the frames' clock, in ticks of 1/90000 s from the first received frame.
     pub ticks: i64,
     /// The number of packets missing directly before this one.
     pub missing: u64,
@@ -127,7 +127,7 @@ struct ReceivedState {
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedAudioQueue(Arc<Mutex<ReceivedState>>);
 
-/// Maximum number of packets that wait for a reader or for alignment: 10 s of audio.
+/// That wait for a reader or for alignment: 10 s of audio.
 const MAX_HELD_PACKETS: usize = 500;
 
 impl ReceivedAudioQueue {
@@ -145,7 +145,7 @@ impl ReceivedAudioQueue {
         self.locked().packets.drain(..).collect()
     }
 
-    /// Returns the number of packets dropped for a slow reader or without alignment.
+    /// Packets dropped for a slow reader or without alignment.
     pub fn overrun(&self) -> u64 {
         self.locked().overrun
     }
@@ -163,7 +163,7 @@ impl ReceivedAudioQueue {
     }
 }
 
-/// Puts audio packets into order, and converts their times to the frames' clock.
+/// Orders audio packets, and converts their times to the frames' clock.
 #[derive(Debug, Default)]
 pub(crate) struct AudioIntake {
     pub(crate) payload_type: u8,
@@ -171,7 +171,7 @@ pub(crate) struct AudioIntake {
     /// Packets that wait for earlier ones: arrival time, RTP timestamp and payload.
     held: BTreeMap<u64, (Time, u32, Vec<u8>)>,
     next: Option<u64>,
-    /// Packets that wait for sender reports: RTP timestamp, packets missing before, and payload.
+    /// Waiting for sender reports: RTP timestamp, packets missing before, and payload.
     unaligned: VecDeque<(u32, u64, Vec<u8>)>,
 }
 
@@ -193,7 +193,7 @@ impl AudioIntake {
         self.release(|_| true);
     }
 
-    /// Passes on packets whose predecessors have arrived, or whose arrival time is `overdue`.
+    /// Passes on packets without missing predecessors, or with an `overdue` arrival time.
     fn release(&mut self, overdue: impl Fn(Time) -> bool) {
         while let Some((seq, (at, ..))) = self.held.first_key_value() {
             let (seq, due) = (*seq, self.next.is_none_or(|next| next == *seq));

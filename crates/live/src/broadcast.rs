@@ -1,4 +1,4 @@
-//! A live source that is encoded once for all viewers, at a few rates ("rungs") with common key frames.
+//! A live source encoded once for all viewers, at a few rates ("rungs") with common key frames.
 
 use crate::group_control::{GroupControl, LastGroup, room};
 use crate::{AudioQueue, Clock, PayloadStore, SizeStats, Steering, Waker};
@@ -24,12 +24,12 @@ const SOON: Span = Span::millis(600);
 
 /// The time over which the encoders' lag is evaluated.
 const LAG_OVER: Span = Span::secs(6);
-/// Maximum share of pictures left out in [`LAG_OVER`]. Above it, the finest rung is no longer encoded.
+/// Share of pictures left out in [`LAG_OVER`], above which the finest rung is no longer encoded.
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
 /// Share of left-out pictures up to which the encoders are on time.
 const ON_TIME_SHARE: f64 = 0.01;
-/// Time on time before a rung that was given up is encoded again. It doubles with each further failure.
+/// Time on time before a rung returns. Doubles with each further failure.
 const FIRST_RETURN_WAIT: Span = Span::secs(60);
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
@@ -46,7 +46,7 @@ pub struct BroadcastJob {
     pub picture: u32,
     /// Whether the picture starts a group of pictures.
     pub first: bool,
-    /// Each rung's quantizer and size (an index of [`Steering::sizes`]), from the finest on.
+    /// Quantizer and size (an index of [`Steering::sizes`]) per rung, from the finest on.
     pub rungs: Vec<(u8, u8)>,
 }
 
@@ -86,7 +86,7 @@ struct SharedFrame {
 struct Member {
     id: u64,
     waker: Option<Waker>,
-    /// The queue of audio packets, the source time of the session's start, and whether a packet was queued yet.
+    /// The queue, the source time of the session's start, and whether a packet was queued yet.
     audio: Option<(AudioQueue, Span, bool)>,
 }
 
@@ -108,13 +108,13 @@ struct State {
     frames: VecDeque<Arc<SharedFrame>>,
     pushed: u64,
     key_wanted: bool,
-    /// Whether the next group follows a time without viewers, so that the one before is not evaluated.
+    /// Whether the next group follows a time without viewers, so that the last is not evaluated.
     fresh: bool,
     /// The rates of rungs that were given up, the coarsest last.
     given_up: Vec<Rate>,
     /// For how long the encoders have been on time.
     on_time: Span,
-    /// How long they have to be on time before a rung is encoded again.
+    /// Time on time before a rung returns.
     return_wait: Span,
     /// Whether the last change of the rungs was such a return.
     has_returned: bool,
@@ -197,7 +197,7 @@ impl Broadcast {
         self.steering.time(picture)
     }
 
-    /// Returns the jobs of the picture that is due. Waits for it up to `patience`.
+    /// Returns the due picture's jobs. Waits up to `patience`.
     pub fn next_job(&self, patience: Duration) -> NextBroadcastJob {
         let due = |state: &State| if state.members.is_empty() { Time::NEVER } else { self.due(state) };
         match self.wait_until(due, patience) {
@@ -207,7 +207,7 @@ impl Broadcast {
         }
     }
 
-    /// Waits up to `patience` for the time that `due` returns, which another thread may change.
+    /// Waits up to `patience` for the time `due`, which may change meanwhile.
     fn wait_until(&self, due: impl Fn(&State) -> Time, patience: Duration) -> Waited<'_> {
         let until = self.clock.now() + Span::nanos(patience.as_nanos() as u64);
         let mut state = self.locked();
@@ -268,7 +268,7 @@ impl Broadcast {
         for (n, (control, rate)) in state.controls.iter_mut().zip(&state.rates).enumerate() {
             // A rung that was just added has no previous group.
             let last = if whole && !(has_new && n == 0) { LastGroup::Whole } else { LastGroup::Cut };
-            // The budget is that of the previous group's duration, which may be short.
+            // The previous group may be short.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
             control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
         }
@@ -276,8 +276,8 @@ impl Broadcast {
         (state.group_began, state.since_key, state.key_wanted) = (state.next, 0, false);
     }
 
-    /// Gives up the finest rung after too many left-out pictures. Returns true if a rung is encoded again after enough
-    /// time on time.
+    /// Gives up the finest rung after too many left-out pictures. Returns true if one returns after enough time on
+    /// time.
     fn judge_lag(&self, state: &mut State, now: Time) -> bool {
         let lasted = now.since(state.lag_since);
         if lasted < LAG_OVER {
@@ -291,10 +291,9 @@ impl Broadcast {
             state.group.remove(0);
             state.given_up.push(state.rates.remove(0));
             state.history.remove_finest();
-            // Giving up a rung that had returned means that the wait was too short. Otherwise it only shows the
-            // machine's capacity.
+            // If the rung had returned, the wait was too short. Otherwise this only shows the machine's capacity.
             if std::mem::take(&mut state.has_returned) {
-                // On a machine that is almost fast enough, a rung would otherwise come and go every minute.
+                // A rung must not come and go every minute.
                 state.return_wait = (state.return_wait * 2).min(MAX_RETURN_WAIT);
             }
         }
@@ -311,7 +310,7 @@ impl Broadcast {
         true
     }
 
-    /// Adds the access units of the source's picture, with their kinds, from the finest rung on.
+    /// Adds a picture's access units, from the finest rung on.
     pub fn push(&self, picture: u32, units: Vec<(FrameKind, Vec<u8>)>) {
         let mut state = self.locked();
         let Some(job) = state.job.take() else { return };
@@ -383,14 +382,14 @@ impl Broadcast {
         self.shared.1.notify_all();
     }
 
-    /// Waits up to `patience` for the end. Returns whether the broadcast has ended.
+    /// Waits up to `patience`. Returns whether the broadcast has ended.
     pub fn wait(&self, patience: Duration) -> bool {
         let waited = self.shared.1.wait_timeout_while(self.locked(), patience, |state| !state.ended);
         waited.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
     /// Passes an Opus packet to all viewers, sampled `at` after the first picture; `begins` if it follows a silence.
-    /// Waits up to `patience` for its time unless the source has its own pace. Returns whether this time has come;
+    /// Waits up to `patience` for its time, unless the source has its own pace. Returns whether this time has come;
     /// `None` after the end.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let due = |state: &State| match state.start {
@@ -408,7 +407,7 @@ impl Broadcast {
             let Some((queue, began, has_begun)) = member.audio.as_mut().filter(|(_, began, _)| *began <= at) else {
                 continue;
             };
-            // A viewer with a full queue misses the packet, so that others do not wait.
+            // With a full queue, only this viewer misses the packet.
             match queue.push(at.saturating_sub(*began), begins || !*has_begun, bytes, Duration::ZERO) {
                 Some(taken) => *has_begun |= taken,
                 None => member.audio = None,
@@ -417,7 +416,7 @@ impl Broadcast {
         Some(true)
     }
 
-    /// Returns the highest share of audio packets that a viewer reports as lost.
+    /// Highest audio loss that a viewer reports.
     pub fn audio_loss(&self) -> f64 {
         let state = self.locked();
         let queues = state.members.iter().filter_map(|member| member.audio.as_ref());
@@ -455,12 +454,12 @@ impl Broadcast {
         id
     }
 
-    /// Returns the picture that is due now, for a source without its own pace.
+    /// The picture that is due, for a source without its own pace.
     fn due_picture(&self) -> u32 {
         self.locked().start.map_or(0, |start| self.pictures_since(start))
     }
 
-    /// Starts to pass audio packets to a viewer, timed from the picture `base`.
+    /// Passes audio packets to a viewer, timed from the picture `base`.
     fn join_audio(&self, id: u64, audio: Option<AudioQueue>, base: u32) {
         let mut state = self.locked();
         if let Some(member) = state.members.iter_mut().find(|member| member.id == id) {
@@ -477,14 +476,14 @@ impl Broadcast {
         self.locked().members.retain(|member| member.id != id);
     }
 
-    /// Returns the frame with this number, or the first stored key frame if that frame is gone.
+    /// Returns this frame, or the first stored key frame if it is gone.
     fn frame(&self, number: u64) -> Option<Arc<SharedFrame>> {
         let state = self.locked();
         let oldest = state.frames.front()?.number;
         state.frames.get(number.saturating_sub(oldest) as usize).cloned()
     }
 
-    /// Returns the rates that the rungs need, or their targets before the first group's end.
+    /// What the rungs need, or their targets before the first group's end.
     fn needs(&self) -> Vec<RungNeed> {
         let state = self.locked();
         let needs = state.history.needs();
@@ -550,7 +549,7 @@ impl RungStatus {
     }
 }
 
-/// A viewer's feed of a broadcast, which selects a rung at each key frame.
+/// A viewer's feed, which selects a rung at each key frame.
 pub(crate) struct RungFeed {
     broadcast: Broadcast,
     id: u64,
@@ -618,10 +617,10 @@ impl RungFeed {
         }
     }
 
-    /// Returns whether the rest of the group is skipped because the rate has fallen.
+    /// Whether the rate has fallen, and the rest of the group is skipped.
     fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
         let needs = self.broadcast.needs();
-        // If a rung was added since, the frame's rungs are the last ones in `needs`.
+        // If a rung was added since, the frame has the last ones of `needs`.
         abandons_group(self.rung, &needs[needs.len().saturating_sub(frame.units.len())..], rate)
     }
 
@@ -641,7 +640,7 @@ impl RungFeed {
             (sum, count) => Rate::from_bps_f64(sum / f64::from(count)),
         };
         let needs = self.broadcast.needs();
-        // If the rungs have changed since, the frame's rungs are the last ones in `needs`.
+        // If the rungs have changed since, the frame has the last ones of `needs`.
         let needs = &needs[needs.len().saturating_sub(frame.units.len())..];
         let context = RungContext {
             at: self.broadcast.time(frame.picture),
@@ -663,11 +662,11 @@ impl RungFeed {
         view.why = self.chooser.reason().name();
     }
 
-    /// Returns the picture's number in this session if the frame is to be sent.
+    /// Returns a frame's picture number in this session, if it is to be sent.
     fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
         let began = self.began?;
         if self.base.is_none() && frame.first {
-            // A source with its own clock numbers pictures itself, so the base follows from the first frame.
+            // A source with its own clock numbers pictures itself.
             self.begin_at(frame.picture.saturating_sub(self.broadcast.pictures_since(began)));
         }
         // A picture that is older than the session has no number.

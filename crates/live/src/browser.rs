@@ -1,4 +1,4 @@
-//! A browser or WHIP server as a peer: negotiates the session, and exchanges media over ICE and DTLS-SRTP.
+//! A browser or WHIP server as a peer: negotiation, and media over ICE and DTLS-SRTP.
 
 use crate::flow::{FLOW, FlowKeys, SOURCE};
 use crate::sdp::{AudioStream, Description, PacketFeedback, Retransmissions, Sources};
@@ -16,7 +16,7 @@ use steadycast_web::{
     Output, Protocol, Role, State, Stream, Tunnel, TunnelParameters, agree, agree_to_receive, propose,
 };
 
-/// A publishing browser as the source of a live receiver (WHIP, RFC 9725).
+/// A publishing browser (WHIP, RFC 9725).
 #[derive(Clone, Debug)]
 pub struct Publisher {
     /// The browser's offer, a session description.
@@ -47,12 +47,12 @@ pub enum Destination {
         /// Further addresses of the port.
         others: Vec<IpAddr>,
     },
-    /// A server for publishing ([`LocalOffer`](crate::LocalOffer)), by the local address from which it is reached.
+    /// A server for publishing ([`LocalOffer`](crate::LocalOffer)), by the local address that reaches it.
     Server(IpAddr),
 }
 
 impl Destination {
-    /// Returns the destination's address, or for a browser or server the local one.
+    /// The destination's address, or a browser's or server's local one.
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
             Self::Address(at) => at.ip(),
@@ -77,7 +77,7 @@ impl From<NegotiationError> for LiveError {
     }
 }
 
-/// Time for which libwebrtc waits for a picture before it requests a key frame. Retransmissions are useful until then.
+/// libwebrtc then requests a key frame, so until then retransmissions are useful.
 const KEY_FRAME_WAIT: Span = Span::secs(3);
 
 /// Returns the program's DTLS certificate, which is made once per run.
@@ -108,7 +108,7 @@ impl NegotiatedOffer {
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Returns the offer to a server, with the feedback and audio of the flow's keys.
+    /// Offers a server the feedback and audio of the flow's keys.
     pub(crate) fn to_server(medium: &Medium, keys: &FlowKeys) -> Result<Self, LiveError> {
         if keys.is("feedback", "own") {
             return Err(LiveError::new("--feedback own", "a WHIP server has no such reports", "take twcc or rfc8888"));
@@ -217,7 +217,7 @@ impl NegotiatedOffer {
     /// Completes the flow's keys by what the browser supports, and removes audio that it does not accept.
     ///
     /// # Errors
-    /// The flow requires a feature that the browser does not support.
+    /// The flow requires something else.
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
         let NegotiatedParameters { congestion, transport, repair, audio, .. } = &self.negotiated;
         let keys = if audio.is_some() { keys } else { keys.without("audio") };
@@ -239,7 +239,7 @@ impl NegotiatedOffer {
         HeaderIds { transport: self.negotiated.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
-    /// Registers the session at the shared port, which then accepts the browser's ICE checks.
+    /// The shared port then accepts the browser's ICE checks.
     pub(crate) fn attach(&self, port: &MediaPort, local: IpAddr) -> Result<Pair, LiveError> {
         port.attach(self.own.clone(), self.negotiated.peer.ufrag.clone(), local)
     }
@@ -274,7 +274,7 @@ impl NegotiatedOffer {
     }
 }
 
-/// The ICE and DTLS connection to a browser, which keeps one address for the session even if it moves.
+/// The ICE and DTLS connection to a browser. Its address stays the same for the session.
 pub(crate) struct BrowserConnection {
     pub(crate) tunnel: Tunnel,
     home: Option<SocketAddr>,
@@ -282,15 +282,15 @@ pub(crate) struct BrowserConnection {
     reporter: Option<Reporter>,
 }
 
-/// Gives all of a server's reports one SSRC. A server may use several for receiver reports, feedback and requests,
-/// which would count as several receivers. DTLS has authenticated it as one peer.
+/// Gives all of a server's reports one SSRC, as several (for receiver reports, feedback and requests) would count as
+/// several receivers. DTLS has authenticated one peer.
 #[derive(Default)]
 struct Reporter {
     ssrc: Option<[u8; 4]>,
 }
 
 impl Reporter {
-    /// Sets each packet's SSRC, its second word (RFC 3550, section 6), to the first SSRC other than 0.
+    /// Sets each packet's SSRC, its second word (RFC 3550, section 6), to the first one other than 0.
     fn unify(&mut self, mut compound: &mut [u8]) {
         while let Some(&[_, _, high, low]) = compound.first_chunk() {
             let len = 4 * (1 + usize::from(u16::from_be_bytes([high, low])));
@@ -327,7 +327,7 @@ impl BrowserConnection {
         })
     }
 
-    /// Demultiplexes a datagram (RFC 7983). Returns the peer's address for RTP or RTCP of this session.
+    /// Demultiplexes (RFC 7983). Returns the peer's address for this session's RTP or RTCP.
     pub(crate) fn sort(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Option<SocketAddr> {
         match Protocol::of(bytes) {
             Protocol::Stun | Protocol::Dtls => self.tunnel.on_datagram(now, from, bytes),
@@ -344,7 +344,7 @@ impl BrowserConnection {
         }
     }
 
-    /// Sends the tunnel's output. Returns the SRTP context when its keys are available.
+    /// Sends the tunnel's output. Returns the SRTP context once there are keys.
     pub(crate) fn drain(&mut self, now: Time, out: &mut Outbox) -> Option<Srtp> {
         let mut connected = None;
         while let Some(output) = self.tunnel.poll() {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use steadycast_units::Time;
 use steadycast_wire::ntp::NtpEpoch;
 
-/// The machine's monotonic clock, counted from its creation. Copies have the same zero.
+/// Monotonic, from its creation on. Copies have the same zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -53,8 +53,8 @@ impl Clock {
         NtpEpoch(whole.0.wrapping_add(fraction))
     }
 
-    /// Converts a recent wall-clock time, such as the kernel's receive timestamp. `None` if it is in the future or more
-    /// than a second ago. Both clocks are read now, because the wall clock may have been set.
+    /// Converts a wall-clock time, such as the kernel's receive timestamp; `None` if it is in the future or more than a
+    /// second ago. Reads both clocks now, because the wall clock may have been set.
     pub fn of_wall(&self, stamp: Duration) -> Option<Time> {
         let now = self.now();
         let age = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(stamp)?;

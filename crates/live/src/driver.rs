@@ -29,7 +29,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Appends a datagram by `write`, not ECN-capable. Without an address it goes to the pair's peer.
+    /// Appends a datagram, not ECN-capable. Without an address it goes to the pair's peer.
     pub fn push(&mut self, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         self.push_as(Ecn::NotEct, which, to, write);
     }
@@ -40,7 +40,7 @@ impl Outbox {
         self.list.push((ecn, which, to, self.bytes.len()));
     }
 
-    /// Changes the peer of all datagrams without an address, including those already pushed.
+    /// Changes the peer of all datagrams without an address, also of earlier ones.
     pub fn redirect(&mut self, to: SocketAddr) {
         self.other_end = Some(to);
     }
@@ -64,8 +64,8 @@ impl Outbox {
     }
 }
 
-/// Digests of the last RTCP datagrams to the group. The kernel loops them back, which must not look like an SSRC
-/// collision (RFC 3550, section 8.2).
+/// Digests of the last RTCP datagrams to the group, because the kernel loops them back, like an SSRC collision (RFC
+/// 3550, section 8.2).
 #[derive(Debug, Default)]
 struct Echo([u64; 16], usize);
 
@@ -83,7 +83,7 @@ impl Echo {
     }
 }
 
-/// One end of a flow in a loop, which reads [`End::wake`] after each call.
+/// A flow's end in a loop, which reads [`End::wake`] after each call.
 pub trait End {
     /// Returns when [`End::on_wake`] is due; immediately if in the past.
     fn wake(&self) -> Time;
@@ -91,10 +91,9 @@ pub trait End {
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
     /// Handles a datagram. The end's own looped-back RTCP is left out.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// Handles a suspension until now, before the datagrams that arrived meanwhile, which may make the end serve its
-    /// timers.
+    /// A suspension until now. Comes before the datagrams that arrived meanwhile, which may serve timers.
     fn on_clock_gap(&mut self, _now: Time) {}
-    /// Returns whether the end is done. A loop returns when all ends are.
+    /// A loop returns when all ends are done.
     fn done(&self) -> bool {
         false
     }
@@ -115,7 +114,7 @@ impl Waker {
 
     /// Makes the loop call [`End::on_wake`] of every end as soon as possible.
     pub fn wake(&self) {
-        // Fails only at 2⁶⁴ − 2 pending calls, and the loop then wakes anyway.
+        // Fails only at 2⁶⁴ − 2 pending calls, which wake the loop anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
@@ -137,7 +136,7 @@ struct AttachedEnd<E> {
     pair: Pair,
     echo: Echo,
     wake: Time,
-    /// The latest time of a call, since an end's time never goes back.
+    /// An end's time never goes back.
     last_call: Time,
 }
 
@@ -161,15 +160,15 @@ const WAKER: u64 = u64::MAX;
 const PORT_BITS: u32 = 2;
 const PORT_MASK: u64 = 3;
 
-/// Batches read from a socket before others are served. Epoll is level-triggered, so the rest is reported again.
+/// From a socket before others are served. Level-triggered epoll reports the rest again.
 const BATCHES: usize = 16;
-/// Delay of a wait's end that is a clock gap. A busy machine causes milliseconds, seldom hundreds.
+/// Delay of a wait's end. A busy machine causes milliseconds, seldom hundreds.
 const MIN_CLOCK_GAP: Span = Span::secs(1);
-/// Maximum time for emptying the sockets after a gap. The kernel queues about 16,000 small datagrams per socket.
+/// For emptying the sockets after a gap. The kernel queues about 16,000 small datagrams per socket.
 const MAX_EMPTYING: Span = Span::secs(1);
 
 impl<E: End> Loop<E> {
-    /// Creates a loop, which [`Loop::run`] drives in the calling thread.
+    /// [`Loop::run`] drives it in the calling thread.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -194,7 +193,7 @@ impl<E: End> Loop<E> {
         self.waker.clone()
     }
 
-    /// Adds an end with its sockets, from any network namespace.
+    /// The sockets may be of any network namespace.
     ///
     /// # Errors
     /// The system can't watch more sockets.
@@ -233,13 +232,13 @@ impl<E: End> Loop<E> {
         self.places.into_iter().map(|p| (p.end, p.pair)).collect()
     }
 
-    /// Drives the ends until `until`, until all are done, or until `go_on`, called after every wait, returns false.
-    /// Sockets are read before timers are served, so that silence timers consider all arrivals.
+    /// Runs until `until`, until all ends are done, or until `go_on`, called after every wait, returns false. Reads
+    /// sockets before it serves timers, so that silence timers know all arrivals.
     ///
     /// # Errors
     /// The system refuses to wait: a bug, or out of memory.
     pub fn run(&mut self, until: Time, mut go_on: impl FnMut(&mut Self) -> bool) -> io::Result<()> {
-        // Linux's default timer slack of 50 µs would be visible in packet pacing.
+        // Linux's default timer slack of 50 µs would disturb pacing.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let mut events = Vec::with_capacity(64);
         loop {
@@ -249,7 +248,7 @@ impl<E: End> Loop<E> {
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
-            // After the end, the sockets are read once more for what has arrived.
+            // A last read of what has arrived.
             let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
             events.clear();
@@ -316,7 +315,7 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Reads up to [`BATCHES`] batches from a socket. Returns whether there may be more.
+    /// Reads up to [`BATCHES`] batches. Returns whether there may be more.
     fn readable(&mut self, ix: usize, at: Which) -> bool {
         let Self { clock, places, buffers, out, .. } = self;
         let Some(place) = places.get_mut(ix) else { return false };

@@ -15,7 +15,7 @@ fn none(error: getrandom::Error) -> LiveError {
     LiveError::new("no random numbers for a session", error, remedy)
 }
 
-/// Returns a random seed from the system, for SSRC, first sequence number and RTCP intervals.
+/// Random, for SSRC, first sequence number and RTCP intervals.
 ///
 /// # Errors
 /// The system provides no random numbers.
@@ -23,7 +23,7 @@ pub(crate) fn seed() -> Result<Seed, LiveError> {
     getrandom::u64().map(Seed).map_err(none)
 }
 
-/// Returns `N` random bytes for a secret.
+/// Random bytes for a secret.
 ///
 /// # Errors
 /// The system provides no random numbers.
@@ -32,11 +32,10 @@ pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
     getrandom::fill(&mut bytes).map(|()| bytes).map_err(none)
 }
 
-/// Returns a keyed pseudo-random number of these bytes, equal for equal bytes. The secret key prevents constructed
-/// collisions.
+/// A pseudo-random number, equal for equal bytes. Its secret key prevents constructed collisions.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
-        // Without random numbers `seed` fails at each session's start, so this zero is never used.
+        // Not used: without random numbers, `seed` fails at each session's start.
         let half = || seed().map_or(0, |seed| seed.0).to_be_bytes();
         let mut key = [0; 16];
         key[..8].copy_from_slice(&half());

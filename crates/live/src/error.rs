@@ -1,4 +1,4 @@
-//! The error of a live session that can't start or had to end.
+//! Why a live session can't start or had to end.
 
 use std::io;
 use steadycast_endpoints::BuildError;
@@ -21,7 +21,7 @@ impl LiveError {
         Self { place: place.to_string(), problem: problem.to_string(), remedy: remedy.to_owned() }
     }
 
-    /// The error of a record that no scenario can express, which is a bug.
+    /// A record that no scenario can express, which is a bug.
     pub(crate) fn unwritten(what: &str) -> Self {
         Self::new("the record can't be written", what, "please report this")
     }

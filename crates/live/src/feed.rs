@@ -1,4 +1,4 @@
-//! Sources of encoded frames: a live encoder in another thread, or a ladder that was encoded in advance.
+//! Encoded frames from a live encoder in another thread, or from a ladder encoded in advance.
 
 use crate::group_control::{DOWNSIZE_MARGIN, GroupControl, LastGroup, room};
 use crate::{Clock, Payloads, Steering, Waker};
@@ -19,7 +19,7 @@ pub struct PayloadStore {
     frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
 }
 
-/// A frame's payloads: `places` has each one's frame offset and range in `bytes`.
+/// `places` has each payload's frame offset and range in `bytes`.
 #[derive(Debug, Default)]
 struct PacketisedFrame {
     bytes: Vec<u8>,
@@ -27,7 +27,7 @@ struct PacketisedFrame {
 }
 
 impl PayloadStore {
-    /// Creates a store of frames in `format`, with payloads of at most `max_payload` bytes.
+    /// Payloads are at most `max_payload` bytes.
     pub fn new(format: PayloadFormat, max_payload: usize) -> Self {
         Self { format, max_payload, frames: Arc::default() }
     }
@@ -70,7 +70,7 @@ impl Payloads for PayloadStore {
 /// A job for the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderJob {
-    /// The number of the picture; the pictures since the last job's are not coded.
+    /// Number of the picture. Those since the last job are not coded.
     pub picture: u32,
     /// Whether the picture starts a group, which has a new encoder context.
     pub first: bool,
@@ -114,7 +114,7 @@ struct EncoderQueueState {
     left_out: u64,
     /// Pictures not coded because the rate had no room.
     no_room: u64,
-    /// Pictures to be left out before the job: because of the encoder, and of the rate.
+    /// Pictures to leave out before the job: because of the encoder, and of the rate.
     gap: (u32, u32),
     sizes: SizeStats,
     waker: Option<Waker>,
@@ -131,7 +131,7 @@ pub struct SizeStats {
     pub changes: u64,
 }
 
-/// The queue between a session and an encoder in another thread: one job and the encoded frames.
+/// Between a session and another thread's encoder: one job and the encoded frames.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderQueue(Arc<(Mutex<EncoderQueueState>, Condvar)>);
 
@@ -161,11 +161,11 @@ impl EncoderQueue {
         }
     }
 
-    /// Counts pictures that the source skipped before the requested picture or its end.
+    /// Counts pictures that the source skipped.
     pub fn passed(&self, pictures: u32) {
         let mut encoder_queue = self.locked();
         let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
-        // At its end, the source may skip fewer pictures than requested. The slow encoder comes first.
+        // A source that ends may skip fewer pictures. Those of the slow encoder come first.
         let no_room = pictures.saturating_sub(late).min(no_room);
         encoder_queue.no_room += u64::from(no_room);
         encoder_queue.left_out += u64::from(pictures - no_room);
@@ -186,12 +186,12 @@ impl EncoderQueue {
         encoder_queue.ended && encoder_queue.ready.is_empty()
     }
 
-    /// Returns the number of pictures not coded because the encoder was too slow.
+    /// Pictures not coded because the encoder was too slow.
     pub fn left_out(&self) -> u64 {
         self.locked().left_out
     }
 
-    /// Returns the number of pictures for which the rate had no room, even at the coarsest quantizer.
+    /// Pictures without room in the rate, even at the coarsest quantizer.
     pub fn no_room(&self) -> u64 {
         self.locked().no_room
     }
@@ -212,7 +212,7 @@ impl EncoderQueue {
         self.locked().waker = Some(waker);
     }
 
-    /// Makes the waiting job start a group of pictures. Returns false if the encoder has taken the job.
+    /// Makes the waiting job start a group. Returns false if it was taken already.
     fn begin_group(&self) -> bool {
         let mut encoder_queue = self.locked();
         let Some(job) = &mut encoder_queue.job else { return false };
@@ -226,14 +226,13 @@ impl EncoderQueue {
     }
 }
 
-/// Maximum backlog, as time at the rate, for coding the next picture. Below the pacer's 1 s, it lets the rate fall by
-/// half without skipped frames.
+/// As time at the rate. Below the pacer's 1 s, it lets the rate fall by half without skipped frames.
 const MAX_BACKLOG: Span = Span::millis(400);
 
 /// [`MAX_BACKLOG`] after an aborted group, when the backlog drains already.
 const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
-/// A group is aborted if its predicted final backlog exceeds this time at the rate.
+/// A group with a larger predicted final backlog, as time at the rate, is aborted.
 const ABORT_BACKLOG: Span = Span::millis(250);
 
 /// Maximum time between two coded pictures, whatever the backlog.
@@ -246,20 +245,20 @@ pub struct LiveFeed {
     control: GroupControl,
     clock: Clock,
     start: Option<Time>,
-    /// The next frame's number in coding order, which is the display order as well.
+    /// In coding order, which is the display order.
     index: u32,
     since_intra: u32,
     /// Pictures of the present group left out for the slow encoder.
     late: u32,
     /// The factor by which the slow encoder lengthened the previous group.
     slow: f64,
-    /// Whether the present group ends early, so that its size does not count for the rate control.
+    /// Whether the group ends early, so that its size does not count for the rate control.
     cut: bool,
     rate_sum: (f64, u32),
     rate: Rate,
     /// The first frame of the group, with packet headers.
     intra: Bytes,
-    /// The quantizer that an outgrown group should have had, if it is to be aborted.
+    /// That an outgrown, aborted group should have had.
     aborted_quantizer: Option<f64>,
     /// Whether the previous group was aborted because it outgrew the rate.
     follows_aborted: bool,
@@ -303,7 +302,7 @@ impl LiveFeed {
         let mean =
             if self.rate_sum.1 == 0 { self.rate.as_bps_f64() } else { self.rate_sum.0 / f64::from(self.rate_sum.1) };
         self.rate_sum = (0.0, 0);
-        // A single stall affects one group only, so the minimum of two is used.
+        // The minimum of two, as a stall affects one group only.
         let longer = self.longer();
         let lasts = self.time(self.control.steering.gop).scale(longer.min(self.slow));
         let whole = Rate::from_bps_f64(mean).over(lasts);
@@ -318,8 +317,8 @@ impl LiveFeed {
         self.control.steer(self.time(picture), room(whole, backlog), self.rate, last);
     }
 
-    /// Returns the quantizer that the present group should have had if its predicted backlog would soon force pictures
-    /// out. `waits` is the backlog, `last` the last frame with `headers` bytes of packet headers.
+    /// Returns the quantizer that the group should have had, if its backlog would soon force pictures out. `waits` is
+    /// the backlog, `last` the last frame with `headers` bytes of packet headers.
     fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
         let gop = self.control.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
@@ -334,8 +333,7 @@ impl LiveFeed {
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // Compares the first [`MAX_PICTURE_GAP`] of a new group with the rate: a share of the I frame, and frames of
-        // the last size.
+        // The first [`MAX_PICTURE_GAP`] of a new group: a share of the I frame, and frames of the last size.
         let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
@@ -403,7 +401,7 @@ impl Feed for LiveFeed {
         };
         self.index += 1;
         self.since_intra += 1;
-        // Late by more than a picture: pictures are left out until the encoder has caught up.
+        // If late by more than a picture, leaves pictures out until the encoder has caught up.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         // A source with its own pace skips pictures itself.
@@ -480,7 +478,7 @@ impl Feed for LiveFeed {
 pub struct RungData {
     /// All access units, in coding order.
     pub data: Vec<u8>,
-    /// The offset of each access unit, and the end of the last one.
+    /// Of each access unit, and the last one's end.
     pub offsets: Vec<u64>,
     /// Decoder configuration, repeated before every I frame for receivers that join late.
     pub head: Vec<u8>,
@@ -501,7 +499,7 @@ pub struct LadderFeed {
 }
 
 impl LadderFeed {
-    /// Creates a feed from pre-encoded quantizer rungs. Ends after `frames` frames, or loops if `None`.
+    /// A feed of pre-encoded quantizer rungs. Loops without `frames`, its number of frames.
     pub fn new(encoder: Encoder, store: PayloadStore, rungs: SharedRungs, frames: Option<u32>) -> Self {
         Self { encoder, store, rungs, parts: VecDeque::new(), frames, over: Arc::default() }
     }

@@ -1,4 +1,4 @@
-//! The flow of a live session, described by the keys of a scenario.
+//! A live session's flow as a scenario's keys.
 
 use crate::sdp::{Description, PacketFeedback};
 use crate::{LiveError, source_specific};
@@ -20,7 +20,7 @@ pub(crate) const MTU: Bytes = Bytes::new(1_500);
 /// In bits per second.
 const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
 
-/// The keys of a scenario's `[[flow]]` for a live session, which itself sets name, kind and ends.
+/// Keys of `[[flow]]` without name, kind and ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowKeys(Map<String, Value>);
 
@@ -57,7 +57,7 @@ impl FlowKeys {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }
 
-    /// Adds a live sender's defaults: checked feedback and repaired pictures, except in paper mode.
+    /// Adds a sender's defaults: checked feedback and repaired pictures, except in paper mode.
     #[must_use]
     pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
         let paper = self.is("mode", "paper");
@@ -70,7 +70,7 @@ impl FlowKeys {
         if source_specific(to) { keys.or("rtcp", json!({ "reports": "source" })) } else { keys }
     }
 
-    /// Reads the flow from a session description. A sender that names no controller gets standard reports only.
+    /// Reads a session description. Without a controller's name, reports are standard.
     ///
     /// # Errors
     /// The session bandwidth is out of range.
@@ -116,14 +116,14 @@ impl FlowKeys {
         };
         let said = [("feedback", feedback), ("ecn", ecn)];
         let said = said.into_iter().filter_map(|(key, word)| Some((key.to_owned(), word?.into())));
-        // The source is unknown, and media without a clip has to be greedy.
+        // Media without a clip has to be greedy.
         Ok(Self(keys.into_iter().chain(said).collect()).or("media", "greedy"))
     }
 
-    /// Returns the scenario of a session with these receivers.
+    /// Returns a scenario with these receivers.
     ///
     /// # Errors
-    /// The first key that is wrong.
+    /// The first wrong key.
     pub(crate) fn scenario(&self, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
         let to = plain(receivers);
         let mut flow = self.0.clone();
@@ -157,8 +157,8 @@ fn typed(problem: Problem) -> Problem {
     Problem { remedy, ..problem }
 }
 
-/// Returns the session bandwidth from the receivers' RTCP bandwidth (RFC 3556). That is three quarters of 5 % (RFC
-/// 3550, section 6.2), so the factor is 80 / 3.
+/// From the receivers' RTCP bandwidth (RFC 3556): three quarters of 5 % (RFC 3550, section 6.2), so the factor is 80 /
+/// 3.
 fn of_reports(description: &Description) -> Option<u64> {
     let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
     Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))

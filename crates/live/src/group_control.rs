@@ -1,4 +1,4 @@
-//! A live encoder's rate control: a quantizer and a picture size per group of pictures.
+//! A live encoder's rate control: quantizer and picture size per group of pictures.
 
 use steadycast_media::{Scale, bucket};
 use steadycast_units::{Bytes, Rate, Span};
@@ -14,10 +14,10 @@ pub struct Steering {
     pub quantizers: (u8, u8),
     /// The relation between quantizer and step size.
     pub scale: Scale,
-    /// Picture widths and heights, the source's first, then decreasing. A smaller one is used when the rate is too low
-    /// for the coarsest quantizer.
+    /// Widths and heights from the source's on, decreasing. Smaller ones are for rates too low for the coarsest
+    /// quantizer.
     pub sizes: Vec<(u32, u32)>,
-    /// Whether the source has its own clock, as a camera has, so that frames are sent when they arrive.
+    /// Whether frames are sent when they arrive, as from a camera.
     pub own_pace: bool,
     /// Overhead per packet in bytes beyond the payload.
     pub overhead: u64,
@@ -34,16 +34,14 @@ impl Steering {
 /// In groups of pictures (Evalvid-RA).
 const BUCKET_GROUPS: f64 = 1.5;
 
-/// Exponents from samples to bytes of a picture, for a smaller and a larger size: the cautious ends of 0.6 to 1,
-/// measured with FFmpeg's test pattern.
+/// From samples to bytes of a picture, for a smaller and a larger size: the cautious ends of 0.6 to 1, measured with
+/// FFmpeg's test pattern.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// Excess of the needed step size over the coarsest quantizer's that makes pictures smaller, and its distance at the
-/// new size.
+/// The needed step size over the coarsest quantizer's, from which pictures get smaller; and the margin at the new size.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// Margins of the step size for a larger picture, with the time to keep them. The second is for a rate far above the
-/// need.
+/// Of the step size before a larger picture, and for how long. The second is for a rate far above the need.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
 /// The result of the last group.
@@ -74,7 +72,7 @@ pub(crate) struct GroupControl {
     begun: bool,
     /// Since when a larger size has fitted, per pair of [`UPSIZE_MARGINS`].
     fits_since: [Option<Span>; 2],
-    /// Whether the encoder, not the rate, limits the stream: finest quantizer, full size, below the budget.
+    /// Whether the encoder limits the stream: finest quantizer, full size, below the budget.
     pub(crate) limited: bool,
 }
 
@@ -111,15 +109,14 @@ impl GroupControl {
         libm::round(self.quantizer) as u8
     }
 
-    /// Returns the first quantizer, assuming a tenth of a bit per sample at quantizer 9, with a margin.
+    /// A tenth of a bit per sample at quantizer 9, with a margin.
     fn first_quantizer(&self, rate: Rate) -> f64 {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / rate.as_bps_f64().max(1.0);
         match self.steering.scale {
-            // `share` is the reciprocal of bits per sample: 9 · 0.1 = 0.9. The margin is 1.5, or half a doubling on
-            // logarithmic scales.
+            // 9 · 0.1 = 0.9, as `share` is the reciprocal of bits per sample. The margin is 1.5, or half a doubling.
             Scale::Linear => 0.9 * share * 1.5,
-            // Quantizer 9 is QP 28, or at most 36 on scales to 63.
+            // QP 28, or at most 36 on scales to 63.
             Scale::Logarithmic(steps) => {
                 let alike = if steps == 6 { 28.0 } else { 36.0 };
                 alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
@@ -144,15 +141,14 @@ impl GroupControl {
         }
     }
 
-    /// Returns the quantizer at which a group of `open` bytes would have `wanted` bytes; `headers` do not depend on it.
+    /// The quantizer at which `open` bytes become `wanted`; `headers` do not depend on it.
     pub(crate) fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
-        // At least a tenth is left for payload, so that the factor stays finite.
+        // At least a tenth for payload, so that the factor stays finite.
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
     }
 
-    /// Advances the bucket by the last group, and sets quantizer and size of the next one, which begins at `at` with
-    /// `budget` bytes.
+    /// Advances the bucket, and sets the next group's quantizer and size. It begins at `at` with `budget` bytes.
     pub(crate) fn steer(&mut self, at: Span, budget: f64, rate: Rate, last: LastGroup) {
         let (low, high) = self.limits();
         let needed = if self.begun {
@@ -177,13 +173,13 @@ impl GroupControl {
         self.reset();
     }
 
-    /// Advances the bucket by a whole group, and returns the quantizer that it should have had.
+    /// Advances the bucket by a whole group. Returns the quantizer that it should have had.
     fn advance(&mut self, budget: f64, low: f64) -> f64 {
         let open = self.sent.as_f64().max(1.0);
         let (fill, wanted) = bucket(self.fill, BUCKET_GROUPS, budget, open, open);
         let needed = self.needed(open, wanted, self.headers.as_f64());
         self.fill = fill;
-        // Within 5 % the quantizer is kept, so that it does not oscillate.
+        // Within 5 %, the quantizer would oscillate.
         if (open / budget - 1.0).abs() > 0.05 {
             self.quantizer = self.scaled(self.quantizer, open / wanted);
         }
@@ -191,7 +187,7 @@ impl GroupControl {
         needed
     }
 
-    /// Changes the size if the quantizer is too coarse, or a larger size has fitted for long enough.
+    /// Changes the size if the quantizer is too coarse, or a larger one has fitted for long enough.
     fn fit(&mut self, needed: f64, at: Span) {
         let (_, high) = self.limits();
         let there: Vec<f64> = (0..self.steering.sizes.len().max(1))
@@ -231,7 +227,7 @@ impl GroupControl {
     }
 }
 
-/// A group's byte budget: what the rate sends in its duration, minus the backlog, but at least half of it.
+/// Byte budget: what the rate sends, minus the backlog, but at least half.
 pub(crate) fn room(whole: Bytes, backlog: Bytes) -> f64 {
     whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }

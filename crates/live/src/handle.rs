@@ -37,7 +37,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the loop must end its wait for a stop or a status request.
+    /// Whether a stop or status request ends the loop's wait.
     pub(crate) fn calls(&self) -> bool {
         self.stopped() || self.asked.load(Ordering::Relaxed)
     }
@@ -66,7 +66,7 @@ impl Shared {
 
 type Ending = JoinHandle<Result<LiveRecord, LiveError>>;
 
-/// A handle of a session for other threads, which may outlive the session.
+/// For other threads; may outlive the session.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -95,7 +95,7 @@ impl Handle {
     /// Stops the session and returns its record.
     ///
     /// # Errors
-    /// The loop failed; the record was taken already; or the thread has died, which is a bug.
+    /// The loop failed; the record was taken; or the thread has died, which is a bug.
     pub fn finish(&self) -> Result<LiveRecord, LiveError> {
         self.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -103,10 +103,9 @@ impl Handle {
         thread.join().map_err(|_| LiveError::unwritten("the session's thread has died"))?
     }
 
-    /// Returns the status as JSON. Waits up to `patience` for a new one, then returns the latest, or `null` without
-    /// any.
+    /// Waits up to `patience` for a new status, and returns the latest as JSON, or `null`.
     pub fn status(&self, patience: Duration) -> Value {
-        // A status that is published before the request must not count as the answer.
+        // An earlier status must not count as the answer.
         let before = self.shared.shown().number;
         self.shared.asked.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -120,7 +119,7 @@ impl Handle {
         self.shared.shown().done
     }
 
-    /// Waits up to `patience` for the session's end. Returns whether it has ended.
+    /// Waits up to `patience`. Returns whether the session has ended.
     pub fn wait(&self, patience: Duration) -> bool {
         let waited = self.shared.change.wait_timeout_while(self.shared.shown(), patience, |shown| !shown.done);
         waited.unwrap_or_else(PoisonError::into_inner).0.done

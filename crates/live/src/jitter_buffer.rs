@@ -1,4 +1,4 @@
-//! The jitter buffer: packets in order, frames from packets, and a queue of frames for their reader.
+//! Packets in order, frames from packets, and a queue of frames for their reader.
 
 mod frame_assembly;
 mod frame_queue;
@@ -15,16 +15,16 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// Wait for a missing packet without retransmissions. It starts at the last packet in sequence, as a number far ahead
-/// may be forged.
+/// For a missing packet without retransmissions, from the last packet in sequence on, as a number far ahead may be
+/// forged.
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
 /// Maximum number of packets that wait for [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
-/// Maximum number of packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
+/// Packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
 const HELD_PER_MS: u64 = 20;
 const MAX_HELD: u64 = 1 << 14;
 
-/// A packet with its arrival time. Without payload, it only fills its sequence number.
+/// With the arrival time. Without payload, it only fills its number.
 type Held = (Time, RtpHeader, Vec<u8>);
 
 /// A jitter buffer that puts packets into order and reassembles frames.
@@ -41,7 +41,7 @@ pub struct JitterBuffer {
     progress: Time,
     /// Packets since the last gap.
     since_gap: u64,
-    /// Consecutive packets that came after their gap was given up, and the first one's number.
+    /// Consecutive packets after their gap was given up, and the first number.
     late: (u64, Vec<Held>),
     /// Future sequence numbers at which new runs start.
     runs: VecDeque<u64>,
@@ -112,8 +112,8 @@ impl JitterBuffer {
         self.late.1.clear();
     }
 
-    /// Handles a packet whose gap was given up: late packets are discarded. If a forged number caused the gap, more
-    /// consecutive packets than have followed the gap make the stream go back.
+    /// Discards a packet whose gap was given up. If a forged number caused the gap, more consecutive packets than have
+    /// followed it make the stream go back.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {
@@ -146,7 +146,7 @@ impl Consumer for JitterBuffer {
     }
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Parity in the media's sequence numbers (RFC 5109) must not count as lost.
+        // Parity in the media's sequence numbers (RFC 5109) is no loss.
         let payload = if self.payload_types.contains(header.payload_type) {
             if payload.is_empty() {
                 self.assembler.unused.add(UnusedReason::NoPayload);

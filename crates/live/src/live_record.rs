@@ -1,4 +1,4 @@
-//! The record of a live session, in the format of a simulation's record.
+//! A live session's record, in a simulation's format.
 
 use crate::{FrameRow, Peers};
 use serde_json::Value;
@@ -82,7 +82,7 @@ impl LiveRecord {
     /// Returns a table of the record.
     pub fn table(&self, name: &str) -> Option<Table> {
         let table = self.record().table(name)?;
-        // The record of a live receiver contains no sender, so its frames come from the jitter buffer.
+        // Without a sender, frames come from the jitter buffer.
         if name != frames::FRAME.table || self.frames.is_empty() {
             return Some(table);
         }
@@ -104,14 +104,14 @@ impl LiveRecord {
     }
 }
 
-/// Returns the names of the receivers that reported, and their figures for the sender's summary.
+/// Names and figures of the receivers that reported.
 pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -> (Vec<String>, Vec<Figures>) {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for (_, peer) in peers.iter() {
         if peer.reports == 0 {
             continue;
         }
-        // Losses before the first report count only for a receiver present from the start.
+        // Losses before the first report need a receiver that was present from the start.
         let early = peer.first.since(start) < Span::secs(10);
         let (from, before) = match peer.begin {
             Some(begin) if !early => (begin.highest_seq, begin.cumulative_lost),
@@ -121,7 +121,7 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
         let loss = peer.block.and_then(|block| {
             let expected = block.highest_seq.wrapping_sub(from);
             let lost = block.cumulative_lost - before;
-            // A number of 2³¹ or more comes from a forged or wrapped report. Duplicates can make the loss negative.
+            // 2³¹ or more is forged or wrapped. Duplicates can make the loss negative.
             (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
         });
         // A millisecond is 90 ticks of the RTP clock.

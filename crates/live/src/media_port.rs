@@ -1,5 +1,5 @@
-//! A UDP port that all browsers' sessions share. One thread reads it into the sessions' queues, and sessions send
-//! through its sockets. Each session authenticates its datagrams again.
+//! A UDP port that all browsers' sessions share, read by one thread into their queues. Each session authenticates its
+//! datagrams again.
 
 use crate::net::{PairOptions, Port};
 use crate::{Clock, Datagram, End, LiveError, Loop, Meta, Outbox, Pair, Waker};
@@ -14,7 +14,7 @@ use std::time::Instant;
 use steadycast_units::{Ecn, Span, Time};
 use steadycast_web::{Credentials, Demultiplexer, DropReason, Protocol};
 
-/// Datagrams per session. A viewer sends 25 per second, a publisher 1,000 at 8 Mb/s, so only a flood reaches this.
+/// Datagrams per session. A viewer sends 25 per second, a publisher 1,000 at 8 Mb/s, so only a flood fills it.
 const MAX_QUEUE: usize = 512;
 /// In bytes, shared by all sessions. The kernel limits it.
 const SEND_BUFFER: usize = 4 << 20;
@@ -24,7 +24,7 @@ const BATCH: usize = 64;
 /// A queued datagram with its arrival time.
 type Queued = (Vec<u8>, Meta, Instant);
 
-/// A session's queue. Its waker is readable while the queue is not empty.
+/// Its waker is readable while the queue is not empty.
 struct Inbox {
     queue: Mutex<VecDeque<Queued>>,
     ready: Waker,
@@ -120,7 +120,7 @@ impl fmt::Debug for MediaPort {
 }
 
 impl MediaPort {
-    /// Opens the port at these local addresses, at most one IPv4 and one IPv6, and starts to read it.
+    /// Opens and reads the port at these local addresses, at most one IPv4 and one IPv6.
     ///
     /// # Errors
     /// An address can't be used, or the system is out of descriptors or threads.
@@ -144,7 +144,7 @@ impl MediaPort {
         let thread = std::thread::Builder::new().name("steadycast-media".into()).spawn(move || {
             let mut runs = true;
             while runs {
-                // The waker ends this wait when the port is closed. The loop only fails if the system refuses to wait.
+                // The waker ends this wait at the port's end. The loop fails only if the system refuses to wait.
                 let until = clock.now() + Span::secs(3_600);
                 let waited = driver.run(until, |_| !routed.stop.load(Ordering::Relaxed));
                 runs = waited.is_ok() && !routed.stop.load(Ordering::Relaxed);
@@ -163,7 +163,7 @@ impl MediaPort {
         self.shared.routes().dropped()
     }
 
-    /// Creates a session's sockets; `local` is the address by which the browser reaches the port.
+    /// `local` is the address by which the browser reaches the port.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -194,7 +194,7 @@ pub struct SharedPort {
     /// This end's user name, which identifies the session.
     ufrag: String,
     local: SocketAddr,
-    /// The local address of the browser's last check, from which ICE requires responses (RFC 8445, section 7.3.1).
+    /// Of the browser's last check, which ICE requires in responses (RFC 8445, section 7.3.1).
     source: Option<IpAddr>,
     /// Datagrams that this machine could not send.
     unsent: u64,

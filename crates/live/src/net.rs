@@ -43,15 +43,15 @@ pub enum Which {
 /// Options of a pair of sockets.
 #[derive(Clone, Debug, Default)]
 pub struct PairOptions {
-    /// The interface for sending and joining; `None` leaves it to the routing table.
+    /// For sending and joining; `None` leaves it to the routing table.
     pub interface: Option<Interface>,
-    /// Time to live or hop limit; `None` is the system's default, 1 for multicast.
+    /// Or hop limit; `None` is the system's default, 1 for multicast.
     pub ttl: Option<u8>,
-    /// The source of a source-specific join (RFC 4607), required in 232/8 and ff3x::/32.
+    /// Of a source-specific join (RFC 4607), required in 232/8 and ff3x::/32.
     pub source: Option<IpAddr>,
     /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
-    /// A sender's local RTP port, with RTCP on the next one; `None` takes any free pair.
+    /// A sender's local RTP port; `None` takes any free pair.
     pub local: Option<u16>,
     /// The RTCP port, if it does not follow RTP's (RFC 3605).
     pub reports: Option<u16>,
@@ -82,8 +82,8 @@ pub struct Meta {
     pub at: Time,
 }
 
-/// Returns a sender's identity for the member table, without the port, which NAT may change. An IPv6 address is hashed
-/// with a secret key, so that an attacker can't construct a collision.
+/// A sender's identity, without the port, which NAT may change. IPv6 addresses are hashed with a secret key against
+/// constructed collisions.
 pub fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
@@ -91,7 +91,7 @@ pub fn origin(address: IpAddr) -> Origin {
     }
 }
 
-/// Returns whether a group must be joined with a source (RFC 4607, sections 1 and 3).
+/// Whether joining needs a source (RFC 4607, sections 1 and 3).
 pub fn source_specific(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.octets()[0] == 232,
@@ -130,14 +130,14 @@ impl Port {
                 // Otherwise the socket would occupy the IPv4 port, too.
                 socket.set_only_v6(true)?;
             }
-            // Several receivers of a group may share its port. Unicast ports are exclusive.
+            // Only a group's port may be shared.
             socket.set_reuse_address(shared)?;
             if let Some(Interface::Name(name)) = &options.interface {
                 socket.bind_device(Some(name.as_bytes()))?;
             }
             socket.bind(&bind.into())?;
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-            // A controller's header extension may exceed the planned size, so larger datagrams are fragmented.
+            // A controller's header extension may exceed the planned size, so datagrams may be fragmented.
             discover_no_mtu(&socket, bind.is_ipv6())?;
             // Holds what arrives while this thread sleeps. The kernel limits the size.
             socket.set_recv_buffer_size(1 << 21)?;
@@ -252,12 +252,12 @@ impl Port {
         self.local
     }
 
-    /// Returns the datagrams that the peer refused, and those that this machine could not send.
+    /// Datagrams that the peer refused, and that this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         (self.refused, self.unsent)
     }
 
-    /// Sends a datagram with this ECN field. Returns false if it could not be sent, which counts as a loss.
+    /// Returns false if the datagram could not be sent, which counts as a loss.
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
         // An earlier datagram's pending ICMP error makes the next send fail once.
         for _ in 0..2 {
@@ -278,8 +278,8 @@ impl Port {
         false
     }
 
-    /// Sends from this source address, set by control messages (`IP_PKTINFO` and `IP_TOS`, or `IPV6_PKTINFO` and
-    /// `IPV6_TCLASS`). `None` leaves it to the routing table.
+    /// Sends from this address by control messages (`IP_PKTINFO` and `IP_TOS`, or `IPV6_PKTINFO` and `IPV6_TCLASS`).
+    /// `None` leaves it to the routing table.
     pub(crate) fn send_from(&self, source: Option<IpAddr>, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
         let ecn = EcnCodepoint::from_bits(ecn.bits());
         let transmit = Transmit { destination: to, ecn, contents: bytes, segment_size: None, src_ip: source };
@@ -346,7 +346,7 @@ impl PairPort {
         }
     }
 
-    /// Returns the datagrams that the peer refused, and those that this machine could not send.
+    /// Datagrams that the peer refused, and that this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         match self {
             Self::Own(port) => port.failures(),
@@ -409,7 +409,7 @@ impl Pair {
         Self { audio: Some(Box::new(audio)), ..self }
     }
 
-    /// Opens a sender's sockets towards the RTP address `to`. RTCP goes to the next port.
+    /// A sender's sockets towards the RTP address `to`, with RTCP on the next port.
     ///
     /// # Errors
     /// An address can't be used; the error contains the remedy.
@@ -469,7 +469,7 @@ impl Pair {
         Self::waiting(PairPort::Own(port))
     }
 
-    /// Opens one port at all local addresses of this family, for a peer found by ICE.
+    /// One port at all addresses of this family, for a peer found by ICE.
     pub(crate) fn to_server(family: IpAddr, options: &PairOptions) -> Result<Self, LiveError> {
         Ok(Self::of_port(Port::open(local(any(family), options, 0), options, false)?))
     }
@@ -482,7 +482,7 @@ impl Pair {
         (self.address, self.reports) = (to, to);
     }
 
-    /// Opens a receiver's sockets at an address of this machine, the unspecified address, or a group, which is joined.
+    /// A receiver's sockets at this machine's address, the unspecified one, or a group, which is joined.
     ///
     /// # Errors
     /// See [`Pair::sender`].
@@ -538,7 +538,7 @@ impl Pair {
 }
 
 impl Port {
-    /// Opens a port that only gets datagrams to the group. Other programs may share it.
+    /// A port, shared with other programs, that only gets the group's datagrams.
     fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let port = Self::open(at, options, true)?;
         port.join(at.ip(), options)?;
@@ -546,7 +546,7 @@ impl Port {
     }
 }
 
-/// Returns whether an IPv6 address has link-local scope and no zone (RFC 4007).
+/// Whether the address is link-local without a zone (RFC 4007).
 fn link_local(address: SocketAddr) -> bool {
     let SocketAddr::V6(v6) = address else { return false };
     let first = v6.ip().segments()[0];
@@ -585,7 +585,7 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveE
     }
 }
 
-/// Opens sockets on an even port and the next one (RFC 3550, section 11).
+/// Opens an even port and the next one (RFC 3550, section 11).
 fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveError> {
     if options.local.is_some() {
         return Ok((
@@ -604,7 +604,7 @@ fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveEr
                 Err(_) => {}
             }
         }
-        // Stays open, so that the system assigns another port to the next one.
+        // While it is open, the system assigns others.
         tried.push(first);
     }
 }

@@ -1,5 +1,5 @@
-//! Symbols of forward error correction. Parity is computed from sent packets' symbols, and lost packets from received
-//! ones. The session decides on blocks and their parity.
+//! Symbols of forward error correction: parity from sent ones, lost packets from received ones. The session decides on
+//! blocks.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};
@@ -35,7 +35,7 @@ impl SentSymbols {
         self.get(seq).and_then(|symbol| symbol.get(SYMBOL_HEAD..)).unwrap_or_default()
     }
 
-    /// Appends a parity packet's payload to `out`. Returns false if a covered packet is not stored.
+    /// Appends parity to `out`. Returns false if a covered packet is not stored.
     pub fn write(&self, protection: &Protection, out: &mut Vec<u8>) -> bool {
         let symbols: Option<Vec<&[u8]>> = protection.packets.iter().map(|packet| self.get(packet.seq)).collect();
         let Some(symbols) = symbols else { return false };
@@ -54,7 +54,7 @@ impl SentSymbols {
 /// Number of sequence numbers whose symbols are kept.
 const SEQUENCE_RANGE: u64 = 1_024;
 const MAX_BLOCKS: usize = 16;
-/// In bytes: a jumbo frame. Longer packets are ignored, which bounds the memory.
+/// Bytes of a jumbo frame. Ignoring longer packets bounds the memory.
 const MAX_SYMBOL: usize = 9_216;
 
 /// The symbols of recent media and parity packets.
@@ -74,7 +74,7 @@ struct Parities {
 }
 
 impl ReceivedSymbols {
-    /// Stores a media packet or its retransmission. A new SSRC discards all symbols.
+    /// Stores a packet or its retransmission. A new SSRC discards all symbols.
     pub fn on_packet(&mut self, ssrc: u32, number: u16, packet: &[u8]) {
         // Sequence numbers of different sources are unrelated.
         if self.ssrc != ssrc {
@@ -114,8 +114,7 @@ impl ReceivedSymbols {
         }
     }
 
-    /// Returns the recoverable RTP packets, with the session's sequence numbers. Invalid results of forged parity are
-    /// left out.
+    /// Recoverable RTP packets with the session's sequence numbers, without invalid results of forged parity.
     pub fn recover_packets(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {

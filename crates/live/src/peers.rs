@@ -17,7 +17,7 @@ pub struct Peer {
     pub first: Time,
     /// The last report's arrival.
     pub last: Time,
-    /// Number of compounds with a report block or feedback on this sender's packets.
+    /// Compounds with a report block or feedback on this sender.
     pub reports: u64,
     /// Whether the peer sends the controller's own reports.
     pub ours: bool,
@@ -47,7 +47,7 @@ const MAX_PEERS: usize = 1_024;
 const MAX_NAME: usize = 64;
 
 impl Peers {
-    /// Creates a sender's list; `app` is the name of its controller's APP packets.
+    /// `app` is the name of the controller's APP packets.
     pub fn new(epoch: NtpEpoch, app: [u8; 4]) -> Self {
         Self { all: BTreeMap::new(), epoch, app, unreadable: 0 }
     }
@@ -121,7 +121,7 @@ impl Peers {
         }
     }
 
-    /// Returns this SSRC's peer, added if necessary; `None` if it is at another address.
+    /// Returns or adds this SSRC's peer; `None` if it is at another address.
     fn peer(&mut self, now: Time, ssrc: u32, from: SocketAddr) -> Option<&mut Peer> {
         // GStreamer uses this SSRC until its session has chosen one.
         if ssrc == u32::MAX {
@@ -148,7 +148,7 @@ impl Peers {
             left: false,
         };
         let peer = self.all.entry(ssrc).or_insert_with(fresh);
-        // An SSRC must not be taken over from another address, but a NAT may change the port.
+        // Another address must not take over an SSRC, but a NAT may change the port.
         if peer.address.ip() != from.ip() {
             return None;
         }

@@ -33,8 +33,7 @@ use steadycast_wire::rtp::PayloadTypes;
 pub struct ReceiveOptions {
     /// The session description.
     pub description: Description,
-    /// The description's payload types with their encodings ([`crate::sdp::offered`]); `None` if only an address was
-    /// given.
+    /// The description's payload types with encodings ([`crate::sdp::offered`]); `None` if only an address was given.
     pub offered: Option<Vec<String>>,
     /// Options of the sockets.
     pub pair: PairOptions,
@@ -44,19 +43,18 @@ pub struct ReceiveOptions {
     pub cname: String,
     /// Size of the play-out buffer; `None` uses the description's.
     pub buffer: Option<Bytes>,
-    /// Maximum wait of a packet for the repair of earlier ones; `None` uses [`LATENCY`].
+    /// For the repair of earlier packets; `None` uses [`LATENCY`].
     pub latency: Option<Span>,
-    /// Time without media or RTCP after which the session ends, at least five reporting intervals; `None` waits
-    /// forever.
+    /// Silence after which the session ends, at least five reporting intervals; `None` waits forever.
     pub give_up: Option<Span>,
-    /// Drain rate of the play-out buffer; `None` drains it by the media clock.
+    /// The play-out buffer's drain rate; `None` uses the media clock.
     pub consume: Option<Rate>,
 }
 
 /// Default wait of packets for the repair of earlier ones.
 pub const LATENCY: Span = Span::millis(300);
 
-/// Interval of regular reports under AVPF to standard senders (RFC 3550, section 6.2).
+/// Under AVPF, to standard senders (RFC 3550, section 6.2).
 const REGULAR_REPORT_INTERVAL: Span = Span::secs(5);
 
 /// Step to which a player without a drain rate rounds media times.
@@ -76,7 +74,7 @@ pub struct Receiving {
     pub answer: Option<String>,
 }
 
-/// A browser's offer to publish, its sockets on the shared media port, and the SDP answer.
+/// A browser's offer, its sockets on the shared media port, and the SDP answer.
 type Published = (NegotiatedOffer, Pair, String);
 
 /// The session description's parameters for a receiver.
@@ -92,7 +90,7 @@ struct DescribedSession {
 
 impl DescribedSession {
     fn of(description: &Description, latency: Option<Span>) -> Self {
-        // Each member of a group loses different packets, so a sender does not retransmit to it.
+        // A group's members lose different packets, so no sender retransmits.
         let again = description.repair.as_ref().filter(|_| !description.address.ip().is_multicast());
         let covered = description.parity.as_ref();
         let comes_again = again.is_some() || covered.is_some();
@@ -130,7 +128,7 @@ impl DescribedSession {
             };
             let chance = plan.chance(&format!("{name}.parity"));
             let receiver = match parity {
-                // The play-out delay lets a sender with both kinds of repair choose the one that arrives in time.
+                // Lets a sender with both kinds of repair choose the one that arrives in time.
                 Some(parity) if repair.is_some() => {
                     receiver.with_parity_of_any_source(parity, chance).telling_playout()
                 }
@@ -147,15 +145,15 @@ impl DescribedSession {
     }
 }
 
-/// Returns the RTCP timing towards a standard sender: regular reports about five seconds apart (RFC 3550). `asks`
-/// allows immediate NACKs and key-frame requests.
+/// Towards a standard sender: regular reports about five seconds apart (RFC 3550). `asks` allows immediate NACKs and
+/// key-frame requests.
 fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
     let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR_REPORT_INTERVAL } } else { Profile::Rfc3550 };
     RtcpSettings { profile, group: plan.group || !asks, summary: false, ..plan }
 }
 
 impl Receiving {
-    /// Opens the sockets, joins the group if there is one, and starts to receive.
+    /// Opens the sockets, joins a group, and starts to receive.
     ///
     /// # Errors
     /// An address can't be used, or the sender's controller is unknown.
@@ -163,7 +161,7 @@ impl Receiving {
         Self::begin(options, None)
     }
 
-    /// Answers a publishing browser's offer, and starts to receive; `cname` is the canonical name.
+    /// Answers a publishing browser's offer, and starts to receive.
     ///
     /// # Errors
     /// The offer can't be answered.
@@ -173,7 +171,7 @@ impl Receiving {
         let local = pair.rtp().local();
         let others: Vec<SocketAddr> =
             publisher.others.iter().map(|ip| SocketAddr::new(*ip, publisher.port.port())).collect();
-        // The NTP seconds of the start are a unique session number (RFC 8866, section 5.2).
+        // The start's NTP seconds are a unique session number (RFC 8866, section 5.2).
         let answer = negotiated.receiver_answer(local, &others, Clock::start().epoch().0 >> 32);
         let options = ReceiveOptions {
             description: negotiated.description(local),
@@ -255,7 +253,7 @@ impl Drop for Receiving {
     }
 }
 
-/// Returns the only accepted source, and whether RTP and RTCP share a port.
+/// The only accepted source, and whether RTP and RTCP share a port.
 fn source_and_mux(options: &ReceiveOptions) -> (Option<IpAddr>, bool) {
     let description = &options.description;
     (options.pair.source.or(description.source), options.pair.mux || description.mux)
@@ -302,7 +300,7 @@ fn wired(
     let mut sink = VideoSink::new(described_session.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
     sink.buffer = size.map(|size| Box::new(PlayBuffer::new(size, consume)));
     sink.repair = described_session.repair.is_some() || described_session.parity.is_some();
-    // A session may last for days, so older rows are moved to a file.
+    // A session may last for days.
     TempStore::keep(sink.stored_rows());
     let consumer: Box<dyn Consumer> = match description.format {
         Some(format) => Box::new(
@@ -339,7 +337,7 @@ struct Session {
 
 /// Wait after a BYE for media packets that it has overtaken.
 const BYE_GRACE: Span = Span::millis(300);
-/// Maximum time to send the BYE, which is delayed in a large group.
+/// A large group delays it.
 const BYE_TIMEOUT: Span = Span::secs(1);
 
 impl Session {
@@ -352,7 +350,7 @@ impl Session {
             let shared = Arc::clone(&self.shared);
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
-            // After a stall several steps are due, and the series must have no gaps.
+            // After a stall, the series must have no gaps.
             while next <= now {
                 self.driver.call(self.ix, |end, _, _| end.sink.sample(next));
                 next += STEP;

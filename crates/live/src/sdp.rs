@@ -1,5 +1,5 @@
-//! Session descriptions (RFC 8866). The private attribute `x-steadycast` names the controller for Steadycast's
-//! receivers; others ignore it.
+//! Session descriptions (RFC 8866). The private attribute `x-steadycast` names the controller; other receivers ignore
+//! it.
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
@@ -33,7 +33,7 @@ fn wrong(problem: impl Into<String>, remedy: &'static str) -> SdpError {
 pub struct Description {
     /// The address of the receiver or group.
     pub address: SocketAddr,
-    /// The only accepted source (RFC 4570); in a sender's description, its own address.
+    /// Only accepted source (RFC 4570), or the sender's own address.
     pub source: Option<IpAddr>,
     /// Time to live of an IPv4 group.
     pub ttl: Option<u8>,
@@ -47,7 +47,7 @@ pub struct Description {
     pub others: Vec<u8>,
     /// Payload format; `None` if unsupported.
     pub format: Option<PayloadFormat>,
-    /// Decoder configuration: MPEG-4's bytes, or H.264's and H.265's parameter sets with start codes.
+    /// MPEG-4's bytes, or H.264's and H.265's parameter sets with start codes.
     pub config: Vec<u8>,
     /// The RTCP port, if it does not follow RTP's (RFC 3605).
     pub rtcp_port: Option<u16>,
@@ -55,9 +55,9 @@ pub struct Description {
     pub excluded: Vec<IpAddr>,
     /// Upper limit of the rate.
     pub bandwidth: Option<Rate>,
-    /// RTCP bandwidth of receivers (`b=RR`, RFC 3556). With 0 they send no reports.
+    /// Receivers' RTCP bandwidth (`b=RR`, RFC 3556). With 0 they send no reports.
     pub reports: Option<Rate>,
-    /// Format of per-packet feedback; `None` without it, or for the controller's own format.
+    /// Per-packet feedback; `None` without it, or in the controller's own format.
     pub feedback: Option<PacketFeedback>,
     /// ECN codepoint of sent packets (RFC 6679, section 6.1).
     pub ecn: Ecn,
@@ -65,11 +65,11 @@ pub struct Description {
     pub repair: Option<Retransmissions>,
     /// The parity stream; `None` if there is none.
     pub parity: Option<ParityStream>,
-    /// The audio stream; `None` if the description has no audio that this program supports.
+    /// `None` without audio that this program supports.
     pub audio: Option<AudioStream>,
     /// The media's SSRC and canonical name (RFC 5576) outside of repair groups.
     pub media: Option<(u32, String)>,
-    /// Whether key frames are made on request by PLI (RFC 4585) and FIR (RFC 5104).
+    /// Whether key frames are made on request (PLI, RFC 4585; FIR, RFC 5104).
     pub key_frames: bool,
     /// The private attribute's keys and values.
     pub ours: Vec<(String, String)>,
@@ -193,7 +193,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Returns the lines of a group of two SSRCs (RFC 5576, section 4.2), without SSRCs that were named before.
+    /// Lines of a group of two SSRCs (RFC 5576, section 4.2), without those `named` before.
     fn lines(&self, semantics: &str, named: &mut Vec<u32>) -> Vec<(&'static str, String)> {
         let Self { media, repair, cname } = self;
         let mut lines = vec![("ssrc-group", format!("{semantics} {media} {repair}"))];
@@ -240,7 +240,7 @@ impl Description {
         }
     }
 
-    /// Returns the announced SSRCs, the media's first, and whether each stream announces its own.
+    /// The announced SSRCs, the media's first, and whether each stream announces its own.
     pub fn sources(&self) -> (Vec<u32>, bool) {
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref());
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref());
@@ -265,7 +265,7 @@ impl Description {
         self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// Returns the description as text, with the sender's address `own` and the unique number `session`.
+    /// `own` is the sender's address, `session` a unique number.
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
         // Some players only support AVP, so AVPF is used only if needed.
@@ -281,7 +281,7 @@ impl Description {
         for payload_type in self.others.iter().copied().chain(more.into_iter().flatten()) {
             media.fmt += &format!(" {payload_type}");
         }
-        // Only IPv4 multicast has a TTL in the c= line (RFC 8866, section 5.7).
+        // Only IPv4 multicast has a TTL (RFC 8866, section 5.7).
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
         let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
         media.add_connection(Connection::from_ip_addr_ttl(self.address.ip(), ttl));
@@ -320,8 +320,8 @@ impl Description {
             None => {}
         }
         if self.ecn.is_capable() {
-            // ECN starts with the first packet (RFC 6679, section 6.1). RFC 8888's reports replace its feedback (RFC
-            // 8888, section 7).
+            // ECN starts with the first packet (RFC 6679, section 6.1). RFC 8888's reports replace its feedback
+            // (section 7).
             let ect = if self.ecn == Ecn::Ect1 { 1 } else { 0 };
             put("ecn-capable-rtp", format!(" leap mode=setonly; ect={ect}"));
         }
@@ -391,7 +391,7 @@ impl Description {
         (self.format.map_or("x-steadycast-greedy", PayloadFormat::encoding), fmtp)
     }
 
-    /// Parses a description and returns its first video stream.
+    /// Parses a description's first video stream.
     ///
     /// # Errors
     /// It is not a session description, or has no video over RTP.
@@ -418,7 +418,7 @@ impl Description {
         let lines = Lines { session: &session, media };
         let (Format { payload_type, format, fmtp, .. }, same) = chosen(formats(media))?;
         let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
-        // One encoder produces all payload types of a format, so they share a configuration.
+        // One encoder produces all payload types of a format.
         let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
         let ours = media.get_first_attribute_value(PRIVATE_ATTRIBUTE).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
@@ -437,7 +437,7 @@ impl Description {
             others: same.iter().map(|offer| offer.payload_type).collect(),
             format,
             config,
-            // The bandwidth at session level covers all media, so it is not used.
+            // At session level, it covers all media.
             bandwidth: bandwidth(&media.bandwidths, "AS").map(|kbps| Rate::bps(kbps.saturating_mul(1_000))),
             reports: bandwidth(&media.bandwidths, "RR").or(bandwidth(&session.bandwidths, "RR")).map(Rate::bps),
             feedback,
@@ -475,13 +475,13 @@ fn tidy(text: &[u8]) -> String {
     text.lines().skip(before).filter(|line| !is_comment(line)).map(tidied).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the first video with a port, or else the first video (port 0 means that none is sent).
+/// The first video with a port (0 means that none is sent), or else the first.
 fn video(session: &Session) -> Option<&Media> {
     let all = || session.medias.iter().filter(|media| media.media == "video");
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Returns the first Opus stream with a port and a payload type other than the video's.
+/// The first Opus stream with a port and a payload type other than the video's.
 fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
     let all = session.medias.iter().filter(|media| media.media == "audio" && media.port != 0);
     all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))
@@ -490,7 +490,7 @@ fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
 /// Encodings that repair packets of another payload type.
 const REPAIR_ENCODINGS: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY_ENCODING];
 
-/// Returns whether packets are sent out of decoding order, which this program does not support.
+/// Whether packets are sent out of decoding order, which is not supported.
 fn interleaved(offer: &Format) -> bool {
     let above = |key: &str, least: u32| {
         parameter(&offer.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
@@ -498,7 +498,7 @@ fn interleaved(offer: &Format) -> bool {
     match offer.format {
         // 2 is the interleaved mode (RFC 6184, section 8.1).
         Some(PayloadFormat::H264) => above("packetization-mode", 1),
-        // Above 0, NAL units may be sent out of decoding order (RFC 7798, section 7.1).
+        // Then also out of decoding order (RFC 7798, section 7.1).
         Some(PayloadFormat::H265) => above("sprop-max-don-diff", 0),
         _ => false,
     }
@@ -514,7 +514,7 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     }
 }
 
-/// Returns the first supported payload type, or else the first video, and the others of the same format.
+/// The first supported payload type, or else the first video, and others of its format.
 fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     let beside = |offer: &Format| REPAIR_ENCODINGS.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
@@ -544,8 +544,8 @@ pub fn offered(text: &[u8]) -> Vec<String> {
     media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
 }
 
-/// Returns the first supported encoding with an RTP clock other than 90 kHz (RFC 6416, section 7.1), with its payload
-/// type and clock in Hz.
+/// The first supported encoding with a clock other than 90 kHz (RFC 6416, section 7.1): name, payload type, clock in
+/// Hz.
 pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     let session = Session::parse(tidy(text).as_bytes()).ok()?;
     formats(video(&session)?).into_iter().find_map(|offer| {
@@ -556,7 +556,7 @@ pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     })
 }
 
-/// Returns the accepted and the excluded sources for this destination (RFC 4570, section 3).
+/// Accepted and excluded sources (RFC 4570, section 3).
 fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let (mut wanted, mut excluded) = (Vec::new(), Vec::new());
     for filter in lines.values("source-filter") {
@@ -611,7 +611,7 @@ fn sources(media: &Media, semantics: &str) -> Option<Sources> {
     Some(Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() })
 }
 
-/// Returns the first SSRC with a canonical name, if there are no groups.
+/// First SSRC with a canonical name, if there are no groups.
 fn lone_source(media: &Media) -> Option<(u32, String)> {
     if media.has_attribute("ssrc-group") {
         return None;
@@ -640,7 +640,7 @@ fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
     lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
 }
 
-/// Returns the ECN codepoint of `a=ecn-capable-rtp` (RFC 6679, section 6.1), by default ECT(0).
+/// `a=ecn-capable-rtp` (RFC 6679, section 6.1), by default ECT(0).
 fn ecn(lines: Lines<'_>) -> Ecn {
     let Some(said) = lines.values("ecn-capable-rtp").next() else { return Ecn::NotEct };
     let words = || said.split([' ', ';']).filter(|word| !word.is_empty());

@@ -104,7 +104,7 @@ const MIN_CACHE_TIME: Span = Span::secs(1);
 /// Options of a sender.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// The keys of the flow, with a live sender's defaults for those left open.
+    /// With a live sender's defaults for those left open.
     pub flow: FlowKeys,
     /// The destination.
     pub to: Destination,
@@ -129,11 +129,11 @@ pub struct Sending {
     pub encoder_queue: Option<EncoderQueue>,
     /// The encoded audio, if the flow has audio.
     pub audio_queue: Option<AudioQueue>,
-    /// The session description for receivers, the answer for a browser, or the offer to a server.
+    /// For receivers, the answer for a browser, or the offer to a server.
     pub sdp: String,
 }
 
-/// Minimum floor that the operator can set, unless the floor was lower from the start.
+/// Lowest floor that the operator can set, unless it was lower from the start.
 const MIN_FLOOR: Rate = Rate::kbps(50);
 
 /// The pacer's catch-up time after a late wake-up. More would cause bursts.
@@ -151,7 +151,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Prepares a medium. A broadcast's feed wakes `waker`'s loop, and passes audio to `audio`.
+    /// A broadcast's feed wakes `waker`'s loop, and passes audio to `audio`.
     fn of(medium: Medium, plan: &VideoPlan, clock: Clock, waker: Waker, audio: Option<&AudioQueue>) -> Self {
         let store = |format| PayloadStore::new(format, plan.payload() as usize);
         match medium {
@@ -216,7 +216,7 @@ impl Sending {
     /// Opens the sockets and starts to send.
     ///
     /// # Errors
-    /// A key of the flow, an address or the medium can't be used. Nothing was sent in that case.
+    /// A key of the flow, an address or the medium can't be used. Nothing was sent.
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let connection = match &options.to {
             Destination::Address(_) => None,
@@ -230,7 +230,7 @@ impl Sending {
         Self::begin(options, medium, entropy::seed()?, connection)
     }
 
-    /// Starts to send; `connection` is the negotiated offer and port of a browser or server.
+    /// `connection` is a browser's or server's negotiated offer and port.
     fn begin(
         options: SendOptions,
         medium: Medium,
@@ -257,7 +257,7 @@ impl Sending {
         let prepared = Prepared::of(medium, &plan, clock, waker.clone(), audio_queue.as_ref());
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
         TempStore::keep(source.stored_rows());
-        // A live sender does not learn each packet's fate, so it stores no per-packet records.
+        // A live sender does not learn each packet's fate.
         source.frames = SentFrames::lean();
         // Replaces audio packets without content.
         source.audio = audio_queue.clone().map(|queue| Box::new(queue) as Box<dyn AudioFeed>);
@@ -322,7 +322,7 @@ impl Sending {
     }
 }
 
-/// Returns the NTP seconds of the start as a unique session number (RFC 8866, section 5.2).
+/// The start's NTP seconds are unique (RFC 8866, section 5.2).
 fn session_number(clock: Clock) -> u64 {
     clock.epoch().0 >> 32
 }
@@ -417,7 +417,7 @@ fn planned<'l>(loaded: &'l Loaded, medium: &Medium, place: HostContext) -> Resul
     Ok((video, plan))
 }
 
-/// A sender's offer to a server (WHIP, RFC 9725), with the socket that it names.
+/// An offer to a server (WHIP, RFC 9725), with its socket.
 pub struct LocalOffer {
     options: SendOptions,
     seed: Seed,
@@ -428,7 +428,7 @@ pub struct LocalOffer {
 }
 
 impl LocalOffer {
-    /// Opens a socket, and makes the medium's offer to the server in the options.
+    /// Opens a socket, and makes the offer.
     pub fn new(options: SendOptions, medium: &Medium) -> Result<Self, LiveError> {
         let (clock, shared, seed) = (Clock::start(), Shared::default(), entropy::seed()?);
         let negotiated = NegotiatedOffer::to_server(medium, &options.flow)?;
@@ -441,7 +441,7 @@ impl LocalOffer {
         Ok(Self { options, seed, negotiated, pair, sdp })
     }
 
-    /// Starts to send with the server's answer. The SSRCs are the offer's, drawn from the same seed.
+    /// Starts with the server's answer. The SSRCs are the offer's, drawn from the same seed.
     pub fn start(self, answer: &str, medium: Medium) -> Result<Sending, LiveError> {
         let Self { options, seed, negotiated, pair, sdp } = self;
         let negotiated = negotiated.accepted(answer, &medium, options.to.ip())?;
@@ -503,7 +503,7 @@ fn describe(
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // With an announced SSRC, receivers reject packets recorded in another session with the same key.
+        // Receivers then reject another session's packets with the same key.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
         ours: ours(options, video, medium),
@@ -573,7 +573,7 @@ impl Session {
             // A request from another thread ends the wait early.
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
-            // After a stall several steps are due, and the series must have no gaps.
+            // After a stall, the series must have no gaps.
             while next <= now {
                 self.call(|end, _, _| end.source.sample(next));
                 next += STEP;
@@ -598,7 +598,7 @@ impl Session {
         Ok(())
     }
 
-    /// Excludes receivers by canonical name, which is known only after the first SDES.
+    /// Excludes receivers by canonical name, which only SDES tells.
     fn exclude(&self) {
         let excluded = self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner);
         for (ssrc, peer) in self.end().peers.as_ref().into_iter().flat_map(Peers::iter) {
@@ -634,7 +634,7 @@ impl Session {
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }
 
-    /// Returns the pictures not coded because of a slow encoder, and because of the rate.
+    /// Pictures not coded because of a slow encoder, and of the rate.
     fn missing(&self) -> (u64, u64) {
         match (&self.encoder_queue, &self.rung) {
             (Some(encoder_queue), _) => (encoder_queue.left_out(), encoder_queue.no_room()),

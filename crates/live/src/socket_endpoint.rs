@@ -44,12 +44,12 @@ pub trait Consumer: Send {
     /// Processes a new packet, with its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
 
-    /// Returns `Some` if a key frame is needed; true if none has been received yet.
+    /// `Some` if a key frame is needed; true before the first one.
     fn lacks_key_frame(&self) -> Option<bool> {
         None
     }
 
-    /// Returns the presentation time in ticks of 1/90000 s from the first frame; `None` before it.
+    /// Presentation time in ticks of 1/90000 s from the first frame; `None` before it.
     fn ticks_of(&self, _timestamp: u32) -> Option<i64> {
         None
     }
@@ -59,7 +59,7 @@ pub trait Consumer: Send {
         self.take(now, seq, header, payload);
     }
 
-    /// Announces a new run from this sequence number on: a new SSRC or a restart of the source.
+    /// A new run (a new SSRC, or a restart of the source) from this number on.
     fn restart(&mut self, _seq: u64) {}
 
     /// Returns when [`Consumer::on_wake`] is due.
@@ -143,7 +143,7 @@ impl SocketSource {
 
     /// Closes the browser's connection after the BYE.
     fn close(&mut self, now: Time, out: &mut Outbox) {
-        // While the source has a timer, its BYE has not been sent yet.
+        // A timer means that the BYE was not sent yet.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
         if let Some(browser) = self.browser.as_mut().filter(|_| said) {
             browser.tunnel.close(now);
@@ -156,7 +156,7 @@ impl SocketSource {
         self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
 
-    /// Sends the connection's output, and starts the session when the SRTP keys are available.
+    /// Sends the connection's output, and starts the session once there are SRTP keys.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
         if let Some(srtp) = self.browser.as_mut().and_then(|browser| browser.drain(now, out)) {
             self.srtp = Some(srtp);
@@ -193,8 +193,7 @@ impl SocketSource {
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
-                        // Symbols take memory, so they are stored only for repair. Parity is computed over plain
-                        // packets, before SRTP.
+                        // Only repair needs symbols. Parity is of plain packets, before SRTP.
                         if media.repairs.is_none() && first_kept.is_some() {
                             self.kept.keep(media.seq, &bytes[start..]);
                         }
@@ -317,7 +316,7 @@ pub struct SocketSink {
     pub parity: Option<(u8, ReceivedSymbols)>,
     /// The consumer of audio, if the source sends any.
     pub(crate) audio: Option<AudioIntake>,
-    /// Whether to request key frames by RTCP, from a source that can make them.
+    /// Of a source that can make them.
     pub requests_key_frames: bool,
     /// The last result of [`Consumer::lacks_key_frame`].
     lacks: Option<bool>,
@@ -344,7 +343,7 @@ pub struct SocketSink {
     other_source: Option<SocketAddr>,
 }
 
-/// A packet attributed to another stream, with the reason under which it was counted.
+/// With the reason under which it was counted.
 type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
 #[derive(Default)]
@@ -365,14 +364,14 @@ impl RunCandidates {
         self.0.push_back(packet);
     }
 
-    /// Drops old packets. Those of the last [`REORDER_WAIT`] may have overtaken a new run's first packet.
+    /// Drops packets older than [`REORDER_WAIT`]: newer ones may have overtaken a new run's first packet.
     fn forget(&mut self, now: Time) {
         while self.0.front().is_some_and(|first| now.since(first.0) > REORDER_WAIT) {
             self.0.pop_front();
         }
     }
 
-    /// Returns the held packets of this packet's source by sequence number, and empties the buffer.
+    /// Takes all, and returns those of this packet's source by sequence number.
     fn of_run(&mut self, header: &RtpHeader) -> Vec<UnattributedPacket> {
         // Signed distances sort correctly across a wrap of the sequence number.
         let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
@@ -383,7 +382,7 @@ impl RunCandidates {
     }
 }
 
-/// A source's clock: its minimum one-way delay and media clock. A new SSRC or run has another one.
+/// A source's minimum one-way delay and media clock. A new SSRC or run has another one.
 #[derive(Clone, Copy, Default)]
 struct SourceClock {
     ssrc: Option<u32>,
@@ -395,7 +394,7 @@ struct SourceClock {
 }
 
 impl SourceClock {
-    /// Returns this clock, or a new one if the source or run has changed.
+    /// A new one if the source or run has changed.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
         // Delays and timestamps of different sources have unrelated offsets.
         if (self.ssrc, self.run) != (Some(ssrc), run) {
@@ -405,7 +404,7 @@ impl SourceClock {
         self
     }
 
-    /// Returns a packet's send time on the local clock, as if the source's minimum delay were zero.
+    /// Send time on the local clock, as if the minimum delay were zero.
     fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);
@@ -413,7 +412,7 @@ impl SourceClock {
         let one_way = OneWay::between(sent, now);
         let min_delay = self.min_delay.map_or(one_way, |min_delay| min_delay.min(one_way));
         self.min_delay = Some(min_delay);
-        // A delay of more than a minute means that the sender's clock was set.
+        // A delay of more than a minute: the sender's clock was set.
         let delay = one_way.variation_since(min_delay).later();
         if delay > Span::secs(60) {
             self.min_delay = None;
@@ -422,7 +421,7 @@ impl SourceClock {
     }
 }
 
-/// Converts RTP timestamps to steps of the media clock, counted from the first packet.
+/// RTP timestamps in steps of the media clock, from the first packet.
 #[derive(Clone, Copy)]
 struct MediaClock {
     step: Span,
@@ -437,14 +436,14 @@ impl MediaClock {
         Self { step, newest: None, from: 0 }
     }
 
-    /// Returns the next source's clock, which continues one step after the last frame.
+    /// For the next source, one step after the last frame.
     fn restarted(self) -> Self {
         let step = (self.step.as_nanos() * 9 / 100_000) as i64;
         Self { newest: None, from: self.newest.map_or(self.from, |(_, ticks)| ticks + step), ..self }
     }
 
     fn step_of(&mut self, timestamp: u32) -> u32 {
-        // A signed 32-bit distance is correct when the timestamp wraps, and negative for reordered packets.
+        // A signed 32-bit distance survives a wrap, and is negative for reordered packets.
         let (newest, ticks) = *self.newest.get_or_insert((timestamp, self.from));
         let ahead = i64::from(timestamp.wrapping_sub(newest) as i32);
         if ahead > 0 {
@@ -471,12 +470,11 @@ struct Arrival<'a> {
 pub enum Reports {
     /// All members of the group.
     Group,
-    /// None, because the session has no bandwidth for reports (RFC 3556, section 2).
+    /// Without bandwidth for reports (RFC 3556, section 2).
     Nowhere,
     /// The browser at the other end of the connection, while connected.
     Connection,
-    /// The address of the sender's own reports. Before the first one, the port after the media's, or the media's if
-    /// `mux` is set.
+    /// Of its own reports. Before the first one, the port after the media's or, with `mux`, the media's.
     Sender {
         /// The sender's RTCP address, once it is known.
         known: Option<SocketAddr>,
@@ -499,8 +497,7 @@ impl Reports {
         }
     }
 
-    /// Sets the address from a report; `of_source` is `None` before the first media packet, which confirms or replaces
-    /// the address.
+    /// `of_source` is `None` before the first media packet, which confirms or replaces the address.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -539,7 +536,7 @@ impl SocketSink {
         }
     }
 
-    /// Tells the session whether a key frame is needed, if this has changed.
+    /// Tells the session of a change.
     fn update_key_frame_need(&mut self, now: Time, out: &mut Outbox) {
         let lacks = self.consumer.lacks_key_frame();
         if self.requests_key_frames && lacks != self.lacks {
@@ -548,7 +545,7 @@ impl SocketSink {
         }
     }
 
-    /// Numbers frames by the media clock in steps of `step`, for the play-out buffer.
+    /// Numbers frames by the media clock in steps of `step`.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
         let clocks = SourceClock { media: Some(MediaClock::new(step)), ..self.clocks };
@@ -607,7 +604,7 @@ impl SocketSink {
         self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
 
-    /// Sends the connection's output, and stores the SRTP keys when they are available.
+    /// Sends the connection's output, and stores SRTP keys.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
         let srtp = self.browser.as_mut().and_then(|browser| browser.drain(now, out));
         self.srtp = srtp.or(self.srtp.take());
@@ -709,7 +706,7 @@ impl SocketSink {
         }
     }
 
-    /// Holds a packet that may belong to a stream that the receiver follows later.
+    /// Holds a packet that a later followed stream may need.
     fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader, reason: UnusedReason) {
         let from = datagram.meta.from;
         let Some(session) = self.sink.session() else { return };
@@ -729,7 +726,7 @@ impl SocketSink {
         }
     }
 
-    /// Starts a new run with the held packets, or with the present packet if they overtook it.
+    /// Starts a run with the held packets, or with the present one if they overtook it.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, of_first, first, ..)) = held.first() else { return };
@@ -746,7 +743,7 @@ impl SocketSink {
         }
     }
 
-    /// Passes a media packet to the session and, if new, to the consumer.
+    /// Passes media to the session and, if new, to the consumer.
     fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) -> Received {
         let (from, Arrival { at, header, notice, transport, payload }) = (datagram.meta.from, *arrival);
         // Packets of other sources must not shift the clocks.
@@ -853,7 +850,7 @@ impl SocketSink {
         }
     }
 
-    /// Processes an RTX packet (RFC 4588), whose payload is passed on as the original.
+    /// Handles an RTX packet (RFC 4588), passed on as the original.
     fn on_repair(
         &mut self,
         now: Time,
@@ -863,7 +860,7 @@ impl SocketSink {
         out: &mut Outbox,
     ) {
         let Arrival { header, payload, notice, transport, .. } = *retransmission;
-        // An RTX packet without an original sequence number is padding of a probe.
+        // Padding of a probe has no original sequence number.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
             self.unused.add(UnusedReason::NoPayload);
             return self.report_padding(now, datagram, retransmission, out);
@@ -901,7 +898,7 @@ impl SocketSink {
         }
     }
 
-    /// Reports a browser's probing packet without media, which would otherwise count as lost.
+    /// Reports a browser's probing packet, which would otherwise count as lost.
     fn report_padding(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
         if self.browser.is_none() {
             return;

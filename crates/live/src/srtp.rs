@@ -1,7 +1,7 @@
-//! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80, or with AES-GCM (RFC 7714), with replay protection.
+//! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80 or AES-GCM (RFC 7714), and replay protection.
 //!
-//! Implemented here because the library `webrtc-srtp` needs an asynchronous runtime and eighty more crates. The ciphers
-//! are RustCrypto's. Test vectors: RFC 3711, appendix B; RFC 7714, sections 16 and 17.
+//! Written here because the library `webrtc-srtp` needs an asynchronous runtime and eighty more crates. The ciphers are
+//! RustCrypto's. Test vectors: RFC 3711, appendix B; RFC 7714, sections 16 and 17.
 
 use crate::sdp::unbase64;
 use aes::cipher::consts::{U12, U16};
@@ -19,18 +19,17 @@ const SRTCP_INDEX_LEN: usize = 4;
 const ENCRYPTED: u32 = 1 << 31;
 /// Unencrypted bytes of SRTCP: the header and the first SSRC.
 const RTCP_CLEAR: usize = 8;
-/// Maximum number of sources, all of which have proved that they have the key.
+/// All have proved that they have the key.
 const MAX_SOURCES: usize = 4_096;
 /// In packets; RFC 3711, section 3.3.2, requires at least 64.
 const REPLAY_WINDOW: u64 = 128;
 
-/// Rollover counters tried for an unknown source, which may have wrapped before the receiver joined: every nine minutes
-/// at 1 Mb/s.
+/// Tried for an unknown source, which may have wrapped before the join: every nine minutes at 1 Mb/s.
 const MAX_JOIN_ROLLOVERS: u64 = 32;
 /// Rollovers tried after an outage.
 const MAX_OUTAGE_ROLLOVERS: u64 = 4;
 
-/// SRTP protection profiles of DTLS (RFC 5764, section 4.1.2; RFC 7714, section 14.2).
+/// RFC 5764, section 4.1.2; RFC 7714, section 14.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrtpProfile {
     /// AES-CM with 128-bit keys, and HMAC-SHA1 truncated to 80 bits.
@@ -62,7 +61,7 @@ impl SrtpProfile {
 pub struct MasterKey {
     profile: SrtpProfile,
     key: Vec<u8>,
-    /// AES-GCM's 12 bytes are padded with zeros as in libsrtp, because RFC 7714 does not specify it.
+    /// AES-GCM's 12 bytes end with zeros as in libsrtp, because RFC 7714 does not specify it.
     salt: [u8; 14],
 }
 
@@ -73,15 +72,15 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Reads key and salt of 30 bytes in base64 (RFC 4568), as `openssl rand -base64 30` writes; `None` for other text.
+    /// Reads 30 bytes of key and salt in base64 (RFC 4568), as `openssl rand -base64 30` writes.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
         let (key, salt) = bytes.split_at_checked(16)?;
         (salt.len() == 14).then(|| Self::of(SrtpProfile::Aes128CmSha1, key, salt))
     }
 
-    /// Splits DTLS's exported material into the client's and the server's master key (RFC 5764, section 4.2). `None` if
-    /// it is too short.
+    /// Splits DTLS's exported material into the client's and the server's key (RFC 5764, section 4.2); `None` if too
+    /// short.
     pub fn exported(profile: SrtpProfile, material: &[u8]) -> Option<[Self; 2]> {
         let (key, salt) = profile.lengths();
         let (keys, salts) = material.split_at_checked(2 * key)?;
@@ -100,7 +99,7 @@ impl MasterKey {
         self.profile
     }
 
-    /// Derives a session key (RFC 3711, section 4.3.1, with a key derivation rate of zero; RFC 6188, section 2).
+    /// A session key (RFC 3711, section 4.3.1, with a key derivation rate of zero; RFC 6188, section 2).
     fn derive<const N: usize>(&self, label: u8) -> [u8; N] {
         let mut iv = [0; 16];
         iv[..14].copy_from_slice(&self.salt);
@@ -127,7 +126,7 @@ struct PacketIndex {
 }
 
 impl PacketIndex {
-    /// Returns the salt XORed with SSRC and index in its last ten bytes, then zeros (RFC 3711, section 4.1.1; RFC 7714,
+    /// The salt XORed with SSRC and index in its last ten bytes, then zeros (RFC 3711, section 4.1.1; RFC 7714,
     /// sections 8.1 and 9.1).
     fn iv(self, salt: &[u8]) -> [u8; 16] {
         let mut iv = [0; 16];
@@ -186,7 +185,7 @@ impl Keys {
         }
     }
 
-    /// Encrypts `bytes` from `start` on, except for `clear` bytes, and appends the tag and the SRTCP `index`.
+    /// Encrypts from `start` on, except for `clear` bytes, and appends the tag and the SRTCP `index`.
     fn seal(&self, at: PacketIndex, bytes: &mut Vec<u8>, (start, clear): (usize, usize), index: &[u8]) {
         let (head, body) = bytes[start..].split_at_mut(clear);
         let tag = match self {
@@ -205,7 +204,7 @@ impl Keys {
         bytes.extend_from_slice(index);
     }
 
-    /// Verifies in constant time, and decrypts into `out`. Returns false if the tag is wrong.
+    /// Verifies in constant time, and decrypts into `out`. False if the tag is wrong.
     fn open(&self, at: PacketIndex, sealed: &Sealed<'_>, out: &mut Vec<u8>) -> bool {
         let Sealed { packet, clear, tag, index } = *sealed;
         if let Self::Cm { auth, .. } = self {
@@ -229,11 +228,11 @@ impl Keys {
         }
     }
 
-    /// Splits a datagram into packet, tag and an SRTCP index of `index` bytes.
+    /// The SRTCP index has `index` bytes.
     fn split<'a>(&self, datagram: &'a [u8], index: usize) -> Option<Sealed<'a>> {
         let (profile, end) = (self.profile(), datagram.len());
         let (packet, more) = datagram.split_at_checked(end.checked_sub(profile.tag() + index)?)?;
-        // The HMAC tag follows the SRTCP index, which it protects. The GCM tag precedes it (RFC 7714, section 9.2).
+        // The HMAC tag follows the index, which it protects. The GCM tag precedes it (RFC 7714, section 9.2).
         let (tag, index) = match profile {
             SrtpProfile::Aes128CmSha1 => (&more[index..], &more[..index]),
             _ => more.split_at(profile.tag()),
@@ -242,7 +241,7 @@ impl Keys {
     }
 }
 
-/// Encrypts in place and returns the tag (RFC 7714, section 5.2.1). The first 12 bytes of `iv` are the nonce.
+/// Returns the tag (RFC 7714, section 5.2.1). The nonce is `iv`'s first 12 bytes.
 fn encrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8]) -> [u8; 16]
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
@@ -252,7 +251,7 @@ where
     sealed.unwrap_or_else(|_| unreachable!("a datagram is short")).into()
 }
 
-/// Decrypts in place (RFC 7714, section 5.2.2). Returns false if the tag is wrong.
+/// False if the tag is wrong (RFC 7714, section 5.2.2).
 fn decrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8], tag: &[u8]) -> bool
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
@@ -299,7 +298,7 @@ struct Source {
     rtcp: Replay,
 }
 
-/// Packets per second with several tried rollover counters. Bounds the CPU time that forged SSRCs can cause.
+/// With several tried rollover counters. Bounds the CPU time of forged SSRCs.
 const MAX_GUESSES_PER_SECOND: u32 = 200;
 
 /// The packets with several tries in the present second.
@@ -331,14 +330,14 @@ impl Direction {
     }
 }
 
-/// The SRTP context of one end, with one master key for all members or one per direction.
+/// One end, with one master key for all members or one per direction.
 pub struct Srtp {
     outgoing: Direction,
     incoming: Direction,
     sources: BTreeMap<u32, Source>,
     /// The only SSRCs whose media is accepted; all if empty.
     described: Vec<u32>,
-    /// For each outgoing SSRC, the newest extended sequence number and the next SRTCP index.
+    /// Per outgoing SSRC: newest extended sequence number, next SRTCP index.
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
     guessed: GuessLimit,
@@ -380,8 +379,7 @@ impl Srtp {
         Self { outgoing, incoming, sources, described, sent, scratch, guessed, refused: 0 }
     }
 
-    /// Accepts media of these SSRCs only, or of all if empty. Packets recorded in another session then can't be
-    /// replayed.
+    /// Accepts these SSRCs only, or all if empty, so that another session's packets can't be replayed.
     #[must_use]
     pub fn of_sources(self, described: Vec<u32>) -> Self {
         Self { described, ..self }
@@ -414,7 +412,7 @@ impl Srtp {
         self.outgoing.rtcp.seal(at, bytes, (start, RTCP_CLEAR), &(index | ENCRYPTED).to_be_bytes());
     }
 
-    /// Returns the RTP packet in a datagram; `None` if it is not authentic.
+    /// `None` if not authentic.
     pub fn open_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtp(now, datagram);
         self.refused += u64::from(opened.is_none());
@@ -436,7 +434,7 @@ impl Srtp {
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
-        // The rollover counter is unknown after a wrap before the join or in an outage. The tag shows the right guess.
+        // Unknown after a wrap before the join or in an outage. The tag shows the right guess.
         let (first, wraps) =
             nearest.map_or((seq.into(), 0..MAX_JOIN_ROLLOVERS), |nearest| (nearest, 1..MAX_OUTAGE_ROLLOVERS + 1));
         let index = match nearest.filter(&mut right) {
@@ -449,7 +447,7 @@ impl Srtp {
         Some(())
     }
 
-    /// Returns the RTCP compound in a datagram; `None` if it is not authentic.
+    /// `None` if not authentic.
     pub fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtcp(datagram);
         self.refused += u64::from(opened.is_none());
@@ -463,15 +461,14 @@ impl Srtp {
         // Without the E flag the packet is authenticated but not encrypted.
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
-        // A low index shows this end's own packet, which anyone can reflect. Higher ones pass, so that an SSRC
-        // collision is detected.
+        // A low index is this end's own packet, which anyone can reflect. Higher ones reveal an SSRC collision.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let at = PacketIndex { ssrc, index };
         if own || !known.rtcp.fresh(index) || !self.incoming.rtcp.open(at, &sealed, &mut self.scratch) {
             return None;
         }
-        // Only an authentic packet may advance the replay window (RFC 3711, section 3.3).
+        // As for RTP (RFC 3711, section 3.3).
         self.source(ssrc).rtcp.mark(index);
         Some(())
     }

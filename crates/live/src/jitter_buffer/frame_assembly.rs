@@ -10,10 +10,10 @@ use steadycast_wire::ParseError;
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture_kind};
 use steadycast_wire::rtp::RtpHeader;
 
-/// A key frame expected within this time (100 ms, in ticks) is not requested.
+/// 100 ms in ticks: a key frame expected within is not requested.
 const EXPECTED_SOON: i64 = 9_000;
 
-/// The reference for the next frame's time. Timestamps of different runs are not comparable.
+/// For the next frame's time. Timestamps of different runs are not comparable.
 #[derive(Clone, Copy)]
 struct PreviousFrame {
     timestamp: u32,
@@ -38,10 +38,9 @@ struct OpenFrame {
     anew: bool,
 }
 
-/// Maximum difference in ticks (1 s) between the steps of timestamps and of arrivals for which a new run continues the
-/// old timestamps.
+/// In ticks (1 s), between steps of timestamps and of arrivals, for which a new run continues the old timestamps.
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
-/// Maximum step ahead of the arrival time within a run, in ticks: 60 s.
+/// In ticks (60 s), ahead of the arrival time within a run.
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
 /// Maximum step backwards within a run, in ticks: 10 s.
 const MAX_STEP_BEHIND: i64 = 10 * 90_000;
@@ -60,7 +59,7 @@ pub(super) struct FrameAssembler {
     /// The minimum distance between two frames, in ticks.
     period: Option<i64>,
     last_ticks: Option<i64>,
-    /// For a gap before the next packet: how many packets are known to be missing.
+    /// Before the next packet: how many packets are known to be missing.
     gap: Option<u64>,
     pub(super) markers: Markers,
     /// Whether the next packet starts a new run.
@@ -95,17 +94,17 @@ impl FrameAssembler {
         }
     }
 
-    /// Records lost packets before the next one; zero is a gap of unknown size.
+    /// Packets lost before the next one; zero if unknown.
     pub(super) fn lose(&mut self, lost: u64) {
         self.gap = Some(self.gap.unwrap_or(0) + lost);
     }
 
-    /// Records that the source may have changed. With `in_sequence`, it is the same stream under a new SSRC.
+    /// The source may have changed. With `in_sequence`, only its SSRC has.
     pub(super) fn start_run(&mut self, in_sequence: bool) {
         self.anew = self.gap.is_some() || !in_sequence;
     }
 
-    /// Returns `Some` if a key frame is needed; true before the first one.
+    /// `Some` if a key frame is needed; true before the first one.
     pub(super) fn lacks_key_frame(&self) -> Option<bool> {
         self.lacks
     }
@@ -145,7 +144,7 @@ impl FrameAssembler {
             // Another sender may use markers differently.
             self.markers = Markers::default();
         }
-        // The gap is between two frames, so only the new one's start is affected.
+        // Only the new frame's start is affected.
         if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
@@ -188,7 +187,7 @@ impl FrameAssembler {
         if marked && !gap && !anew {
             self.markers.prove(proof);
         } else if gap && !marked || anew && self.markers.needed(proof.0) && !marked {
-            // Lost packets between two frames may belong to either, so both count as damaged.
+            // Lost packets may belong to either frame, so both count as damaged.
             self.depacketiser.gap();
             open.damaged = true;
         }
@@ -221,14 +220,13 @@ impl FrameAssembler {
         self.kind().is_some().then_some(open.last)
     }
 
-    /// Returns a frame's presentation time in ticks from the first frame, by its timestamp or, if implausible, its
-    /// arrival.
+    /// Presentation time in ticks from the first frame, by the timestamp or, if implausible, the arrival.
     fn ticks(&self, open: &OpenFrame) -> i64 {
         let Some(before) = self.before else { return 0 };
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
         let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
         let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
-        // A new run may start at any timestamp, and continues the old timeline only if its step matches the arrivals.
+        // A new run continues the old timeline only if its step matches the arrivals.
         let right = match open.anew {
             true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
             false => (-MAX_STEP_BEHIND..=waited + MAX_STEP_AHEAD).contains(&step),
@@ -247,7 +245,7 @@ impl FrameAssembler {
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // After a loss, a larger step means missing frames. Otherwise the sender has skipped them.
+            // After a loss, a larger step means missing frames; otherwise skipped ones.
             if open.damaged || frame.damaged {
                 missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }
@@ -282,7 +280,7 @@ impl FrameAssembler {
         self.frame_queue.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
     }
 
-    /// Updates whether a key frame is needed; after a `gap`, references may be missing.
+    /// Whether a key frame is needed; after a `gap`, references may be missing.
     fn update_key_frame_need(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);
@@ -291,7 +289,7 @@ impl FrameAssembler {
             (FrameKind::I, FrameFate::Ok) => (self.lacks, self.fresh) = (None, false),
             (FrameKind::B, _) | (_, FrameFate::Ok | FrameFate::Late) if !gap => {}
             _ => {
-                // In a group longer than the previous one, the next key frame can't be predicted.
+                // Unpredictable in a group longer than the previous one.
                 let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
                 let left = left.filter(|left| *left > 0).map(i64::from);
                 let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= EXPECTED_SOON);

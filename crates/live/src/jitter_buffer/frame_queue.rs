@@ -1,4 +1,4 @@
-//! The queue of received frames for a reader in another thread, with their counts and records.
+//! Received frames for a reader in another thread, with counts and records.
 
 use crate::TempStore;
 use std::collections::VecDeque;
@@ -60,7 +60,7 @@ pub struct FrameRow {
     pub ticks: i64,
     /// In bytes.
     pub size: Bytes,
-    /// As far as packets show it; late frames are unknown without a play-out time.
+    /// By packets; lateness is unknown without a play-out time.
     pub fate: FrameFate,
     /// The arrivals of the first and the last packet.
     pub came: (Time, Time),
@@ -100,7 +100,7 @@ impl FrameQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves older frames' records to a temporary file, or leaves them in memory if that fails.
+    /// Moves older records to a temporary file, if possible.
     #[must_use]
     pub fn spooled(self) -> Self {
         let mut frame_queue = self.locked();
@@ -114,7 +114,7 @@ impl FrameQueue {
         self.locked().wanted = true;
     }
 
-    /// Takes the queued frames. Waits up to `patience` for one. `None` after the last one.
+    /// Takes the queued frames. Waits up to `patience` for one. `None` after the end.
     pub fn take(&self, patience: Duration) -> Option<Vec<ReceivedFrame>> {
         let waits = |frame_queue: &mut FrameQueueState| frame_queue.frames.is_empty() && !frame_queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
@@ -145,10 +145,10 @@ impl FrameQueue {
         self.locked().overrun
     }
 
-    /// Returns the records of all frames so far.
+    /// The records of all frames so far.
     ///
     /// # Errors
-    /// Records can't be read from the temporary file.
+    /// The temporary file can't be read.
     pub fn rows(&self) -> io::Result<Vec<FrameRow>> {
         // The lock is released before the file is read.
         let rows = self.locked().rows.clone();
@@ -160,7 +160,7 @@ impl FrameQueue {
         self.locked().rows.len()
     }
 
-    /// Counts and records a frame, and queues it for a reader. `missing` frames before it had no packet.
+    /// Counts, records and queues a frame, before which `missing` frames had no packet.
     pub(super) fn put(&self, frame: ReceivedFrame, fate: FrameFate, missing: u64) {
         let mut frame_queue = self.locked();
         frame_queue.counts.missing += missing;

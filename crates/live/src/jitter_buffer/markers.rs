@@ -2,30 +2,30 @@
 
 use steadycast_wire::payload::PictureKind;
 
-/// The reliability of a sender's marker bits, on which a receiver must not rely (RFC 6184, section 5.1). A marker ends
-/// a frame only if it was right for this kind of picture before, and the sender does not mark each packet.
+/// A receiver must not rely on marker bits (RFC 6184, section 5.1). A marker ends a frame only if it was right for this
+/// kind of picture before, and the sender does not mark each packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Markers {
     /// Whether a marker was right, for intra, predicted and disposable pictures.
     pub(super) proved: [bool; 3],
-    /// Whether a frame of several packets had a marker only on its last one.
+    /// Whether only the last of a frame's packets had a marker.
     pub(super) sparing: bool,
     /// Whether a marker was set before a frame's end.
     pub(super) wrong: bool,
-    /// After a frame was finished at its marker: its timestamp, and what the marker proves.
+    /// Of a frame finished at its marker: the timestamp, and what the marker proves.
     pub(super) early: Option<(u32, Proof)>,
 }
 
-/// A right marker's evidence: the kind of picture, and whether unmarked packets preceded it.
+/// The kind of picture, and whether unmarked packets preceded.
 pub(super) type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
-    /// Returns whether a marker ends the frame. The kind may be unknown if a damaged frame's start is missing.
+    /// Whether a marker ends the frame, whose kind may be unknown if it is damaged.
     pub(super) fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
         self.needed(kind) && self.sparing && (kind.is_some() || damaged)
     }
 
-    /// Returns whether all frames of this kind so far ended with a marker.
+    /// Whether all such frames so far ended with a marker.
     pub(super) fn needed(&self, kind: Option<PictureKind>) -> bool {
         !self.wrong && kind.map_or(self.proved.contains(&true), |kind| self.proved[kind as usize])
     }
@@ -37,7 +37,7 @@ impl Markers {
         }
     }
 
-    /// Handles a frame's first packet; `next` if no packet is missing before it.
+    /// `next` if no packet is missing before the frame.
     pub(super) fn on_frame(&mut self, timestamp: u32, next: bool) {
         if let Some((before, proof)) = self.early.take() {
             if before == timestamp {
