@@ -8,23 +8,23 @@ const REPORT_V2: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 const REPORT_V3: u8 = 0x22;
 
-/// In network byte order.
+/// A source address in network byte order.
 type Source = [u8; 4];
 
 /// A change of a host's membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// From all sources. Excluded sources are not supported, and are received as well.
+    /// The host receives from all sources. Excluded sources are not supported, and are received as well.
     All,
-    /// From these sources only. Without any, the host leaves the group.
+    /// The host receives from these sources only. Without any, it leaves the group.
     Only(&'a [Source]),
-    /// From these sources in addition.
+    /// The host receives from these sources in addition.
     More(&'a [Source]),
-    /// No longer from these sources.
+    /// The host no longer receives from these sources.
     Fewer(&'a [Source]),
 }
 
-/// Those from which a host receives a group.
+/// The sources from which a host receives a group.
 #[derive(Debug)]
 pub(crate) enum Sources {
     /// Excluded sources are not tracked.

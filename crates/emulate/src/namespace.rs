@@ -16,7 +16,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Of the calling thread.
+    /// Returns the calling thread's namespace.
     fn own() -> io::Result<Self> {
         Ok(Self { fd: File::open("/proc/thread-self/ns/net")? })
     }

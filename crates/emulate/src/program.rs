@@ -26,7 +26,7 @@ pub struct Program {
 pub(crate) struct Started {
     thread: Option<JoinHandle<()>>,
     ended: Arc<Mutex<Option<io::Result<ExitStatus>>>>,
-    /// In the environment of the program and its children.
+    /// The value of [`MARK`] in the environment of the program and its children.
     mark: String,
 }
 

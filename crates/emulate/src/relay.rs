@@ -56,7 +56,7 @@ pub struct Punctuality {
     pub lateness: Spread,
 }
 
-/// For the network's multicast trees.
+/// A host joins or leaves a group of the network's multicast trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MembershipChange {
     pub(crate) group: u32,
@@ -107,7 +107,7 @@ pub(crate) struct Inbox {
 pub(crate) struct Member {
     pub(crate) group: u32,
     pub(crate) host: NodeIx,
-    /// From the start.
+    /// Whether the host is a member from the start.
     pub(crate) joined: bool,
 }
 
@@ -123,14 +123,14 @@ pub(crate) struct Relay {
     streams: Streams,
     tap: Option<Tap>,
     timing: Punctuality,
-    /// Held by send jitter, with their gates, by release time and order of arrival.
+    /// Datagrams that send jitter holds, with their gates, by release time and order of arrival.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
 
 struct Groups {
-    /// Of the scenario.
+    /// The scenario's groups.
     own: BTreeMap<Ipv4Addr, u32>,
-    /// Joined by programs and not in the scenario, one per source.
+    /// The groups that programs have joined and that are not in the scenario, one per source.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
     joined: BTreeMap<(Ipv4Addr, NodeIx), Sources>,
     /// Memberships that the scenario controls, so that IGMP messages about them are ignored.

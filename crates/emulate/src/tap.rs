@@ -49,7 +49,7 @@ struct Rtp {
 
 row!(Rtp { ssrc, payload_type, seq, timestamp, marker, head });
 
-/// Of a datagram or a copy of it.
+/// The arrival of a datagram or of a copy of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrival {
     number: u32,
@@ -189,9 +189,9 @@ impl Departure {
     }
 }
 
-/// Packets of an RTP stream.
+/// Minimum number of packets of an RTP stream.
 const MIN_STREAM_PACKETS: u32 = 16;
-/// Between consecutive sequence numbers of an RTP stream.
+/// Maximum step between consecutive sequence numbers of an RTP stream.
 const MAX_STREAM_STEP: u16 = 64;
 
 /// A path carries RTP if one SSRC and payload type on it has at least 16 packets, and its sequence numbers grow by 1 to

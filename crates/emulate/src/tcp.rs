@@ -18,7 +18,7 @@ use steadycast_scenario::{self as sc, Workload};
 use steadycast_tcp::LINUX_WINDOW;
 use steadycast_units::{Bytes, Chance, Span, Time};
 
-/// Between readings of the kernel's statistics.
+/// The interval between readings of the kernel's statistics.
 const STATS_INTERVAL: Span = Span::millis(10);
 
 /// Bytes per write.

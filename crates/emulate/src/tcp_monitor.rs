@@ -13,9 +13,9 @@ pub(crate) struct Stream {
     pub(crate) source: AgentIx,
     pub(crate) sink: AgentIx,
     pub(crate) intake: Intake,
-    /// Of a full segment in bytes; converts byte offsets to packet numbers.
+    /// The payload of a full segment in bytes, which converts byte offsets to packet numbers.
     pub(crate) payload: u32,
-    /// Of sent and arrived packets.
+    /// The records of sent and arrived packets.
     pub(crate) logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
     /// Maximum send jitter. Packets are held for a random time, uniform between 0 and this.
     jitter: Span,
@@ -58,7 +58,7 @@ impl Stream {
     }
 }
 
-/// By destination host and port.
+/// The streams by destination host and port.
 #[derive(Default)]
 pub(crate) struct Streams {
     pub(crate) all: BTreeMap<(NodeIx, u16), Stream>,

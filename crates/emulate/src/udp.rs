@@ -34,7 +34,7 @@ pub(crate) struct Sent {
     streams: BTreeMap<u32, Stream>,
 }
 
-/// With one SSRC.
+/// The packets with one SSRC.
 #[derive(Default)]
 struct Stream {
     packets: VecDeque<(Media, Time)>,
@@ -42,7 +42,7 @@ struct Stream {
     parity: bool,
 }
 
-/// Beyond this, 16-bit sequence numbers would be ambiguous.
+/// With more stored packets, 16-bit sequence numbers would be ambiguous.
 const MAX_STORED_PACKETS: usize = 1 << 16;
 
 impl Sent {
@@ -110,7 +110,7 @@ pub(crate) struct UdpEnd {
     pub(crate) agent: Agent,
     pub(crate) hosted: Hosted,
     pub(crate) log: Option<Rows<PacketRow>>,
-    /// By the endpoint's session.
+    /// The packets that the endpoint's session has sent.
     sent: Rc<RefCell<Sent>>,
     relay: RelayHandle,
     held: VecDeque<(Time, Ecn, Body)>,
@@ -119,9 +119,9 @@ pub(crate) struct UdpEnd {
     zeros: Vec<u8>,
     /// Media or plain traffic.
     pub(crate) received_packets: u64,
-    /// For parity.
+    /// The symbols of sent packets, from which parity is computed.
     kept: SentSymbols,
-    /// For recovery.
+    /// The symbols of received packets, from which lost ones are recovered.
     received_symbols: ReceivedSymbols,
 }
 
@@ -151,7 +151,7 @@ impl UdpEnd {
         }
     }
 
-    /// From then on the agent sends nothing new.
+    /// Ends the run for the agent, which then sends nothing new.
     pub(crate) fn finish(&mut self, now: Time, out: &mut Outbox) {
         self.agent.finish(now, &mut Out { packets: &mut self.outgoing });
         self.settle(now, out);
@@ -271,7 +271,7 @@ impl UdpEnd {
         Some((body, Some(at)))
     }
 
-    /// For a video receiver, lost packets are recovered from the bytes of parity.
+    /// Passes a datagram to the agent. For a video receiver, lost packets are recovered from parity.
     fn deliver(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
         let out = &mut Out { packets: &mut self.outgoing };
         let Agent::VideoSink(sink) = &mut self.agent else { return self.agent.on_packet(now, arriving, out) };

@@ -37,7 +37,7 @@ pub const TCP_PORT: u16 = 5001;
 /// The sessions' ports must fit below the kernel's ephemeral ports.
 const MAX_SESSIONS: usize = 10_000;
 
-/// After a call that is late by at most this, the pacer catches up, so that it keeps its rate.
+/// The pacer catches up after a call that is late by at most this, so that it keeps its rate.
 const PACER_CREDIT: Span = Span::millis(5);
 
 const CHECK_INTERVAL: Span = Span::millis(50);
@@ -46,10 +46,10 @@ const CHECK_INTERVAL: Span = Span::millis(50);
 const GRACE_IDLE: Span = Span::millis(400);
 const GRACE_TOTAL: Span = Span::secs(3);
 
-/// Of a trustworthy run.
+/// Maximum share of late releases in a trustworthy run.
 const MAX_LATE_SHARE: f64 = 0.01;
 
-/// 99th percentile, of a trustworthy run.
+/// Maximum 99th percentile of the lateness of endpoint calls in a trustworthy run.
 const MAX_ENDS_LATENESS: Span = Span::millis(5);
 
 /// A scenario that can't be emulated.
@@ -129,7 +129,7 @@ pub struct Emulation {
     program: Option<Program>,
     /// The program's exit code.
     pub code: Option<i32>,
-    /// Of the calls of the flows' endpoints, over the whole run.
+    /// The lateness of calls of the flows' endpoints over the whole run.
     ends_late: Spread,
     ends_late_last: Spread,
 }
@@ -529,7 +529,7 @@ struct Planner<'a> {
     scenario: &'a Scenario,
     inputs: &'a Inputs,
     spaces: BTreeMap<NodeIx, Arc<Namespace>>,
-    /// For the older part of the record.
+    /// The store for the older part of the record.
     store: Option<Arc<dyn Store>>,
     agents: Vec<Agent>,
     ends: Vec<Ready>,

@@ -86,7 +86,7 @@ pub(crate) trait Recorded {
 }
 
 pub(crate) struct FigureContext<'a> {
-    /// For how long the agent's flow was active.
+    /// The time for which the agent's flow was active.
     pub(crate) active: Span,
     /// The start of mean values.
     pub(crate) from: Time,
@@ -100,7 +100,7 @@ pub(crate) struct FigureContext<'a> {
 
 #[derive(Clone, Copy)]
 pub(crate) struct SentStep {
-    /// In IP bytes.
+    /// The number of IP bytes.
     pub(crate) bytes: u64,
     /// A video's target and pacing rate at the end of the step.
     pub(crate) decided: Option<(Rate, Rate)>,

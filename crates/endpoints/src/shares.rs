@@ -38,14 +38,14 @@ pub(crate) enum CompetingRate {
     None,
     /// The flow always competes, so its overall mean applies.
     OfAllTime,
-    /// In bit/s; `None` if no receiver measures it.
+    /// A rate in bit/s; `None` if no receiver measures it.
     Bps(Option<f64>),
 }
 
 /// A stream's demand while it is present.
 enum Wants {
     Always(Demand),
-    /// Per second of the run.
+    /// A demand per second of the run.
     BySecond(Vec<Demand>),
 }
 

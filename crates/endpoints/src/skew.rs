@@ -11,7 +11,7 @@ const PARTS_PER_BILLION: u128 = 1_000_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skew {
     ahead: Span,
-    /// In parts per billion; positive if the clock is fast.
+    /// The drift in parts per billion; positive if the clock is fast.
     drift: i64,
 }
 

@@ -80,8 +80,8 @@ pub struct RemotePeer {
     pub floor: Rate,
     /// The assumed play-out delay of a receiver that announces none.
     pub playout: Span,
-    /// For how long a packet is useful after its frame was ready, without an announced play-out delay; `None` is one
-    /// second.
+    /// The time for which a packet is useful after its frame was ready, if no play-out delay is announced; `None` is
+    /// one second.
     pub useful: Option<Span>,
     /// The limits that an operator may change.
     pub operator: OperatorControls,
@@ -208,7 +208,7 @@ pub struct VideoPlan {
     payload: u64,
     headers: u64,
     repairs: Repairs,
-    /// As IP packets; zero without audio.
+    /// The audio's rate of IP packets; zero without audio.
     audio: Rate,
 }
 

@@ -107,7 +107,7 @@ impl AudioFeed for AudioQueue {
 /// A received audio packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedAudio {
-    /// On the frames' clock, in ticks of 1/90000 s from the first received frame.
+    /// The presentation time on the frames' clock, in ticks of 1/90000 s from the first received frame.
     pub ticks: i64,
     /// The number of packets missing directly before this one.
     pub missing: u64,

@@ -112,7 +112,7 @@ struct State {
     fresh: bool,
     /// The rates of rungs that were given up, the coarsest last.
     given_up: Vec<Rate>,
-    /// For how long the encoders have been on time.
+    /// The time for which the encoders have been on time.
     on_time: Span,
     /// Time on time before a rung returns.
     return_wait: Span,

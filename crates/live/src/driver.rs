@@ -160,11 +160,11 @@ const WAKER: u64 = u64::MAX;
 const PORT_BITS: u32 = 2;
 const PORT_MASK: u64 = 3;
 
-/// From a socket before others are served. Level-triggered epoll reports the rest again.
+/// Maximum number of batches read from a socket before others are served. Level-triggered epoll reports the rest again.
 const BATCHES: usize = 16;
 /// Delay of a wait's end. A busy machine causes milliseconds, seldom hundreds.
 const MIN_CLOCK_GAP: Span = Span::secs(1);
-/// For emptying the sockets after a gap. The kernel queues about 16,000 small datagrams per socket.
+/// Maximum time for emptying the sockets after a gap. The kernel queues about 16,000 small datagrams per socket.
 const MAX_EMPTYING: Span = Span::secs(1);
 
 impl<E: End> Loop<E> {

@@ -131,7 +131,7 @@ pub struct SizeStats {
     pub changes: u64,
 }
 
-/// Between a session and another thread's encoder: one job and the encoded frames.
+/// The queue between a session and another thread's encoder: one job and the encoded frames.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderQueue(Arc<(Mutex<EncoderQueueState>, Condvar)>);
 
@@ -226,7 +226,8 @@ impl EncoderQueue {
     }
 }
 
-/// As time at the rate. Below the pacer's 1 s, it lets the rate fall by half without skipped frames.
+/// The maximum backlog, as time at the rate. As it is below the pacer's 1 s, the rate may fall by half without skipped
+/// frames.
 const MAX_BACKLOG: Span = Span::millis(400);
 
 /// [`MAX_BACKLOG`] after an aborted group, when the backlog drains already.
@@ -245,7 +246,7 @@ pub struct LiveFeed {
     control: GroupControl,
     clock: Clock,
     start: Option<Time>,
-    /// In coding order, which is the display order.
+    /// The next frame's number in coding order, which is the display order.
     index: u32,
     since_intra: u32,
     /// Pictures of the present group left out for the slow encoder.
@@ -478,7 +479,7 @@ impl Feed for LiveFeed {
 pub struct RungData {
     /// All access units, in coding order.
     pub data: Vec<u8>,
-    /// Of each access unit, and the last one's end.
+    /// The offset of each access unit, and the last one's end.
     pub offsets: Vec<u64>,
     /// Decoder configuration, repeated before every I frame for receivers that join late.
     pub head: Vec<u8>,

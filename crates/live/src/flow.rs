@@ -157,8 +157,8 @@ fn typed(problem: Problem) -> Problem {
     Problem { remedy, ..problem }
 }
 
-/// From the receivers' RTCP bandwidth (RFC 3556): three quarters of 5 % (RFC 3550, section 6.2), so the factor is 80 /
-/// 3.
+/// Computes the session bandwidth from the receivers' RTCP bandwidth (RFC 3556). That is three quarters of 5 % (RFC
+/// 3550, section 6.2), so the factor is 80 / 3.
 fn of_reports(description: &Description) -> Option<u64> {
     let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
     Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))

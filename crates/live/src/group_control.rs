@@ -34,14 +34,16 @@ impl Steering {
 /// In groups of pictures (Evalvid-RA).
 const BUCKET_GROUPS: f64 = 1.5;
 
-/// From samples to bytes of a picture, for a smaller and a larger size: the cautious ends of 0.6 to 1, measured with
-/// FFmpeg's test pattern.
+/// A picture's bytes grow with this power of its samples, for a smaller and a larger size. These are the cautious ends
+/// of 0.6 to 1, measured with FFmpeg's test pattern.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// The needed step size over the coarsest quantizer's, from which pictures get smaller; and the margin at the new size.
+/// The needed step size, relative to the coarsest quantizer's, from which pictures get smaller. At the new size, the
+/// step size keeps this margin.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// Of the step size before a larger picture, and for how long. The second is for a rate far above the need.
+/// The margins of the step size from which pictures get larger, and how long they must last. The second is for a rate
+/// far above the need.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
 /// The result of the last group.
@@ -70,7 +72,7 @@ pub(crate) struct GroupControl {
     /// The present size, as an index of [`Steering::sizes`].
     pub(crate) size: usize,
     begun: bool,
-    /// Since when a larger size has fitted, per pair of [`UPSIZE_MARGINS`].
+    /// The times since which a larger size has fitted, per pair of [`UPSIZE_MARGINS`].
     fits_since: [Option<Span>; 2],
     /// Whether the encoder limits the stream: finest quantizer, full size, below the budget.
     pub(crate) limited: bool,

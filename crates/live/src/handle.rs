@@ -66,7 +66,7 @@ impl Shared {
 
 type Ending = JoinHandle<Result<LiveRecord, LiveError>>;
 
-/// For other threads; may outlive the session.
+/// A handle of a session for other threads, which may outlive it.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,

@@ -15,8 +15,8 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// For a missing packet without retransmissions, from the last packet in sequence on, as a number far ahead may be
-/// forged.
+/// The wait for a missing packet without retransmissions. It starts at the last packet in sequence, as a number far
+/// ahead may be forged.
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
 /// Maximum number of packets that wait for [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
@@ -24,14 +24,14 @@ const MAX_HELD_SHORT: usize = 256;
 const HELD_PER_MS: u64 = 20;
 const MAX_HELD: u64 = 1 << 14;
 
-/// With the arrival time. Without payload, it only fills its number.
+/// A packet with its arrival time. Without payload, it only fills its number.
 type Held = (Time, RtpHeader, Vec<u8>);
 
 /// A jitter buffer that puts packets into order and reassembles frames.
 pub struct JitterBuffer {
     payload_types: PayloadTypes,
     assembler: FrameAssembler,
-    /// By extended sequence number.
+    /// The packets that wait, by extended sequence number.
     held: BTreeMap<u64, Held>,
     /// Maximum wait for an earlier packet, and maximum number of waiting packets.
     limits: (Span, usize),

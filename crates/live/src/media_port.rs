@@ -64,7 +64,7 @@ impl Inbox {
 
 /// The state that the port's thread shares with its sessions.
 struct Shared {
-    /// At most one per address family.
+    /// The sockets, at most one per address family.
     sockets: Vec<Port>,
     routes: Mutex<Demultiplexer<Arc<Inbox>>>,
     stop: AtomicBool,
@@ -194,7 +194,7 @@ pub struct SharedPort {
     /// This end's user name, which identifies the session.
     ufrag: String,
     local: SocketAddr,
-    /// Of the browser's last check, which ICE requires in responses (RFC 8445, section 7.3.1).
+    /// The local address of the browser's last check, from which ICE requires responses (RFC 8445, section 7.3.1).
     source: Option<IpAddr>,
     /// Datagrams that this machine could not send.
     unsent: u64,

@@ -43,11 +43,11 @@ pub enum Which {
 /// Options of a pair of sockets.
 #[derive(Clone, Debug, Default)]
 pub struct PairOptions {
-    /// For sending and joining; `None` leaves it to the routing table.
+    /// The interface for sending and joining; `None` leaves it to the routing table.
     pub interface: Option<Interface>,
     /// Or hop limit; `None` is the system's default, 1 for multicast.
     pub ttl: Option<u8>,
-    /// Of a source-specific join (RFC 4607), required in 232/8 and ff3x::/32.
+    /// The source of a source-specific join (RFC 4607), required in 232/8 and ff3x::/32.
     pub source: Option<IpAddr>,
     /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
@@ -113,7 +113,7 @@ pub(crate) struct Buffers {
 }
 
 const BATCH: usize = 8;
-/// With UDP GRO, one buffer may contain up to 64 datagrams.
+/// UDP GRO puts up to 64 datagrams into one buffer.
 const MAX_GRO_DATAGRAM: usize = 65_536;
 
 impl Buffers {

@@ -43,7 +43,7 @@ pub struct ReceiveOptions {
     pub cname: String,
     /// Size of the play-out buffer; `None` uses the description's.
     pub buffer: Option<Bytes>,
-    /// For the repair of earlier packets; `None` uses [`LATENCY`].
+    /// Maximum wait for the repair of earlier packets; `None` uses [`LATENCY`].
     pub latency: Option<Span>,
     /// Silence after which the session ends, at least five reporting intervals; `None` waits forever.
     pub give_up: Option<Span>,
@@ -54,7 +54,7 @@ pub struct ReceiveOptions {
 /// Default wait of packets for the repair of earlier ones.
 pub const LATENCY: Span = Span::millis(300);
 
-/// Under AVPF, to standard senders (RFC 3550, section 6.2).
+/// The interval of regular reports under AVPF to standard senders (RFC 3550, section 6.2).
 const REGULAR_REPORT_INTERVAL: Span = Span::secs(5);
 
 /// Step to which a player without a drain rate rounds media times.
@@ -145,8 +145,8 @@ impl DescribedSession {
     }
 }
 
-/// Towards a standard sender: regular reports about five seconds apart (RFC 3550). `asks` allows immediate NACKs and
-/// key-frame requests.
+/// Returns the RTCP timing towards a standard sender: regular reports about five seconds apart (RFC 3550). `asks`
+/// allows immediate NACKs and key-frame requests.
 fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
     let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR_REPORT_INTERVAL } } else { Profile::Rfc3550 };
     RtcpSettings { profile, group: plan.group || !asks, summary: false, ..plan }

@@ -104,7 +104,7 @@ const MIN_CACHE_TIME: Span = Span::secs(1);
 /// Options of a sender.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// With a live sender's defaults for those left open.
+    /// The flow's keys, with a live sender's defaults for those left open.
     pub flow: FlowKeys,
     /// The destination.
     pub to: Destination,
@@ -129,7 +129,7 @@ pub struct Sending {
     pub encoder_queue: Option<EncoderQueue>,
     /// The encoded audio, if the flow has audio.
     pub audio_queue: Option<AudioQueue>,
-    /// For receivers, the answer for a browser, or the offer to a server.
+    /// The session description for receivers, the answer for a browser, or the offer to a server.
     pub sdp: String,
 }
 

@@ -316,7 +316,7 @@ pub struct SocketSink {
     pub parity: Option<(u8, ReceivedSymbols)>,
     /// The consumer of audio, if the source sends any.
     pub(crate) audio: Option<AudioIntake>,
-    /// Of a source that can make them.
+    /// Whether to request key frames by RTCP, from a source that can make them.
     pub requests_key_frames: bool,
     /// The last result of [`Consumer::lacks_key_frame`].
     lacks: Option<bool>,
@@ -343,7 +343,7 @@ pub struct SocketSink {
     other_source: Option<SocketAddr>,
 }
 
-/// With the reason under which it was counted.
+/// A packet with the reason why it belongs to no followed stream.
 type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
 #[derive(Default)]
@@ -386,7 +386,7 @@ impl RunCandidates {
 #[derive(Clone, Copy, Default)]
 struct SourceClock {
     ssrc: Option<u32>,
-    /// As in [`Receiver::run`].
+    /// The run of sequence numbers, as in [`Receiver::run`].
     run: u32,
     min_delay: Option<OneWay>,
     sent: Option<PeerTime>,
@@ -436,7 +436,7 @@ impl MediaClock {
         Self { step, newest: None, from: 0 }
     }
 
-    /// For the next source, one step after the last frame.
+    /// Returns the next source's clock, which continues one step after the last frame.
     fn restarted(self) -> Self {
         let step = (self.step.as_nanos() * 9 / 100_000) as i64;
         Self { newest: None, from: self.newest.map_or(self.from, |(_, ticks)| ticks + step), ..self }
@@ -474,7 +474,8 @@ pub enum Reports {
     Nowhere,
     /// The browser at the other end of the connection, while connected.
     Connection,
-    /// Of its own reports. Before the first one, the port after the media's or, with `mux`, the media's.
+    /// The address of the sender's own reports. Before the first one, it is the port after the media's or, with `mux`,
+    /// the media's.
     Sender {
         /// The sender's RTCP address, once it is known.
         known: Option<SocketAddr>,

@@ -298,7 +298,8 @@ struct Source {
     rtcp: Replay,
 }
 
-/// With several tried rollover counters. Bounds the CPU time of forged SSRCs.
+/// Maximum number of packets per second for which several rollover counters are tried. It bounds the CPU time of forged
+/// SSRCs.
 const MAX_GUESSES_PER_SECOND: u32 = 200;
 
 /// The packets with several tries in the present second.
@@ -330,14 +331,14 @@ impl Direction {
     }
 }
 
-/// One end, with one master key for all members or one per direction.
+/// The SRTP context of one end, with one master key for all members or one per direction.
 pub struct Srtp {
     outgoing: Direction,
     incoming: Direction,
     sources: BTreeMap<u32, Source>,
     /// The only SSRCs whose media is accepted; all if empty.
     described: Vec<u32>,
-    /// Per outgoing SSRC: newest extended sequence number, next SRTCP index.
+    /// The newest extended sequence number and the next SRTCP index, per outgoing SSRC.
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
     guessed: GuessLimit,

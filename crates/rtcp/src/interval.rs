@@ -8,7 +8,7 @@ use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 /// e − 3/2, by which reconsideration lengthens the mean interval (RFC 3550, section 6.3.1).
 pub const COMPENSATION: f64 = std::f64::consts::E - 1.5;
 
-/// Of the RTCP bandwidth, if at most this share of the members are senders.
+/// The senders' share of the RTCP bandwidth, if at most this share of the members are senders.
 const SENDER_SHARE: f64 = 0.25;
 /// Larger groups delay a BYE (RFC 3550, section 6.3.7).
 const MAX_IMMEDIATE_BYE_MEMBERS: u32 = 50;
@@ -155,11 +155,11 @@ pub enum Expiry {
 /// When requested feedback is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
-    /// As an early packet at this time, unless other feedback makes it redundant.
+    /// Feedback is sent as an early packet at this time, unless other feedback makes it redundant.
     At(Time),
-    /// With the regular packet of this time.
+    /// Feedback is sent with the regular packet of this time.
     WithRegular(Time),
-    /// Not at all, because it would be late.
+    /// Feedback is not sent, because it would be late.
     TooLate,
 }
 

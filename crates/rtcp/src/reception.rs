@@ -33,7 +33,7 @@ pub struct Interval {
     pub fraction: f64,
 }
 
-/// After which the next number may be up to [`MAX_DROPOUT`] ahead at any packet rate.
+/// The silence after which the next number may be up to [`MAX_DROPOUT`] ahead at any packet rate.
 const PAUSE: Span = Span::millis(500);
 /// Largest plausible ratio of the rate since the last arrival to the mean.
 const FASTER: u64 = 4;

@@ -28,7 +28,7 @@ const RTCP_TIMEOUT: Span = Span::secs(15);
 const CB_INTERVAL_REPORTS: u32 = 5;
 const MIN_CB_INTERVAL: Span = Span::secs(5);
 const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
-/// Before the first report: twelve packets of 1200 B in 384 ms, or CIF at a coarse quantizer.
+/// The minimum rate before the first report: twelve packets of 1200 B in 384 ms, or CIF at a coarse quantizer.
 const MIN_UNREPORTED_RATE: Rate = Rate::kbps(300);
 const MAX_WATCHED: usize = 4_096;
 
@@ -45,7 +45,7 @@ impl CircuitBreaker {
         Self { own, orders, provided: false }
     }
 
-    /// With a configured floor, the RTCP timeout spares receivers that never report.
+    /// Sets whether a floor is configured. The RTCP timeout then spares receivers that never report.
     pub fn provided(self, provided: bool) -> Self {
         Self { provided, ..self }
     }
@@ -83,7 +83,7 @@ struct Watched {
     since: Time,
     reports: u32,
     highest: u64,
-    /// Since when the highest sequence number stands still, and the reports since.
+    /// The time since which the highest sequence number stands still, and the number of reports since then.
     still: (Time, u32),
     expected: u64,
     lost: u64,

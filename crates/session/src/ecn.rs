@@ -3,7 +3,7 @@
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time, sums};
 
-/// From the best to the worst.
+/// The result of the validation, ordered from the best to the worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EcnPath {
     /// Packets are sent as not ECN-capable.
@@ -81,7 +81,7 @@ pub(crate) struct EcnCheck {
     pub(crate) counts: EcnCounts,
     /// Assessed packets: all, with a cleared field, and with a changed field.
     judged: (u64, u64, u64),
-    /// Since when no ECN-capable packet has arrived, and the number sent since.
+    /// The time since which no ECN-capable packet has arrived, and the number of packets sent since then.
     silent: Option<(Time, u64)>,
     /// First and last packet of the trial without ECN; the last is `u64::MAX` during it.
     plain: Option<(u64, u64)>,

@@ -32,7 +32,7 @@ struct Window {
     late: Option<(u64, u64)>,
 }
 
-/// Of one source in a report, as many as a sender's history holds.
+/// Maximum number of one source's packets in a report, as many as a sender's history holds.
 const MAX_COVERED_PACKETS: usize = 1 << 14;
 /// The streams of one sender.
 const MAX_SOURCES: usize = 8;

@@ -122,10 +122,10 @@ impl Layer for FeedbackDefence {
 
 /// A sooner report of the same receiver is ignored.
 const MIN_REPORT_SPACING: Span = Span::millis(2);
-/// For which one receiver may limit a group, or keep it at its floor.
+/// The time for which one receiver may limit a group, or keep it at its floor.
 const LIMITING_TIME: Span = Span::secs(5);
 const EXCLUSION_TIME: Span = Span::secs(60);
-/// Below this loss, a block does not justify halving the rate.
+/// A block with less loss does not justify halving the rate.
 const SUPPORTING_LOSS: f64 = 0.01;
 /// Maximum number of receivers in the table, and of excluded receivers.
 const MAX_RECEIVERS: usize = 16_384;
@@ -143,7 +143,7 @@ struct Known {
     /// The mean loss fraction over about eight reports.
     loss: f64,
     rtt: Option<Span>,
-    /// For how long this receiver has limited the group in this window.
+    /// The time for which this receiver has limited the group in this window.
     limited: Span,
 }
 

@@ -8,10 +8,10 @@ use steadycast_wire::rtx::{self, RtxStream};
 /// The form in which packets carry their send time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendTime {
-    /// In Steadycast's header extension ([`steadycast_wire::rtp::SEND_TIME_ID`]).
+    /// Steadycast's header extension ([`steadycast_wire::rtp::SEND_TIME_ID`]).
     #[default]
     Ours,
-    /// In a 24-bit abs-send-time extension with this id.
+    /// A 24-bit abs-send-time extension with this id.
     Absolute(u8),
     /// None.
     Omitted,

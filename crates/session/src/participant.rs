@@ -75,13 +75,13 @@ pub(crate) const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 
 /// Maximum size of the member table. Larger groups are sampled (RFC 2762).
 const MAX_SAMPLED_MEMBERS: usize = 256;
-/// Of the sender's table if only the sender gets reports, and of an announced group.
+/// Maximum size of the sender's member table if only the sender gets reports, and of an announced group.
 const MAX_MEMBERS: usize = 1 << 17;
 /// Maximum compound size in bytes for RTCP's timing: an Ethernet datagram.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
 /// Counted size of another member's compound, relative to this one's longest.
 const MAX_SIZE_RATIO: usize = 4;
-/// From one compound. A mixer's contributors use no RTCP bandwidth.
+/// Maximum number of new members from one compound. A mixer's contributors use no RTCP bandwidth.
 const MAX_NEW_MEMBERS: usize = 2;
 
 /// Bytes of a report, the SDES and a controller's APP packet.

@@ -213,7 +213,7 @@ impl RetransmissionReceiver {
 
 /// Time without packets after which a keep-alive is sent.
 const KEEPALIVE_DELAY: Span = Span::millis(500);
-/// Of an empty APP packet, which shows that the receiver supports the controller.
+/// The subtype of an empty APP packet, which shows that the receiver supports the controller.
 const PRESENCE_SUBTYPE: u8 = 31;
 
 struct Stream {

@@ -208,7 +208,7 @@ impl AllowanceLeft {
     }
 }
 
-/// One receiver's feedback in an RTCP compound.
+/// A receiver's feedback in an RTCP compound.
 struct ReceiverFeedback<'a> {
     block: Option<&'a ReportBlock>,
     body: Option<&'a Body>,
@@ -218,7 +218,7 @@ struct ReceiverFeedback<'a> {
 /// Minimum time between two requested key frames, in a unicast session.
 const MIN_KEY_FRAME_INTERVAL: Span = Span::millis(500);
 
-/// In GStreamer 1.22's feedback until its session has an SSRC.
+/// The SSRC in GStreamer 1.22's feedback until its session has chosen one.
 const GSTREAMER_UNSET_SSRC: u32 = u32::MAX;
 
 /// Minimum time between a unicast sender's reports under AVPF.

@@ -41,7 +41,7 @@ pub(crate) struct PresenceTimer {
 }
 
 impl PresenceTimer {
-    /// For a multicast join to reach the source. Doubles with each report up to `MOST`.
+    /// The time for a multicast join to reach the source. It doubles with each report up to `MOST`.
     const FIRST: Span = Span::millis(100);
     const MOST: Span = Span::secs(1);
     /// Time without media after which reports are sent.

@@ -27,7 +27,7 @@ pub struct StandardReports {
     own: Arc<dyn Factory>,
     /// Whether the controller can work on standard reports.
     able: bool,
-    /// Per receiver, before [`FALLBACK`].
+    /// The number of a receiver's standard reports before [`FALLBACK`] is used.
     bare_reports_allowed: u32,
 }
 
@@ -68,7 +68,7 @@ struct Receiver {
     /// Replaces the recorded notices when the interval's next part is played back.
     notice: Option<Notice>,
     limit: RiseLimit,
-    /// By which the start rate may exceed the receiver half's.
+    /// The factor by which the start rate may exceed the receiver half's.
     lead: f64,
 }
 
@@ -122,7 +122,7 @@ const START_PACKETS_PER_RTT: f64 = 4.0;
 /// Maximum factor by which the start rate exceeds the receiver half's.
 const MAX_START_LEAD: f64 = 2.0;
 
-/// Above the minimum RTT, because it may be delay in the player.
+/// This excess over the minimum RTT shows no queue, because it may be delay in the player.
 const RTT_UNCERTAINTY: Span = Span::millis(30);
 
 /// Validity of a receiver half's reply: three report intervals of 5 s.
@@ -146,7 +146,7 @@ struct Standard {
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
-    /// Per receiver, before [`FALLBACK`].
+    /// The number of a receiver's standard reports before [`FALLBACK`] is used.
     bare_reports_allowed: u32,
     /// Receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
@@ -393,15 +393,15 @@ impl RiseLimit {
     }
 }
 
-/// Between two reports of a receiver, in parts of a second. Before the first loss it has one part, because several
-/// reports without growth would end the start phase.
+/// The interval between two reports of a receiver, in parts of a second. Before the first loss it has one part, because
+/// several reports without growth would end the start phase.
 struct Interval {
     from: Time,
     lasted: Span,
     parts: u64,
     expected: u64,
     lost: u64,
-    /// At both ends, minus [`RTT_UNCERTAINTY`], but at least the minimum.
+    /// The RTTs at the beginning and the end, minus [`RTT_UNCERTAINTY`], but at least the minimum RTT.
     rtt: (Span, Span),
 }
 

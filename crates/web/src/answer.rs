@@ -21,14 +21,14 @@ pub(crate) const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext
 /// Maximum length of a description in bytes. A browser's offer with all its codecs is a tenth of this.
 pub(crate) const LONGEST: usize = 1 << 16;
 
-/// In a description. Each candidate is checked for several seconds.
+/// Maximum number of candidates in a description. Each is checked for several seconds.
 pub(crate) const MAX_CANDIDATES: usize = 8;
 
 /// An offer that can't be answered, or an answer that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct NegotiationError {
-    /// For example `offer.codec` or `answer.setup`.
+    /// The place of the error, for example `offer.codec` or `answer.setup`.
     pub place: &'static str,
     /// The problem.
     pub problem: String,
@@ -44,7 +44,7 @@ pub(crate) fn refuse<T>(
     Err(NegotiationError { place, problem: problem.into(), remedy })
 }
 
-/// Per-packet feedback.
+/// The format of per-packet feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
     /// RFC 8888, `ack ccfb`.
@@ -71,15 +71,15 @@ pub struct Stream<'a> {
 pub struct LocalParameters<'a> {
     /// Unique number of this session.
     pub session: u64,
-    /// At which the browser reaches this end.
+    /// The address at which the browser reaches this end.
     pub address: SocketAddr,
     /// Further addresses, in order of preference.
     pub others: &'a [SocketAddr],
     /// ICE credentials.
     pub credentials: &'a Credentials,
-    /// Of this end's certificate.
+    /// The fingerprint of this end's certificate.
     pub fingerprint: Fingerprint,
-    /// Per-packet feedback, if offered.
+    /// The format of per-packet feedback, if offered.
     pub feedback: Feedback,
     /// Whether packets carry their send time, if offered.
     pub send_time: bool,
@@ -149,15 +149,15 @@ pub struct NegotiatedParameters {
     pub fingerprints: Vec<Fingerprint>,
     /// `None` if no audio is wanted, or the video's BUNDLE group has none that is usable.
     pub audio: Option<NegotiatedAudio>,
-    /// Of the media.
+    /// The payload format of the media.
     pub format: PayloadFormat,
     /// SSRCs of the offerer's media and retransmissions, if it announces both (RFC 5576, section 4.2).
     pub offered_sources: Option<(u32, u32)>,
-    /// Of this end.
+    /// The role of this end.
     pub role: Role,
     pub(crate) direction: Direction,
     pub(crate) fmtp: String,
-    /// Of `nack pli` and `ccm fir`, those that the browser offers.
+    /// The key-frame requests that the browser offers: `nack pli`, `ccm fir`.
     pub(crate) requests: Vec<&'static str>,
     pub(crate) small_reports: bool,
     /// Whether reference time reports are requested, which give a receiver the round-trip time (RFC 3611, section 5.1).
@@ -265,7 +265,7 @@ fn is_open(media: &Media, kind: &str) -> bool {
     media.media == kind && (media.port > 0 || media.has_attribute("bundle-only"))
 }
 
-/// As this end sees it.
+/// The direction of the media, as this end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Send,
@@ -281,7 +281,7 @@ impl Direction {
         }
     }
 
-    /// In the answer.
+    /// Returns the direction attribute of the answer.
     const fn attribute(self) -> &'static str {
         match self {
             Self::Send => "sendonly",

@@ -21,9 +21,9 @@ pub type Fingerprint = [u8; 32];
 /// Self-signed, with a P-256 key. Peers identify it by its fingerprint, so its name and dates have no meaning.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// With the private key.
+    /// The certificate and its private key.
     pub dtls: dimpl::DtlsCertificate,
-    /// For the session description.
+    /// The fingerprint for the session description.
     pub fingerprint: Fingerprint,
 }
 

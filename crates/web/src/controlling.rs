@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 use steadycast_units::Time;
 
-/// Of a check. The timeouts, which double from 250 ms to 3 s, sum to 31 s, so consent expires before the last address
-/// is given up (RFC 7675).
+/// Maximum number of transmissions of a check. The timeouts, which double from 250 ms to 3 s, sum to 31 s, so consent
+/// expires before the last address is given up (RFC 7675).
 const MAX_TRANSMISSIONS: usize = 13;
 
 /// All candidates of the end that made the offer are known from the start.

@@ -17,7 +17,7 @@ use steadycast_units::{Span, Time};
 /// take over an active browser's address by a check with a forged source. If a NAT assigns the port of a browser that
 /// has died to another, that one gets it, because it repeats its checks for longer.
 const ADDRESS_HOLD: Span = Span::secs(10);
-/// Per session. The address with the oldest check is released first.
+/// Maximum number of addresses per session. The address with the oldest check is released first.
 const MAX_ADDRESSES: usize = 4;
 
 /// Why a datagram was attributed to no session.
@@ -38,7 +38,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// In the order of lists.
+    /// All reasons in the order in which they are listed.
     pub const ALL: [Self; 6] = [
         Self::UnknownUser,
         Self::FailedIntegrity,
@@ -69,7 +69,7 @@ struct Entry<T> {
     addresses: Vec<SocketAddr>,
 }
 
-/// Of an address to the session with this user name.
+/// The binding of an address to the session with this user name.
 struct Binding {
     ufrag: String,
     /// Arrival time of the last valid check.

@@ -29,7 +29,7 @@ pub use tunnel::{
     CONNECT_TIMEOUT, CONSENT_TIMEOUT, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel, TunnelParameters,
 };
 
-/// One end's ICE user name and password (RFC 8445, section 5.3).
+/// The ICE user name and password of an end (RFC 8445, section 5.3).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// `a=ice-ufrag`.
@@ -39,7 +39,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// From random bytes: 64 bits for the user name, 128 for the password.
+    /// Creates credentials from random bytes: 64 bits for the user name, 128 for the password.
     pub fn of(random: &[u8; 24]) -> Self {
         let (ufrag, password) = random.split_at(8);
         Self { ufrag: lines::hex(ufrag), password: lines::hex(password) }

@@ -6,11 +6,11 @@ use crate::certificate::Fingerprint;
 use crate::lines::{Lines, unhex};
 use sdp_types::{Media, Session};
 
-/// Of a user name or password (RFC 8839, section 5.4).
+/// Maximum length of a user name or password (RFC 8839, section 5.4).
 const LONGEST_CREDENTIAL: usize = 256;
 
-/// From the section, from the bundled section with which it shares a transport (RFC 9143, section 7.1.3), or from
-/// session level.
+/// The transport attributes of a section. They may be in the section, in the bundled section with which it shares a
+/// transport (RFC 9143, section 7.1.3), or at session level.
 pub(crate) struct Transport<'a> {
     own: Lines<'a>,
     shared: Option<Lines<'a>>,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steadycast_units::{Span, Time};
 
-/// For ICE and DTLS together.
+/// Maximum time for ICE and DTLS together.
 pub const CONNECT_TIMEOUT: Span = Span::secs(15);
 /// A browser's consent expires this long after its last check (RFC 7675, section 5.1).
 pub const CONSENT_TIMEOUT: Span = Span::secs(30);
@@ -40,18 +40,18 @@ const SILENCE_GAPS: u64 = 2;
 const RECENT_GAPS: usize = 32;
 /// A browser is not moved while packets have arrived from its present address within this time.
 const MIGRATION_HOLD: Span = Span::secs(1);
-/// For an address that is not validated (RFC 9000, section 8.1).
+/// The amplification limit for an address that is not validated (RFC 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
-/// Of this end's checks; doubles with each retransmission.
+/// The initial retransmission timeout of this end's checks. It doubles with each retransmission.
 const CHECK_RTO: Span = Span::millis(250);
-/// Per browser.
+/// Maximum number of addresses stored per browser.
 const MAX_PATHS: usize = 4;
 /// PRIORITY of this end's checks, that of a host candidate (RFC 8445, section 5.1.2.1).
 const PRIORITY: u32 = (126 << 24) | (65_535 << 8) | 255;
 /// Initial timeout of a DTLS flight, and number of retransmissions. The timeout doubles, and the sum is 13 s.
 const DTLS_RETRANSMISSION: (Duration, usize) = (Duration::from_millis(100), 6);
 
-/// By a datagram's first byte (RFC 7983, section 7).
+/// The protocol of a datagram, by its first byte (RFC 7983, section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// First byte 0 to 3.
@@ -159,9 +159,9 @@ struct Path {
     is_valid: bool,
     /// Arrival time of the last valid check.
     checked: Time,
-    /// By the browser.
+    /// Whether the browser has nominated this address.
     is_nominated: bool,
-    /// Of this end's check.
+    /// The transaction ID of this end's check.
     transaction: Option<TransId>,
     /// When this end's check is retransmitted.
     again: Time,
@@ -174,7 +174,7 @@ pub struct Tunnel {
     /// The instant of time zero.
     epoch: Instant,
     ends: TunnelParameters,
-    /// Of this end, if it made the offer.
+    /// The checks of this end, if it made the offer.
     controlling: Option<Box<Controlling>>,
     dtls: Dtls,
     dtls_wake: Time,
@@ -191,9 +191,9 @@ pub struct Tunnel {
     heard: Time,
     /// Arrival time of the last authentic packet from any address.
     last: Time,
-    /// Between authentic packets.
+    /// The recent times between authentic packets.
     gaps: VecDeque<Span>,
-    /// In the order of their first check.
+    /// The addresses in the order of their first check.
     paths: Vec<Path>,
     /// Number of paths so far.
     path_count: u64,
@@ -353,7 +353,7 @@ impl Tunnel {
         }
     }
 
-    /// In messages.
+    /// Returns the peer's name in messages.
     const fn peer_name(&self) -> &'static str {
         if self.controlling.is_some() { "the server" } else { "the browser" }
     }

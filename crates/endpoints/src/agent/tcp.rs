@@ -65,7 +65,7 @@ impl WindowArea {
         self.over += span;
     }
 
-    /// In packets.
+    /// Returns the mean window in packets.
     fn mean(&self) -> Option<f64> {
         (!self.over.is_zero()).then(|| self.packet_seconds / self.over.as_secs_f64())
     }

@@ -82,16 +82,16 @@ row!(ViewRow { at, view.rate, view.loss, view.rtt, view.state });
 
 const SECOND: Span = Span::secs(1);
 
-/// For how long each cause limited the rate.
+/// The time for which each cause limited the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitShares {
-    /// By the network.
+    /// The network.
     pub network: Span,
-    /// By the encoder, whose best quality needed less than the allowed rate.
+    /// The encoder, whose best quality needed less than the allowed rate.
     pub encoder: Span,
-    /// By the start phase.
+    /// The start phase.
     pub start: Span,
-    /// By the session's cap.
+    /// The session's cap.
     pub cap: Span,
 }
 
@@ -147,7 +147,7 @@ pub struct VideoSource {
     left: Option<Bytes>,
     /// The decisions with their times.
     pub decisions: Rows<DecisionRow>,
-    /// For how long each cause limited the rate.
+    /// The time for which each cause limited the rate.
     pub limits: LimitShares,
     /// The time up to which `limits` is complete.
     limits_since: Time,
@@ -690,7 +690,7 @@ pub struct VideoSink {
     computable: Vec<Recovered>,
     /// The time of the first join.
     pub joined: Time,
-    /// From each join to the leave.
+    /// The periods from each join to the leave.
     stays: Vec<(Time, Time)>,
     /// The counts of arrived packets.
     pub intake: Intake,

@@ -13,7 +13,7 @@ use steadycast_wire::rtp::RtpHeader;
 /// 100 ms in ticks: a key frame expected within is not requested.
 const EXPECTED_SOON: i64 = 9_000;
 
-/// For the next frame's time. Timestamps of different runs are not comparable.
+/// The reference for the next frame's time. Timestamps of different runs are not comparable.
 #[derive(Clone, Copy)]
 struct PreviousFrame {
     timestamp: u32,
@@ -38,9 +38,10 @@ struct OpenFrame {
     anew: bool,
 }
 
-/// In ticks (1 s), between steps of timestamps and of arrivals, for which a new run continues the old timestamps.
+/// A new run continues the old timestamps if their step differs from that of the arrivals by at most this many ticks (1
+/// s).
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
-/// In ticks (60 s), ahead of the arrival time within a run.
+/// The maximum step ahead of the arrival time within a run, in ticks (60 s).
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
 /// Maximum step backwards within a run, in ticks: 10 s.
 const MAX_STEP_BEHIND: i64 = 10 * 90_000;
@@ -59,7 +60,7 @@ pub(super) struct FrameAssembler {
     /// The minimum distance between two frames, in ticks.
     period: Option<i64>,
     last_ticks: Option<i64>,
-    /// Before the next packet: how many packets are known to be missing.
+    /// For a gap before the next packet: how many packets are known to be missing.
     gap: Option<u64>,
     pub(super) markers: Markers,
     /// Whether the next packet starts a new run.

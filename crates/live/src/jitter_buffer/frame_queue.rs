@@ -60,7 +60,7 @@ pub struct FrameRow {
     pub ticks: i64,
     /// In bytes.
     pub size: Bytes,
-    /// By packets; lateness is unknown without a play-out time.
+    /// The fate as far as packets show it. Lateness is unknown without a play-out time.
     pub fate: FrameFate,
     /// The arrivals of the first and the last packet.
     pub came: (Time, Time),

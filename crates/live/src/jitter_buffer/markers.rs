@@ -12,7 +12,7 @@ pub(super) struct Markers {
     pub(super) sparing: bool,
     /// Whether a marker was set before a frame's end.
     pub(super) wrong: bool,
-    /// Of a frame finished at its marker: the timestamp, and what the marker proves.
+    /// After a frame was finished at its marker: its timestamp, and what the marker proves.
     pub(super) early: Option<(u32, Proof)>,
 }
 

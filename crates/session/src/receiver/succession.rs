@@ -12,15 +12,15 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// For a named source at the same address, or one of unknown frame interval.
+/// The silence before another source at the same address replaces a named source, or one of unknown frame interval.
 const SOURCE_CHANGE_SILENCE: Span = Span::millis(500);
-/// At the same address: shorter silences may be reordering.
+/// The minimum silence before a replacement at the same address: shorter ones may be reordering.
 const MIN_SILENCE: Span = Span::millis(50);
 /// Maximum silence that is required before a replacement at the same address.
 const MAX_SILENCE: Span = Span::secs(5);
 /// Time without packets after which [`Receiver::waiting`] omits another source.
 const OTHER_SOURCE_LIFETIME: Span = Span::secs(3);
-/// Between a timestamp's advance and the elapsed time, from which on it is a restart.
+/// A timestamp that advances by this much more than the elapsed time shows a restart.
 const TIMESTAMP_JUMP: Span = Span::secs(5);
 
 pub(super) struct OtherSource {

@@ -18,7 +18,7 @@ pub struct ParitySettings {
     pub ssrc: u32,
     /// The RTP payload type of the parity stream.
     pub payload_type: u8,
-    /// From a frame being ready to its display; `None` means one second.
+    /// The maximum time from a frame being ready to its display; `None` means one second.
     pub playout: Option<Span>,
 }
 
@@ -34,7 +34,7 @@ impl ParitySettings {
     }
 }
 
-/// By which a parity payload exceeds its block's longest: parity header, length field and RTP header.
+/// The bytes by which a parity payload exceeds its block's longest payload: parity header, length field and RTP header.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
 /// A block of this size ends with the current frame.
@@ -42,7 +42,7 @@ const FULL_BLOCK_PACKETS: usize = 20;
 const MAX_BLOCK_PACKETS: usize = 40;
 /// With two, parity is at most a third of what is sent.
 const MIN_PACKETS_PER_PARITY: usize = 2;
-/// For which a lower loss rate does not replace a measured one.
+/// The time for which a lower loss rate does not replace a measured one.
 const LOSS_HOLD_TIME: Span = Span::secs(10);
 const DEFAULT_LOSS: f64 = 0.01;
 /// Maximum number of blocks that a receiver tracks, newest first.
@@ -68,7 +68,7 @@ pub struct Protected {
 pub struct Protection {
     /// Index in the block, and the range of covered packets.
     pub header: ParityHeader,
-    /// In order; empty at a receiver, which reads headers from recovered bytes.
+    /// The block's packets in order; empty at a receiver, which reads their headers from recovered bytes.
     pub packets: Arc<[Protected]>,
 }
 
@@ -321,7 +321,7 @@ pub(crate) struct Need {
 #[derive(Debug)]
 pub(crate) struct Solver {
     arrived: ArrivalWindow,
-    /// Not changed by parity headers, which are not verified.
+    /// The newest arrived number. Parity headers are not verified, so they do not change it.
     heard: Option<u64>,
     blocks: BTreeMap<u64, Block>,
     recovered: Vec<(u64, Option<Protected>)>,

@@ -18,14 +18,14 @@ const LOSS_WINDOW: f64 = 1_000.0;
 const RESIDUAL_LOSS: f64 = 1e-4;
 /// Maximum requests per packet for which a play-out delay is planned.
 const MAX_PLANNED_REQUESTS: u64 = 3;
-/// For which a path counts as reordering.
+/// The time after a reordered packet for which the path counts as reordering.
 const REORDERING_TIMEOUT: Span = Span::secs(60);
 const MAX_REQUESTS: u32 = 8;
 /// Maximum requests for a frame's end that is only presumed lost.
 const MAX_TAIL_REQUESTS: u32 = 2;
 /// Period of the minimum one-way delay, taken over two.
 const MIN_DELAY_WINDOW: Span = Span::secs(10);
-/// For which an abandoned packet may still be repaired.
+/// The time for which an abandoned packet may still be repaired.
 const ABANDONED_RETENTION: Span = Span::secs(2);
 
 #[derive(Clone, Copy, Debug)]
@@ -289,7 +289,7 @@ impl NackRequester {
         wants
     }
 
-    /// For how long the due requests can still be answered in time.
+    /// Returns for how long the due requests can still be answered in time.
     pub(crate) fn useful(&self, now: Time) -> Span {
         let due = self.missing.values().filter(|missing| missing.ask <= now).map(|missing| missing.expected).max();
         let answer = self.round_trip.mean + self.round_trip.mean / 2 + self.round_trip.margin();

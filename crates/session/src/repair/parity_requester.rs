@@ -11,7 +11,7 @@ const DEFAULT_RTT: Span = Span::millis(100);
 const MAX_BACKOFF: Span = Span::millis(500);
 /// Time that an answer takes beyond the RTT.
 const ANSWER_MARGIN: Span = Span::millis(10);
-/// Per block.
+/// Maximum number of requests per block.
 const MAX_REQUESTS: u32 = 3;
 /// Maximum number of blocks with a pending request.
 const MAX_BLOCKS: usize = 8;
@@ -28,8 +28,8 @@ struct PendingRequest {
     tries: u32,
 }
 
-/// In a small group, delays a request at random, and suppresses it after another member's equal or larger one (RFC
-/// 5401).
+/// Schedules parity requests in a small group. As in RFC 5401, a request is delayed at random, and suppressed by
+/// another member's equal or larger one.
 #[derive(Debug)]
 pub(crate) struct ParityRequester {
     pending: BTreeMap<u64, PendingRequest>,
@@ -113,7 +113,7 @@ impl ParityRequester {
         self.pending.values().map(|ask| ask.at).min()
     }
 
-    /// For how long the due requests can still be answered in time.
+    /// Returns for how long the due requests can still be answered in time.
     pub(crate) fn useful(&self, now: Time, group: Group) -> Span {
         let due = self.pending.values().filter(|ask| ask.at <= now).map(|ask| ask.due).max();
         due.map_or(Span::ZERO, |due| due.since(now + group.answer()))

@@ -14,11 +14,12 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx;
 
-/// After repair in a group: damages about 0.01 % of pictures of a hundred packets.
+/// The target loss after repair in a group: about 0.01 % of pictures of a hundred packets are then damaged.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
-/// In a group small enough to request more parity.
+/// The target loss after repair in a group small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// After retransmission and parity in unicast. Far below the goal, because retransmissions pass the same full queue.
+/// The target loss after retransmission and parity in unicast. It is far below the goal, because retransmissions pass
+/// the same full queue.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
 /// Maximum play-out delay that is accepted from a receiver.
@@ -153,7 +154,7 @@ impl RepairStreams {
         (again, self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc))
     }
 
-    /// By which a retransmission or parity packet exceeds its original.
+    /// Returns the bytes by which a retransmission or parity packet exceeds its original.
     pub(crate) fn overhead(&self) -> Bytes {
         match (&self.parity, &self.retransmission) {
             (Some(_), _) => PARITY_MORE,

@@ -8,9 +8,9 @@ use super::{PayloadFormat, av1, h265, is_key_frame, sei};
 pub enum PictureKind {
     /// Without reference frames.
     Intra,
-    /// With earlier reference frames, and itself one.
+    /// A picture predicted from earlier ones, and a reference of later ones.
     Predicted,
-    /// Not a reference of any frame.
+    /// A picture that is no reference of others.
     Disposable,
 }
 

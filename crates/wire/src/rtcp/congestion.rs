@@ -7,7 +7,7 @@ use crate::bytes::{Reader, to_words};
 use steadycast_units::{Ecn, PeerTime, Span};
 
 const CCFB: u8 = 11;
-/// Per stream and report: a quarter of the sequence space (RFC 8888, section 3.1).
+/// Maximum number of packets per stream and report: a quarter of the sequence space (RFC 8888, section 3.1).
 pub(super) const MAX_REPORTS: usize = 16_384;
 const MAX_STREAMS: usize = 256;
 /// Bytes of a report without streams: RTCP header, sender's SSRC and report timestamp.

@@ -11,7 +11,7 @@ const MAX_TRACKED_REPAIRS: usize = 4_096;
 /// Packets that arrived as repairs and whose originals have not arrived.
 #[derive(Debug, Default)]
 pub struct Repaired {
-    /// By the session's extended sequence number.
+    /// The newest rows by the session's extended sequence number.
     newest: BTreeMap<u64, RepairedRow>,
     /// The SSRC of these sequence numbers.
     source: Option<u32>,
