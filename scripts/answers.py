@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from validation import page
 
 ROOT = Path(__file__).resolve().parent.parent
-# The laboratory is imported from the checkout, because it is not an installed package.
+# `papers` is not an installed package.
 sys.path.insert(0, str(ROOT))
 
 from papers.engine.matrix import Value  # noqa: E402
@@ -33,8 +33,6 @@ from papers.engine.matrix import Value  # noqa: E402
 PICTURES = ROOT / "docs" / "pictures"
 COMMAND = ".venv/bin/python scripts/answers.py"
 ALL = ["Q"]
-
-# ---------------------------------------------------------------- numbers
 
 
 @dataclass(frozen=True)
@@ -46,10 +44,7 @@ class Form:
     interval: bool = True
 
     def write(self, found: Json | None) -> str:
-        """Format a statement's numbers.
-
-        With fewer than five seeds these are the minimum and the maximum. A missing value is written as "never".
-        """
+        """Format a statement's numbers: minimum and maximum with fewer than five seeds, "never" if missing."""
         if found is None:
             return "never"
         if found["n"] < 5:
@@ -75,13 +70,8 @@ PERCENT_1_ALONE = Form(100.0, 1, interval=False)
 PERCENT_2 = Form(100.0)
 
 
-# ---------------------------------------------------------------- tables
-
 Cell = tuple[str, Form] | str
-"""A cell of a table: the name of a statement with its format, or a text.
-
-Both may contain names of values on the table's axes.
-"""
+"""A statement's name with its format, or a text; both may name values of the axes."""
 
 
 @dataclass(frozen=True)
@@ -92,11 +82,11 @@ class Table:
     title: str
     heads: tuple[str, ...]
     over: tuple[Sequence[Value], ...]
-    """The axes. The table has a row for each combination of their values."""
+    """The table has a row for each combination of the axes' values."""
     cells: tuple[Cell | tuple[Cell, ...], ...]
-    """The cells of a row. If a cell is joined from several parts, the texts between them are parts as well."""
+    """The cells of a row. A cell can be joined from several parts, of which some are texts."""
     more: tuple[tuple[Cell, ...], ...] = ()
-    """Additional rows, which follow the rows for the axes."""
+    """Additional rows after those of the axes."""
 
 
 def axis(question: str, name: str) -> list[Value]:

@@ -1,7 +1,6 @@
 """Creates an experiment from C4's scenarios: python scripts/c4.py DIR, a git directory of private-octopus/c4.
 
-Only numbers are taken from C4, neither text nor code. A case that the keys of a scenario can't express is left out,
-and its reason is reported.
+Only numbers are taken from C4, neither text nor code. Cases that a scenario's keys can't express are reported.
 """
 
 import json
@@ -33,9 +32,8 @@ title = "C4's scenarios, and their own targets"
 kind = "bounds"
 write = "test-cases-c4.csv"
 """
-# Periodic changes of a link: for each part its length in seconds, and the factor by which the link's rate is
-# multiplied. A third value is the Wi-Fi jitter in µs, if it differs from that of the file (picoquic d199d45b,
-# picohttp/picoquic_ns.c).
+# Length in seconds and rate factor of each part of a link's periodic change. A third value replaces the file's Wi-Fi
+# jitter in µs (picoquic d199d45b, picohttp/picoquic_ns.c).
 LIVES: Mapping[str, list[tuple[float, ...]]] = {
     "": [(1e9, 1)],
     "black_hole": [(2, 1), (2, 0), (1e9, 1)],
@@ -63,7 +61,7 @@ def left_out(spec: Spec) -> str | None:
 def network(spec: Spec, end: float) -> str:
     """Return the bottleneck with its changes until `end`.
 
-    The queue's limit is the longest queueing delay in the file at the highest rate.
+    The queue's limit is the file's longest queueing delay at the highest rate.
     """
     link = spec.get("link_scenario", "")
     if ":" in link:  # times in µs, rates up and down in Gb/s; B of every P packets are lost
@@ -117,8 +115,8 @@ def behaviour(part: Mapping[str, float]) -> dict[str, str]:
 def sender(spec: Spec, role: str) -> Iterator[str]:
     """Yield the flows of a role as TOML, for a transfer of a fixed size.
 
-    If a media controller can replace the TCP, both flows are written: the video first, and the TCP with ``count = 0``,
-    which a variant changes. The video of the main role sends without an end; the bound counts its bytes.
+    If a media controller can replace the TCP, the video comes first, and the TCP has ``count = 0``, which a variant
+    changes. The main role's video has no end; the bound counts its bytes.
     """
     first, named, size = role == "main", spec[f"{role}_cc_algo"], amount(spec[f"{role}_scenario_text"])
     start = f'start = "{int(spec[f"{role}_start_time"]) / 1e6:g}s"'
@@ -163,7 +161,7 @@ def layers(text: str) -> Iterator[str]:
 
 
 def converted(name: str, text: str) -> tuple[str, str]:
-    """Return the scenario for one of C4's files, and its case. If the file is left out, return "" and the reason."""
+    """Return the scenario of a file of C4, and its case. If the file is left out, return "" and the reason."""
     spec = {key: value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     if reason := left_out(spec):
         return "", reason

@@ -1,7 +1,7 @@
 """Synthetic traces of a phone's capacity in a cell, for the cellular cases of RFC 8869. They are not measurements.
 
-The cell's capacity is divided among a changing number of users, and varies with the fading of the phone's signal. All
-computations use integers, so that the traces are identical on all machines.
+A changing number of users divides the cell's capacity, and the phone's signal fades. All computations use integers,
+so that the traces are identical on all machines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from steadycast.media.splitmix import mixed
 TRACES = Path(__file__).resolve().parent.parent / "scenarios" / "traces"
 _STEP_MS = 100
 _FADES = (25, 35, 50, 70, 100, 130, 160, 200)
-"""The levels of fading in per cent of the mean; the fading moves by one level at a time."""
+"""Fading in per cent of the mean; it moves by one level at a time."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Cell:
     users: tuple[int, int]
     """The lowest and the highest number of users."""
     holes: tuple[int, ...] = ()
-    """The times in seconds at which the signal nearly vanishes for half a second."""
+    """Seconds at which the signal nearly vanishes for half a second."""
     duration_s: int = 91
 
     def rates(self) -> list[int]:
@@ -40,7 +40,7 @@ class Cell:
         rates = []
         for step in range(steps):
             towards, load = words[2 * step] >> 40, words[2 * step + 1] >> 40
-            # Every third step moves the fading towards the middle level, so that extreme levels do not persist.
+            # Every third step goes towards the middle, so that extreme levels do not persist.
             middle = _FADES.index(100)
             way = (middle > fade) - (middle < fade) if step % 3 == 0 else towards % 3 - 1
             fade = min(max(fade + way, 0), len(_FADES) - 1)
@@ -60,7 +60,7 @@ CELLS = {
     "cell-load": Cell(seed=1, kbps=10_000, users=(2, 10)),
     "cell-holes": Cell(seed=2, kbps=2_000, users=(1, 3), holes=(14, 33, 52, 71)),
 }
-"""The cells, by the names of their traces in scenarios/traces."""
+"""By the names of their traces in scenarios/traces."""
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
 """Runs the claims: tests that take too long for `make test`.
 
-These are Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, the integrations
-with other projects, and the soak test. An integration is a separate workspace, whose dependencies take minutes to
-build.
+These are Rust tests marked ``#[ignore = "claim: …"]``, Python tests marked ``@pytest.mark.claim``, the soak test, and
+the integrations with other projects, which are separate workspaces.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def checks_of(folder: Path) -> Sequence[list[str]]:
 
 
 def integration(folder: Path, environment: dict[str, str], checks: Sequence[list[str]]) -> bool:
-    """Check an integration. Returns whether it failed. It is skipped if headers or tools that it needs are missing."""
+    """Check an integration. Returns whether it failed. It is skipped if needed headers or tools are missing."""
     if (folder / "go.mod").exists():
         return in_go(folder, environment)
     if (folder / "pyproject.toml").exists():
@@ -71,7 +70,7 @@ def in_go(folder: Path, environment: dict[str, str]) -> bool:
         print(f"claims: {folder.name} is left out (apt-get install golang-go pkg-config)", flush=True)
         return False
     found = c_library(environment)
-    # Without -count=1, Go would report the cached result of an earlier run even if the C library has changed since.
+    # Go caches test results even if the C library has changed; -count=1 prevents this.
     checks = (["vet", "./..."], ["test", "-count=1", "./..."])
     return found is None or any(
         subprocess.run(["go", *check], cwd=folder, check=False, env={**environment, **found}).returncode
@@ -80,7 +79,7 @@ def in_go(folder: Path, environment: dict[str, str]) -> bool:
 
 
 def in_cpp(folder: Path, environment: dict[str, str]) -> bool:
-    """Test an integration in C++ against the C library and the source of the stack, which is a package on crates.io."""
+    """Test an integration in C++ against the C library and the source of the stack, a package on crates.io."""
     if shutil.which("cmake") is None or shutil.which("g++") is None or not has_headers("openssl"):
         print(f"claims: {folder.name} is left out (apt-get install cmake g++ libssl-dev)", flush=True)
         return False
@@ -133,7 +132,7 @@ def c_library(environment: dict[str, str]) -> dict[str, str] | None:
 
 
 def in_python(folder: Path, environment: dict[str, str]) -> bool:
-    """Test an integration in Python, in an environment that adds its requirements to the packages of this one."""
+    """Test an integration in Python, in an environment that adds its requirements to this one's packages."""
     place = ROOT / "target" / "python" / folder.name
     python = place / "bin" / "python"
     if not python.exists():

@@ -4,9 +4,8 @@
     .venv/bin/python scripts/clib.py --profile dev    # compiled quickly, to try it
     .venv/bin/python scripts/clib.py --static FILE    # packs a static library that is compiled already
 
-The archive has include/, share/doc/ and lib/, with the shared library and its SONAME, the static library, and the
-file for pkg-config. It is unpacked into any prefix, such as /usr/local, where pkg-config finds the library. The same
-sources and compiler give the same archive. Exit code 1: a command failed.
+The archive has include/, share/doc/ and lib/ with both libraries and the file for pkg-config, to be unpacked into a
+prefix such as /usr/local. The same sources and compiler give the same archive. Exit code 1: a command failed.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def pack(prefix: Path, out: Path) -> Path:
     with tarfile.open(archive, "w") as tar:
         for file in sorted(path for path in prefix.rglob("*") if path.is_symlink() or path.is_file()):
             tar.add(file, f"{name}/{file.relative_to(prefix)}", filter=_anonymous)
-    # Level 9 takes nine times as long as the default level, and its archive is 1.5 % smaller.
+    # Level 9 takes nine times as long as the default, for 1.5 % less.
     subprocess.run(["gzip", "-nf", archive], check=True)
     return archive.with_name(f"{archive.name}.gz")
 

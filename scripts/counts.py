@@ -20,7 +20,7 @@ from measured import UNIT_TESTS, code
 
 ROOT = Path(__file__).resolve().parent.parent
 RUN = 6
-"""Minimum number of consecutive lines that are equal in two places to count as duplicated."""
+"""Minimum number of consecutive equal lines that count as duplicated."""
 LONG = 100
 """A function with more lines counts as long."""
 FUNCTION = re.compile(r"^( *)(?:pub(?:\([a-z]+\))? )?(?:const |async |unsafe )*fn \w+", re.MULTILINE)
@@ -85,7 +85,7 @@ def files(tree: str) -> list[str]:
 
 
 def text(name: str) -> str:
-    """Return the text of a file; empty if it is not text."""
+    """Return the text of a file, with other bytes replaced."""
     return (ROOT / name).read_text(encoding="utf-8", errors="replace")
 
 
@@ -125,7 +125,7 @@ def repeated(names: list[str]) -> tuple[int, int]:
 
 
 def says(line: str) -> bool:
-    """Whether a line has content, that is more than a bracket or an import."""
+    """Whether a line has more than a bracket or an import."""
     return len(re.findall(r"\w", line)) > 2 and not line.startswith(("use ", "import ", "from "))
 
 

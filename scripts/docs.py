@@ -1,14 +1,13 @@
 """Makes the parts of docs/ that come from the program.
 
-The site is built with the glossary, the exit codes, and the reference of keys, commands, controllers, figures and
-columns (`scripts/site_reference.py`). A checkout has stubs of these pages. The README's figure and table, the manual
-page, and a figure for each controller are files of the checkout:
+The glossary, the exit codes and the reference (`scripts/site_reference.py`) are built with the site; a checkout has
+stubs. The README's figure and table, the manual page and the controllers' figures are files of the checkout:
 
     .venv/bin/python scripts/docs.py                 # all of them
     .venv/bin/python scripts/docs.py demo            # only the README's; the others are listed at the end of this file
 
-The figures and columns come from `crates/record`. The glossary takes the headings of figures from there, and its
-other words from `python/steadycast/report/words.py`. The exit codes come from `python/steadycast/exits.py`.
+Figures and columns come from `crates/record`, as do their headings in the glossary. Its other words come from
+`python/steadycast/report/words.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CONTROLLERS = PICTURES / "controllers"
 FIGURE = PICTURES / "demo-rates.png"
 README = ROOT / "README.md"
 WIDE = 5.8
-"""Width of a page's figures in inches. On a phone the figures are half as wide, and their text is still legible."""
+"""Width of a page's figures in inches. On a phone they are half as wide, and still legible."""
 STILLS = [PICTURES / f"demo-film-{number}.jpg" for number in (1, 2)]
 ABOUT = "A video under steady; a download starts at 12 s"
 HEAD = """# Glossary
@@ -187,10 +186,7 @@ def record() -> str:
 
 
 def _promises() -> list[str]:
-    """Return the lines of the session's invariants.
-
-    The invariants of controllers are on the page of the controllers' parameters.
-    """
+    """Return the lines of the session's invariants; those of controllers are with their parameters."""
     from steadycast.core import core
 
     lines = [
@@ -218,7 +214,7 @@ def demo() -> None:
     from steadycast.report import figures, terminal
     from steadycast.run import run
 
-    # The laboratory is imported from the checkout, because it is not an installed package.
+    # `validation` is not an installed package.
     sys.path.insert(0, str(ROOT))
     from validation import page
 
@@ -249,7 +245,7 @@ STILL = (
     "The worst picture, just after the download started",
 )
 SIGNS = 150
-"""Number of pictures with a person who signs, out of each 400 pictures of the synthetic clip."""
+"""Pictures with a person who signs, out of each 400 of the synthetic clip."""
 
 
 def stills(folder: Folder) -> str:

@@ -2,9 +2,8 @@
 
     .venv/bin/python scripts/grids.py      # docs/pictures/grid-*.svg, from the tables of docs/data
 
-A cell shows a value in per cent, which depends on the figure. It is the smaller one of both sides' shares of their fair
-rates, or the share of bounds that hold. For a judged pair, it is the share of pictures that are shown in time and,
-beside a TCP, the TCP's share.
+A cell is in per cent: the smaller one of both sides' shares of their fair rates, or the share of bounds that hold. For
+a judged pair, it is the share of pictures in time and, beside a TCP, the TCP's share.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Cell = tuple[str, str, float, str]
 DARK = 0.3
 """Cells with a value below this are dark."""
 WIDE = 6.2
-"""Width in inches. On a phone the figure is half as wide, and its numbers are still legible."""
+"""Inches. On a phone the figure is half as wide, and its numbers are still legible."""
 SHOWN = (
     *("steady", "tfrc", "asmp", "tfmcc", "pgmcc", "lda-plus"),
     *("scream", "nada", "gcc", "e-multfrc", "eaio-tfrc"),

@@ -2,9 +2,8 @@
 
     .venv/bin/python scripts/known_sizes.py
 
-The files have the sizes for a scenario without encoder settings, and for the built-in scenarios such as
-scenarios/home.toml, each for the picture sizes at 3 and at 20 Mb/s. With these sizes such a scenario runs before
-anything is encoded. Afterwards only the quantizers that its viewers saw are encoded.
+The files serve scenarios without encoder settings and built-in ones such as scenarios/home.toml, at the picture sizes
+of 3 and 20 Mb/s. Such a scenario runs before anything is encoded, and then needs only the quantizers that were seen.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> int:
     """Encode the clip, and store its sizes."""
     with tempfile.TemporaryDirectory() as folder:
-        # An empty cache, so that the clip is encoded by this machine's FFmpeg.
+        # An empty cache, so that this machine's FFmpeg encodes the clip.
         os.environ["STEADYCAST_CACHE"] = folder
         known, ladder.KNOWN = ladder.KNOWN, ()
         encoders = ("{}", '{ codec = "h264", bframes = 0 }')

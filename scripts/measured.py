@@ -1,15 +1,14 @@
 """Finds the pages whose tables are older than their sources. `make docs` marks such pages.
 
-A page with measured tables lists in a comment the sources that its numbers depend on. A page with several experiments
-has such a comment in the section of each. The commit of the measurement is that of the first table in docs/data that
-the section links to. Without such a table, it is that of the first table in the page, or is written in the page:
+A page, or each of its sections, lists in a comment the sources that its numbers depend on. The commit is that of the
+first linked table of docs/data in the section, else in the page, else the one that is written there:
 
     Measured at commit eb0f74c (2026-11-21).
     <!-- measured from: validation/validate.py crates/tcp/src records:validation/scenarios/tcp -->
 
-A source is a file or a folder. It is compared without comments, docstrings, blank lines and Rust's unit tests, and a
-TOML file without the wording of its reasons. `records:PREFIX` stands for the hashes in `crates/sim/tests/records.txt`
-of the scenarios whose path begins with PREFIX. These change only if the behaviour of the scenarios changes.
+A source is a file or a folder, compared without comments, docstrings, blank lines, Rust's unit tests, and the wording
+of reasons in TOML. `records:PREFIX` stands for the hashes in `crates/sim/tests/records.txt` of the scenarios below
+PREFIX, which change only with their behaviour.
 
     python scripts/measured.py      # the pages, and what has changed since their commits
 """
@@ -40,7 +39,7 @@ SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 UNIT_TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.MULTILINE | re.DOTALL)
 COMMENT = {".rs": "//", ".py": "#", ".tcl": "#"}
 PROSE = frozenset({"title", "why", "says", "differs", "told", "ours", "range", "kept"})
-"""Keys of TOML files whose text changes no number. Only whether the text is empty may change a number."""
+"""Keys of TOML files whose wording changes no number."""
 SHOWN = 4
 """Maximum number of changed sources that a page names."""
 
@@ -65,7 +64,7 @@ def measured(section: str, page: str) -> Measured | None:
 
 
 def commit_of(text: str) -> str | None:
-    """Return the commit of the first table in a text whose origin names a commit, or else the commit in the text."""
+    """Return the commit of the first table whose origin names one, or else the commit in the text."""
     for found in TABLE.finditer(text):
         beside = ROOT / "docs" / f"{found[1].rpartition('../')[2]}.toml"
         told = tomllib.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
@@ -95,7 +94,7 @@ def changed(what: Measured, root: Path = ROOT) -> list[str] | None:
 
 
 def pinned(records: str, prefix: str) -> list[str]:
-    """Return the lines in the records file of the scenarios whose path begins with `prefix`."""
+    """Return the lines of a records file for the scenarios whose path begins with `prefix`."""
     kept: list[str] = []
     mine = False
     for line in records.splitlines():
@@ -117,7 +116,7 @@ def code(text: str, name: str) -> list[str]:
 
 
 def compared(text: str, name: str) -> list[str]:
-    """Return what is compared of a source: a Python file's statements, a TOML file's values, or lines of code."""
+    """Return a Python file's statements, a TOML file's values, or lines of code."""
     suffix = Path(name).suffix
     if suffix == ".toml":
         return _toml(text)
@@ -137,7 +136,7 @@ def _python(text: str) -> list[str]:
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    """Whether a statement is only a text: a docstring, or the description of the name before it."""
+    """Whether a statement is a docstring, or the description of the name before it."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)

@@ -2,9 +2,8 @@
 
     .venv/bin/python scripts/networks.py
 
-The downlink capacity is an area and the uplink capacity a line. The delay is that of a single flow with 50 packets of
-100 bytes per second in the simulator. The grey area above the delay is the additional delay of a full queue. Marks
-below the delay are lost packets of the flow.
+The downlink capacity is an area and the uplink capacity a line. The delay is that of a lone flow of 50 packets of 100
+bytes per second in the simulator; the grey area above is what a full queue adds. Marks below are lost packets.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ SHEETS = {
 """The pictures of the page, each with its networks, one per row."""
 LASTS = 60
 WIDE, HIGH, EDGES = 5.6, 0.62, 0.75
-"""Sizes in inches: the width of a picture, the height of a row, and both margins together.
+"""Inches: a picture's width, a row's height, both margins together.
 
 At this width the text is legible on a phone of 400 pixels.
 """
 BLUE = "#4d9de0"
 
 Steps = tuple[list[float], list[float]]
-"""Times in seconds, and the values that apply from each of these times on."""
+"""Times in seconds, and the values from each of these times on."""
 
 
 def constant(value: object) -> float:
-    """Return a rate in Mb/s; NaN if there is no limit."""
+    """Return a rate in Mb/s; infinity if there is no limit."""
     rate = units.read(value, units.RATE)
     return float("inf") if rate is None else rate / 1e6
 
@@ -112,7 +111,7 @@ def waits(network: networks.Network, rates: Steps) -> list[float]:
     time = units.read(queue["limit"], units.SPAN)
     size = units.read(queue["limit"], units.SIZE)
     whole = size or 1500.0 * float(queue["limit"].removesuffix("p") if time is None else 0)
-    # For a trace the mean rate is used, because every queue is longer than a step of the trace.
+    # Every queue is longer than a step of a trace, so take the mean rate.
     traced = "trace" in network.topology["bottleneck"]
     steps = [sum(rates[1]) / len(rates[1])] * len(rates[1]) if traced else rates[1]
     whole = whole if time is None else time * steps[0] * 125_000

@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/notebooks.py            # all six; or some of their names
 
-It needs the extra `notebooks` and takes half a minute. Each notebook has a digest of the code that made its outputs.
+It needs the extra `notebooks`. Each notebook has a digest of the code that made its outputs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def read(file: Path) -> dict[str, Any]:
 
 
 def text(parts: str | list[str]) -> str:
-    """Return a text that a notebook stores as lines."""
+    """Return a text that a notebook may store as lines."""
     return parts if isinstance(parts, str) else "".join(parts)
 
 
@@ -91,10 +91,7 @@ def words(source: str, file: Path) -> str:
 
 
 def printed(cell: str, output: Any, pictures: dict[str, bytes]) -> str:
-    """Return the text of one output of a cell.
-
-    A picture is added to `pictures`, and the text is the line that shows it.
-    """
+    """Return the text of one output of a cell. A picture is added to `pictures`."""
     if output["output_type"] == "stream":
         return f"```\n{text(output['text']).rstrip()}\n```\n"
     data = {kind: text(value) for kind, value in output.get("data", {}).items()}

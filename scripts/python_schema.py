@@ -3,8 +3,8 @@
     .venv/bin/python scripts/python_schema.py            # writes them
     .venv/bin/python scripts/python_schema.py --check    # exit code 1 if they differ from the schema
 
-The name, type, default and description of a key come from `steadycast schema`. This file has only what is not in the
-schema: the name of each table's class, and the keys that all tables of a kind have.
+`steadycast schema` has each key's name, type, default and description. Only the classes' names, and the keys that all
+tables of a kind have, are here.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Class:
     only: tuple[str, ...] | None = None
     """The keys that the class itself has, if a base class has the others; `None`: all."""
     about: str = ""
-    """The description of the class; empty if the table's description in the schema is used."""
+    """Empty: the table's description in the schema."""
 
 
 CLASSES = [
@@ -105,11 +105,10 @@ CLASSES = [
     Class("Expect", "expect.items", ("that",)),
     Class("Scenario", "", ("name", "duration")),
 ]
-# Fields whose names differ from their keys, because the key is a Python keyword or a list of tables.
+# Fields that can't be named after their keys: a Python keyword, or a list of tables.
 FIELDS = {"from": "from_"}
 LISTS = {key: name for name, key in _LISTS.items()}
-# FILES has the keys whose values are file names. PAIRS has the classes and keys for which the schema says only that the
-# value is a list.
+# FILES: keys whose values are file names. PAIRS: classes and keys that the schema only calls a list.
 FILES = {"clip", "trace", "delay_trace", "loss_trace", "network"}
 PAIRS = {("Uniform", "uniform"), ("Link", "between")}
 # The class of the table at a key, wherever the key occurs.
@@ -188,12 +187,12 @@ def field(one: Class, key: str, schema: dict[str, Any]) -> str:
 def classes(schema: dict[str, Any]) -> str:
     """Return the text of all classes.
 
-    The required keys of a table are first, followed by the optional keys in alphabetical order.
+    A table's required keys come first, then the optional ones in alphabetical order.
     """
     text = ""
     for one in CLASSES:
         table = at(schema, one.at)
-        # Keys that belong to a derived class are not fields of this base class.
+        # A derived class has these keys.
         others = {
             key
             for other in CLASSES

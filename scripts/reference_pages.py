@@ -188,7 +188,7 @@ def _commands() -> Iterator[_Command]:
     import typer.main
     from steadycast.cli import app
 
-    # Typer's command group has the methods of click's group; this code does not import click.
+    # Typer's command group has the methods of click's, which is not imported.
     group: Any = typer.main.get_command(app)
     context = group.context_class(group, info_name="steadycast")
     for name in group.list_commands(context):

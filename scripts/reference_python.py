@@ -16,13 +16,12 @@ NAMES = (
 )
 """The names that have their own entry.
 
-The classes of scenarios are described by the keys of scenario files, and the classes that a controller receives have
-a separate page.
+Scenario classes are described by the keys of files; the classes that a controller receives have a separate page.
 """
 _INNER = ("Run.fill", "Run.held")
 """Public methods that only reports and folders call. They are not in the reference."""
 _WIDTH = 90
-"""A signature that is longer than this number of characters is written with one line per argument."""
+"""A longer signature has one line per argument."""
 _SECTION = re.compile(r"^(Args|Returns|Raises):\n", re.MULTILINE)
 _ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 

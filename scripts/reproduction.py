@@ -8,9 +8,9 @@
     .venv/bin/python scripts/reproduction.py --calculate [NAME…]  # checks of statements without the simulator
     .venv/bin/python scripts/reproduction.py --emulated [CLIP…]   # the testbeds in real time: docs/papers-live.md
 
-The tables are docs/data/papers-*.csv and reproduction*.csv, and the pictures are docs/pictures/papers. The text of
-the pages is written by hand, except between the marks `answer`, `world`, `statements`, `tables`, `figures`, `sweep`,
-`sweeps` and `headline`.
+The tables are docs/data/papers-*.csv and reproduction*.csv, the pictures docs/pictures/papers. In the pages, only the
+text between the marks `answer`, `world`, `statements`, `tables`, `figures`, `sweep`, `sweeps` and `headline` is
+generated.
 """
 
 from __future__ import annotations
@@ -38,19 +38,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scale:
-    """The extent of a sweep, which decides how long it takes."""
+    """The extent of a sweep."""
 
     rows: int
     """Number of rows of the design."""
     seeds: tuple[int, ...]
-    """The seeds of the first steps, a part of those with which the joint setting was chosen."""
+    """The seeds of the first steps."""
     pictures: bool = True
     """Whether the statements that need decoded pictures are included."""
     without: tuple[str, ...] = ()
     """Ids of experiments that are left out because their runs take the longest."""
     only: tuple[str, ...] = ()
-    """Ids of the experiments that are searched; the best settings are then judged by all of the paper's experiments.
-    Empty: all experiments but `without`."""
+    """Ids of the searched experiments; all but `without` if empty. All of the paper's judge the best settings."""
 
     @property
     def words(self) -> str:
@@ -93,20 +92,17 @@ SWEEPS = {
     "H": Scale(rows=24, seeds=(1, 2)),
     "C": Scale(rows=4, seeds=(1,), without=("C-C", "C-D")),
     "B": Scale(rows=24, seeds=(1,), without=("B-G", "B-J", "B-K")),
-    # The sweeps above leave out some experiments. Of these, only the following have statements that do not hold.
+    # Experiments left out above that have statements which do not hold.
     "K-G": Scale(rows=12, seeds=(1,), only=("K-G",)),
     "C-C": Scale(rows=8, seeds=(1,), only=("C-C",)),
     "B-G": Scale(rows=12, seeds=(1,), only=("B-G", "B-J", "B-K")),
 }
-"""The extent of each sweep, by the paper's family or by its first experiment.
-
-It is set before the sweep, by the CPU time of one setting with one seed.
-"""
+"""By the paper's family or by a sweep's first experiment."""
 
 
 def main(words: list[str]) -> None:
     """Run the experiments that are not cached, and write the results."""
-    # The laboratory is imported from the checkout, because it is not an installed package.
+    # `papers` is not an installed package.
     sys.path.insert(0, str(ROOT))
     if words[:1] == ["--calculate"]:
         from papers.engine import calculate
@@ -133,7 +129,7 @@ def main(words: list[str]) -> None:
 
 
 def _made(place: Path, ids: Sequence[str], **how: Any) -> tuple[Result, Mapping[tuple[int, str], Formats]]:
-    """Run experiments, and write their page and their numbers into a folder. Returns the figures, too."""
+    """Run experiments, write their page and numbers into a folder, and draw the figures."""
     from steadycast.folder import Draft
     from steadycast.progress import Terminal
 
@@ -169,7 +165,7 @@ def _live(result: Result) -> None:
 
 
 def _paper(result: Result, family: str, drawings: Mapping[tuple[int, str], Formats]) -> None:
-    """Write the generated parts of a paper's page: its outcome, joint setting, statements, tables and pictures."""
+    """Write the generated parts of a paper's page."""
     from papers.engine import tables, write
     from validation import page
 
@@ -194,7 +190,7 @@ def _together(result: Result, ran: list[str]) -> None:
     heads, rows = write.everything(result)
     with (page.DATA / "reproduction.csv").open(encoding="utf-8", newline="") as file:
         kept = list(csv.reader(file))
-    # Rows of a table with other headings are dropped, because their verdicts have another meaning.
+    # With other headings, the old verdicts have another meaning.
     rows += [row for row in kept[1:] if kept[0] == list(heads) and row[0][0] not in ran]
     rows.sort(key=lambda row: list(PAGES).index(row[0][0]))
     at = heads.index("as printed")
@@ -221,7 +217,7 @@ def _together(result: Result, ran: list[str]) -> None:
 def _printed(cell: str, verdict: Verdict) -> Verdict:
     """Return the verdict as printed.
 
-    If that verdict differs from the one in the joint setting, it is written in the cell after the number.
+    If it differs from the one in the joint setting, the cell has it after the number.
     """
     from papers.engine.experiment import Verdict
 
@@ -230,7 +226,7 @@ def _printed(cell: str, verdict: Verdict) -> Verdict:
 
 
 def _sweep(name: str, clips: list[Path]) -> None:
-    """Search the settings that a paper allows, and write what each value changes and how good the best one is."""
+    """Search the settings that a paper allows; write each value's effect and the best setting."""
     from steadycast.progress import Terminal
 
     from papers.engine import sweep
@@ -277,7 +273,7 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
 
 
 def _sweep_file(name: str) -> str:
-    """Return the name of the table of a sweep: "papers-asmp-sweep", or "papers-asmp-sweep-b-g" of a few experiments."""
+    """Return the name of a sweep's table: "papers-asmp-sweep", or "papers-asmp-sweep-b-g" of a few experiments."""
     of = "" if name in PAGES else f"-{name.lower()}"
     return f"papers-{PAGES[name[0]]}-sweep{of}"
 
@@ -301,7 +297,7 @@ def _overview() -> None:
 
 
 def _galleries(result: Result, family: str, drawings: Mapping[tuple[int, str], Formats]) -> Iterator[str]:
-    """Write the pictures of a paper's figures, and yield the lines that show them, two per row."""
+    """Write a paper's figures as pictures, and yield the lines that show them, two per row."""
     numbered = [n for n, part in enumerate(result.parts) if part.experiment.id[0] == family]
     PICTURES.mkdir(parents=True, exist_ok=True)
     for _, media in groupby(numbered, key=lambda n: result.parts[n].experiment.id):
@@ -330,7 +326,7 @@ def picture(part: Part, figure: Figure) -> str:
 
 
 def _cpu_s() -> float:
-    """Return the CPU time of this process and of its workers that have ended, in seconds."""
+    """Return the CPU seconds of this process and of its workers that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 

@@ -6,9 +6,9 @@
     python3 scripts/setup.py --dev      # and the packages of the tests
     python3 scripts/setup.py --test     # the packages of the tests, and the module compiled like the tests
 
-It uses only the standard library and needs no root. A repeated call does nothing if the inputs are unchanged: files in
-.venv store a hash of the inputs of each step. An installed module is kept if it has at least the requested features and
-speed. Packages come from the index that pip is configured for.
+It uses only the standard library and needs no root. Each step stores a hash of its inputs in .venv, and is skipped if
+they are unchanged. An installed module is kept if it has at least the requested features and speed. Packages come
+from the index that pip is configured for.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SERVES: dict[str, tuple[Build, ...]] = {
     "--dev": (RELEASE,),
     "--test": (TESTS, RELEASE),
 }
-"""For each option: the build that it makes, followed by other builds with which the option is satisfied."""
+"""For each option, the build that it makes, and others that satisfy it."""
 
 
 class SetupError(Exception):
@@ -98,7 +98,7 @@ def with_cargo() -> dict[str, str]:
 
     """
     environment = dict(os.environ)
-    # rustup installs cargo in this folder, which only shells that were started afterwards have on their PATH.
+    # rustup adds this folder to the PATH of later shells only.
     if shutil.which("cargo") is None:
         home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
         environment["PATH"] = f"{environment.get('PATH', '')}{os.pathsep}{home}"
@@ -123,7 +123,7 @@ def with_cargo() -> dict[str, str]:
 
 
 def make_venv() -> None:
-    """Make `.venv` with pip. Debian's Python may lack ensurepip; pip is then downloaded from the index."""
+    """Make `.venv` with pip, which is downloaded if Debian's Python lacks ensurepip."""
     if PYTHON.exists() and run_quietly([PYTHON, "-m", "pip", "--version"]):
         return
     print("set-up: making .venv")
@@ -164,7 +164,7 @@ def fetch_pip() -> None:
 
 
 def needed(project: dict[str, Any], *, dev: bool) -> tuple[list[str], str, str]:
-    """Return the packages that pyproject.toml lists, the name of their stamp file, and their description."""
+    """Return the packages of pyproject.toml, the name of their stamp file, and their description."""
     if not dev:
         return project["dependencies"], "run", "packages"
     extras: dict[str, list[str]] = project["optional-dependencies"]
@@ -174,14 +174,14 @@ def needed(project: dict[str, Any], *, dev: bool) -> tuple[list[str], str, str]:
 
 
 def install(packages: list[str], name: str, label: str = "") -> None:
-    """Install packages at the versions of the constraints, unless the stamp file shows that they are installed."""
+    """Install packages at the constraints' versions, unless the stamp file shows that they are installed."""
     stamp = VENV / f"stamp-{name}"
     made_from = digest([CONSTRAINTS], *packages, sys.version)
     if stamp.exists() and stamp.read_text() == made_from:
         return
     if label:
         print(f"set-up: installing {label}", flush=True)
-    # Python compiles a file when it is first imported, and most of these files are never imported.
+    # Most of the files are never imported, so compiling them first would take longer.
     words = ["install", "-q", "--disable-pip-version-check", "--no-compile", "-c", CONSTRAINTS, *packages]
     subprocess.run([PYTHON, "-m", "pip", *words], check=True)
     stamp.write_text(made_from)

@@ -1,8 +1,7 @@
 """An extension of mkdocs: the site has a copy of each file outside docs/ that a page links to.
 
-A page of docs/ is read in two places. On a forge, `../scenarios/home.toml` leads to the file. The site consists of
-docs/ alone. So each linked file outside docs/ becomes part of the site, under `source/`: Markdown as a page outside
-the navigation, a folder as a list of its files, and any other file unchanged.
+On a forge, `../scenarios/home.toml` leads to the file, but the site consists of docs/ alone. Such a file becomes part
+of the site under `source/`: Markdown as a page outside the navigation, a folder as a list of its files.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ SOURCE = "source/"
 WORKER = "assets/worker.js"
 """Path of scripts/site_worker.js on the site."""
 FOREIGN_WORKER = "https://unpkg.com/iframe-worker/shim"
-"""Script that the plugin `offline` would load from another server instead."""
+"""The plugin `offline` would load this script from another server."""
 LINK = re.compile(r"(\]\()(?![a-z]+:|#)([^)#\s]+)((?:#[^)\s]*)?\))")
 IMAGE = re.compile(r'(<img [^>]*src="([^"]+)"[^>]*>)')
 STYLE = "<style>.md-typeset table img{min-width:15rem}</style>"
@@ -66,7 +65,7 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Replace the address of the search's worker script by the site's own copy, and give pictures in tables a width.
+    """Use the site's copy of the search's worker script, and give pictures in tables a width.
 
     The search needs the copy if the site is opened from file://. The width keeps the pictures legible.
     """

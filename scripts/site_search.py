@@ -1,8 +1,7 @@
 """An extension of the site's search: each row of a reference table is a separate result.
 
-The first column of a reference table has the name of a key, a figure or an option. The theme's search indexes
-headings and the text below them, and ranks matches in titles above matches in text. Each row therefore becomes an
-entry whose title is the key, and which leads to the row.
+The theme's search ranks titles above text. So each row becomes an entry whose title is its first column, the name of
+a key, a figure or an option, and which leads to the row.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ FIRST = {
     "tutorial.md": 4,
     **dict.fromkeys(("audio.md", "bufferbloat.md", "compare.md", "gpu.md", "lte.md", "wifi.md"), 6),
 }
-"""Pages that a newcomer looks for, each with the factor by which the search weights it."""
+"""Pages for newcomers, with the search's weight."""
 PART = re.compile(
     r'<h[1-6] id="(?P<id>[^"]+)">(?P<heading>.*?)<a |<tr>\n<td>(?P<name>.*?)</td>(?P<rest>.*?)</tr>',
     re.DOTALL,
@@ -36,8 +35,8 @@ WORKER = Path(__file__).with_suffix(".js")
 NODE = re.compile(r"\b(\w+)=\1\+(\w+)\+(\w+)\.id\}return \1")
 """The code by which the search engine (lunr 2.3.9) names a node of its word tree.
 
-The name consists of the letters and numbers of the node's children. Nodes of words that end in digits may then get
-equal names, and the search finds words that are in no page. Commas between letters and numbers make the names distinct.
+The name is the letters and numbers of its children. Words that end in digits may get equal names, and false matches.
+Commas make the names distinct.
 """
 _entries: list[dict[str, str | int]] = []
 

@@ -1,8 +1,7 @@
 """An extension of mkdocs for measured tables: a page for each CSV file of docs/data.
 
-A forge displays `docs/data/NAME.csv` as a table. On the site a link to it leads to a page with the table, the file,
-and its origin (`NAME.toml` beside it: title, day, commit, command). A click on a heading sorts the rows. A paragraph
-that only consists of such a link is replaced by the table, if that has few rows.
+A forge displays `docs/data/NAME.csv` as a table. The site has a page with the table, the file, and its origin
+(`NAME.toml`), sorted by a click on a heading. A paragraph that is only such a link becomes the table, if it is small.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Runs all tests, Rust and Python. The last line is "N passed, M skipped because …".
 
-A Rust test that needs a tool is marked ``#[ignore = "needs TOOL"]`` (or "needs root"). It is run if the tool is
-installed, and otherwise counts as skipped. A test that takes long is marked ``#[ignore = "claim: …"]`` and belongs to
-`make claims`. A Python test skips itself and gives the reason.
+A Rust test marked ``#[ignore = "needs TOOL"]`` (or "needs root") runs if the tool is installed, and otherwise counts
+as skipped. A slow test is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. The failures are listed
+again before the last line.
 
-The failures are listed again before the last line, for readers who see only the end of a long output.
-
-Under ``STEADYCAST_REQUIRE=all`` a skip is a failure, with one exception. If an emulated run reports that the machine
-was too busy, a claim about its figures that fails counts as skipped. The number of these skips may be at most a tenth
-of the number of fault tests, which make most of these claims.
+Under ``STEADYCAST_REQUIRE=all`` a skip is a failure, except for a failed claim about an emulated run's figures that
+says the machine was too busy. These may be at most a tenth of the number of fault tests.
 """
 
 from __future__ import annotations
@@ -32,13 +29,9 @@ import tools
 
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
-"""The crate of the compiled Python module has no tests.
-
-It is included so that cargo selects the same features as in the module's own build.
-"""
+"""The compiled Python module has no tests; including it gives cargo the features of its own build."""
 REAL_TIME = ["tests/emulate", "tests/live"]
-# The maximum number of characters of a failure that are repeated at the end. The full text is in the output of the
-# test.
+# Maximum characters of a failure that are repeated at the end.
 CUT = 600
 STALLED = "the machine stalled"
 FAULTS = "tests/emulate/test_faults.py"
@@ -52,14 +45,14 @@ class Count:
     """The outcome of the tests."""
 
     passed: int = 0
-    failures: list[str] = field(default_factory=list)  # each failed test, with the reason if it is one line
+    failures: list[str] = field(default_factory=list)  # failed tests, with the reason if it is one line
     skipped: Counter[str] = field(default_factory=Counter)
-    # Descriptions of processes that ended with an error although no test failed.
+    # Processes that ended with an error although no test failed.
     broken: list[str] = field(default_factory=list)
-    faults: int = 0  # number of fault tests that ran, with any result
+    faults: int = 0  # fault tests that ran, with any result
 
     def lacking(self) -> str | None:
-        """If everything is required, return a description of what is missing; `None` if nothing is."""
+        """Say what is missing if everything is required; `None` if nothing is."""
         if self.skipped.total() > self.skipped[STALLED]:
             return "a skip is a failure"
         if self.skipped[STALLED] * 10 > self.faults:
@@ -101,7 +94,7 @@ def may_make_networks() -> bool:
 
 
 def rust(count: Count, prepared: Callable[[], None]) -> None:
-    """Run the tests of the crates. Tests that need a tool start after ``prepared``, which installs the tools."""
+    """Run the crates' tests. Those that need a tool start after ``prepared``, which installs the tools."""
     with part("cargo test"):
         said = cargo(count, [])
     prepared()
@@ -117,8 +110,7 @@ def rust(count: Count, prepared: Callable[[], None]) -> None:
         else:
             there += names
     if there:
-        # Documentation examples are left out, because none of them needs a tool. Most of these tests wait for real-time
-        # networks, so 8 run in parallel.
+        # No documentation example needs a tool. Most tests wait for real-time networks, so 8 run in parallel.
         with part("cargo test of what needs tools"):
             cargo(count, ["--tests", "--", "--ignored", "--test-threads=8", "--exact", *there])
 
@@ -133,10 +125,10 @@ def part(name: str) -> Iterator[None]:
 
 
 def cargo(count: Count, more: list[str]) -> str:
-    """Run cargo's tests, and print the output of the tests that fail."""
+    """Run cargo's tests, and print the output of those that fail."""
     words = [*CARGO, *more]
     environment = {**os.environ, "PATH": tools.path_with_cargo(), "CARGO_TERM_COLOR": "never"}
-    # Generated inputs have a fixed seed. Set this variable to try another one.
+    # Generated inputs have a fixed seed; set this variable for another.
     environment.setdefault("PROPTEST_RNG_SEED", "1")
     done = subprocess.Popen(
         words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
@@ -168,9 +160,8 @@ def panic_of(said: str, name: str) -> str:
 def python(count: Count) -> None:
     """Run the tests of the package. Real-time tests run after those that use much CPU time.
 
-    The fault tests run in parallel with each other, but not with other tests, because the video players of other tests
-    would slow them down. Each of the other real-time tests uses a fifth to a third of a processor, so four of them
-    leave a third of two processors idle. With six, pictures came late in one of two runs.
+    The fault tests run alone, because other tests' video players would slow them down. Each of the other real-time
+    tests uses a fifth to a third of a processor. With six at once, pictures came late in one of two runs.
     """
     pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
     pytest(count, [FAULTS], at_once=1)
@@ -180,8 +171,7 @@ def python(count: Count) -> None:
 def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
     """Run some of the tests in ``at_once`` processes.
 
-    Each process gets a contiguous part, so that most fixtures of a module are made only once. A process that has
-    finished takes tests from another one.
+    Each process gets a contiguous part, so most fixtures of a module are made once; an idle one takes tests over.
     """
     with part(" ".join(["pytest", *which])), tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "junit.xml")

@@ -15,7 +15,7 @@ class Tool:
     """A program that tests run."""
 
     command: str
-    package: str  # name of the Debian and Ubuntu package; several are separated by spaces
+    package: str  # of Debian and Ubuntu; several are separated by spaces
     use: str
 
 
@@ -47,7 +47,7 @@ CLAIMS = (
     Tool("firefox-esr", "firefox-esr", "the page of serve in Firefox"),
     Tool("tsc", "node-typescript", "a controller in TypeScript"),
 )
-"""The tools that only `make claims` needs."""
+"""Only `make claims` needs these."""
 
 
 def prepare(who: str, of: Sequence[Tool]) -> None:
@@ -78,8 +78,7 @@ def install(tools: list[Tool]) -> None:
     subprocess.run([*get, "update"], **quiet)  # type: ignore[call-overload]
     put = [*get, "install", "-y", "--no-install-recommends"]
     if subprocess.run([*put, *packages], **quiet).returncode != 0:  # type: ignore[call-overload]
-        # The packages are installed one at a time, so that a package that the release lacks does not prevent the
-        # others.
+        # One at a time: a package that the release lacks must not prevent the others.
         for package in packages:
             subprocess.run([*put, package], **quiet)  # type: ignore[call-overload]
 

@@ -5,8 +5,8 @@
     .venv/bin/python scripts/wheel.py --here                   # its dependencies are taken from this environment
     .venv/bin/python scripts/wheel.py --profile quick --here   # and it is compiled quickly, to try it
 
-The tools for the checks are in the extra `release`. Wheels for other machines are compiled with Zig; only the wheel
-for this machine is tried. Exit code 1: a check failed, or a command did.
+The tools for the checks are in the extra `release`. Wheels for other machines are compiled with Zig and not tried.
+Exit code 1: a check failed, or a command did.
 """
 
 from __future__ import annotations
@@ -35,18 +35,9 @@ PORTABLE = {
     "x86_64-unknown-linux-musl": "musllinux_1_2",
     "aarch64-unknown-linux-musl": "musllinux_1_2",
 }
-"""Targets of the compiler, with the systems that their wheels run on. Debian 10 and RHEL 8 have glibc 2.28."""
+"""The compiler's targets and their wheels' systems. Debian 10 and RHEL 8 have glibc 2.28."""
 MOST_BYTES = 6_250_000
-"""Maximum size of a wheel in bytes. It has been raised eight times:
-
-4,000,000 until the judge, the reader of calls and the named networks were added. 4,500,000 until ICE and DTLS, with
-an estimate of 5,000,000, which they exceeded by 60,000. 5,250,000 until the experiments, etherparse with pcap-parser,
-and the synthetic film's sizes in H.264, which made it 5,430,000 with the profile of the tests. 5,600,000 until the
-sender kit for Python, which made it 5,680,000. 5,800,000 until sound, one port for all viewers, and traces of other
-networks, which made it 5,840,000. 5,900,000 until live sources were encoded once for all viewers, which made it
-5,923,243. 6,000,000 until WHIP in both directions and the received sound, which made it 6,090,000. 6,150,000 until
-switching rules from outside, which made it 6,164,708 with the profile of the tests.
-"""
+"""Maximum size of a wheel in bytes; 6,164,708 with the profile of the tests when last raised."""
 HOLDS = (
     "steadycast/_core.abi3.so",
     "steadycast/media/synthetic.npz",
@@ -81,7 +72,7 @@ def main(words: Sequence[str] | None = None) -> int:
         for target in PORTABLE if given.portable else [""]:
             made.append(build(given.profile, given.out, target))
             check(made[-1])
-        # The first wheel in the list is the one for this machine.
+        # The first wheel is the one for this machine.
         wheel = made[0]
         with tempfile.TemporaryDirectory(prefix="steadycast-wheel-") as folder:
             attempt(wheel, Path(folder), here=given.here)

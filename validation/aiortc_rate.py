@@ -1,8 +1,7 @@
 """aiortc's receiver-side estimator on a list of packets, for an interpreter that has aiortc (validation/reference.py).
 
-Input and output have the format of `integrations/webrtc/examples/replay.rs`. The input has a line for each packet in
-the order of sending: sending time, IP size, arrival time. The output has a line for each estimate: its time in seconds,
-and the estimate in bits per second.
+Input and output have the format of `integrations/webrtc/examples/replay.rs`: a line for each packet with sending time,
+IP size and arrival time; a line for each estimate with its time in seconds and bits per second.
 """
 
 import sys
@@ -11,7 +10,7 @@ from importlib import import_module
 HEADERS = 28 + 12
 """Bytes of the IP, UDP and RTP headers, which aiortc does not count."""
 PACKET = 1000
-"""IP size of the packets in bytes. It converts the estimate, which is a rate of payload, to a rate on the wire."""
+"""IP size of the packets in bytes, to convert the estimate of payload to a rate on the wire."""
 
 
 def main() -> None:

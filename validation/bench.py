@@ -5,12 +5,11 @@
     python -m validation.bench --large        # ns-2 with 10,000 receivers too (a minute, 600 MB)
     python -m validation.bench --write        # and into docs/data/bench*.csv
 
-A hop is one packet leaving one link. ns-2 runs in its best configuration: without unused headers and traces, and with
-the event scheduler that a first test finds fastest on this machine. Each program is measured in two ways. The *run* is
-from the first event to the last; for ns-2 it is the user time of the process minus the user time of a run of 10 ms, for
-ours the thread's time in cost.json. The *process* is the user time of the program as a user starts it; ours includes
-Python, its packages and the report's tables. The target ratios (`aim`) apply to the runs. The two programs are run
-alternately several times, and the median counts.
+A hop is one packet leaving one link. ns-2 runs without unused headers and traces, and with the event scheduler that
+is fastest here. The *run* is from the first event to the last: for ns-2 the process's user time minus that of a run
+of 10 ms, for ours the thread's time in cost.json. The *process* is the user time of the program as a user starts it,
+for ours with Python, its packages and the report's tables. `aim` applies to the runs. The programs alternate, and the
+median counts.
 """
 
 from __future__ import annotations
@@ -53,16 +52,16 @@ class Workload:
 WORKLOADS = (
     Workload("cbr", "bench-cbr", {}, "bench-cbr.toml", 3),
     Workload("tcp", "bench-tcp", {}, "bench-tcp.toml", 4),
-    # With ns-2's own multicast routing, in the faster of its two protocols.
+    # ns-2's own multicast routing, in the faster of its two protocols.
     Workload("multicast", "bench-multicast", {"tree": "ctrmcast"}, "bench-multicast.toml", 5),
-    # Without multicast routing: one replicator that is configured by hand. Users of ns-2 don't usually do that.
+    # One replicator, configured by hand, which users of ns-2 don't usually do.
     Workload("multicast-static", "bench-multicast", {"tree": "static"}, "bench-multicast.toml", 5),
 )
 LARGE = (100, 1000, 10_000)
 
 
 class OursFailedError(RuntimeError):
-    """The error if our program ends without reporting its cost."""
+    """Our program ended without reporting its cost."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +94,7 @@ def run_ours(scenario: str, overrides: Sequence[str] = ()) -> Cost:
 
 @dataclass(frozen=True)
 class Theirs:
-    """The result of ns-2 for one workload.
-
-    It has the exact number of hops, and the median CPU time of whole runs and of runs of 10 ms.
-    """
+    """ns-2's exact number of hops, and median CPU times of whole runs and of runs of 10 ms."""
 
     hops: int
     scheduler: str
@@ -127,7 +123,7 @@ def _alternate(load: Workload, *, rounds: int, ns: bool) -> tuple[Theirs | None,
     best: dict[str, float | int | str] = dict(params)
     hops = 0
     if ns:
-        # Monitors don't change the packets of a seed, so one run with counting is enough.
+        # Monitors don't change a seed's packets, so one run with counting is enough.
         hops = int(ns2.run(script, {**params, "count": 1}).number("hops"))
         tried = {
             name: min(ns2.run(script, {**params, "scheduler": name}).user_s for _ in range(2))

@@ -3,9 +3,9 @@
     python -m validation.bench_emulate            # 10 s each
     python -m validation.bench_emulate --seconds 30
 
-There are three runs without other traffic: 4 Mb/s in packets of 1000 B for the delay, 40 000 packets/s of 1000 B for
-the loss, and a star of 64 receivers at 1 Mb/s. The delay is from the sender's `send` to the receiving kernel, minus
-the delay of the link. Needs the rights that `steadycast emulate` needs.
+Runs without other traffic: 4 Mb/s in packets of 1000 B for the delay, 40 000 packets/s of 1000 B for the loss, and a
+star of 64 receivers at 1 Mb/s. The delay is from the sender's `send` to the receiving kernel, minus the link's. Needs
+the rights that `steadycast emulate` needs.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def emulated(text: str) -> tuple[Any, float]:
 
 
 def say(what: str, measured: str, aim: str, near: bool) -> None:
-    """Print one line: what was measured, the value, the target value, and whether the target is met."""
+    """Print what was measured, the value, the target, and whether it is met."""
     print(f"{what:<46} {measured:>14}   {aim:<14} {'met' if near else 'missed'}")
 
 

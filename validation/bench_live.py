@@ -73,7 +73,7 @@ def median(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def ffmpeg(mbps: int) -> float | None:
-    """Return FFmpeg's cost of sending the packets of a copied stream, including reading it; `None` without FFmpeg."""
+    """Return FFmpeg's cost of sending a copied stream's packets, including reading it; `None` without FFmpeg."""
     if shutil.which("ffmpeg") is None:
         return None
     film = ROOT / f"target/bench-live-{mbps}.ts"

@@ -4,32 +4,27 @@
     python -m validation.browser --tables first,many --write      # and writes these into docs/data
     python -m validation.browser --tables freezes --networks "1Mbps;5Mbps" --controllers steady,gcc --write
 
-Rows of a written table that a run does not measure are kept. A cell of an emulated network takes 80 s.
+`--write` keeps the rows that were not measured. A cell of an emulated network takes 80 s.
 
-first: time from the browser's POST, and from opening the page, to the first presented picture. It is the median of
-ten sessions, on loopback and on 2 Mb/s with 40 ms of round-trip time. The bounds, written before the first run, are 1
-s and 2 s from the POST.
+first: median time of ten sessions to the first picture, from the browser's POST and from opening the page, on
+loopback and on 2 Mb/s with 40 ms of round-trip time. Bounds from the POST: 1 s and 2 s.
 
-freezes: a minute beside the kernel's CUBIC, from 5 s after the first picture on. The table compares `freezeCount` and
-`totalFreezesDuration` of the browser with our values. Ours apply the same W3C rule (`crates/endpoints/src/freeze.rs`)
-to the times at which pictures were presented. Bounds: the counts differ by at most one per minute, the durations by 10
-% or 0.3 s, and 99 % of the complete frames were decoded. The browser applies the rule to the times at which pictures
-were decoded. If many pictures arrive together after a late one, the mean interval of these times is shorter, and the
-browser counts more freezes.
+freezes: a minute beside the kernel's CUBIC, from 5 s after the first picture. It compares the browser's
+`freezeCount` and `totalFreezesDuration` with the same W3C rule (`crates/endpoints/src/freeze.rs`) on the times of
+presentation. Bounds: the counts differ by at most one per minute, the durations by 10 % or 0.3 s, and 99 % of the
+complete frames were decoded. The browser uses decoding times, so after a late burst it counts more freezes.
 
-share: the video's share of the rate beside CUBIC for half a minute, with a browser and with `steadycast receive`
-(both with transport-wide feedback) as the receiver. It is the mean of three sessions, with minimum and maximum.
-Bound: the two differ by at most 15 %.
+share: the video's share of the rate beside CUBIC for half a minute, with a browser and with `steadycast receive`,
+both with transport-wide feedback. Mean, minimum and maximum of three sessions. Bound: the two differ by at most 15 %.
 
 teleop: 50 s of 15 frames per second with 240 ms of round-trip time and 5 % random loss. Bound: 0.7 s frozen.
 
-many: a given number of viewers of one `serve --ladder`. They are the clients of examples/watchers.rs with 1 Mb/s
-each, on the same cores. Bound: the loops of the senders run at most 5 ms late, at the 99th percentile. A relay with
-the library pion (validation/pion/relay) serves the same clients in the same run, with a stream of one rate and no rate
-control. Neither program encodes.
+many: clients of examples/watchers.rs with 1 Mb/s each watch one `serve --ladder` on the same cores. Bound: the
+senders' loops run at most 5 ms late, at the 99th percentile. The relay of validation/pion/relay serves the same
+clients with one stream and no rate control. Neither program encodes.
 
-live: the same with a live source of 640x360 at 30 frames per second, which is encoded at a few rungs for all viewers.
-The processor time is that of `serve`, including its encoders. The clients use the same cores.
+live: the same with a live source of 640x360 at 30 frames per second, encoded at a few rungs for all viewers. The
+processor time includes the encoders.
 """
 
 from __future__ import annotations
@@ -74,24 +69,21 @@ NETWORKS = {
     "5Mbps, 1 % lost": ("5Mbps", "20ms", "60p", 0.01),
     "3Mbps, 200 ms": ("3Mbps", "100ms", "80p", 0.0),
 }
-"""The networks, each with its rate, one-way delay, queue length in packets, and loss rate."""
+"""Rate, one-way delay, queue length in packets, and loss rate."""
 TELEOP = ("5Mbps", "120ms", "80p", 0.05)
 TELEOP_S = 50.0
 TELEOP_FROZEN_S = 0.7
 TELEOP_WAYS = ((12, 0), (150, 800))
-"""Pairs of the number of frames between key frames and the browser's jitter-buffer delay in ms.
-
-The first pair is the default; the second is recommended for a path with loss.
-"""
+"""Frames between key frames, and the browser's jitter-buffer delay in ms: the default, then for lossy paths."""
 SHARE_S = 40.0
 SHARE_FROM_S = 15.0
-"""Seconds after which the share is measured. CUBIC starts after 10 s."""
+"""The share is measured from here; CUBIC starts at 10 s."""
 SHARE_APART = 0.15
 MANY_LATE_MS = 5.0
 MANY_S = 30
 FIRST_S = {"loopback": 1.0, "2Mbps": 2.0}
 CUT_S = 5.0
-"""Seconds at the start that are not measured, in which the page is loaded and the rate is probed."""
+"""Seconds at the start that are not measured: the page loads, and the rate is probed."""
 APART = 1.0
 """Maximum difference between the browser's and our number of freezes, per minute."""
 APART_S = (0.1, 0.3)
@@ -101,7 +93,7 @@ CONSTANT_RATE = (
     *("-deadline", "realtime", "-cpu-used", "8"),
     *("-b:v", "950k", "-minrate", "950k", "-maxrate", "950k", "-bufsize", "950k"),
 )
-"""Options of FFmpeg for the relay's stream. With its headers it has about the rate of the ladder's viewers."""
+"""FFmpeg's options for the relay's stream, at about the rate of the ladder's viewers."""
 
 SEES = """
 const Plain = RTCPeerConnection, ask = fetch;
@@ -117,7 +109,7 @@ addEventListener("DOMContentLoaded", () => {
   video.requestVideoFrameCallback(look);
 });
 """
-"""Script that collects the measurements in the page, without a change of the page."""
+"""Measures in the page without changing it."""
 STATS = """async () => {
   const all = [...(await seen.pcs.at(-1).getStats()).values()];
   return {at: performance.now(), ...all.find((one) => one.type === "inbound-rtp")};
@@ -129,10 +121,10 @@ class Seen:
     """A browser's measurements."""
 
     opened_s: float
-    """Seconds from opening the page to the first picture."""
+    """From opening the page to the first picture."""
     first_s: float | None
     counted: tuple[float, float]
-    """The number of freezes that the browser counted, and their total duration in seconds."""
+    """Number of freezes by the browser's count, and their total seconds."""
     ours: tuple[float, float]
     minutes: float
     received: float
@@ -142,7 +134,7 @@ class Seen:
     trusted: bool
 
     def misses(self) -> list[str]:
-        """Return the names of the bounds that are missed."""
+        """Return the names of the missed bounds."""
         found = []
         if abs(self.counted[0] - self.ours[0]) > APART * self.minutes:
             found.append("count")
@@ -151,9 +143,6 @@ class Seen:
         if self.decoded < DECODED * self.received:
             found.append("decoded")
         return found
-
-
-# ---------------------------------------------------------------- the browser
 
 
 def watch(address: str, seconds: float) -> dict[str, Any]:
@@ -207,9 +196,6 @@ def _freezes(times_ms: Sequence[float]) -> tuple[float, float]:
     return float(told["freeze_count"]), float(told["freeze_s"] or 0.0)
 
 
-# ---------------------------------------------------------------- a run
-
-
 def on_loopback(controller: str, seconds: float) -> Seen:
     """Watch over the loopback interface."""
     with serving(f"{SOURCE} --controller {controller} --listen 127.0.0.1:18081") as (address, _):
@@ -218,14 +204,14 @@ def on_loopback(controller: str, seconds: float) -> Seen:
 
 @contextmanager
 def serving(words: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Serve a source, and end the server at the end. Yields the page's address and the process."""
+    """Serve a source during the block. Yields the page's address and the process."""
     command = [sys.executable, "-m", "steadycast", "serve", *shlex.split(words)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip(), process
         finally:
-            # SIGINT, as Ctrl-C does, lets the program write its record.
+            # SIGINT lets the program write its record.
             process.send_signal(signal.SIGINT)
 
 
@@ -277,7 +263,7 @@ class Cell:
         return seen(json.loads((folder / "seen.json").read_text()), trusted=trusted), folder
 
     def received(self, seconds: float) -> Path:
-        """Receive with our own receiver, with transport-wide feedback. Returns the folder."""
+        """Run `steadycast receive` with transport-wide feedback. Returns the folder."""
         ours = f"{sys.executable} -m steadycast"
         send = f"exec {ours} send {self.source} --controller {self.controller} --feedback twcc"
         send += " --to $STEADYCAST_R:5004 --sdp told.sdp -o sent/viewer-1"
@@ -288,7 +274,7 @@ class Cell:
 
 
 def share(folder: Path) -> float:
-    """Return the video's share of the bytes that it and CUBIC sent after both had started."""
+    """Return the video's share of its and CUBIC's bytes, once both have started."""
     import polars
 
     def rate(of: str, flow: str) -> float:
@@ -310,9 +296,6 @@ def printed(place: Path) -> str:
             return text.splitlines()[0]
         time.sleep(0.1)
     raise SystemExit(f"{place}: no address")
-
-
-# ---------------------------------------------------------------- the tables
 
 
 def first_table(runs: int) -> page.Table:
@@ -363,7 +346,7 @@ def freezes_table(networks: Sequence[str], controllers: Sequence[str], seconds: 
 
 
 def share_table(networks: Sequence[str], controllers: Sequence[str], sessions: int) -> page.Table:
-    """Measure shares beside CUBIC, towards a browser and towards a receiver of ours."""
+    """Measure shares beside CUBIC, towards a browser and towards `steadycast receive`."""
 
     def told(shares: Sequence[float]) -> str:
         most = f" ({100 * min(shares):.0f}…{100 * max(shares):.0f})" if len(shares) > 1 else ""
@@ -398,13 +381,13 @@ def teleop_table(controllers: Sequence[str]) -> page.Table:
 
 
 def processor_s(pid: int) -> float:
-    """Return the processor time that a process has taken, in seconds."""
+    """Return the processor time of a process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def watched_by(count: int, address: str, process: subprocess.Popen[str]) -> tuple[dict[str, Any], float]:
-    """Let ``count`` clients watch what a process serves at an address; return their rates, and the cores in use."""
+    """Let ``count`` clients watch a server; return their rates, and the cores that the server used."""
     watchers = [str(ROOT / "target/release/examples/watchers"), address, str(count), str(MANY_S)]
     began, before = time.monotonic(), processor_s(process.pid)
     told: dict[str, Any] = json.loads(subprocess.run(watchers, stdout=subprocess.PIPE, check=True).stdout)
@@ -412,11 +395,10 @@ def watched_by(count: int, address: str, process: subprocess.Popen[str]) -> tupl
 
 
 def served_to(count: int, source: str, folder: Path) -> list[str]:
-    """Serve a source to ``count`` clients; return their rates, the cores in use, and how late senders' loops were."""
+    """Serve a source to ``count`` clients; return their rates, the cores in use, and the loops' lateness."""
     words = f"{source} --viewers {count} --max-rate 1Mbps --listen 127.0.0.1:18081 -o {folder}"
     with serving(words) as (address, process):
         kbps, cores = watched_by(count, address, process)
-        # SIGINT, as Ctrl-C does, lets the server write its records.
         process.send_signal(signal.SIGINT)
         process.wait(60)
     summaries = [json.loads(each.read_text()) for each in folder.glob("*/summary.json")]
@@ -426,7 +408,7 @@ def served_to(count: int, source: str, folder: Path) -> list[str]:
 
 
 def relayed_to(count: int, film: Path) -> list[str]:
-    """Let pion's relay serve a film of VP8 to ``count`` clients; return their rates, and the cores in use."""
+    """Let pion's relay serve a VP8 film to ``count`` clients; return their rates, and the cores in use."""
     words = [str(film.parent / "relay"), "127.0.0.1:18081", str(film)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -443,7 +425,7 @@ def costs(count: int, kbps: dict[str, Any], cores: float) -> list[str]:
 
 
 def many_table(counts: Sequence[int], *, live: bool) -> page.Table:
-    """Measure what many viewers cost, and how late their senders are: of a ladder and a relay, or of a live source."""
+    """Measure processor time and lateness for many viewers: of a ladder and a relay, or of a live source."""
     build = ["cargo", "build", "--locked", "--release", "-p", "steadycast-live", "--example", "watchers"]
     subprocess.run(build, cwd=ROOT, check=True)
     rows: list[list[str]] = []

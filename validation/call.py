@@ -8,12 +8,11 @@
     python -m validation.call --speed        # how long reading takes, and replaying
     python -m validation.call --browser 3 --write     # as root: two Chromiums, docs/data/call-browser.csv
 
-Each network has a capacity of 0.4 to 4 Mb/s in one to four steps over 40 s, 5 to 80 ms of delay, a queue of 20 to 300
-ms, random loss of up to 2 % in half of them. Every fourth one has a CUBIC beside the call, where the only right
-result is a refusal; the others have no other traffic. The media has the frame sizes of RFC 8593, or in every second
-network those of an encoded film. Its maximum rate is 0.4 to 4 Mb/s, so that many calls do not fill their link. The
-call uses `gcc` with TWCC feedback, and its capture at the sender is analysed. A ranking is compared with the results
-of five controllers on the network itself, with the same media.
+Each network has a capacity of 0.4 to 4 Mb/s in one to four steps over 40 s, 5 to 80 ms of delay, a queue of 20 to
+300 ms, and in half of them random loss of up to 2 %. Every fourth one has a CUBIC beside the call, where the only
+right result is a refusal. Frame sizes are those of RFC 8593, in every second network those of an encoded film. The
+maximum rate is 0.4 to 4 Mb/s, so many calls do not fill their link. The call uses `gcc` with TWCC feedback, captured
+at the sender. A ranking is compared with the results of five controllers on the network itself.
 """
 
 from __future__ import annotations
@@ -38,15 +37,12 @@ from validation import page
 
 SECONDS = 40
 FIRST, CELLS = 9901, 200
-"""The seed of the first network in the table, and the number of networks.
-
-Others are for tuning, and are not written.
-"""
+"""The table's first seed, and its number of networks. Other seeds are for tuning."""
 PATHS = 10
 SENDER = "video.src-left"
 """The link at which the sender's capture is made."""
 ALIKE = 0.05
-"""A smaller difference of scores on the network itself counts as no difference."""
+"""A smaller difference of scores on the network itself counts as none."""
 HEADS = (
     "network",
     "beside",
@@ -66,7 +62,7 @@ HEADS = (
 KNOWN, ERROR, IN_BAND, REPLAY, RIGHT = 4, 6, 7, 8, 9
 """Indices in a row of "known", "error, 90 %", "in band", "replay" and "pairs ranked right".
 
-The columns after `RIGHT` have the numbers of wrong and of missing answers, and the other counts of `judged`.
+The other counts of `judged` follow `RIGHT`.
 """
 BOUNDS = {
     "capacity: of the paths shown, those with nine of ten half seconds within 10 % (%)": 90,
@@ -74,15 +70,15 @@ BOUNDS = {
     "ranking: of the calls replayed, those in which no pair that differs is ranked the other way round (%)": 90,
     "beside a CUBIC: paths refused (%)": 95,
 }
-"""The lowest acceptable percentage for each of these results."""
+"""The lowest acceptable percentages."""
 SAME_PERCENT = 5
-"""Maximum difference in per cent between capacities from different captures of a call, for nine of ten half seconds."""
+"""Maximum difference in per cent of a call's capacities from different captures, for nine of ten half seconds."""
 SPEED_S = {"reading 10 minutes of 3 Mb/s": 2, "20 paths of it with 5 controllers, on each of two cores": 60}
-"""The maximum processor time of each task, in seconds."""
+"""Maximum processor time in seconds."""
 
 
 def network(seed: int) -> tuple[dict[str, Any], list[tuple[float, float]]]:
-    """Return a scenario, and the steps of its capacity as pairs of seconds and bit/s."""
+    """Return a scenario, and its capacity's steps as pairs of seconds and bit/s."""
     draw = random.Random(seed)
     count = draw.randint(1, 4)
     steps = [(SECONDS * i / count, 1e6 * 0.4 * 10 ** draw.random()) for i in range(count)]
@@ -136,7 +132,7 @@ def called(
 
 
 def measured(seed: int, beside: str | None = None) -> list[str]:
-    """Run a network's call, analyse its capture, replay it, and compare the results with runs on the network itself."""
+    """Run a network's call, analyse its capture, replay it, and compare with runs on the network itself."""
     with tempfile.TemporaryDirectory() as place:
         made, steps, (capture,) = called(seed, Path(place), SENDER)
         read = call.read(capture, beside=beside)
@@ -167,9 +163,8 @@ def measured(seed: int, beside: str | None = None) -> list[str]:
 def judged(found: dict[str, Any], file: Path) -> tuple[int, ...]:
     """Count the pairs of controllers that differ on the network itself.
 
-    The first three counts are of pairs that are reported correctly, in the wrong order, or not at all. The fourth is
-    the number of pairs whose difference is so large that the reconstructed paths must show it. The last is the number
-    of these pairs that are reported correctly.
+    Returns the pairs reported correctly, in the wrong order, and not at all; the pairs whose difference the
+    reconstructed paths must show; and how many of these are reported correctly.
     """
     scores = {}
     for name in replay.CONTROLLERS:
@@ -220,7 +215,7 @@ def same(seeds: Iterable[int]) -> bool:
 
 
 def speed() -> bool:
-    """Print the processor time for reading and for replaying a long call. Return whether both times are low enough."""
+    """Print the processor time of reading and replaying a long call. Return whether it is within `SPEED_S`."""
     made, _ = network(1)
     made |= {"duration": "600s", "event": [], "record": {"pcap": [SENDER]}}
     queue = {"kind": "droptail", "limit": "100ms"}
@@ -252,13 +247,13 @@ BROWSER_HEADS = (
     "gcc as logged (%)",
 )
 LEAD_S = 20
-"""The lead time in seconds: the network's event times are relative to its end, as in the example of two Chromiums."""
+"""Seconds before the network's events begin, as in the example of two Chromiums."""
 
 
 def browser(seed: int) -> list[str] | None:
-    """Run a call of two Chromiums over a network in real time, and compare the sender's event log with the network.
+    """Compare the sender's event log of two Chromiums' call in real time with its network.
 
-    Returns `None` if no call was set up, or if the machine was too busy for the emulation to be trusted.
+    Returns `None` if no call was set up, or the machine was too busy to be trusted.
     """
     draw = random.Random(seed)
     steps = [(at, 1e6 * draw.uniform(0.5, 2.0)) for at in (0.0, 12.0, 24.0)]
@@ -386,7 +381,7 @@ def main() -> int:
     rows = []
     print(page.head(HEADS))
     for seed in seeds:
-        # Only every fourth network has another flow in the queue.
+        # Only every fourth network has another flow in its queue.
         if options.beside and seed % 4:
             continue
         rows.append(measured(seed, options.beside))

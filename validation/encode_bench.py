@@ -3,10 +3,9 @@
     python -m validation.encode_bench CLIP...
     python -m validation.encode_bench CLIP... --size cif --fps 25 --rounds 3
 
-Both programs read the same files, scale to the same size and frame rate, and write thirty MPEG-4 streams with groups of
-pictures of the same length on the same cores. Steadycast uses one encoder per core, starts with an empty cache, and
-fills it. ffmpeg is run as one single-threaded process per core. The programs alternate, and the median counts. The
-ratio of Steadycast's time to ffmpeg's has to be at most 1.3.
+Both write thirty MPEG-4 streams of the same size, frame rate and groups of pictures on the same cores. Steadycast uses
+one encoder per core and fills an empty cache; ffmpeg is one single-threaded process per core. The programs alternate,
+and the median counts. Bound: Steadycast takes at most 1.3 times as long.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def plain(clips: Sequence[Path], size: tuple[int, int], fps: str, gop: int) -> t
 
     with tempfile.TemporaryDirectory() as folder:
         listed = Path(folder) / "clips.txt"
-        # In FFmpeg's list of files, a quote inside quotes is written as in a shell.
+        # FFmpeg's file lists quote like a shell.
         quoted = (str(clip.resolve()).replace("'", "'\\''") for clip in clips)
         listed.write_text("".join(f"file '{clip}'\n" for clip in quoted), encoding="utf-8")
 

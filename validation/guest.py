@@ -33,7 +33,7 @@ class Built:
     build: tuple[str, ...] = ()
     """The command, without the program's name and the file; empty if the tool runs the file directly."""
     run: tuple[str, ...] = ()
-    """The interpreter of the built file, and the file's name in the build folder; empty if the file is executable."""
+    """The interpreter and the file's name in the build folder; empty if the file is executable."""
 
     def found(self) -> str | None:
         """Return the path of the tool, also where Go's own archive installs it."""
@@ -79,11 +79,11 @@ SCENARIOS = (
     LINK.format(seconds=20, rate="8Mbps", delay="60ms", limit="100p", more=', loss = "0.5%"'),
     LINK.format(seconds=20, rate="600kbps", delay="5ms", limit="10p", more=', jitter = "2ms"') + TCP,
 )
-"""The scenarios: beside a TCP, with random loss, and over a slow link with varying delay."""
+"""Beside a TCP, with random loss, and over a slow link with varying delay."""
 
 
 class Aimd:
-    """The control law of the examples as a Python class, in the same units, so that all numbers are equal."""
+    """The examples' control law as a Python class, in the same units, so that all numbers are equal."""
 
     report_every_s = 0.1
 
@@ -167,7 +167,7 @@ def _spent() -> float:
 
 
 def _least_s(text: str, guest: type | list[str], *, runs: bool = True) -> float:
-    """Return the CPU seconds of a run, or of only its start and end; the minimum of five runs."""
+    """Return the minimum CPU seconds of five runs, or of only their start and end."""
     took = []
     for _ in range(5):
         before = _spent()
@@ -193,7 +193,7 @@ def costs(programs: dict[str, list[str]]) -> list[list[str]]:
 
 
 def one_record(programs: dict[str, list[str]]) -> int:
-    """Count the pairs of scenario and seed whose records differ between languages or between two runs."""
+    """Count the scenarios and seeds whose records differ between languages or between two runs."""
     differ = 0
     for scenario in SCENARIOS:
         for seed in range(1, 6):

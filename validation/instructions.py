@@ -3,11 +3,10 @@
     python -m validation.instructions            # the three workloads of the bench, a minute
     python -m validation.instructions --write    # and into docs/data/instructions.csv
 
-A count does not depend on other work of the machine. A run of a few seconds is therefore enough to detect a change of
-speed. Each workload is simulated for a short and for a longer time. The difference excludes Python, its start and the
-building of the network. Counts depend on the compiler and the profile. The file has the counts of a release build and
-of the build for `make test`; `tests/validation/test_instructions.py` compares its result with the count of the build
-that it runs in. A change of speed must update both.
+A count does not depend on other work of the machine, so a few seconds suffice. The difference of a longer and a
+shorter simulation excludes Python, its start and the building of the network. Counts depend on the compiler and the
+profile: the file has those of a release build and of the build for `make test`, which
+`tests/validation/test_instructions.py` compares. A change of speed must update both.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from validation.bench import SCENARIOS
 NAME = "instructions"
 TITLE = "Instructions per packet-hop, counted by callgrind"
 SECONDS = {"bench-cbr": (1, 3), "bench-tcp": (2, 4), "bench-multicast": (2, 12)}
-"""Simulated seconds of the short and the long run of each workload; they differ by at least about 70,000 hops."""
+"""Simulated seconds of the short and the long run; they differ by at least about 70,000 hops."""
 
 COUNTED = """
 import importlib.util, sys
@@ -45,7 +44,7 @@ print("hops", simulation.hops)
 
 
 class NotCountedError(RuntimeError):
-    """The error if the counted program ends without a count."""
+    """The counted program ended without a count."""
 
 
 def _counted(workload: str, seconds: int) -> tuple[int, int]:
@@ -58,7 +57,7 @@ def _counted(workload: str, seconds: int) -> tuple[int, int]:
         text=True,
         timeout=300,
         stdin=subprocess.DEVNULL,
-        # A fixed seed for the hashes of strings makes the number of instructions repeatable.
+        # A fixed hash seed makes the number of instructions repeatable.
         env={**os.environ, "PYTHONHASHSEED": "0"},
     )
     hops = re.search(r"^hops (\d+)$", done.stdout, re.MULTILINE)
@@ -69,7 +68,7 @@ def _counted(workload: str, seconds: int) -> tuple[int, int]:
 
 
 def count() -> dict[str, float]:
-    """Count all workloads. Returns the instructions per hop of each."""
+    """Return the instructions per hop of each workload."""
     runs = [(workload, seconds) for workload, both in SECONDS.items() for seconds in both]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = dict(zip(runs, pool.map(lambda run: _counted(*run), runs), strict=True))

@@ -9,9 +9,8 @@
     python -m validation.judge table --pairs iperf3,ffmpeg-rtp --networks leo,lte --seconds auto -o DIR
     python -m validation.judge table --from DIR,DIR --write    # from kept results; a cell in both takes the later one
 
-Each command names its bounds, which were written before the first run. `own` and `table` write docs/data with
-`--write`; rows of the table that were not judged again are kept. A cell takes its lead time, the measured time of its
-network, and about 9 s. Only one cell runs at a time. `scripts/grids.py` draws the table.
+`own` and `table` write docs/data with `--write`, and keep rows that were not judged again. Cells run one at a time,
+each for its lead time, its measured time, and about 9 s. `scripts/grids.py` draws the table.
 """
 
 from __future__ import annotations
@@ -46,22 +45,21 @@ from validation import transports as others
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "judge"
 PAIRS = ("ffmpeg-rtp", "gstreamer-gcc", "ffmpeg-srt", "aiortc", "chromium", "iperf3", "steadycast")
 NETWORKS = "cable-5+cubic,lte,wifi-bad,4g-unstable,leo"
-"""The networks of `smoke` that change within 20 s. With seven pairs they take 24 minutes, one cell at a time."""
+"""The networks of `smoke` that change within 20 s: 24 minutes for seven pairs."""
 AROUND_S = 9.0
-"""The time in seconds that a cell takes in addition to its lead time and its measured time."""
+"""Seconds of a cell besides its lead time and its measured time."""
 PLAYOUT_S, WAITS_S = 0.5, 0.3
-"""The player's delay, and the time to wait for lost packets, both in seconds as in the example."""
+"""The player's delay, and the wait for lost packets, in seconds, as in the example."""
 FRAMES_PCT, IN_TIME_POINTS, FREEZES, RATE_PCT = 1.0, 1.0, 1.0, 2.0
-"""Maximum differences between judge and our own record: frames in per cent, pictures in time in percentage points,
-freezes per minute, rate in per cent."""
+"""Maximum differences between judge and the receiver's record.
+
+Frames in per cent, in time in percentage points, freezes per minute, rate in per cent.
+"""
 KEPT = 0.95
-"""Share of the lines that a second run with --keep has to leave unchanged."""
+"""Share of the lines that a second run with --keep must leave unchanged."""
 GREED = 1.3
 AUTO, LEAST_S = "auto", 20.0
-"""The value "auto" of `--seconds`, which takes each network's own time, and the minimum of these times in seconds.
-
-A network's own time includes all its changes.
-"""
+"""`--seconds auto` measures each network for its own time with all its changes, at least 20 s."""
 TABLE = "judged"
 
 Json = dict[str, Any]
@@ -80,30 +78,26 @@ def judged(pair: Pair, out: Path, **more: Any) -> suite.Done:
 
 
 def asked_for(options: argparse.Namespace, name: str) -> Pair:
-    """Return an example's pair of programs, with the networks, duration and lead time of the command-line options."""
+    """Return an example's pair with the networks, duration and lead time of the options."""
     pair = replace(pairs.read(example(name)), networks=options.networks)
     lead = pair.lead_s if options.lead is None else seconds(options.lead, "--lead")
     long = LEAST_S if options.seconds == AUTO else seconds(options.seconds, "--seconds")
     return replace(pair, seconds=long, lead_s=lead)
 
 
-# ---------------------------------------------------------------- our own pair
-
-
 def own_record(cell: Cell) -> Mapping[str, float]:
-    """Return judge's figures computed from the files that `receive -o` wrote: frames, in time, freezes, rate.
+    """Return judge's figures from the files that `receive -o` wrote: frames, in time, freezes, rate.
 
-    The receiver's clock is aligned by the first packet, whose arrival is in both records. A frame is shown when the
-    player receives it. The receiver passes it on when it has arrived, but not before its play-out time. Play-out times
-    are counted from the frame with the shortest delay so far.
+    The first packet aligns the clocks: both records have its arrival. A frame is shown at its arrival, but not before
+    its play-out time, which counts from the frame with the shortest delay so far.
     """
     folder = cell.folder / "received"
-    # The player also gets incomplete frames, and shows the parts that it can decode.
+    # The player also shows the decodable parts of incomplete frames.
     frames = pl.read_parquet(folder / "frames.parquet").filter(pl.col("size_bytes") > 0).sort("pts_s")
     begun = next(e["t"] for e in cell.crew if e["what"] == "start" and e["program"] == "receive")
     heard = cell.way().filter(pl.col("arrived_s") > begun, pl.col("ssrc").is_not_null())["arrived_s"].min()
     offset = float(heard) - float(frames["first_s"].min())  # type: ignore[arg-type]
-    # A frame that lacks a packet is given to the player when the receiver stops waiting for the packet.
+    # An incomplete frame is passed on when the receiver stops waiting for its packets.
     given = frames["arrived_s"] + WAITS_S * (frames["fate"] == "lost")
     arrived, pts = given.to_numpy() + offset, frames["pts_s"].to_numpy()
     due = np.minimum.accumulate(arrived - pts) + pts + PLAYOUT_S
@@ -111,13 +105,11 @@ def own_record(cell: Cell) -> Mapping[str, float]:
     low, high = cell.window
     inside = (shown >= low) & (shown < high)
     assert cell.pair.clip is not None
-    # Count the pictures that, with the lowest delay of all, would arrive in the measured time and early enough to be
-    # shown in it.
+    # Count the pictures that at the lowest delay could arrive and be shown in the measured time.
     came, deadline = due - PLAYOUT_S, cell.pair.rtp.deadline_s
     last = high - PLAYOUT_S - deadline
     timely = (shown - due <= deadline) & (came >= low) & (came < last)
-    # The receiver records rates per whole second of its clock, so the rate on the wire is computed over the same
-    # seconds.
+    # The receiver's rates are per whole second of its clock: compare the same seconds on the wire.
     rates = pl.read_parquet(folder / "rates.parquet").filter(pl.col("throughput_bps").is_not_null())
     rates = rates.filter(pl.col("t_s") >= low - offset, pl.col("t_s") + 1 <= high - offset)
     begin, end = offset + rates["t_s"][0], offset + rates["t_s"][-1] + 1
@@ -137,11 +129,11 @@ OWN = (
     ("freezes/min", "freezes_per_min", FREEZES, False, 1.0),
     ("rate, Mb/s", "throughput_bps", RATE_PCT, True, 1e-6),
 )
-"""The compared figures: heading, key, bound, whether the bound is in per cent of our record, and scale."""
+"""Heading, key, bound, whether the bound is in per cent of our record, and scale."""
 
 
 def own(options: argparse.Namespace) -> int:
-    """Judge our own pair twice on each network, and compare the result with the receiver's record."""
+    """Judge our own pair twice on each network, and compare it with the receiver's record."""
     pair = asked_for(options, "steadycast")
     figures = [f"{head}: {who}" for head, *_ in OWN for who in ("judge", "record")]
     heads = ["network", "run", *figures, "misses", "trust"]
@@ -178,23 +170,17 @@ def own(options: argparse.Namespace) -> int:
     return int(missed > 0)
 
 
-# ---------------------------------------------------------------- the table
-
-
 UNITS = {
     "throughput_bps": ("rate, Mb/s", 1e-6),
     "delay_p95_ms": ("delay p95, ms", 1.0),
     "silent_s": ("quiet, s", 1.0),
     "recover_s": ("recovered, s", 1.0),
 }
-"""Headings of some columns in the table of numbers, and their scale."""
+"""Headings and scales of columns."""
 
 
 def rows_of(judged: Json) -> Iterator[tuple[tuple[str, str], list[str]]]:
-    """Yield the row of each network of a judgement, by pair and network.
-
-    It has the figures, or the reason for the failure.
-    """
+    """Yield each network's row of figures, or its reason of failure, by pair and network."""
     made_by = judged["volatile"]["program"]
     for told in judged["cells"]:
         worst = figures_now(told["worst"])
@@ -252,7 +238,7 @@ def measured(options: argparse.Namespace) -> Iterator[Json]:
 
 
 def table(options: argparse.Namespace) -> int:
-    """Make a row for each pair and network, from kept or new judgements. Other rows of the table are kept."""
+    """Make a row for each pair and network, from kept or new judgements."""
     heads = [
         UNITS[key][0] if key in UNITS else column.head.replace("%", ", %") for key, column in COLUMNS.items()
     ]
@@ -261,7 +247,7 @@ def table(options: argparse.Namespace) -> int:
     new = dict(row for each in told for row in rows_of(each))
     made = page.table(heads, new.values())
     made = page.merged(TABLE, made, 2, page.DATA) if options.write else made
-    # Rows are sorted by network, and then in the order of the pairs.
+    # Sort by network, then in the order of `PAIRS`.
     orders = [[*of, *(row[n] for row in made.rows)].index for of, n in ((sets()["standard"], 1), (PAIRS, 0))]
     ordered = sorted(made.rows, key=lambda row: (orders[0](row[1]), orders[1](row[0])))
     made = page.table(heads, ordered)
@@ -278,11 +264,8 @@ def table(options: argparse.Namespace) -> int:
     return int(not {*asked} <= {pair for pair, _ in new})
 
 
-# ---------------------------------------------------------------- checks against known changes
-
-
 def keep(options: argparse.Namespace) -> int:
-    """Judge a pair twice: with --keep its text must not change. A sender with a higher rate must change TCP's share."""
+    """Judge a pair twice: with --keep its text must not change, but a higher rate must change TCP's share."""
     pair = asked_for(options, options.pairs.split(",")[0])
     with tempfile.TemporaryDirectory(prefix="steadycast-") as scratch:
         texts: list[str] = []
@@ -294,7 +277,7 @@ def keep(options: argparse.Namespace) -> int:
     lines = list(zip(_figures(first), _figures(again), strict=True))
     same = sum(a == b for a, b in lines)
     column = first.splitlines()[2].split().index("tcp%")
-    # A failed cell has no value for this column.
+    # A failed cell has no value here.
     shares = [
         {line[0]: line[column:][:1] for line in _figures(each) if "+" in line[0]} for each in (first, greedy)
     ]
@@ -306,12 +289,12 @@ def keep(options: argparse.Namespace) -> int:
 
 
 def _figures(told: str) -> list[list[str]]:
-    """Return the cells of each line of a text, without the column that says whether the figures are trusted."""
+    """Return the cells of each line, without the trust column."""
     return [line.split()[:-1] for line in told.replace("?", "").splitlines()[3:]]
 
 
 def _greedier(pair: Pair) -> Pair:
-    """Return a copy of a pair with each bit rate in its commands (-b 5M or -b:v 3M) multiplied by 1.3."""
+    """Multiply each bit rate in a pair's commands (-b 5M or -b:v 3M) by `GREED`."""
     rate = re.compile(r"(-(?:b|b:v|maxrate) )(\d+)M")
 
     def more(found: re.Match[str]) -> str:
@@ -326,9 +309,7 @@ def _greedier(pair: Pair) -> Pair:
 def rootless(options: argparse.Namespace) -> int:
     """Judge a pair as root, and again in a user namespace with --keep.
 
-    Only the column that says whether figures are trusted may differ.
-
-    A user namespace has no real-time priority unless the machine's limits allow it.
+    Only the trust column may differ: a user namespace may lack real-time priority.
     """
     words = [sys.executable, "-m", "steadycast", "judge", str(example(options.pairs.split(",")[0]))]
     words += ["--anyway", "--jobs", "1", "--networks", options.networks, "--seconds", options.seconds]
@@ -344,10 +325,7 @@ def rootless(options: argparse.Namespace) -> int:
 
 
 def browser(options: argparse.Namespace) -> int:
-    """Compare freezes detected by marks with the browser's own count, in trusted cells.
-
-    At most one per minute may differ.
-    """
+    """Compare freezes detected by marks with the browser's own count: at most one per minute may differ."""
     options.pairs = "chromium"
     missed = counted = 0
     for judgement in kept(options.kept) if options.kept else measured(options):
@@ -375,10 +353,9 @@ topology.access = {{ rate = "1Gbps", queue = {{ kind = "droptail", limit = "1000
 
 
 def transports(options: argparse.Namespace) -> int:
-    """Compare FFmpeg's RTP and SRT with docs/transports.md, with the same film: the video's rate and TCP's rate.
+    """Compare the video's and TCP's rates of FFmpeg's RTP and SRT with docs/transports.md, with the same film.
 
-    The page counts the packets that the link transmitted, including those that were then lost. `judge` counts packets
-    that arrive.
+    The page counts packets that the link sent, even if lost later; `judge` counts those that arrive.
     """
     missed = compared = 0
     film = cache_folder() / "transports"
@@ -411,10 +388,7 @@ def transports(options: argparse.Namespace) -> int:
 
 
 def _filmed(sort: str, film: Path) -> Pair:
-    """Return the pair that sends the film of docs/transports.md.
-
-    The pair is measured in the same seconds as on that page.
-    """
+    """Return the pair that sends the film of docs/transports.md, measured in the same seconds."""
     way, (begin, end) = others.WAYS[sort], others.BUSY_S
     env = {"STEADYCAST_R": "{receiver}"}
     programs = [

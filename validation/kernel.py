@@ -3,9 +3,8 @@
     python -m validation.kernel             # the delays, over 20 s of reno and of cubic
     python -m validation.kernel --write     # and write crates/tcp/src/sender/kernel-*.txt
 
-The files have the acknowledgments as they reached the sender, and the windows that the kernel reported.
-crates/tcp/src/sender/tests.rs feeds the acknowledgments to the model's sender. The command needs the rights that
-`steadycast emulate` needs, and tshark.
+The files have the acknowledgments as they reached the sender, which crates/tcp/src/sender/tests.rs feeds to the
+model, and the kernel's windows. The command needs the rights that `steadycast emulate` needs, and tshark.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def segment(offset: int) -> int:
 def captured(file: Path) -> tuple[list[Ack], list[float]]:
     """Return the acknowledgments, and the times at which new or retransmitted data was sent."""
     asked = [word for field in FIELDS for word in ("-e", field)]
-    # SACK blocks are compared with absolute sequence numbers of the packet, so relative ones are turned off.
+    # SACK blocks hold absolute sequence numbers, so turn off relative ones.
     raw = ["-o", "tcp.relative_sequence_numbers:FALSE"]
     told = subprocess.run(
         ["tshark", "-r", str(file), *raw, "-Y", "tcp", "-T", "fields", *asked],
@@ -81,8 +80,7 @@ def captured(file: Path) -> tuple[list[Ack], list[float]]:
             if int(length) > 0:
                 data.append(float(at))
             continue
-        # The expected arrival: the capture is at the router, so the time to the host is added. It is the transmission
-        # time at 10 Mb/s plus 5 ms of the access link.
+        # The capture is at the router. Add the transmission at 10 Mb/s and the access link's 5 ms.
         due = float(at) + int(size) * 8 / 10e6 + 0.005
         edges = zip(starts.split(","), ends.split(","), strict=True) if starts else ()
         blocks = tuple((segment(int(a) - first), segment(int(b) - first)) for a, b in edges)
@@ -121,7 +119,7 @@ def main() -> None:
         if args.write:
             lines = [(ack.at_s, ack.line()) for ack in acks]
             for row in done.tcp.to_polars().iter_rows(named=True):
-                # A row has the values at the end of its interval, and the time of its beginning.
+                # A row has the time of its interval's beginning, and the values of its end.
                 at = row["t_s"] + INTERVAL_S
                 ssthresh = math.inf if row["ssthresh_packets"] is None else row["ssthresh_packets"]
                 lines.append((at, f"w {round(at * 1e6)} {row['cwnd_packets']:g} {ssthresh:g}"))

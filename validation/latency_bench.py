@@ -3,9 +3,8 @@
     python -m validation.latency_bench                # prints the table
     python -m validation.latency_bench --write        # and into docs/data/waits.csv
 
-The cache has the encoded streams of an earlier run and their quality. Results of simulations are not cached. The table
-has the minimum and the median of several measurements. On a machine with other work, the minimum is closer to the time
-of the program itself.
+Encoded streams and their quality are cached, results of simulations are not. With other work on the machine, the
+minimum is closer to the program's own time than the median.
 """
 
 from __future__ import annotations

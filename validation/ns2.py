@@ -4,9 +4,7 @@
     python -m validation.ns2 tcp-lossy --seeds 1-5
     python -m validation.ns2 --check-headers
 
-Every script prints one JSON object: its parameters (wire sizes, window, delayed acknowledgments, jitter, seed and so
-on) and its results. Nothing is cached. ns-2 is Debian's package ``ns2``; without it every function raises an error
-that says so.
+Every script prints its parameters and results as one JSON object. ns-2 is Debian's package ``ns2``.
 """
 
 from __future__ import annotations
@@ -128,17 +126,17 @@ _RATE = re.compile(r"^time: +([\d.]+) rate: ([\d.]+)\ntime: +[\d.]+ packetrate: 
 
 
 def _shifts(before: tuple[int, ...], after: tuple[int, ...]) -> int:
-    """Return the smallest number of places by which `before` can have been shifted to give `after`."""
+    """Return the smallest number of places by which `before` may have shifted to give `after`."""
     n = len(before)
     return next(k for k in range(n + 1) if after[k:] == before[: n - k])
 
 
 def _tfrc_prints(text: str, results: Mapping[str, Value], params: Params) -> dict[str, Value]:
-    """Read what ns-2's TFRC only prints to stdout: loss event rate and round-trip time during the measurement.
+    """Read what ns-2's TFRC only prints: loss event rate and round-trip time during the measurement.
 
-    The loss event rate is events per packet sent. Each event shifts the closed intervals by one place, and the output
-    shows the four newest ones. The open interval can't be used, because after an event it may already be as long as
-    it was before. `wali_p` is the mean of the receiver's own estimate over its reports.
+    The loss event rate is events per packet sent. Each event shifts the four newest closed intervals by one place. The
+    open interval does not show events, because it may already be as long as before. `wali_p` is the mean of the
+    receiver's reported estimates.
     """
     if "loss_rate:" not in text:
         return {}
@@ -214,8 +212,7 @@ class Scenario:
     def seeds_for(self, cell: Params) -> int:
         """Return the number of seeds for a cell.
 
-        Cells with a drop-tail queue need more seeds, because different start times alone change a ratio by a half
-        there.
+        With a drop-tail queue, different start times alone change a ratio by a half.
         """
         return 20 if cell.get("queue") == "droptail" and cell.get("congestion") != "reno" else 5
 
@@ -224,9 +221,8 @@ def _grid(**axes: Iterable[float | int | str]) -> tuple[Params, ...]:
     return tuple(dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
 
 
-# ns-2's TFRC with its defaults, and with the parameters that bring it closest to RFC 5348: discounting down to 0.25,
-# and t_RTO = 4 R by a lower limit (at 0.168 s, and at the mean round-trip time of each queue). The parameter numPkts_ =
-# 3 of ns-2 is not changed; see docs/validation.md.
+# ns-2's TFRC with the parameters closest to RFC 5348: discounting down to 0.25, and t_RTO = 4 R by a lower limit.
+# `numPkts_` stays 3; see docs/validation.md.
 def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
     return {"discount_floor": 0.25, "tfrc_rto_s": round(4 * rtt_s, 4)}
 
@@ -234,7 +230,7 @@ def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
 NO_DISCOUNTING = 1
 
 
-# The parameters closest to our default `tfrc`: RFC 5348's constants, without discounting of older loss intervals.
+# As our default `tfrc`: RFC 5348's constants, but no discounting of older loss intervals.
 def _users(rtt_s: float) -> dict[str, float | int | str]:
     return {**_rfc5348(rtt_s), "discount_floor": NO_DISCOUNTING}
 
@@ -340,7 +336,7 @@ SCENARIOS: dict[str, Scenario] = {
 def run_grid(
     script: str, cells: Sequence[Params], seeds: Sequence[int], *, jobs: int = 2
 ) -> list[list[Answer]]:
-    """Run every cell with every seed, in `jobs` processes. Returns one list per cell, in the order of the seeds."""
+    """Run every cell with every seed, in `jobs` processes. Returns a list per cell, in the order of the seeds."""
     tasks = [{**cell, "seed": seed} for cell in cells for seed in seeds]
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         answers = list(pool.map(lambda params: run(script, params), tasks))
@@ -367,7 +363,7 @@ def label(cell: Params) -> str:
 
 
 def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> page.Table:
-    """Run the scenario. Returns a table with mean ± 95 % interval per cell, and the user CPU seconds of a run."""
+    """Return a table with mean ± 95 % interval per cell, and the user CPU seconds of a run."""
     rows: list[list[str]] = []
     for cell in scenario.grid:
         chosen = seeds if seeds is not None else list(range(1, scenario.seeds_for(cell) + 1))
@@ -382,7 +378,7 @@ def table(scenario: Scenario, seeds: Sequence[int] | None, *, jobs: int = 2) -> 
 
 
 def check_headers() -> page.Table:
-    """Run each script with all packet headers of ns-2, and with only the headers that it needs.
+    """Run each script with all packet headers of ns-2, and with only those that it needs.
 
     The results must be equal.
     """

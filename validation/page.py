@@ -1,8 +1,7 @@
 """The common part of the measuring commands: options, tables, and files of tables.
 
-A measured table is a CSV file in docs/data. Beside it, `NAME.toml` describes its origin: title, day, commit and
-command. `polars.read_csv("docs/data/NAME.csv")` reads the table, and the site shows it (`scripts/site_tables.py`). A
-sentence or a small table that a command writes into a page is there between two marks, `<!-- NAME: begin -->` and
+A measured table is a CSV file in docs/data. Beside it, `NAME.toml` has its title, day, commit and command. The site
+shows it (`scripts/site_tables.py`). In a page, a command writes between the marks `<!-- NAME: begin -->` and
 `<!-- NAME: end -->`.
 """
 
@@ -37,23 +36,19 @@ _FORMS = (
         ("", " least", " most"),
     ),
 )
-"""Patterns for the cells of a column of numbers.
-
-After each pattern come the suffixes of the headings in the CSV file, one for each number in a cell.
-"""
+"""Patterns of cells of numbers, each with the CSV heading suffixes of its numbers."""
 _BRACKETED = re.compile(r"\[([^\[\]]*)\]((?: \([^\[\]]*\))?)")
 """A cell in brackets, which misses its bound."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts with headings. Converted to a string, it is a table in Markdown."""
+    """A table of texts. Converted to a string, it is Markdown."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def __str__(self) -> str:
-        """Return the lines of the table in Markdown."""
         return "\n".join([head(self.heads), *map(row, self.rows)])
 
 
@@ -80,7 +75,7 @@ def options(
 
 
 def end(main: Callable[[], int]) -> NoReturn:
-    """Run a command, and exit with its exit code. A user's error is printed, and has its own code."""
+    """Run a command, and exit with its code. A user's error is printed, and has its own code."""
     try:
         sys.exit(main())
     except UserError as error:
@@ -137,7 +132,7 @@ def store(name: str, made: Table, origin: dict[str, str], folder: Path = DATA) -
 
 
 def merged(name: str, made: Table, keys: int, folder: Path = DATA) -> Table:
-    """Return a measured table, with the existing rows of the file that were not measured again.
+    """Return a measured table, with the file's rows that were not measured again.
 
     Args:
         name: the file's name.
@@ -151,7 +146,7 @@ def merged(name: str, made: Table, keys: int, folder: Path = DATA) -> Table:
     if place.exists():
         with place.open(encoding="utf-8", newline="") as file:
             old = [row for row in csv.reader(file)]
-    # Existing rows are dropped if the table in the file has other headings.
+    # Rows under other headings are dropped.
     kept = old[1:] if old[:1] == [heads] else []
     return table(heads, {tuple(each[:keys]): each for each in [*kept, *rows]}.values())
 
@@ -176,9 +171,9 @@ def _text(cell: str) -> str:
 
 
 def _split(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Split a column of numbers into a column for each of its numbers. Another column is returned unchanged.
+    """Split a column of numbers into one per number. Another column is returned unchanged.
 
-    A cell in brackets misses its bound. An additional column marks these cells.
+    An additional column marks bracketed cells, which miss their bound.
     """
     found = [_BRACKETED.fullmatch(cell) for cell in cells]
     bracketed = [one is not None for one in found]
@@ -202,7 +197,7 @@ def _numbers(heading: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
         split = []
         for part, group in zip(parts, "abc", strict=False):
             matches = (form.fullmatch(cell) for cell in cells)
-            # A cell without an interval has only one number, the value.
+            # A cell without an interval has only the value.
             values = [_number(one[group] or one["a"]) if one else "" for one in matches]
             split.append((f"{base}{part}{tail}", values))
         return split
@@ -214,7 +209,7 @@ def _number(text: str) -> str:
 
 
 def show(args: argparse.Namespace, name: str, title: str, made: Table, note: str = "") -> None:
-    """Print a measured table. With `--write`, save it with the command's module as its origin."""
+    """Print a measured table. With `--write`, save it."""
     print(f"{made}\n")
     if args.write:
         save(name, title, made, args.command, note)
@@ -242,6 +237,6 @@ def put(page: Path, name: str, text: object) -> None:
 
 
 def command(module: str, words: Sequence[str] | None) -> str:
-    """Return the command line of a module with these words, without options for files. `None`: this process's words."""
+    """Return a module's command line with these words, without options for files. `None`: this process's words."""
     said = " ".join(["python -m", module, *(sys.argv[1:] if words is None else words)])
     return re.sub(r"( --from)[ =]\S+", r"\1 DIR", re.sub(r" (-o|--out)[ =]\S+", "", said))

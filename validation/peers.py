@@ -3,10 +3,10 @@
     python -m validation.peers                  # prints the table of all that can be run here
     python -m validation.peers ns-3 --write     # runs one program's rows, and writes them beside the others'
 
-ns-3 is Debian's `libns3-dev`, ns-2 its `ns2`; the kernel's TCPs run in real time across the emulated link, which needs
-the rights of `steadycast emulate` and an otherwise idle machine. If a program is missing, or the machine was too slow
-for real time, the existing rows are kept. Programs that are in no registry were measured once, and are named with their
-commit. A row counts as near if our value is within `NEAR` of theirs. This bound was set before the first run.
+ns-3 is Debian's `libns3-dev`, ns-2 its `ns2`. The kernel's TCPs run in real time, which needs the rights of
+`steadycast emulate` and an idle machine. If a program is missing or the machine too slow, existing rows are kept.
+Programs in no registry were measured once, at the named commit. A row is near if our value is within `NEAR` of
+theirs, a bound set before the first run.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def rate(summary: Summary, name: str) -> float:
 def waited(flow: str, packet: int, part: str, summary: Summary) -> float:
     """Return a percentile of a flow's queueing delay in ms.
 
-    It is the delay without the path's 20 ms and without the transmission time at 10 Mb/s.
+    The path's 20 ms and the transmission time at 10 Mb/s are subtracted.
     """
     [receiver] = flows(summary, flow)[0]["receivers"]
     return float(receiver["delay_ms"][part]) - 20 - packet * 8 / 10_000
@@ -83,7 +83,7 @@ FIGURES: Mapping[str, tuple[str, Callable[[Summary], float]]] = {
     "video": ("video, Mb/s", lambda summary: rate(summary, "video") / 1e6),
     "tfrc": ("video, Mb/s", lambda summary: rate(summary, "tfrc") / 1e6),
 }
-"""The compared figures, each with a function that reads it from our summary."""
+"""Headings, and functions that read the figures from our summary."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Row:
     sets: Mapping[str, object]
     """Changes to our scenario."""
     theirs: Mapping[str, Any]
-    """Parameters for the other program; for a program that was measured once, its figures."""
+    """Parameters for the other program; its figures if it was measured once."""
     figures: Sequence[str]
     seeds: int = 1
 
@@ -170,7 +170,7 @@ PROGRAMS = {NS3: of_ns3, NS2: of_ns2, KERNEL: of_kernel}
 def queue(setup: str, theirs: str, own: str, cbr: float = 0, figures: Sequence[str] = (), **more: Any) -> Row:
     """Return a row with packets of 1000 bytes over an ns-3 queue.
 
-    In `more`, ``tcps`` lists our name of the congestion control for each TCP of ns-3. ``thin`` adds a flow with a low,
+    In `more`, ``tcps`` lists the congestion control for each TCP of ns-3 by our names. ``thin`` adds a flow with a low,
     constant rate.
     """
     sets: dict[str, object] = {"topology.bottleneck.queue": f"{{ {own} }}"}
@@ -271,9 +271,9 @@ def lossy(rtt_ms: int, p: float, rate_mbps: float = 20) -> Row:
 def video(
     program: str, controller: str, told: Figures, mbps: int = 4, rtt_ms: int = 50, loss: float = 0
 ) -> Row:
-    """Return a row with a video whose frames have equal sizes, alone over a drop-tail queue of 150 packets.
+    """Return a row with a video of equal frames, alone over a drop-tail queue of 150 packets.
 
-    The video is compared with figures that were measured once.
+    `told` has the other program's figures, measured once.
     """
     sets = {
         "duration": "80s",
@@ -336,7 +336,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             lines += cells(row)
         except UserError as why:
             print(why, file=sys.stderr)
-            # A missing program is reported once, and its other rows are skipped.
+            # Report a missing program once, and skip its other rows.
             if isinstance(why, MissingError):
                 missing.add(row.program)
     made = page.table(["program", "set-up", "figure", "theirs", "ours", "ours / theirs", "near"], lines)

@@ -3,10 +3,9 @@
     python -m validation.placebo            # the built-in scenarios, and home over the networks of the set smoke
     python -m validation.placebo --write    # and docs/data/placebo.csv, which report/choice.py repeats
 
-The command prints the spread of each figure. It also prints how often the rule recommends one of two runs, or one of
-two groups of runs, that have the same scenario and controller. The rule should never do that. For pairs of controllers
-whose scores or shares differ by at least half a point over all seeds, the command prints how often the rule recommends
-the better one with five seeds.
+It prints the spread of each figure, and how often the rule recommends one of two runs, or groups of runs, of the same
+scenario and controller, which it should never do. For pairs of controllers whose scores or shares differ by at least
+half a point over all seeds, it prints how often the rule recommends the better one with five seeds.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ SCENARIOS = {
     "ci": "video",
     "lte": "video",
 }
-"""Built-in scenarios with a video of one receiver, and the video's name. All use known frame sizes; nothing is
-encoded."""
+"""Built-in scenarios, and their video of one receiver. All use known frame sizes; nothing is encoded."""
 CONTROLLERS = ("steady", "tfrc", "gcc", "asmp", "scream", "tfmcc")
 NETWORKS = {"network": ["smoke"], "flow.video.controller": ["steady", "tfrc", "gcc"]}
 SEEDS = 10
@@ -82,14 +80,14 @@ class Spread:
     spread: float
     """Root mean square of the difference between two runs with different seeds."""
     middle: float
-    """The median over the points of each point's root mean square."""
+    """Median over the points of each point's root mean square."""
     most: float
-    """The difference that one pair in a thousand exceeds, over all pairs of seeds at all points."""
+    """The difference that one pair of seeds in a thousand exceeds, over all points."""
     pairs: int
 
 
 def spreads(found: Points) -> list[Spread]:
-    """Return the spread of each figure over all pairs of seeds of each controller at each point."""
+    """Return each figure's spread over all pairs of seeds of each controller at each point."""
     apart: dict[str, list[float]] = {}
     points: dict[str, list[float]] = {}
     for criterion in choice.criteria("rate_score"):
@@ -146,10 +144,11 @@ def apart(found: Points) -> Iterator[tuple[Candidate, Candidate]]:
 
 
 def right(found: Points, count: int, draws: int) -> tuple[float, float, int]:
-    """Return how often the rule recommends the better controller of the pairs of `apart`, with `count` seeds.
+    """Return how often the rule recommends the better controller of `apart`, with `count` seeds.
 
-    The second value is how often the better controller can't be recommended, because it breaks one of the first three
-    rules with these seeds. The third is the number of pairs.
+    The second value is how often it can't, because that controller breaks one of the first three rules. The third is
+    the
+    number of pairs.
     """
     chance, pairs = random.Random(f"real {count}"), list(apart(found))
     taken = broken = 0
@@ -170,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     rows = [
         (one.key, f"{one.spread:.3f}", f"{one.middle:.3f}", f"{one.most:.3g}", str(one.pairs)) for one in made
     ]
-    # The rule is applied with the spreads that were just measured, not with those of an earlier table.
+    # The rule uses the spreads measured now, not an earlier table's.
     choice.PLACEBO = {
         one.key: choice.Placebo(one.middle if one.key in choice.MIDDLE else one.spread, one.most)
         for one in made

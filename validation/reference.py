@@ -3,11 +3,10 @@
     python -m validation.reference            # prints the table
     python -m validation.reference --write    # writes it there
 
-Packets of a video at a fixed rate, which the estimators do not change, cross a simulated link. Each estimator
-receives their departure and arrival times, and the estimates are compared. webrtc-rs's estimator (`rtc-interceptor`, a
-port of pion's) comes from crates.io, and is built by `integrations/webrtc`. pion's own (`interceptor`) comes from Go's
-proxy, and is built by `validation/pion` with Go 1.25 or newer. aiortc's (the older receiver-side algorithm with a
-Kalman filter) comes from PyPI, and is installed into build/reference. None of them is part of this program.
+A video at a fixed rate crosses a simulated link. Each estimator gets the packets' departure and arrival times.
+webrtc-rs's estimator (`rtc-interceptor`, a port of pion's) comes from crates.io and is built by
+`integrations/webrtc`; pion's (`interceptor`) comes from Go's proxy and is built by `validation/pion` with Go 1.25 or
+newer; aiortc's (the older receiver-side one with a Kalman filter) comes from PyPI, into build/reference.
 """
 
 from __future__ import annotations

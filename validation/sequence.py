@@ -2,10 +2,9 @@
 
     python -m validation.sequence --write     # docs/data/papers-sequence.csv
 
-Properties of the synthetic film's frame sizes are evened out, one after the other. There are three possible causes, and
-each is tested by a change that should give the result of M-F. For the bursts of I frames, the change gives all frames
-of a group the same size. For different sizes of groups, it gives all groups the same size. For the gaps between
-quantizers, it adds quantizers between them. A change without effect refutes its cause.
+Each possible cause is removed from the synthetic film's frame sizes, which should then give the result of M-F: the
+bursts of I frames, the different sizes of groups, and the gaps between quantizers. A change without effect refutes
+its cause.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@
     python -m validation.setup_cost --all       # and the other builds of scripts/setup.py: ten more
     python -m validation.setup_cost --write     # and into docs/data/setup-cost.csv
 
-Each build starts with an empty target folder; the sources of packages are downloaded before. A core-second is a second
-of CPU time, in user or system mode, of cargo and its child processes. It depends on the machine and its other work. The
-ratio to the other project's package (the peer) depends less on them, because both are compiled in the same run by the
-same compiler.
+Each build starts with an empty target folder, after its packages were downloaded. A core-second is a second of user
+or system time of cargo and its child processes. The ratio to `PEER`, compiled in the same run, depends less on the
+machine and its other work.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ from validation import page
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = "setup-cost"
 PEER = "pyo3"
-"""A package of the set-up with all its dependencies, derive macros included. Changes of this project don't affect its
-cost."""
+"""A package of the set-up with all its dependencies. Changes of this project don't affect its cost."""
 OURS = "steadycast-python"
 
 
@@ -39,7 +37,7 @@ class Cost:
 
     core_s: float
     module_bytes: int
-    """Size of the compiled module; 0 for a build without one."""
+    """0 for a build without a module."""
 
 
 def script() -> ModuleType:
@@ -82,7 +80,7 @@ def cost(package: str, arguments: list[str]) -> Cost:
 
 
 def peer(build: Any) -> Cost:
-    """Compile the peer with the profile of a build."""
+    """Compile `PEER` with the profile of a build."""
     return cost(PEER, ["--profile", build.profile, "--locked"])
 
 

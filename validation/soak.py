@@ -1,7 +1,6 @@
 """A long session in which receivers come and go and the sender restarts once. Neither memory nor lag may grow.
 
-``python -m validation.soak --minutes 20`` emulates 8 Mb/s to 32 receivers. Every two seconds one of them joins or
-leaves.
+``python -m validation.soak --minutes 20`` emulates 8 Mb/s to 32 receivers. One joins or leaves every two seconds.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ SLOPE = 0.02
 """Maximum growth of memory over the second half, as a fraction."""
 
 LAG_MS = 5.0
-"""Bound on the 99th percentile of the lateness of the endpoints' timers at the end of the session, in ms."""
+"""Bound on the 99th percentile of the timers' lateness at the end, in ms."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,10 @@ class Soaked:
     """Memory over time, lag, and the session's results."""
 
     memory: list[tuple[float, float]]
-    """Pairs of seconds from the start and MB of resident memory."""
+    """Seconds from the start, and MB of resident memory."""
     lag_ms: float
     rate_bps: float
-    """The mean received rate in bit/s, over the receivers that are present both at the start and at the end."""
+    """Mean received rate in bit/s of the receivers present both at the start and at the end."""
     trustworthy: bool
     complete: bool
     cpu_s: float
@@ -80,7 +79,7 @@ def scenario(seconds: int, receivers: int) -> str:
     """Return the scenario: the network, the joins and leaves, and the restart in the middle."""
     events = []
     outside = {n: False for n in range(1, receivers + 1)}
-    # The first receiver stays from start to end. The others join or leave in turn.
+    # The first receiver stays. The others join or leave in turn.
     for turn, at in enumerate(range(2, seconds - 1, 2)):
         who = 2 + turn * 7 % (receivers - 1)
         verb = "join" if outside[who] else "leave"
@@ -104,7 +103,7 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
     from steadycast.emulate import emulate
     from steadycast.progress import Silent
 
-    # Allocated at the start, so that the measurement itself does not grow.
+    # Allocated first, so that measuring does not grow the memory.
     seen, count = array("d", bytes(16 * (seconds + 60))), 0
     over, began = threading.Event(), time.monotonic()
 
@@ -124,7 +123,7 @@ def soak(seconds: int, receivers: int = RECEIVERS) -> Soaked:
     finally:
         over.set()
         watcher.join()
-    # Memory that is used at the end to convert the record does not count.
+    # Memory for converting the record at the end does not count.
     memory = [
         (t, m) for t, m in zip(seen[0 : 2 * count : 2], seen[1 : 2 * count : 2], strict=True) if t <= seconds
     ]

@@ -3,17 +3,17 @@
     python -m validation.stacks run -o DIR              # a second call only repeats untrusted cells
     python -m validation.stacks table -o DIR --write    # keeps the file's rows that DIR has no trusted cell for
 
-The networks are three named ones and three drawn ones, each alone and beside a CUBIC, in three rounds of four cells.
-Each round has all estimators, so that a run that is stopped early lacks networks, but no stack. Programs are made as
-the `judge.toml` in each folder of integrations says.
+Three named and three drawn networks, each alone and beside a CUBIC, in three rounds of four cells. Each round has
+all estimators, so that a run stopped early lacks networks, but no stack. Programs are made as the `judge.toml` in
+each folder of integrations says.
 
-Bounds, written before the first run, for each adapter, of the trusted cells of the six networks:
+Bounds for each adapter, over the trusted cells of the six networks, set before the first run:
 
-- Beside the CUBIC, in all cells but one, the TCP has at least half of its fair share, and the pair at least half of its
-  own fair share, or half of its cap if the cap is smaller.
-- Alone, the 95th percentile of the delay is at most 20 ms above that of the best of the stack's own estimators, in all
-  cells but one.
-- The loss is at most one percentage point above that of the best of the stack's own estimators, in all cells but two.
+- Beside the CUBIC, the TCP has at least half of its fair share, and the pair half of its own, or of its cap if that
+  is smaller. One cell may miss.
+- Alone, the 95th percentile of the delay is at most 20 ms above the best of the stack's own estimators. One cell may
+  miss.
+- The loss is at most one percentage point above the best of the stack's own estimators. Two cells may miss.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ JOBS = 2
 """Cells at a time."""
 DRAWS = page.DOCS.parent / "validation" / "experiments" / "networks.toml"
 SEED, DRAWN = 991101, 3
-"""The draw's seed, and the number of its networks: the first ones without a trouble and without a step."""
+"""The draw's seed, and how many networks are taken: the first without a trouble or a step."""
 ROUNDS = (("cable-5", "drawn-2"), ("lte", "drawn-1"), ("wifi-bad", "drawn-3"))
 """Each network runs alone and beside a CUBIC."""
 FAIR, DELAY_MS, LOSS = 0.5, 20.0, 0.01
-"""The bounds: shares of the fair share, additional milliseconds, additional share of lost packets."""
+"""Least part of the fair share, additional milliseconds, additional share of lost packets."""
 MISSES_ALLOWED = {"shares": 1, "delay": 1, "loss": 2}
-"""The number of cells that may miss each bound."""
+"""Number of cells that may miss each bound."""
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Estimator:
-    """An estimator of a stack, and the replacements in the commands of its `judge.toml` that select it."""
+    """An estimator of a stack, and the replacements in its `judge.toml` commands that select it."""
 
     stack: str
     name: str
@@ -111,7 +111,7 @@ ESTIMATORS = (
 
 
 def drawn(folder: Path) -> None:
-    """Write the drawn networks as files of this folder: rate, delay, queue and loss of the draw, without its flows."""
+    """Write the drawn networks as files: rate, delay, queue and loss, without the draw's flows."""
     told = json.loads(core.experiment(DRAWS.read_text(encoding="utf-8"), str(DRAWS), SEED, 40))
     plain = (each["variables"] for each in told["draws"])
     some = [each for each in plain if each["trouble"] == "none" and each["stepped"] == "0"][:DRAWN]
@@ -142,13 +142,13 @@ def judgements(out: Path) -> list[tuple[Path, Json]]:
 
 
 def finished(out: Path) -> set[tuple[str, str]]:
-    """Return the cells that are not repeated, because they are trusted or failed: estimators' labels and networks."""
+    """Return the labels and networks of cells that are trusted or failed, and so not repeated."""
     cells = ((told["pair"], cell) for _, told in judgements(out) for cell in told["cells"])
     return {(pair, cell["network"]) for pair, cell in cells if cell["trusted"] or cell["failed"]}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Judge all estimators on all networks. Cells that are there, trusted or failed, are not repeated."""
+    """Judge all estimators on all networks, but for `finished` cells."""
     options.out.mkdir(parents=True, exist_ok=True)
     drawn(options.out)
     wanted = options.only.split(",") if options.only else [each.label for each in ESTIMATORS]
@@ -174,12 +174,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-# ---------------------------------------------------------------- the table
-
-
 @dataclass(frozen=True)
 class Row:
-    """The result of an estimator on a network. A figure that was not measured is absent."""
+    """An estimator's result on a network. A figure that was not measured is absent."""
 
     estimator: Estimator
     network: str
@@ -192,7 +189,7 @@ class Row:
 
     @property
     def cell(self) -> tuple[str, str, bool]:
-        """The estimator and the network, by which rows are told apart."""
+        """Identify the row by estimator, network and whether a CUBIC is beside."""
         return self.estimator.label, self.network, self.beside
 
     def fair_bps(self) -> float | None:
@@ -219,7 +216,7 @@ FIGURES = (
     ("in_time_frac", 100, "in-time, %"),
     ("loss_frac", 100, "lost, %"),
 )
-"""The figures of a row with their factors and headings. `fair_bps` is the fair share beside the TCP, without a cap."""
+"""Keys, factors and headings. `fair_bps` is the fair share beside the TCP, without a cap."""
 HEADS = (
     *("stack", "estimator", "network"),
     *(heading for *_, heading in FIGURES),
@@ -234,13 +231,13 @@ DELAYS = (
     *("stack", "estimator", "delay p95 alone, ms", "delay p95 beside, ms"),
     *("freezes/min alone", "freezes/min beside"),
 )
-"""Headings of the page's two tables of means. Few columns, so that a phone shows them; the CSV file has the rest."""
+"""Headings of the page's two tables: few columns, so that a phone shows them."""
 
 
 def streams(folder: Path, pair: Pair) -> Json:
     """Return figures of frames sent as QUIC streams, from the receiver's record: sending time, delay, size.
 
-    Frames that the sender skipped, or whose streams never ended, have no row and so no delay.
+    Frames that the sender skipped, or whose streams never ended, have no row.
     """
     record = folder / "programs" / "frames.csv"
     if not record.exists():
@@ -282,7 +279,7 @@ def rows(out: Path) -> Iterator[Row]:
 
 
 def kept(place: Path) -> Iterator[Row]:
-    """Yield the rows of a table that was written before. Their figures are rounded."""
+    """Yield the rows of a written table. Their figures are rounded."""
     known = {each.label: each for each in ESTIMATORS}
     if not place.exists():
         return
@@ -301,7 +298,7 @@ def kept(place: Path) -> Iterator[Row]:
 
 
 def best(several: Iterable[Row]) -> Iterator[Row]:
-    """Yield one row for each estimator and network: the last trusted one, otherwise the last."""
+    """Yield the last trusted row of each estimator and network, otherwise the last."""
     found: dict[tuple[str, str, bool], Row] = {}
     for row in several:
         if row.trusted or row.cell not in found or not found[row.cell].trusted:
@@ -310,7 +307,7 @@ def best(several: Iterable[Row]) -> Iterator[Row]:
 
 
 def verdicts(all_rows: list[Row]) -> page.Table:
-    """Return, for each adapter, the number of trusted cells that keep each bound, and the missed ones."""
+    """Return, for each adapter, how many trusted cells keep each bound, and which miss it."""
     found = {(r.estimator.stack, r.estimator.name, r.network, r.beside): r for r in all_rows if r.trusted}
     told = []
     for stack in dict.fromkeys(each.stack for each in ESTIMATORS if each.name == "steady"):

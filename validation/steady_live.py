@@ -4,8 +4,7 @@
     python -m validation.steady_live --write     # docs/data/steady-live.csv and its picture
     python -m validation.steady_live --keep DIR  # the film, and the records of both ends
 
-It measures rates and queue, and keeps the film. `send` and `receive` are run as by a user. They and the download
-share the two hosts at the ends of a link.
+It measures rates and queue, and keeps the film. `send`, `receive` and the download share the two hosts of a link.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ BEGIN, END, LAST = 22, 52, 76
 SESSION = 70
 """Length of the session in seconds. It starts one second after the network."""
 STARTED, SETTLED = 8, 10
-"""Seconds that are not counted in a phase: after the session's start, and after the start and end of the download."""
+"""Seconds not counted: after the session's start, and after the start and end of the download."""
 NETWORK = f"""
 duration = "{LAST}s"
 [topology]
@@ -89,10 +88,7 @@ def session(folder: Path) -> None:
 
 
 def rates(folder: Path) -> list[tuple[float, float, float, float]]:
-    """Return a row for each second of the bottleneck.
-
-    It has the time in s, the video's and the download's rate in Mb/s, and the queue in ms.
-    """
+    """Return time in s, the video's and the download's rate in Mb/s, and the queue in ms, each second."""
     import polars as pl
 
     network = Folder.open(folder / "network")

@@ -4,10 +4,9 @@
     python -m validation.sweep_bench --runs 2000
     python -m validation.sweep_bench --write        # and into docs/data/sweep-bench.csv
 
-The overhead is the CPU time of all processes in excess of the CPU time of the simulations alone (`cpu_s` of each
-row, the thread's time in the simulator). Other work of the machine has little effect on it. A second sweep with a tenth
-of the runs separates the fixed cost of a sweep (starts, page) from the cost per run. Runs per second are measured in
-wall-clock time.
+The overhead is the CPU time of all processes in excess of the simulations' alone (`cpu_s` of each row). A second sweep
+with a tenth of the runs separates the fixed cost of a sweep from the cost per run. Runs per second are in wall-clock
+time.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@
     python -m validation.transports --write           # and writes them into docs/data
     python -m validation.transports --runs 1 --ways srt,rist --tables beside-tcp
 
-A film of 30 s is sent over one emulated link to a decoder, whose output pictures are hashed. A picture is whole if its
-hash equals that of the same picture of the undamaged stream. This comparison is possible because H.264 defines the
-decoded pictures exactly. A picture is in time if it is output at most 300 ms later than it would be with the lowest
-delay of the session. A freeze is a picture that is shown for more than 190 ms.
+A film of 30 s crosses one emulated link to a decoder, whose pictures are hashed. A picture is whole if its hash
+equals that of the undamaged stream: H.264 defines decoded pictures exactly. It is in time if at most 300 ms later
+than with the session's lowest delay. A freeze is a picture that is shown for more than 190 ms.
 """
 
 from __future__ import annotations
@@ -44,12 +43,11 @@ GOP = 12
 FILM_BPS = 3_000_000
 IN_TIME_S = 0.3
 FREEZE_S = max(3 / FPS, 1 / FPS + 0.15)
-"""The W3C's threshold of a freeze (webrtc-stats, `freezeCount`), with the film's frame interval instead of the mean
-interval of the shown frames."""
+"""The W3C's threshold of a freeze (webrtc-stats, `freezeCount`), with the film's frame interval as the mean."""
 FIRST, LAST = 250, 725
-"""First and last frame that count. After ten seconds, controllers have found their rate and players know the stream."""
+"""First and last frame that count: after ten seconds, controllers have found their rate."""
 BUSY_S = (10, 28)
-"""Beginning and end of the time in which rates are measured, in seconds after the video's first packet."""
+"""Rates are measured between these seconds after the video's first packet."""
 
 RAW = f"-an -fps_mode passthrough -pix_fmt yuv420p -f rawvideo - | {sys.executable} -m validation.transports --hash"
 DECODE = f"ffmpeg -v error -fflags nobuffer {{options}} -i '{{url}}' {RAW} hashes.txt"
@@ -142,9 +140,6 @@ class Seen:
     trusted: bool
 
 
-# ---------------------------------------------------------------- what is sent
-
-
 def film(folder: Path) -> None:
     """Make the film and its description, unless they exist."""
     import av
@@ -172,10 +167,7 @@ def film(folder: Path) -> None:
 
 
 def prepare(folder: Path) -> dict[str, int]:
-    """Make the film and the ladder. Return the position in the film of each decoded picture, by the picture's hash.
-
-    The files are cached, because encoding a ladder of 30 rungs takes minutes.
-    """
+    """Make the film and the ladder, cached. Return each decoded picture's position in the film, by its hash."""
     from steadycast.media.clip import Clip
     from steadycast.media.decode import decode_units
     from steadycast.media.ladder import encode_ladder
@@ -220,9 +212,6 @@ def hash_pictures(out: Path) -> None:
     with out.open("w", buffering=1) as file:
         while len(picture := sys.stdin.buffer.read(size)) == size:
             file.write(f"{time.monotonic():.4f} {hashlib.md5(picture).hexdigest()}\n")
-
-
-# ---------------------------------------------------------------- a run
 
 
 def run(way: Way, table: Table, prepared: Path, places: Mapping[str, int], seed: int) -> Seen:
@@ -304,13 +293,10 @@ def _seen(folder: Path, places: Mapping[str, int], with_tcp: bool) -> Seen:
 
 
 def freezes(shown: Sequence[bool]) -> list[float]:
-    """Return the length in seconds of each freeze, which is a picture that is shown for longer than `FREEZE_S`."""
+    """Return the seconds of each freeze, a picture shown for longer than `FREEZE_S`."""
     edges = [-1, *(n for n, new in enumerate(shown) if new), len(shown)]
     stood = [(after - before) / FPS for before, after in pairwise(edges)]
     return [span for span in stood if span > FREEZE_S]
-
-
-# ---------------------------------------------------------------- the tables
 
 
 def rows(name: str, seen: Mapping[str, Sequence[Seen]]) -> page.Table:
@@ -376,10 +362,7 @@ def main() -> int:
 
 
 def describe(folder: Path) -> None:
-    """Write the description of our session for players that start before it.
-
-    Write the part that GStreamer needs as well.
-    """
+    """Describe our session for players that start before it, and for GStreamer."""
     told = folder / "session.sdp"
     words = (
         f"send clip.mkv --ladder --codec h264 --gop {GOP} --to 127.0.0.1:5004 --controller fixed --for 100ms"

@@ -33,16 +33,13 @@ RATIOS_WITHIN = 0.1
 WAITS_WITHIN_PACKETS = 0.5
 """Maximum difference of two mean waiting times, in transmission times of a packet.
 
-Separate paced connections of ns-2 collide with each other, but one pacer for n connections does not. To first order, n
-connections that load a link to the utilisation rho have a mean waiting time of rho (n - 1) / 2 n. This is in
-transmission times of a packet, and is less than one half. This bound was set after the first waiting times had been
-seen.
+ns-2's paced connections collide with each other; our pacer for n connections does not. To first order their mean
+wait is rho (n - 1) / 2 n transmission times at utilisation rho, less than one half.
 """
 
 Summary = Mapping[str, Any]
 
-# The key under which `ours` adds quantities that it computes from the record to the summary, because the summary has no
-# means after the warm-up.
+# Key for quantities computed from the record: the summary lacks means after the warm-up.
 RECORD = "validation"
 
 
@@ -51,7 +48,7 @@ class Quantity:
     """A quantity that both programs measure."""
 
     name: str
-    theirs: str  # the key in the result of ns-2's script
+    theirs: str  # key in the result of ns-2's script
     ours: Callable[[Summary], float | None]  # out of summary.json
     kind: str  # mean | ratio | wait | shown (without a verdict)
 
@@ -189,7 +186,7 @@ def ours(path: Path, seed: int, overrides: Mapping[str, object]) -> Summary:
 
 
 def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
-    """Return means after the warm-up of quantities that the summary counts from the start, or does not have."""
+    """Return means after the warm-up that the summary does not have."""
     import polars as pl
 
     late = pl.col("t_s") >= warmup_s
@@ -200,8 +197,7 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
     if reports.height:
         found["loss_event_rate"] = reports["loss"].mean()
         found["rtt_ms"] = reports["rtt_ms"].mean()
-    # The loss rate is the share of lost packets among arrived and lost packets, over the seconds in which packets
-    # arrived.
+    # Lost among arrived and lost packets, over the seconds in which packets arrived.
     seconds = done.rates.to_polars().filter(
         late & pl.col("loss_frac").is_not_null() & (pl.col("loss_frac") < 1)
     )
@@ -212,7 +208,7 @@ def _from_record(done: Any, warmup_s: float) -> dict[str, float]:
     if windows.height:
         # ns-2 rounds its estimate down to whole ticks.
         found["srtt_ms"] = (windows["srtt_ms"] / 10).floor().mean() * 10
-    # In each scenario, the link for which ns-2 keeps statistics.
+    # ns-2 keeps statistics of these links.
     link = done.links.to_polars().filter(
         late & pl.col("link").is_in(["path", "air", "bottleneck"]) & (pl.col("direction") == "forward")
     )
@@ -259,7 +255,7 @@ def verdict(kind: str, theirs: ns2.Spread, ours: ns2.Spread, packet_ms: float = 
 
 @dataclass
 class Report:
-    """The rows that have been compared so far, and whether a value was outside its bound."""
+    """The compared rows, and whether a value was outside its bound."""
 
     rows: list[list[str]] = field(default_factory=list)
     equation: list[list[str]] = field(default_factory=list)
@@ -308,9 +304,9 @@ def _packet_ms(answer: ns2.Answer) -> float:
 def _equation_rows(
     cell: Cell, answers: Sequence[ns2.Answer], summaries: Sequence[Summary]
 ) -> list[list[str]]:
-    """Compare the cell with the equation, at ns-2's loss event rate and at ours, if our controller reports one.
+    """Compare the cell with the equation, at ns-2's loss event rate and at ours, if reported.
 
-    The equation gives the sending rate, so both throughputs are divided by the share of packets that arrives.
+    The equation gives the sending rate, so throughputs are divided by the share of packets that arrives.
     """
     p_nominal = float(cell.params.get("p", 0))
     if cell.group not in ("tcp-lossy", "tfrc-lossy") or p_nominal == 0:
@@ -326,8 +322,7 @@ def _equation_rows(
     if is_tcp:
         rto_s, source = 0.2, "tcp"
     else:
-        # ns-2's own estimate settles at five ticks of 0.1 s: two of the smoothed round-trip time, three of its
-        # variance.
+        # ns-2's estimate settles at five ticks of 0.1 s: two smoothed, three of variance.
         rto_s, source = float(cell.params.get("tfrc_rto_s", 0.5)), "video"
 
     def line(what: str, p: float, ns: float | None, our: float | None) -> list[str]:
@@ -346,7 +341,7 @@ def _equation_rows(
     sent = theirs("throughput_bps") / (1 - theirs("loss_frac"))
     mine = [v for v in (_mean_of(source, "throughput_bps")(s) for s in summaries) if v is not None]
     our_sent = statistics.fmean(mine) / (1 - p_nominal) if mine else None
-    # Our TCP reports no loss event rate, so it is compared with the equation at p = loss rate.
+    # Our TCP reports no loss event rate.
     rows = [
         line("p = loss events", theirs("loss_event_rate"), sent, None),
         line("p = loss rate", p_nominal, sent, our_sent),

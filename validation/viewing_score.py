@@ -93,7 +93,7 @@ def points(clips: Sequence[Path]) -> Iterator[Point]:
 def agreement(found: Sequence[Point]) -> str:
     """Report how well the score, and the score from the rate alone, agree with VMAF.
 
-    The agreement is measured by the rank correlation and the mean absolute difference.
+    It gives the rank correlation and the mean absolute difference.
     """
 
     def ranks(values: Sequence[float]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:

@@ -56,7 +56,7 @@ class PeerConnection(RTCPeerConnection):
     ) -> None:
         self._cap_bps = cap_bps
         self._make = partial(Kit, floor_bps=floor_bps, cap_bps=cap_bps, **settings)
-        self._make(None)  # raises an error for a wrong name now, instead of when the call is connected
+        self._make(None)  # raise an error for a wrong name now, not when the call is connected
         super().__init__(configuration)
         self._kits: dict[Any, Kit] = {}
         self._reporters: dict[Any, Reporter] = {}

@@ -9,11 +9,16 @@ from steadycast import TransportFeedbackRecorder
 
 IP_UDP_BYTES = 20 + 8
 NACK_S = 0.1
-"""Time between two NACKs of the same packets, in seconds. aiortc repeats a NACK only when another packet is lost. Until
-then, its jitter buffer may wait for seconds for a retransmission that was lost as well."""
+"""Seconds between two NACKs of the same packets.
+
+aiortc repeats a NACK only when another packet is lost. If a retransmission is lost, its jitter buffer waits for
+seconds.
+"""
 GIVE_UP_S = 1.0
-"""Time in seconds after which a missing packet is given up, because the kit does not retransmit older packets. aiortc's
-jitter buffer would wait until 512 later packets have arrived."""
+"""Seconds after which a missing packet is given up: the kit retransmits no older ones.
+
+aiortc's jitter buffer would wait until 512 later packets have arrived.
+"""
 
 
 async def wait(event: asyncio.Event, until_s: float | None) -> None:

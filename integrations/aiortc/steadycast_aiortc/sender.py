@@ -27,16 +27,18 @@ from steadycast_aiortc.feedback import wait
 OVERHEAD_BYTES = 20 + 8 + 16
 """Bytes of IPv4, UDP, and the tag of SRTP's AES-GCM profile. The tag of the older HMAC profile has 10 bytes."""
 AUDIO_BPS = 64_000
-"""Rate that is reserved for each audio stream."""
+"""Reserved for each audio stream."""
 PAYLOAD_SHARE = 0.9
 """Share of the payload in a full packet. The encoder's rate does not include headers."""
 KEPT = 4096
-"""Number of packets whose bytes are stored for retransmission: those of one second at 40 Mb/s."""
+"""Packets stored for retransmission: those of one second at 40 Mb/s."""
 WAITING_BYTES = 3000
-"""The kit's queue counts as short up to this number of bytes. Only an unusually large frame makes it longer."""
+"""Only an unusually large frame makes the kit's queue longer."""
 HOLD_S, CHANGE = 1.0, 1.1
-"""The encoder's rate follows the kit's rate once the two have differed by this factor for this time, in seconds. aiortc
-creates a new encoder for each change above 10 %, and a new encoder begins with a key frame."""
+"""The encoder follows once its rate and the kit's differ by this factor for these seconds.
+
+aiortc creates a new encoder for each change above 10 %, which begins with a key frame.
+"""
 
 
 class Stream:
@@ -54,10 +56,9 @@ class Stream:
     def follow(self, now: float, rate: float, total: float, waits: bool) -> int:
         """Return the encoder's rate in bit/s.
 
-        The kit's rate is ``rate`` for this stream, and ``total`` for all streams.
-
-        While packets wait, the kit lowers a stream's rate. The packets of a key frame must not cause a new encoder,
-        which would begin with another key frame.
+        ``rate`` is the kit's for this stream, ``total`` for all streams. While packets wait, the kit lowers ``rate``; a
+        key
+        frame's packets must not cause a new encoder, which would begin with another key frame.
         """
         if not waits:
             self.share = rate / total
@@ -103,7 +104,7 @@ class Kit:
         self.task = asyncio.ensure_future(self.run())
 
     def add(self, sender: Any, parameters: Any) -> None:
-        """Take over a sender: from now on the kit handles its packets and its encoder, and the RTCP of its peer."""
+        """Handle a sender's packets and encoder, and the RTCP of its peer, from now on."""
         if sender._ssrc in self.streams:
             return
         if sender.kind == "audio":
@@ -117,7 +118,7 @@ class Kit:
             sender._next_encoded_frame = partial(self.frame, stream, handle, sender._next_encoded_frame)
 
     async def frame(self, stream: Stream, handle: Any, encode: Any, codec: Any) -> Any:
-        """Encode the next frame at the kit's rate, and as a key frame if requested; skip it if the queue is long."""
+        """Encode the next frame at the kit's rate, as a key frame if requested; skip it if the queue is long."""
         plan = self.sender.encoder(self.loop.time(), stream.number)
         self.poke.set()
         if plan.key_frame:
@@ -127,7 +128,7 @@ class Kit:
             return None
         total, waits = self.sender.decision.target_bps, self.sender.backlog_bytes > WAITING_BYTES
         rate = stream.follow(self.loop.time(), plan.rate_bps, total, waits)
-        # aiortc sets its encoder's rate by REMB, the estimate of a receiver. The kit's rate is passed in the same way.
+        # aiortc sets its encoder's rate by the receiver's estimate, REMB.
         fci = pack_remb_fci(rate, [stream.sender._ssrc])
         await handle(RtcpPsfbPacket(RTCP_PSFB_APP, 0, 0, fci))
         return await encode(codec)
@@ -159,8 +160,7 @@ class Kit:
             role = "key" if stream.is_key(packet.payload) else "reference"
             stream.taken = self.sender.frame(now, stream.number, role)
         stream.in_frame = not last
-        # The kit assigns the sequence numbers, so that a skipped frame leaves no gap. aiortc's receiver would wait at a
-        # gap.
+        # The kit numbers packets, because aiortc's receiver would wait at a skipped frame's gap.
         packet.sequence_number, packet.extensions.transport_sequence_number = stream.seq, 0
         size = len(packet.serialize(self.extensions)) + OVERHEAD_BYTES
         if stream.taken and self.sender.push(

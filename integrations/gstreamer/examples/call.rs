@@ -13,7 +13,6 @@ type Error = Box<dyn std::error::Error>;
 const TWCC: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 /// Ports of the media, of its RTCP, and of the RTCP in the reverse direction.
 const PORTS: [u16; 3] = [21_000, 21_001, 21_005];
-/// Frames per second.
 const FPS: u64 = 30;
 
 /// Returns caps that make `rtpsession` add transport-wide numbers to packets.
@@ -112,7 +111,7 @@ fn send(host: &str, seconds: u64, controller: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The counts of a receiver: IP bytes per second, and sequence numbers.
+/// A receiver's IP bytes per second, and sequence numbers.
 #[derive(Default)]
 struct Counted {
     seconds: Vec<u64>,
@@ -161,8 +160,7 @@ fn receive(host: &str, seconds: u64) -> Result<(), Error> {
         }
         gst::PadProbeReturn::Ok
     });
-    // RTCP gets a twentieth of the session's bandwidth. The default, derived from the present receiving rate, can delay
-    // feedback.
+    // RTCP gets a twentieth of this. The default, from the present receiving rate, can delay feedback.
     let session = named(&pipeline, "bin")?.emit_by_name::<gst::Element>("get-session", &[&0_u32]);
     session.set_property("bandwidth", 2e6);
     pipeline.set_state(gst::State::Playing)?;

@@ -20,21 +20,21 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
 
 /// The header extension that carries a transport-wide number.
 const TWCC: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
-/// If no feedback arrives for this time after the first packet, a warning names the likely causes.
+/// Without feedback for this time after the first packet, a warning names likely causes.
 const FEEDBACK_TIMEOUT: Span = Span::secs(5);
-/// A new estimate is reported only if it differs by at least this share, because encoders adapt slowly.
+/// Encoders adapt slowly, so a smaller relative change of the estimate is not reported.
 const MIN_CHANGE: f64 = 0.01;
 /// Minimum time between two reported estimates, except for a fall by [`URGENT_FALL`].
 const MIN_INTERVAL: Span = Span::millis(50);
-/// A fall of the estimate by at least this share is reported immediately.
+/// A relative fall by this much is reported immediately.
 const URGENT_FALL: f64 = 0.1;
 /// Maximum time between the events of one RTCP compound.
 const COMPOUND: Span = Span::millis(2);
-/// Maximum number of packets that are pushed together, so that an event behind them waits only for a short time.
+/// Maximum packets pushed together, so that an event behind them waits only briefly.
 const MAX_LIST: usize = 32;
-/// The sender's stream of the first SSRC's paced packets. Its encoder target is used for all SSRCs.
+/// The stream of the first SSRC's paced packets. Its encoder target is used for all SSRCs.
 const PACED: StreamId = StreamId(0);
-/// The sender's stream of all packets that are not paced: `pace` is false, or they have no frames.
+/// The stream of all packets without frames, and of all if `pace` is false.
 const UNPACED: StreamId = StreamId(1);
 
 #[derive(Clone, Debug)]
@@ -61,8 +61,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the lower limit of the estimate. While an application changes both limits one after the other, the lower
-    /// one can exceed the upper one; the upper limit then applies.
+    /// Returns the lower limit of the estimate, at most the upper one: an application sets one after the other.
     fn least(&self) -> u32 {
         self.min.min(self.max)
     }
@@ -84,7 +83,7 @@ impl Settings {
         settings.max_backlog = self.max_delay;
         let mut sender = MediaSender::new(&self.controller, &params, settings).map_err(|error| error.to_string())?;
         sender.add_stream(StreamSettings::video(0));
-        // Audio is the kind of stream that is not paced. No rate is reserved for it.
+        // Audio is not paced, and no rate is reserved for it.
         sender.add_stream(StreamSettings::audio(0, Rate::ZERO));
         Ok(sender)
     }
@@ -98,7 +97,6 @@ struct Counts {
     key_units: u64,
 }
 
-/// An entry of the element's queue.
 enum Item {
     Packet(gst::Buffer, Rtp),
     Event(gst::Event),
@@ -108,30 +106,29 @@ enum Item {
 struct State {
     sender: Option<MediaSender>,
     decision: Option<Decision>,
-    /// The queued items by number, in order of arrival. The sender uses these numbers as packet identifiers.
+    /// In order of arrival, by number. The numbers are the sender's packet identifiers.
     items: BTreeMap<u64, Item>,
     next: u64,
     numbers: Numbers,
     flushing: bool,
     flow: Option<gst::FlowError>,
-    /// The clock entry on which the thread waits.
     clock_id: Option<gst::SingleShotClockId>,
-    /// The RTP streams by their SSRCs.
+    /// By SSRC.
     sources: BTreeMap<u32, Source>,
     first: Option<Time>,
-    /// Feedback that has not been passed to the controller yet, and the time at which it will be.
+    /// Feedback that waits for the rest of its RTCP compound, until `feedback_at`.
     reported: Vec<ReportedPacket>,
     feedback_at: Option<Time>,
     has_feedback: bool,
     warned: bool,
-    /// The mean sizes of packets and of their payloads.
+    /// Mean sizes of packets and of their payloads.
     mean: Option<(f64, f64)>,
     estimated: u32,
     estimated_at: Option<Time>,
     counts: Counts,
 }
 
-/// Notifications that are sent after the state is unlocked.
+/// Sent after the state is unlocked.
 #[derive(Default)]
 struct Notifications {
     estimated: bool,
@@ -139,7 +136,6 @@ struct Notifications {
     silence: bool,
 }
 
-/// The element's state and pads.
 pub struct Bwe {
     sink: gst::Pad,
     src: gst::Pad,
@@ -152,13 +148,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the time of the system's monotonic clock. The pipeline's clock can be set, replaced or missing.
+/// The system's monotonic clock: the pipeline's clock can be set, replaced or missing.
 fn now() -> Time {
     Time::from_nanos(gst::SystemClock::obtain().time().nseconds())
 }
 
 impl State {
-    /// Reads the encoder's target. If it has changed, sets the corresponding notifications.
+    /// Reads the encoder's target, and sets the notifications of a change.
     fn read(&mut self, at: Time, settings: &Settings, notifications: &mut Notifications) {
         let Some(sender) = &mut self.sender else { return };
         let mut encoder = sender.encoder(at, PACED);
@@ -195,7 +191,7 @@ impl State {
         }
     }
 
-    /// Moves the items that are due to `leaving`, in order. Returns the time at which the next item is due.
+    /// Moves the due items to `leaving`, in order. Returns when the next one is due.
     fn poll(&mut self, now: Time, leaving: &mut Vec<Item>) -> Option<Time> {
         let until = loop {
             match self.sender.as_mut()?.poll(now) {
@@ -217,7 +213,6 @@ impl State {
         until
     }
 
-    /// Records a departing packet.
     fn leaves(&mut self, now: Time, departure: &Departure, rtp: &Rtp) {
         self.numbers.sent(departure.number, now.as_nanos(), rtp.payload);
         self.counts.sent += 1;
@@ -232,13 +227,12 @@ impl State {
         let Some(sender) = &mut self.sender else { return };
         let is_first = self.sources.is_empty();
         let source = self.sources.entry(rtp.ssrc).or_insert_with(|| {
-            // Each SSRC has its own stream: a key frame ends the skipping of frames, but only in its own stream.
+            // A stream per SSRC: a key frame ends the skipping only of its own stream's frames.
             Source::new(if is_first { PACED } else { sender.add_stream(StreamSettings::video(rtp.ssrc)) })
         });
         let role = source.read(&rtp, buffer.flags().contains(gst::BufferFlags::DELTA_UNIT));
         if let Some(role) = role {
-            // An unpaced packet would overtake queued packets. After `pace` becomes false, the stream is therefore
-            // paced until its queue is empty.
+            // An unpaced packet would overtake queued ones, so pace until the queue is empty.
             let waits = sender.backlog_of(source.stream).bytes > Bytes::ZERO;
             source.is_paced = source.has_frames() && (pace || waits);
             // An unpaced key frame also fulfils requests for a key frame.
@@ -252,14 +246,13 @@ impl State {
         if sender.push(now, stream, &packet) {
             self.add(Item::Packet(buffer, rtp));
         } else if is_paced {
-            // The packet was dropped. Without flags, other frames may depend on it, so a key frame is needed.
+            // Dropped. Without flags, other frames may depend on it, so a key frame is needed.
             sender.request_key_frame(stream);
         }
     }
 }
 
 impl Bwe {
-    /// Wakes the thread.
     fn wake_thread(&self, state: &mut State) {
         if let Some(id) = state.clock_id.take() {
             id.unschedule();
@@ -288,7 +281,7 @@ impl Bwe {
 
     fn take(&self, state: &mut State, settings: &Settings, buffer: gst::Buffer) {
         let now = now();
-        // GStreamer can store a header extension in a separate memory block, so the header is copied.
+        // A header extension can be in a separate memory block, so the header is copied.
         let mut head = [0; HEAD];
         let size = buffer.size();
         let head = &mut head[..size.min(HEAD)];
@@ -349,7 +342,7 @@ impl Bwe {
         gst::Pad::event_default(pad, Some(&*self.obj()), event)
     }
 
-    /// Stores feedback. An RTCP compound can contain several feedback messages; each arrives as a separate event.
+    /// Stores feedback: each message of an RTCP compound arrives as a separate event.
     fn feedback(&self, packets: &gst::StructureRef) {
         let mut state = lock(&self.state);
         state.reported.extend(ReportedPacket::all(packets));
@@ -359,7 +352,6 @@ impl Bwe {
         self.wake_thread(&mut state);
     }
 
-    /// Passes the stored feedback to the controller.
     fn process_feedback(&self, state: &mut State, at: Time) {
         state.feedback_at = None;
         let State { sender: Some(sender), numbers, counts, reported, .. } = state else { return };
@@ -398,7 +390,7 @@ impl Bwe {
         state.read(at, &settings, &mut notifications);
         if !leaving.is_empty() || notifications.estimated || notifications.key_unit || notifications.silence {
             drop(state);
-            // The application's handler may wait for its encoder. The packets' times of departure would then be wrong.
+            // Push first: a handler that waits for its encoder would falsify the departure times.
             self.push(leaving);
             self.notify(&notifications);
             return;
@@ -420,7 +412,7 @@ impl Bwe {
         }
     }
 
-    /// Pushes packets and events in their order; consecutive packets are pushed as one list.
+    /// Pushes packets and events in order; consecutive packets as one list.
     fn push(&self, leaving: Vec<Item>) {
         let mut list = Vec::new();
         for item in leaving {

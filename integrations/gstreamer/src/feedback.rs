@@ -4,23 +4,22 @@ use gstreamer::glib;
 use std::collections::VecDeque;
 use steadycast_remote::{PacketResult, PeerTime};
 
-/// Number of packets in the history. The controller's history has the same length.
+/// Packets in the history; the controller's has the same length.
 const REMEMBERED: usize = 1 << 14;
 
 /// A packet that was passed to `rtpsession`.
 #[derive(Clone, Copy, Debug)]
 struct SentPacket {
-    /// Departure time on the system's clock.
+    /// On the system's clock.
     left: u64,
     payload: u32,
     is_reported: bool,
 }
 
-/// Maps transport-wide numbers to the controller's numbers. `rtpsession` assigns the former downstream of this element,
-/// across all of its streams.
+/// Maps to the controller's numbers the transport-wide ones, which `rtpsession` assigns across all of its streams.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    /// The packets in order of departure.
+    /// In order of departure.
     kept: VecDeque<SentPacket>,
     /// The controller's number of the first packet in the history.
     first: u64,
@@ -30,8 +29,7 @@ pub(crate) struct Numbers {
 
 /// Maximum time from this element to `rtpsession`, in nanoseconds.
 const SOON: u64 = 1_000_000_000;
-/// If a packet's departure time and `rtpsession`'s sending time differ by more than this, in nanoseconds, they belong
-/// to different clocks.
+/// Times that differ by more than these nanoseconds belong to different clocks.
 const OTHER_CLOCK: u64 = 60_000_000_000;
 
 /// A packet in an event of feedback.
@@ -67,7 +65,7 @@ impl ReportedPacket {
 }
 
 impl Numbers {
-    /// Adds a departing packet under the controller's `number`, which is one more than that of the previous packet.
+    /// Adds a departing packet. Controllers' numbers increase by one.
     pub(crate) fn sent(&mut self, number: u64, left: u64, payload: u32) {
         if self.kept.is_empty() {
             self.first = number;
@@ -100,8 +98,7 @@ impl Numbers {
         let fits = |place: &usize| packet.size == 0 || self.kept[*place].payload == packet.size;
         let near = |place: &usize| packet.sent.is_some_and(|at| at.abs_diff(self.kept[*place].left) < OTHER_CLOCK);
         let Some(at) = packet.sent.filter(|_| near(&newest) || near(&0)) else { return counted.filter(fits) };
-        // The reported packet is the last one that departed before `rtpsession` sent it. Packets with the same
-        // departure time are sent in the order of their numbers.
+        // The packet is the last that departed before `rtpsession` sent it; equal times go by number.
         let after = self.kept.partition_point(|kept| kept.left <= at);
         let left = self.kept.get(after.checked_sub(1)?)?.left;
         if at - left > SOON {

@@ -34,7 +34,7 @@ gstreamer::plugin_define!(
     env!("CARGO_PKG_DESCRIPTION"),
     plugin_init,
     env!("CARGO_PKG_VERSION"),
-    // GStreamer accepts only names from a fixed list. This one is the MIT licence, one of the project's two licences.
+    // GStreamer accepts only names from a fixed list. This is one of the project's two licences.
     "MIT/X11",
     env!("CARGO_PKG_NAME"),
     env!("CARGO_PKG_NAME"),

@@ -2,13 +2,12 @@
 
 /// Headers of IPv4 and UDP.
 pub(crate) const HEADERS: u64 = 28;
-/// Maximum size of the part of a packet that locates its payload: the header, 15 contributing sources, and the head of
-/// an extension.
+/// Maximum bytes that locate a payload: the header, 15 contributing sources, and an extension's head.
 pub(crate) const HEAD: usize = 12 + 4 * 15 + 4;
 /// The fields of an RTP packet that the sender needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rtp {
-    /// Size on the wire.
+    /// On the wire.
     pub(crate) size: u64,
     pub(crate) payload: u32,
     pub(crate) seq: u16,
@@ -29,8 +28,7 @@ impl Rtp {
         if first & 16 != 0 {
             length += 4 + 4 * (word(length)? & 0xffff) as usize;
         }
-        // Padding is counted as payload: it is rare, and its length is in the last byte, which can be in another
-        // memory.
+        // Padding counts as payload: it is rare, and its length can be in another memory block.
         let payload = u32::try_from(size.saturating_sub(length)).ok()?;
         let (seq, marker) = (word(0)? as u16, second & 128 != 0);
         Some(Self { size: size as u64 + HEADERS, payload, seq, timestamp: word(4)?, marker, ssrc: word(8)? })

@@ -10,12 +10,12 @@ pub(crate) struct Source {
     pub(crate) stream: StreamId,
     /// Whether the incoming frame is paced.
     pub(crate) is_paced: bool,
-    /// The time stamp of the incoming frame.
+    /// Time stamp of the incoming frame.
     frame: Option<u32>,
     /// Whether the newest packet has the marker.
     marker: bool,
-    /// Whether a frame ended without the marker. Video sets it on the last packet of each frame; audio and
-    /// retransmissions do not (RFC 3551, section 4.1).
+    /// Whether a frame ended without the marker, which only video sets on its frames' last packets (RFC 3551, section
+    /// 4.1).
     is_unmarked: bool,
     /// Whether buffer flags distinguish key frames.
     is_flagged: bool,
@@ -31,8 +31,8 @@ impl Source {
         self.frame = None;
     }
 
-    /// Reads a packet, `delta` being GStreamer's flag of frames that depend on others. Returns the role of the frame
-    /// that the packet begins; `None` if the packet continues a frame.
+    /// Returns the role of the frame that the packet begins; `None` within a frame. `delta` is GStreamer's flag of
+    /// frames that depend on others.
     pub(crate) fn read(&mut self, rtp: &Rtp, delta: bool) -> Option<FrameRole> {
         let is_first = self.frame.is_none();
         let begins = self.frame != Some(rtp.timestamp);
@@ -41,14 +41,14 @@ impl Source {
         (self.frame, self.marker) = (Some(rtp.timestamp), rtp.marker);
         begins.then_some(match delta {
             true => FrameRole::Reference,
-            // The first frame of an encoder is a key frame, even though no flag has been seen yet.
+            // An encoder's first frame is a key frame, even before any flag.
             false if self.is_flagged || is_first => FrameRole::Key,
-            // The stream has no flags, so it is not known which frames depend on this one.
+            // Without flags, it is unknown which frames depend on this one.
             false => FrameRole::Disposable,
         })
     }
 
-    /// Returns true if frames can be recognised: the stream has flags, or marks the ends of its frames.
+    /// Whether frames can be recognised, by flags or by markers at their ends.
     pub(crate) const fn has_frames(&self) -> bool {
         self.is_flagged || !self.is_unmarked
     }

@@ -22,9 +22,8 @@ const PORT: u16 = 5004;
 /// Bounds of the encoder's rate, in bits per second.
 const FLOOR: f64 = 100e3;
 const CAP: f64 = 4e6;
-/// Frames are skipped while this number of frames (half a second) is queued or unacknowledged.
+/// Frames are skipped while this many (half a second) are queued or unacknowledged.
 const WAITING: usize = 12;
-/// The longest sleep of the loop.
 const STEP: Duration = Duration::from_millis(1);
 
 fn micros() -> u64 {
@@ -40,7 +39,6 @@ fn receive_datagram(peer: &mut impl Peer, socket: &UdpSocket, datagram: &mut [u8
     }
 }
 
-/// Sends all datagrams that are due.
 fn send_datagrams(peer: &mut impl Peer, socket: &UdpSocket, buffer: &mut Vec<u8>) {
     while let Some(to) = peer.transmit(Instant::now(), buffer) {
         let _ = socket.send_to(buffer, to);

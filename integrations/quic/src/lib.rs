@@ -27,11 +27,10 @@ use steadycast_remote::{Bytes, FrameEdge, Packet, PacketArrival, PacketResult, P
 
 /// Size of the IPv4 and UDP headers, which QUIC does not count.
 const HEADERS: u64 = 28;
-/// Bytes of the window in addition to what the rate has in flight: two full packets. Both stacks send a packet only if
-/// a full packet fits into the window, and a receiver may delay an acknowledgement until it has two packets. With a
-/// smaller window, the sender would not reach a low rate, and the controller would not raise the rate.
+/// Window in excess of the rate's bytes in flight: two full packets. Stacks need room for one, and a receiver may delay
+/// an acknowledgement until it has two.
 const EXTRA: u64 = 2_400;
-/// The round-trip time that is assumed before one is measured (RFC 9002, section 6.2.2).
+/// Assumed before a round-trip time is measured (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 
 /// Makes the controllers of an endpoint's connections.
@@ -40,7 +39,6 @@ pub struct Steadycast {
     controller: String,
     params: Vec<(String, Given)>,
     bounds: Bounds,
-    /// The newest connection's decision.
     newest: Mutex<Option<Arc<Mutex<Connection>>>>,
 }
 
@@ -85,15 +83,14 @@ struct Connection {
     remote: Remote,
     start: Instant,
     rtt: Duration,
-    /// Whether the connection had nothing to send before the newest acknowledgements.
+    /// Whether there was nothing to send before the newest acknowledgements.
     data_limited: bool,
-    /// The fates of packets in the current batch of acknowledgements.
+    /// Fates of packets in the current batch of acknowledgements.
     fates: Vec<PacketResult>,
 }
 
 impl Connection {
-    /// Converts a time to the connection's clock. The clock starts at 60 s, because the first packets may have been
-    /// sent before the controller was created.
+    /// Converts to the connection's clock. It starts at 60 s, because packets may precede the controller.
     fn time(&self, at: Instant) -> Time {
         let since = at.saturating_duration_since(self.start);
         Time::ZERO + Span::secs(60) + Span::nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
@@ -106,15 +103,14 @@ impl Connection {
         self.remote.sent(self.time(at), &packet)
     }
 
-    /// Records at `now` that a packet was acknowledged or lost. The time of an acknowledgement is that of the newest
-    /// packet in its batch (RFC 9002, section 5.1); the controller takes this into account.
+    /// Records that a packet was acknowledged or lost. A batch has the time of its newest packet (RFC 9002, section
+    /// 5.1).
     fn on_fate(&mut self, now: Instant, number: u64, arrived: bool) {
         let at = Some(PeerTime::from_nanos(i64::try_from(self.time(now).as_nanos()).unwrap_or(i64::MAX)));
         let arrived = arrived.then_some(PacketArrival { at, ecn: None });
         self.fates.push(PacketResult { number, arrived });
     }
 
-    /// Ends a batch of acknowledgements.
     fn on_batch(&mut self, now: Instant) {
         let at = self.time(now);
         let fates = std::mem::take(&mut self.fates);
@@ -122,7 +118,6 @@ impl Connection {
         self.serve(at);
     }
 
-    /// Handles expired timers.
     fn serve(&mut self, at: Time) {
         if self.remote.wake().is_some_and(|wake| wake.at <= at) {
             self.remote.timer(at);

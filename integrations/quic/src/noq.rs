@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// The most packets in flight whose numbers are stored.
+/// Most packets in flight whose numbers are stored.
 const MOST: usize = 1 << 14;
 
 impl Steadycast {
-    /// Sets the controllers of a sender's connections, and requests that the receiver acknowledges each packet at once,
-    /// as [`Steadycast::configure_quinn`] does.
+    /// Sets the controllers of a sender's connections, and asks for immediate acknowledgements, as
+    /// [`Steadycast::configure_quinn`] does.
     pub fn configure_noq(self: &Arc<Self>, transport: &mut noq_proto::TransportConfig) {
         let mut acks = noq_proto::AckFrequencyConfig::default();
         acks.ack_eliciting_threshold(0_u32.into());
@@ -69,7 +69,7 @@ impl Controller for Noq {
 
     fn on_mtu_update(&mut self, _mtu: u16) {}
 
-    // The pacer enforces the rate. A window of two round trips leaves room for the packets in the network's queues.
+    // The pacer enforces the rate. Two round trips leave room for packets in the network's queues.
     fn window(&self) -> u64 {
         locked(&self.connection).window(2.0)
     }

@@ -9,10 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 impl Steadycast {
-    /// Sets the controllers of a sender's connections, and requests that the receiver acknowledges each packet at once
-    /// (draft-ietf-quic-ack-frequency). By default a receiver delays the acknowledgement of a single packet by 25 ms.
-    /// `steady` would mistake this for queueing delay, and would raise low rates slowly. A peer without the extension
-    /// ignores the request.
+    /// Sets the controllers of a sender's connections, and asks the receiver to acknowledge each packet at once
+    /// (draft-ietf-quic-ack-frequency; ignored by a peer without it). The usual 25 ms would look like queueing delay to
+    /// `steady`.
     pub fn configure_quinn(self: &Arc<Self>, transport: &mut quinn_proto::TransportConfig) {
         let mut acks = quinn_proto::AckFrequencyConfig::default();
         acks.ack_eliciting_threshold(0_u32.into());
@@ -54,8 +53,7 @@ impl Controller for Quinn {
 
     fn on_mtu_update(&mut self, _mtu: u16) {}
 
-    // Only the window limits the rate. It is a quarter above one round trip, so that waiting data drain even if
-    // acknowledgements come late.
+    // Only the window limits the rate. A quarter above one round trip lets waiting data drain.
     fn window(&self) -> u64 {
         locked(&self.0).window(1.25)
     }

@@ -29,10 +29,9 @@ const FRAME_INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / FRAMES_PER
 /// Bounds of the estimate, in bits per second.
 const FLOOR: u64 = 100_000;
 const CAP: u64 = 4_000_000;
-/// The longest sleep of the loop.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Waits up to a millisecond for a datagram and passes it to the chain, handles the chain's timers, and sends its packets.
+/// Waits up to a millisecond for a datagram for the chain, handles its timers, and sends its packets.
 fn process(chain: &mut impl Interceptor, socket: &UdpSocket, peer: &mut Option<SocketAddr>) {
     let mut buffer = [0; 2048];
     if let Ok((size, from)) = socket.recv_from(&mut buffer) {

@@ -13,11 +13,9 @@ use std::io::stdin;
 use std::time::{Duration, Instant};
 use steadycast_remote::{Bounds, Bytes, FrameEdge, Given, Packet, PacketResult, PeerTime, Rate, Remote, Time};
 
-/// The interval of the receiver's reports.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
-/// The delay of a report.
 const REPORT_DELAY: Duration = Duration::from_millis(20);
-/// The start rate of both estimators, and their lower and upper limit, in bits per second.
+/// Bits per second, of both estimators.
 const START: u64 = 300_000;
 const FLOOR: u64 = 50_000;
 const CAP: u64 = 8_000_000;
@@ -26,7 +24,6 @@ struct SentPacket {
     sent_at: Duration,
     size: usize,
     arrived: Option<Duration>,
-    /// Whether a report has covered the packet.
     is_reported: bool,
 }
 

@@ -42,12 +42,12 @@ const SOON: Duration = Duration::from_millis(1);
 
 /// A bandwidth estimator with a rate controller of Steadycast.
 pub struct Steadycast {
-    // A controller is `Send` but not `Sync`. It is never shared between threads; the lock only satisfies the compiler.
+    // A controller is `Send` but not `Sync`; the lock only satisfies the compiler.
     remote: Mutex<Remote>,
     decision: Decision,
     /// The share of a full IP packet that webrtc-rs counts.
     counted: f64,
-    /// The clock's start and its latest time, from the first call with a time on.
+    /// The clock's start and its latest time, once a call has given a time.
     clock: Option<(Instant, Instant)>,
     wake: Option<Time>,
     fates: Vec<PacketResult>,
@@ -69,9 +69,8 @@ impl Steadycast {
         let mut bounds = bounds.clone();
         bounds.feedback.late = true;
         let mut remote = Remote::new(controller, params, &bounds)?;
-        // The size of the pacer's queue is unknown here. An empty report tells the controller that the source has
-        // frames: `steady` then measures its share of a queue from the varying rate of frames, because there are no
-        // probes.
+        // The pacer's queue is unknown here. An empty report says that the source has frames, whose varying rate
+        // `steady` uses in place of probes.
         remote.queued(&MediaQueue { at: Time::ZERO, waiting: Bytes::ZERO, age: Span::ZERO, frame: None });
         let packet = bounds.packet.as_f64();
         Ok(Self {
@@ -89,7 +88,7 @@ impl Steadycast {
         &self.decision
     }
 
-    /// Converts a time of webrtc-rs to the controller's clock.
+    /// Converts to the controller's clock.
     fn time(&mut self, at: Instant, now: Instant) -> Time {
         let (start, last) = self.clock.get_or_insert_with(|| (now.checked_sub(BEFORE).unwrap_or(now), now));
         *last = now.max(*last);
@@ -166,8 +165,7 @@ impl BandwidthEstimator for Steadycast {
     }
 }
 
-/// An estimator that a chain and the program share: the chain passes it reports, and the program reads its rate for the
-/// encoder.
+/// An estimator that a chain and the program share: the program reads its rate for the encoder.
 #[derive(Clone)]
 pub struct SharedEstimator(Arc<Mutex<dyn BandwidthEstimator>>);
 
