@@ -359,7 +359,7 @@ pub unsafe extern "C" fn steadycast_sender_poll(
         Output::Send(Departure { stream, id, seq, number, kind, .. }) => {
             (output.id, output.number, output.stream, output.seq) = (id, number, stream.0, seq);
             output.kind = match kind {
-                // The stream tells audio apart.
+                // The caller knows audio by its stream.
                 Stream::Media | Stream::Audio => 0,
                 Stream::Repair => crate::STEADYCAST_REPAIR,
                 Stream::Parity => crate::STEADYCAST_PARITY,

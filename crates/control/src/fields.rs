@@ -3,7 +3,6 @@
 use crate::{Body, Notice};
 use steadycast_units::{Rate, Span};
 
-/// The maximum valid round-trip time.
 pub(crate) const ABSURD_RTT: Span = Span::secs(60);
 /// The maximum valid rate in bytes per second, 10 Tb/s.
 pub(crate) const ABSURD_BYTES_PER_S: f32 = 1.25e12;
@@ -38,7 +37,6 @@ pub(crate) fn micros(span: Span) -> u32 {
     u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
 }
 
-/// Decodes microseconds.
 pub(crate) fn span(micros: u32) -> Span {
     Span::micros(u64::from(micros))
 }

@@ -37,7 +37,6 @@ params! { const {
         "-", [Rate::ZERO; 2], [Rate::bps(1), Rate::mbps(1_000_000)];
 } }
 
-/// A sender half with a constant rate.
 pub(crate) struct Constant {
     pub(crate) rate: Rate,
     pub(crate) rule: &'static str,

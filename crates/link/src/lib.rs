@@ -697,7 +697,7 @@ impl LinkState {
 
     fn arrival(&mut self, done: Time) -> Time {
         match self.disorder.as_mut().and_then(|disorder| disorder.extra_delay(done)) {
-            // Later packets overtake it.
+            // Later packets overtake a late one.
             Some(by) => self.propagation.unordered_arrival(done) + by,
             None => self.propagation.arrival(done),
         }

@@ -32,7 +32,7 @@ impl Limit {
         match self {
             Self::Packets(most) => waiting < most as usize,
             Self::Bytes(most) => bytes + size.get() <= most.get(),
-            // `on` has converted it.
+            // `Limit::on` has converted limits in time.
             Self::Time(_) => true,
         }
     }

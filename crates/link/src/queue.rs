@@ -120,7 +120,7 @@ pub(crate) struct Arrival {
     pub(crate) now: Time,
     pub(crate) size: Bytes,
     pub(crate) ecn: Ecn,
-    /// Whether it fits.
+    /// Whether the packet fits.
     pub(crate) room: bool,
     /// The queued packets, with the one on the transmitter.
     pub(crate) packets: usize,

@@ -19,7 +19,7 @@ pub(crate) struct InFlight {
 /// A ring buffer; its code is shorter than `VecDeque`'s, because each hop runs it.
 #[derive(Default)]
 pub(crate) struct Lane {
-    /// A power of two, or 0.
+    /// The slots; their number is a power of two, or 0.
     slots: Vec<InFlight>,
     head: usize,
     len: usize,

@@ -36,12 +36,12 @@ pub(crate) struct Net {
 
 #[derive(Default)]
 pub(crate) struct HeldPackets {
-    /// By link.
+    /// The held packets of each link.
     links: BTreeMap<u32, LinkHolds>,
 }
 
 struct LinkHolds {
-    /// By token.
+    /// The packets by token.
     packets: Vec<Option<Held>>,
     /// The time of the link's key in the event queue; `NEVER` without a key.
     armed: Time,

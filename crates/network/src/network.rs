@@ -56,7 +56,7 @@ pub struct Network {
     join_latency: Span,
     leave_latency: Span,
     warmup: Span,
-    /// Of each recorded direction.
+    /// One time series per recorded direction.
     series: Vec<Rows<LinkPoint>>,
     last: Vec<Carried>,
     /// The links' counters at the end of the warm-up, if there is one.

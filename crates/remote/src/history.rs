@@ -59,7 +59,7 @@ impl History {
         if self.packets.is_empty() {
             self.first = number;
         }
-        // 16-bit numbers would be ambiguous.
+        // More packets would make 16-bit numbers ambiguous.
         if self.packets.len() == HISTORY_PACKETS {
             self.packets.pop_front();
             self.first += 1;

@@ -97,7 +97,7 @@ struct Replay {
     left: Departures,
     /// Reused to avoid allocations.
     arrivals: Vec<(PeerTime, PacketReport)>,
-    /// Reused, too.
+    /// Reused to avoid allocations.
     reports: Vec<ReplayedReport>,
     unknown: UnknownFates,
     /// The last report's arrival, and the recent maximum interval between reports.

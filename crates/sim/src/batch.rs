@@ -223,7 +223,7 @@ impl Sink {
         agents_and_logs: &mut AgentsAndLogs<'_>,
     ) {
         let (n, done) = (self.agent.0 as usize, self.done);
-        // The usual case.
+        // Usually all arrivals are delivered, and no packet is recorded.
         if done == 0 && agents_and_logs.logs.is_empty() {
             return agents_and_logs.agents[n].catch_up(all);
         }

@@ -266,7 +266,7 @@ impl Bbr {
         (self.inflight_longterm - (HEADROOM * self.inflight_longterm).max(1.0)).max(MIN_PIPE_CWND)
     }
 
-    /// BBRTargetInflight, at most the window.
+    /// Returns BBRTargetInflight, at most the window.
     fn target(&self, cwnd: f64) -> f64 {
         self.bdp(self.bw(), 1.0).min(cwnd)
     }
@@ -336,7 +336,7 @@ impl Bbr {
         self.full_bw_reached |= self.full_bw_now;
     }
 
-    /// BBRCheckStartupHighLoss.
+    /// Ends Startup if too much was lost in the round (BBRCheckStartupHighLoss).
     fn check_startup_high_loss(&mut self, event: &AckEvent) {
         let high_loss = exceeds_loss_thresh(event.sample.lost as f64, f64::from(event.sample.in_flight));
         let settled = event.recovering && !self.prior.is_conserving(event);

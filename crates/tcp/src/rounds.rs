@@ -79,7 +79,7 @@ impl PriorWindow {
     /// Returns the window after an acknowledgment: up to `most` once the pipe is `full`.
     pub(crate) fn next_cwnd(&self, event: &AckEvent, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
         let fresh = f64::from(event.sample.fresh);
-        // Packet conservation.
+        // Packet conservation: each delivered segment allows one to be sent.
         let grown = if self.is_conserving(event) {
             cwnd.max(f64::from(event.in_flight) + fresh)
         } else if full {

@@ -822,7 +822,7 @@ impl Sender {
         }
     }
 
-    // ---- both
+    // ---- with and without SACK
 
     #[inline(never)]
     fn enter_recovery(&mut self, now: Time) {

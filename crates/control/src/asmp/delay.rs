@@ -58,7 +58,7 @@ impl Long {
     }
 
     fn add(&mut self, delay: f64, at: f64) {
-        // More steps would change nothing.
+        // After `SLICES` steps all slices are new.
         for _ in 0..SLICES {
             if at < self.until {
                 break;

@@ -38,7 +38,6 @@ pub(super) fn read_rate(notice: &[u8]) -> Option<Rate> {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Claim {
-    /// The requested rate.
     pub(super) rate: Rate,
     pub(super) loss: f64,
     pub(super) rtt: Span,

@@ -76,7 +76,6 @@ pub(super) struct Receiver {
     announced: Option<Rate>,
     received: Bytes,
     meter: Meter,
-    /// The highest receive rate so far.
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,

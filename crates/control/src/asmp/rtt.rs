@@ -82,7 +82,6 @@ impl RoundTrip {
         self.announced = now;
     }
 
-    /// Records that a report is sent.
     pub(super) fn on_report(&mut self) {
         // The sender measures the round trip of this report, and announces it later. A queue that changes meanwhile
         // must not enter the reference.

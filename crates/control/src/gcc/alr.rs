@@ -17,7 +17,6 @@ pub(super) struct AlrDetector {
     /// Negative if more was sent.
     left: f64,
     last: Option<Time>,
-    /// The start of the current application-limited phase.
     pub(super) since: Option<Time>,
 }
 

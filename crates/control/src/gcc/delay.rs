@@ -15,7 +15,6 @@ pub(super) struct Outcome {
     pub(super) rate: Option<Rate>,
     /// Whether the rate is a probe's result.
     pub(super) probe: bool,
-    /// Whether a queue has drained.
     pub(super) recovered: bool,
 }
 

@@ -69,7 +69,6 @@ struct Received {
     sent: Time,
     arrived: PeerTime,
     size: Bytes,
-    /// The identifier of its probe.
     probe: Option<u32>,
 }
 

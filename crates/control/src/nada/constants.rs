@@ -24,7 +24,6 @@ pub(super) const PLR_REF: f64 = 0.01;
 pub(super) const PMR_REF: f64 = 0.01;
 /// ALPHA: the gain of the mean loss rate and mean share of marks.
 pub(super) const ALPHA: f64 = 0.1;
-/// FPS: frames per second.
 pub(super) const FPS: f64 = 30.0;
 /// `BETA_V`: the weight with which queued data lowers the encoder's rate.
 pub(super) const BETA_V: f64 = 0.1;

@@ -11,14 +11,13 @@ const REPORT: u8 = 1;
 const GRADUAL: u16 = 0x8000;
 const UNIT: Span = Span::micros(100);
 
-/// 15 bits.
+/// The maximum of 15 bits.
 pub(super) const MOST_X: Span = Span::micros(3_276_700);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Message {
     /// Whether a gradual update is requested (rmode 1) instead of a ramp-up (rmode 0).
     pub(super) gradual: bool,
-    /// The aggregate congestion signal.
     pub(super) x: Span,
     pub(super) received: Rate,
 }

@@ -37,7 +37,6 @@ pub(super) struct Signal {
     config: Config,
     base: BaseDelay,
     log: VecDeque<Logged>,
-    /// The unfiltered queueing delays.
     queues: VecDeque<Span>,
     highest: Option<u64>,
     first: Option<Time>,

@@ -30,7 +30,7 @@ pub(super) struct SenderNotice {
 /// The confirmation of a report, as PGM's source confirms a NAK.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Confirmation {
-    /// Distinguishes it from earlier ones.
+    /// Distinguishes a confirmation from earlier ones.
     pub(super) count: u8,
     pub(super) loss: f64,
 }

@@ -42,7 +42,6 @@ pub(super) const REPORT_PACKETS: u32 = 16;
 pub(super) const REPORT_AFTER: Span = Span::millis(40);
 /// The minimum of the no-feedback timeout, which is four round trips (EricssonResearch/scream).
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
-/// `MIN_REF_WND`: the minimum window.
 pub(super) const MIN_REF_WND: Bytes = Bytes::new(3_000);
 /// `QDELAY_TARGET_HI`: the maximum target with competing flows.
 pub(super) const QDELAY_TARGET_MOST: Span = Span::millis(400);

@@ -4,21 +4,17 @@ use std::collections::VecDeque;
 
 /// An arrival. Times are in seconds; `at` and `came` are on the receiver's clock.
 ///
-/// `left`, `at` and `delay` are corrected for bursts: as if packets had been sent at the pacing rate. `sent`, `came`
-/// and `whole` are as measured.
+/// `sent` and `came` are the measured send and arrival time, `whole` is the measured delay. `left`, `at` and `delay`
+/// are the same, but as if bursts had been sent at the pacing rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrivedPacket {
-    /// The corrected send time.
     pub(super) left: f64,
-    /// The corrected arrival time.
     pub(super) at: f64,
-    /// The corrected one-way delay, relative to the first packet's.
+    /// The one-way delay, relative to the first packet's.
     pub(super) delay: f64,
-    /// The measured send time.
     pub(super) sent: f64,
-    /// The measured arrival time.
     pub(super) came: f64,
-    /// The measured one-way delay, relative to the first packet's.
+    /// The one-way delay, relative to the first packet's.
     pub(super) whole: f64,
     /// The bytes that have arrived, with this packet.
     pub(super) bytes: u64,

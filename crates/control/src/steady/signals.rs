@@ -153,7 +153,6 @@ pub(super) struct FeedbackSummary {
     pub(super) loss_runs: u32,
     /// The packets that had been declared lost and have arrived.
     pub(super) spurious: u32,
-    /// The newest loss.
     pub(super) loss: Option<Loss>,
     /// The send time of the newest packet with a CE mark, in seconds.
     pub(super) latest_marked: Option<f64>,

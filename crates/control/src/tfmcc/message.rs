@@ -36,7 +36,6 @@ pub(super) struct SenderNotice {
     pub(super) clr: Option<ReceiverId>,
     /// The receiver whose stamp is echoed, and the stamp.
     pub(super) echo: Option<(ReceiverId, Stamp)>,
-    /// Whether the sender is in slow start.
     pub(super) slow_start: bool,
     /// The send rate, if the profile's timers need it.
     pub(super) x: Option<Rate>,
@@ -88,7 +87,6 @@ pub(super) struct ReceiverReport {
     /// The latest round that the receiver knows.
     pub(super) fb_nr: u8,
     pub(super) have_rtt: bool,
-    /// Whether there was a loss event.
     pub(super) have_loss: bool,
     pub(super) leave: bool,
     /// Whether this is the limiting receiver.
