@@ -1,7 +1,4 @@
-"""The entry point of `steadycast` and `python -m steadycast`.
-
-`--version` is printed without importing the rest of the package.
-"""
+"""The entry point of `steadycast` and `python -m steadycast`."""
 
 from __future__ import annotations
 

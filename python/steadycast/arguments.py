@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 def typed(call: Callable[P, R]) -> Callable[P, R]:
-    """Return ``call`` with a check that raises a `UserError` for an argument whose type differs from its annotation."""
+    """Return ``call`` with a check of its arguments' types, which raises a `UserError`."""
     signature = inspect.signature(call)
     hints = cache(lambda: get_type_hints(call))
 

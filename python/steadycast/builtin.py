@@ -25,7 +25,7 @@ def find(name: str, of: Path = FOLDER) -> Path | None:
 
 
 def scenario_at(path: Path) -> Path:
-    """Return the path of a scenario file: `home` is the file `home`, else `home.toml`, else the built-in scenario."""
+    """Return the path of a scenario file: the file `home`, else `home.toml`, else the built-in scenario."""
     if path.is_file():
         return path
     if path.name and path.parent == Path() and not path.suffix:

@@ -33,13 +33,13 @@ START_BPS = 300e3
 _AROUND = 12
 """A frame's size is compared with the mean of this many frames before and after it."""
 _APART = 1.5
-"""The encoder follows its target if the target is 1 / 1.5 to 1.5 times the mean rate of the frames."""
+"""The encoder follows its target if both rates agree within this factor."""
 _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
 """Keys of the core's result that describe the whole call."""
 _MOST_BYTES = 1 << 30
 """Largest size of a decompressed file, in bytes."""
 _LOST_MS = 1000.0
-"""A lost packet counts as this delay in the search for the worst ten seconds, in milliseconds."""
+"""A lost packet counts as this delay, in ms, in the search for the worst ten seconds."""
 
 
 def read(
@@ -190,7 +190,7 @@ class Asked:
     def of(cls, seen: Json, opened: Json, most_bps: float) -> Asked:
         """Return the targets from the log, or else those of the assumed controller.
 
-        For a logged target `apart` is infinite, because an encoder may produce much less than its target.
+        A logged target has no lower limit (`apart`): an encoder may produce much less.
         """
         begun = (seen["round_trip_ms"] or 0.0) / 1000 if seen["begins"] else 0.0
         if logged := seen["estimates"]:
@@ -207,8 +207,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
     """Count frames, frames that are complete without retransmission, and gaps.
 
     Args:
-        frames: for each frame its sending and arrival time in seconds, its size in bytes, and its RTP time stamp in
-            clock ticks.
+        frames: sending and arrival time in s, size in bytes, and RTP time stamp in clock ticks.
         asked: the encoder's target rate.
 
     """
@@ -248,9 +247,8 @@ def _relative(
 ) -> list[float]:
     """Return each frame's size relative to its target size.
 
-    The target size is the target rate per frame, at most the encoder's highest rate or, if larger, the mean size of
-    the surrounding frames. It is clamped from ``1 / _APART`` to ``asked.apart`` times that mean, outside of which the
-    encoder does not follow. The first ``early`` frames have no limits: bandwidth probes distort the mean.
+    The target is clamped between ``1 / _APART`` and ``asked.apart`` times the mean size of the surrounding frames, but
+    not for the first ``early`` frames: bandwidth probes distort the mean.
     """
     shares = []
     for k, (size, rate) in enumerate(zip(sizes, rates, strict=True)):

@@ -9,13 +9,13 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""A rate is reduced below this ratio to its reference: the previous capacity, or the encoder's target rate."""
+"""A rate is reduced below this share of the previous capacity or the encoder's target."""
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1
-"""If losses are unknown in more than this share of a call, the network may be the cause."""
+"""If the losses of a larger share of the call are unknown, the network may be the cause."""
 BY_CHANCE = 0.5
-"""If at least this share of the losses occurs while there is no queue, random loss is the cause."""
+"""Random loss is the cause if this share of the losses occurs without a queue."""
 LIMITED = 0.1
 """A limit of the encoder is the cause from this share of the time."""
 SLOW_MS = 50.0
@@ -29,7 +29,7 @@ def losses(bins: Sequence[Json]) -> int | None:
 
 
 def lost_share(bins: Sequence[Json]) -> float | None:
-    """Return the share of lost packets in the bins whose losses are known; `None` if none is known."""
+    """Return the share of lost packets in the bins with known losses; `None` if none is known."""
     counted = [each for each in bins if each["lost"] is not None]
     packets = sum(each["packets"] for each in counted)
     return sum(each["lost"] for each in counted) / packets if packets else None
@@ -86,7 +86,7 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         after = before = None
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
-    # A short full queue also loses packets while the delay is short; random loss needs an empty queue.
+    # A short full queue also loses packets at short delays; random loss needs an empty queue.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost while the queue was empty"
     if path["verdict"] == "changing":
@@ -120,7 +120,7 @@ def _capacity(bins: Sequence[Json]) -> float | None:
 
 
 def _slowest(bins: Sequence[Json]) -> list[Json]:
-    """Return the half of the bins with the longest delays, during which the capacity was low if it fell."""
+    """Return the half of the bins with the longest delays, where the capacity was low if it fell."""
     known = [each for each in bins if each["capacity_bps"] and each["delay_ms"] is not None]
     return sorted(known, key=lambda each: float(each["delay_ms"]))[len(known) // 2 :]
 
@@ -146,7 +146,7 @@ def _unsent(seen: Json) -> str:
 
 
 def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, least: float | None) -> str:
-    """Name the cause as far as averages reveal it; ``least`` is the call's shortest delay in milliseconds."""
+    """Name the cause as far as averages reveal it; ``least`` is the shortest delay in ms."""
     held = {
         "bandwidth": "the network limited the encoder",
         "cpu": "the sender's computer was too slow to encode",

@@ -12,7 +12,7 @@ from pathlib import Path
 from steadycast.errors import MissingError, UserError
 
 FOLDER = "STEADYCAST_CLIPS"
-"""The environment variable that names the user's folder. A clip is named by its file without the suffix."""
+"""The environment variable of the user's folder. A clip is named by its file without the suffix."""
 KINDS = frozenset({".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ts", ".webm", ".y4m", ".yuv"})
 """Suffixes of clips in a folder."""
 
@@ -125,7 +125,7 @@ def find(name: str | Path) -> Path:
 
 
 def resolved(change: str) -> str:
-    """Replace NAME by the clip's file in the change ``clip=NAME`` of a scenario; return other changes as they are.
+    """Replace NAME by the clip's file in the change ``clip=NAME`` of a scenario; return other changes unchanged.
 
     Raises:
         UserError: there is no such clip.

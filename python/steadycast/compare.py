@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Condition:
     """A bound on the change of a quantity against the baseline (`--fail-if`).
 
-    `flows.tcp.share_of_fair<-10%` fails if the change is below -10 %.
+    `flows.tcp.share_of_fair<-10%` fails below a change of -10 %.
     """
 
     text: str
@@ -100,8 +100,7 @@ def read(paths: Sequence[Path]) -> list[Run]:
 def doubts(runs: Sequence[Run], base: Run | None = None) -> list[str]:
     """Return reasons why runs can't be compared: one was interrupted, or belongs to another scenario.
 
-    Runs of one scenario may differ in keys that `--set` changed, except in name, network, clips, flows and duration:
-    scores of different clips, for example, are not comparable.
+    Keys set by `--set` may differ, except name, network, clips, flows and duration.
     """
     every = with_base(runs, base)
     said = [
@@ -161,7 +160,7 @@ def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> li
 
 
 def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> list[Any]:
-    """Build the tables of the terminal: a line per run, the quantities, and the verdicts if there are conditions."""
+    """Build the terminal's tables: a line per run, the quantities, and the verdicts of conditions."""
     from steadycast.report import terminal
 
     every = with_base(runs, base)

@@ -29,8 +29,8 @@ MOST_BYTES = 1 << 30
 MOST_FILES = 10_000
 """The most files and folders of a program that are examined."""
 _NO_RIGHTS = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
-# Arguments: the writable folder; the number of files; source and place of each file; the number of read-only folders;
-# these folders. A bind mount gets its own flags only when it is mounted again (mount(2)).
+# Arguments: the writable folder; number of files; each file's source and place; number of read-only folders; these. A
+# bind mount gets its own flags only when mounted again (mount(2)).
 _SCRIPT = """
 fail() { echo "the program's view of the files can't be made: $*" >&2; exit 126; }
 ro() { mount -o remount,bind,ro "$1" || fail "$1"; }
@@ -52,7 +52,7 @@ class Confinement:
     read_only: Sequence[str] = ()
     """Folders that are mounted read-only; `writable` may be inside one of them."""
     shown: Sequence[Sequence[str]] = ()
-    """Files that the program may read, each with an accessible empty file over which it is mounted."""
+    """Readable files, each with an accessible empty file over which it is mounted."""
     user: Sequence[int] | None = None
     """User and group; `None`: the caller's, without capabilities if the caller is root."""
 
@@ -78,7 +78,7 @@ class Confinement:
         ]
 
     def environment(self, caller: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of a program, with the variables that the user has set for it (``own``)."""
+        """Return the environment of a program, with the user's variables for it (``own``)."""
         kept = {name: value for name, value in caller.items() if name in ENVIRONMENT or name[:3] == "LC_"}
         return {**kept, "HOME": self.writable, **own}
 
@@ -147,7 +147,7 @@ def reachable(folder: Path, user: tuple[int, int] | None) -> Iterator[Path]:
 def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
     """Copy the regular files of a program, and return a message for each kind of omitted files.
 
-    The files are not trusted: links are not followed, and pipes do not block. The program's processes must have ended.
+    Files are not trusted: links are not followed, and pipes do not block. The program must have ended.
     """
     target.mkdir()
     special = unread = 0
@@ -165,8 +165,7 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
         there.mkdir(parents=True, exist_ok=True)
         for name in names:
             try:
-                # O_NOFOLLOW refuses a link to a file elsewhere; O_NONBLOCK does not wait for the writer of a named
-                # pipe.
+                # O_NOFOLLOW refuses links; O_NONBLOCK does not wait for a named pipe's writer.
                 file = os.open(
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )
@@ -192,7 +191,7 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
 
 
 def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
-    """Copy at most ``room`` bytes; return the rest of ``room``, and whether the file was copied completely."""
+    """Copy at most ``room`` bytes; return the unused rest, and whether the copy is complete."""
     with target.open("xb") as new:
         while True:
             part = source.read(min(1 << 20, room + 1))

@@ -37,7 +37,7 @@ Guest = type | list[str]
 
 
 def is_outside(name: str) -> bool:
-    """Whether the name of a controller or a switching rule refers to a class or a program."""
+    """Whether a controller or a switching rule is a class or a program."""
     return name.startswith("exec:") or ".py:" in name
 
 
@@ -66,7 +66,7 @@ def words(name: str) -> list[str]:
 def _program(name: str, folder: Path) -> list[str]:
     """Return a program's command; its file is searched in ``folder``, the current folder and PATH.
 
-    Other words with a dot or a slash that name a file in ``folder`` are replaced by its full path.
+    Other words with a dot or slash that name a file in ``folder`` become its full path.
     """
     program, *rest = words(name)
     path = next((path for path in (folder / program, Path(program)) if path.is_file()), None)
@@ -86,10 +86,7 @@ def _program(name: str, folder: Path) -> list[str]:
 
 
 def _check_first_line(name: str, path: Path) -> None:
-    """Check that a script's first line names an interpreter that exists.
-
-    The system's own error would be "exec format error", or "no such file" without saying which.
-    """
+    """Check that a script's first line names an existing interpreter; the system's error does not say so."""
     try:
         with path.open("rb") as file:
             head = file.read(256)
@@ -149,7 +146,7 @@ def load(name: str, folder: Path) -> type:
 
 
 def named(classes: Mapping[str, type]) -> list[str]:
-    """Return the changes to a scenario, in the format of ``--set``, that select these classes for its flows."""
+    """Return the ``--set`` changes that select these classes for their flows."""
     changes = []
     for flow, each in classes.items():
         file = _file(each) or "notebook.py"

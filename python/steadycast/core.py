@@ -38,8 +38,8 @@ def need_real_time(command: str) -> None:
     """Check that the module includes its real-time part: sessions over sockets, emulation, and analysis of calls.
 
     Raises:
-        MissingError: this system is not Linux, on which this part is not available.
-        UncompiledError: the module was compiled without it, as in the first set-up of a checkout.
+        MissingError: this system is not Linux.
+        UncompiledError: the module was compiled without it, as in a checkout's first set-up.
 
     """
     if vars(core).keys() >= REAL_TIME.keys():
@@ -73,7 +73,7 @@ def program() -> dict[str, str | None]:
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the checkout that this program runs from; `None` if it runs from elsewhere."""
+    """Return the commit of the checkout that this program runs from; `None` elsewhere."""
     import subprocess
 
     here = Path(__file__).resolve().parent

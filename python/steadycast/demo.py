@@ -13,7 +13,7 @@ from steadycast.run import run
 
 
 def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
-    """Run the demo and write the results into a folder; return its summary and the path of its report."""
+    """Run the demo into a folder; return its summary and its report's path."""
     from steadycast.report.page import write_report
     from steadycast.report.pictures import side_by_side
 
@@ -26,6 +26,6 @@ def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
 
 
 def worst_frame(folder: Folder) -> int:
-    """Return the display index of the frame with the lowest luma PSNR at the viewer; 0 if none was measured."""
+    """Return the display index of the viewer's frame with the lowest luma PSNR; 0 if none was measured."""
     frames = folder.table("frames").filter(pl.col("psnr_y_db").is_not_null())
     return int(frames.sort("psnr_y_db", "frame")["display"][0]) if frames.height else 0

@@ -74,7 +74,7 @@ class Examined:
 
 
 def need(purpose: str) -> None:
-    """Raise `UncompiledError` if a command needs the module's real-time part and a checkout has not compiled it."""
+    """Raise `UncompiledError` if a command needs the module's real-time part and it is not compiled."""
     if {"networks", "sockets"} & set(NEEDED.get(purpose, ())):
         from steadycast.core import need_real_time
 

@@ -49,7 +49,7 @@ _PREFIXES = {
     "RTCIceCandidatePair": "candidate-pair",
     "RTCTransport": "transport",
 }
-"""The types of statistics by the beginning of their ids, in dumps of older browsers, which have no `statsType`."""
+"""Types of statistics by the beginning of their ids, for older browsers without `statsType`."""
 _RTP = {"outbound-rtp", "inbound-rtp", "remote-inbound-rtp", "remote-outbound-rtp"}
 _LEAST_GAP_S = 10.0
 """A gap without reports is noted from this length in seconds, and from `_GAP_INTERVALS` usual intervals."""
@@ -59,7 +59,7 @@ _MOST_COUNT = 2.0**64
 _REPORT_S = 5.0
 """A receiver's report applies for RTCP's minimum interval, in seconds (RFC 3550, section 6.2)."""
 _USED = 0.5
-"""An encoder that uses a smaller share of the bandwidth estimate is not limited by the network."""
+"""Below this share of the bandwidth estimate, an encoder is not limited by the network."""
 _MOST_DEPTH = 8
 """The deepest nesting of statistics."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
@@ -98,9 +98,9 @@ class Stats:
     def on_pair_in_use(self, metric: str, streams: Iterable[str]) -> Points:
         """Return a metric of the candidate pair that carried ``streams`` at each time.
 
-        After an ICE restart or a change of the network another pair carries the streams. Other pairs are only checked,
-        and may have a longer round trip. The transport names the pair in use, or else the pair says that it is selected
-        (Firefox) or nominated. Of several such pairs the one that carried most is taken.
+        The pair changes at an ICE restart, and unused pairs may have a longer round trip. It is the transport's pair,
+        or one
+        that is selected (Firefox) or nominated; of several the one that carried most.
         """
         transports = {
             str(value) for each in streams for _, value in self.series.get((each, "transportId"), [])
@@ -253,7 +253,7 @@ def _nothing(calls: Sequence[Stats]) -> str:
 def _foreign(dump: Any) -> str | None:
     """Return why a known file of another program can't be read; `None` for unknown files."""
     first = dump[0] if isinstance(dump, list) and dump else None
-    # rtcstats writes an event as [name, connection, data, time], and servers write objects with a session's id.
+    # rtcstats writes events as [name, connection, data, time]; servers write objects with a session's id.
     is_event = isinstance(first, list) and len(first) > 2 and isinstance(first[0], str)
     if is_event or (isinstance(first, dict) and "statsSessionId" in first):
         return "it is a log of rtcstats, which is not read"
@@ -303,7 +303,7 @@ def _seconds(value: object) -> float:
 
 
 def _old(stats: Mapping[str, Any]) -> Stats:
-    """Read the stats of a webrtc-internals dump, which have a series ``ID-METRIC`` for each id and metric."""
+    """Read a webrtc-internals dump, which has a series ``ID-METRIC`` for each id and metric."""
     found = Stats()
     values: dict[tuple[str, str], list[Any]] = {}
     spans: dict[tuple[str, str], tuple[float, float]] = {}
@@ -336,9 +336,8 @@ def _old(stats: Mapping[str, Any]) -> Stats:
 def _new(dump: Any) -> list[Stats]:
     """Read a series of getStats, one `Stats` for each connection.
 
-    A report is an array of statistics, an object with the statistics by id, or the entries of a Map as pairs. The
-    outermost object may have a key for each connection. Ids are unique in a connection, so an id that occurs under
-    several keys, or twice in one report, stands for several connections.
+    A report is an array of statistics, an object by id, or the pairs of a Map. The outermost object may have a key for
+    each connection. An id that occurs under several keys, or twice in a report, is of several connections.
     """
     dump = _unwrapped(dump)
     found: list[tuple[str, str, dict[str, Any]]] = []
@@ -371,7 +370,7 @@ def _new(dump: Any) -> list[Stats]:
 
 
 def _unwrapped(dump: Any) -> Any:
-    """Return the outermost value that is an array, or an object that holds more than one object or array."""
+    """Return the outermost array, or object that holds more than one object or array."""
     while isinstance(dump, dict) and not _is_statistic(dump):
         inner = [value for value in dump.values() if isinstance(value, dict | list)]
         if len(inner) != 1 or not isinstance(inner[0], dict) or _is_statistic(inner[0]):
@@ -413,7 +412,7 @@ def _numbers(points: Points) -> list[tuple[float, float]]:
 def _set_back(counters: list[Points]) -> float:
     """Return by how many seconds the clock was set back.
 
-    Then times decrease and no counter does, in the order of the file, but counters decrease in the order of times.
+    Then no counter decreases in the order of the file, but some do in the order of times.
     """
     if not any(_restarts([points]) for points in counters):
         return 0.0
@@ -464,9 +463,8 @@ def _lost(
 ) -> list[float | None] | None:
     """Return the losses from each edge to the next; `None` where they are unknown.
 
-    ``packetsLost`` falls when a packet that counted as lost arrives late or twice (RFC 3550, section 6.4.1 and appendix
-    A.3). The packet is subtracted where it was counted. The counter was only reset if the stream's other counters
-    were, too.
+    ``packetsLost`` falls when a "lost" packet arrives late or twice (RFC 3550, section 6.4.1 and appendix A.3); that
+    packet is subtracted where it was counted. In a reset the stream's other counters fall, too.
     """
     grown = []
     for points in all_of:
@@ -627,7 +625,7 @@ def _counted(all_of: list[Points]) -> float | None:
 
 
 def _merged(all_of: list[Points]) -> list[tuple[float, float]]:
-    """Return the values of several series in one. If an SSRC changes during a call, its reports have a new id."""
+    """Return the values of several series in one; a changed SSRC has reports with a new id."""
     return sorted(point for points in all_of for point in _numbers(points))
 
 
@@ -667,10 +665,10 @@ def _unused(
     estimates: Sequence[tuple[float, float]],
     edges: Sequence[float],
 ) -> Json | None:
-    """Return what was sent and what was estimated while bandwidth limited the encoder, if most of it was unused.
+    """Return the sent and the estimated rate while bandwidth limited the encoder, if most was unused.
 
-    An encoder is then limited by something else, for example by the application's highest rate. Browsers call this a
-    limit of the bandwidth, too. All streams count, with their headers, because they share the estimate.
+    Something else is then the limit, for example the application's highest rate. All streams count, with headers,
+    because they share the estimate.
     """
     counters = stats.of(kind, "bytesSent") + stats.of(kind, "headerBytesSent")
     sent = [8 * size / BIN_S for size in _grown(counters, edges)]

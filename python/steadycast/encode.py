@@ -1,4 +1,4 @@
-"""Measures rate and quality of a clip at every quantizer: the rates that an encoder can offer to a controller."""
+"""Measures rate and quality of a clip at every quantizer."""
 
 from __future__ import annotations
 

@@ -15,8 +15,7 @@ from steadycast.exits import Exit
 class UserError(Exception):
     """A mistake in the input, with its place, the problem and a remedy.
 
-    Commands print it as one line without a traceback; any other exception is a bug. Every function may raise it, but
-    only docstrings of public functions say so.
+    Commands print it as one line without a traceback; any other exception is a bug.
     """
 
     code: ClassVar[Exit] = Exit.MISUSED

@@ -25,8 +25,8 @@ class FigurePrefetcher:
             run(..., out="runs/home", recorded=prefetcher.draw)
             write_report("runs/home", drawings=prefetcher.drawings())
 
-    The process imports the drawing libraries in parallel with the simulation. `drawings` returns `None` without a
-    process: on a single processor, without POSIX, or if this process has already imported these libraries.
+    The process imports the drawing libraries during the simulation. `drawings` returns `None` without a process: on a
+    single processor, without POSIX, or if the libraries are already imported here.
     """
 
     def __init__(self, place: Path) -> None:
@@ -43,7 +43,7 @@ class FigurePrefetcher:
             self._helper.end()
 
     def draw(self, folder: Folder) -> None:
-        """Start to draw the figures of this folder, whose tables are complete; it may be renamed meanwhile."""
+        """Start to draw the figures of a folder with complete tables; it may be renamed meanwhile."""
         if self._helper is not None:
             task: Task = (folder.path.absolute(), self._place.absolute(), folder.summary)
             self._helper.ask(task)

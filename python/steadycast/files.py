@@ -37,7 +37,7 @@ def readable(place: object, remedy: str) -> Iterator[None]:
 def whole(
     path: Path, remedy: str = "make room, or name another place", ending: str = ".new"
 ) -> Iterator[Path]:
-    """Yield the path of a temporary file, which is renamed to ``path`` if the block succeeds, or else removed.
+    """Yield a temporary path, which is renamed to ``path`` if the block succeeds, or else removed.
 
     Pipes and devices are yielded unchanged. ``ending`` distinguishes several writers of one file.
     """
@@ -121,8 +121,7 @@ def media(
 ) -> Any:
     """Open a media file with PyAV.
 
-    FFmpeg takes the text before a colon for a protocol ("2026-11-25T12:30:00.mp4"), unless the path begins with
-    "file:".
+    Without "file:", FFmpeg takes the text before a colon for a protocol ("2026-11-25T12:30:00.mp4").
 
     Raises:
         OSError: the system or FFmpeg reported an error; some of FFmpeg's errors are subclasses of ValueError.

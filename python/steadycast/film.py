@@ -114,7 +114,7 @@ def _rows(viewers: Sequence[Viewer], slots: range) -> Iterator[tuple[list[Pictur
 
 
 def _planes(sheet: Any, height: int) -> tuple[Any, Any]:
-    """Return views of the luma plane, and of both chroma planes: Y, then U, then V, row by row."""
+    """Return views of the luma plane, and of both chroma planes."""
     return sheet[:height], sheet[height:].reshape(2, height // 2, sheet.shape[1] // 2)
 
 
@@ -179,7 +179,7 @@ def worst_seconds(
     """Create the film of the worst ten seconds of a run.
 
     It shows the worst receiver of the video with the lowest share of intact and punctual frames, in the ten seconds
-    with the fewest of them (including the warm-up), the lowest mean PSNR, and the earliest time.
+    with the fewest of them, then the lowest mean PSNR, then the earliest.
 
     Returns: a description (`flow`, `receiver`, `from_s`, `to_s`, frames by their fates) and the film, or `None` if
     there are no pictures, or no quantizer makes the film small enough.

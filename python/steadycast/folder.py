@@ -142,7 +142,7 @@ class Folder:
 
     @property
     def film(self) -> tuple[Json, bytes] | None:
-        """The description of the film of the worst ten seconds, and the film in WebM; `None` if there is no film."""
+        """The film of the worst ten seconds: its description, and the file in WebM; `None` without a film."""
         path = self.path / "film.webm"
         if not path.exists():
             return None
@@ -239,8 +239,7 @@ _ROOM = "give a folder that you may write to, with room"
 class Claim:
     """A lock on a run folder, so that one process at a time writes it.
 
-    The lock is an flock(2) on DIR.lock, which the kernel releases when the process ends. Systems without flock
-    (Windows) have no lock.
+    It is an flock(2) on DIR.lock, which ends with the process. Windows has no lock.
 
     Args:
         path: the folder.
@@ -250,7 +249,7 @@ class Claim:
     """
 
     _ahead: ClassVar[dict[Path, Claim]] = {}
-    """Claims made by `first`, by lock file, until the next `Claim` of that folder takes them over."""
+    """Claims made by `first`, by lock file, until the folder's next `Claim` takes them over."""
 
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:
         self.path = Path(path)
@@ -318,7 +317,7 @@ class Claim:
                     raise
                 if tries == 3:
                     return None
-                # `holder` takes the lock for a moment, so one failed attempt does not prove that there is a writer.
+                # `holder` takes the lock for a moment, so one failure does not prove a writer.
                 tries += 1
                 time.sleep(0.02)
                 continue
@@ -397,8 +396,8 @@ def _same(file: int, path: Path) -> bool:
 class Draft:
     """An unfinished run folder.
 
-    It is written as DIR.part, and `finish` renames it to DIR. `complete: true` is written after the rename, so that a
-    crash at any time leaves no folder that seems complete. With ``goes_on``, the files of an interrupted run are kept.
+    It is written as DIR.part, and `finish` renames it to DIR. `complete: true` is written last, so that no crash leaves
+    a folder that seems complete. With ``goes_on``, the files of an interrupted run are kept.
 
         with Draft(out, force=False) as draft:
             draft.table("rates", frame)
@@ -499,7 +498,7 @@ class Draft:
     def finish(self, summary: Mapping[str, Any]) -> Path:
         """Write the summary, rename DIR.part to DIR, and return the folder's path.
 
-        If the summary says `complete: false`, DIR.part is not renamed.
+        With `complete: false`, DIR.part is not renamed.
         """
         self.progress(summary)
         if not summary.get("complete", True):
@@ -576,8 +575,7 @@ _SEED_KEYS = ("seed", "record_sha256")
 def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
     """Join the summaries of several seeds: each number becomes {"mean", "ci95", "min", "max", "n"}.
 
-    Lists of objects are joined by name or id; other lists become their union. Null values are left out of the mean
-    and of `n`. An expectation is checked on its mean.
+    Lists of objects are joined by name or id; other lists become their union. Null values are left out.
     """
     whole = _join([dict(s) for s in summaries])
     assert isinstance(whole, dict)
@@ -598,10 +596,7 @@ def spread(values: Sequence[float]) -> Json:
 
 
 def with_scores(summary: Json) -> Json:
-    """Rename the receivers' scores in the summary of an older program version.
-
-    Older versions wrote either score as `viewing_score`, and its kind as `viewing_score_by`.
-    """
+    """Rename the receivers' scores in an older summary, which has them as `viewing_score`."""
     for flow in summary["flows"]:
         for receiver in flow.get("receivers") or [] if isinstance(flow, dict) else []:
             if isinstance(receiver, dict) and "viewing_score" in receiver and "rate_score" not in receiver:
@@ -677,7 +672,7 @@ def _judged(entry: Mapping[str, Any]) -> Json:
 
 
 def _plain(value: Any) -> float | None:
-    # A bound is equal for all seeds, but its mean may differ from it in the last bit.
+    # A bound's mean over seeds may differ from it in the last bit.
     return number(value["min"] if is_spread(value) else value)
 
 
@@ -703,8 +698,8 @@ def within(value: object, least: float | None, most: float | None) -> bool:
 def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") -> Any:
     """Return the value at a path into the summary, for example `flows.tcp.share_of_fair`.
 
-    Elements of a list are found by name, and names may contain dots. A link's direction (`links.bottleneck.back.…`)
-    is forward by default.
+    Elements of a list are found by name, which may contain dots. A link's direction (`links.bottleneck.back.…`) is
+    forward by default.
     """
     found, value = _descend(summary, path.split("."))
     if found:

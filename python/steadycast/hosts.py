@@ -1,7 +1,7 @@
 """A crew: a supervisor that runs programs on several hosts of an emulation.
 
-Its argument is a plan as JSON. Programs are started in the plan's order, each when its predecessor is ready. The
-crew ends when `Plan.waits` exits, at `Plan.until_s`, or when a program fails, and then ends the others.
+Its argument is a plan as JSON. Each program starts when its predecessor is ready. The crew ends when `Plan.waits`
+exits, at `Plan.until_s`, or when a program fails, and then ends the others.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Member:
     ends: bool = True
     """Whether the program may exit with code 0 before the crew ends."""
     log: str | None = None
-    """The file for the program's output, which also has its own process group; `None`: the crew's output."""
+    """The file for the program's output; the program then has its own process group. `None`: the crew's output."""
     own: bool = False
     """Whether it belongs to Steadycast, and is not confined."""
 
@@ -101,7 +101,7 @@ def space_of(host: str) -> str | None:
 
 
 def age_s() -> float:
-    """Return the time since the emulation's start, in seconds, to 10 ms: the age of this process."""
+    """Return the seconds since the emulation's start, to 10 ms: the age of this process."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
@@ -248,7 +248,7 @@ class Crew:
         for name, patience in (*self.plan.signals, ("KILL", 5.0)):
             with suppress(ProcessLookupError):
                 number = getattr(signal, f"SIG{name}")
-                # Without a log, it is in the terminal's process group, which must not be signalled as a whole.
+                # Without a log, its process group is the terminal's, which must not be signalled.
                 (process.send_signal if member.log is None else partial(os.killpg, process.pid))(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
@@ -338,7 +338,7 @@ class Load:
 
     @property
     def waited(self) -> float:
-        """The largest share of time that a thread waited for a processor; threads observed for 3 s or more."""
+        """The largest share of time that a thread, observed for 3 s or more, waited for a processor."""
         spans = [(self.last[t][0] - self.first[t][0], self.last[t][2] - self.first[t][2]) for t in self.last]
         return max((waited / 1e9 / span for span, waited in spans if span >= 3), default=0.0)
 

@@ -23,10 +23,9 @@ Sets = Mapping[str, object] | Sequence[str]
 def load(
     scenario: Source, sets: Sequence[str] = (), text: str | None = None, origin: Path = Path()
 ) -> core.Scenario:
-    """Read and check a scenario, and return the core's `Scenario`; ``text`` is the file's content, if it is known.
+    """Read and check a scenario; ``text`` is the file's content, if known.
 
-    The change ``clip=NAME|FILE`` sets the clip of all videos. Files that a scenario object names are relative to
-    ``origin``.
+    The change ``clip=NAME|FILE`` sets the clip of all videos. Files of a scenario object are relative to ``origin``.
     """
     if isinstance(scenario, str) and "\n" in scenario:
         raise UserError(

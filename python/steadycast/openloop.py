@@ -24,12 +24,12 @@ STEP_S = 0.1
 _HIGHEST = 3.0
 """The highest drawn rate, relative to the highest sending rate.
 
-If the link is never full in the record, a controller's target rate grows without bound.
+A target grows without bound if the recorded link is never full.
 """
 
 
 def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
-    """Return the name and the values of the sender's estimate: from the log, or else from its assumed controller."""
+    """Return name and values of the sender's estimate: from the log, or its assumed controller."""
     if estimates := call["seen"]["estimates"]:
         return "recorded", estimates
     return "gcc", [(at, rate) for at, rate, _ in call.get("open", {}).get("gcc", [])]
@@ -38,9 +38,8 @@ def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
     """Return the heading and the rows of a table that compares each controller's rate with the recorded one.
 
-    A row has the share of time in which the rate is within 10 % of the recorded one, and the longest period in which
-    one
-    rule sets a rate that differs more: beginning, end, both median rates, and the rule.
+    A row has the share of time within 10 % of the recorded rate, and the longest period of one rule outside: beginning,
+    end, both median rates, and the rule.
     """
     name, was = recorded(call)
     rows = []
@@ -64,7 +63,7 @@ def table(call: Json) -> tuple[list[str], list[list[str]]]:
 def apart(
     decided: list[tuple[float, float, str]], was: list[tuple[float, float]], length_s: float
 ) -> list[tuple[str, float, float] | None]:
-    """Return for each `STEP_S` the rule, the rate and the recorded rate (bit/s) if the rates differ, else `None`."""
+    """Return for each `STEP_S` the rule, the rate and the recorded rate (bit/s) if they differ, else `None`."""
     found: list[tuple[str, float, float] | None] = []
     for step in range(int(length_s / STEP_S)):
         i, j = (bisect_right(each, step * STEP_S, key=lambda one: one[0]) for each in (decided, was))

@@ -24,9 +24,9 @@ MEASURED = ("name", *record_of.FREEZES, *dict.fromkeys(c.figure.key.partition(".
 def measure(
     folder: Folder, progress: Progress | None = None, *, by: str = "time", vmaf: bool = False
 ) -> list[Json]:
-    """Decode and measure the stream of each receiver of each video, the worst first, in the format of summary.json.
+    """Measure the stream of each receiver of each video, the worst first, in the format of summary.json.
 
-    ``by`` is one of `media.quality.BY`. If it is "index", no picture is repeated, so there are no freezes.
+    ``by`` is one of `media.quality.BY`; "index" repeats no picture, so it has no freezes.
     """
     from steadycast.media.quality import need_by
     from steadycast.viewing import Record

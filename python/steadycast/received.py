@@ -50,8 +50,9 @@ def checked(target: Path) -> Path:
 def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
     """Save the displayed pictures of each receiver of each video; frame i of a file is shown in display slot i.
 
-    A late or lost picture is replaced by the one on screen, black at first. The second track is the received sound, if
-    the flow and its clip have any; a warning is printed if it can't be kept.
+    A late or lost picture is replaced by the one on screen, black at first. The second track is the received sound,
+    with
+    a warning if it can't be kept.
 
     Args:
         folder: a run.
@@ -112,7 +113,7 @@ def _gigabytes(size: int) -> str:
 
 
 def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, count: int) -> int:
-    """Estimate the size of a file of ``count`` pictures from some of them, coded as the file will be."""
+    """Estimate the bytes of a file of ``count`` pictures from some of them, coded likewise."""
     height, width = (int(side) for side in pictures[0].y.shape)
     if target.suffix.lower() in (".yuv", ".y4m"):
         return count * width * height * 3 // 2

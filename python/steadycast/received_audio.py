@@ -29,7 +29,7 @@ _MONO_BPS = 256_000
 
 
 def _clip_of(video: Mapping[str, Any]) -> Path | None:
-    """Return the clip of a flow; `None` if the flow has no audio stream, or several clips."""
+    """Return the clip of a flow; `None` without an audio stream, or with several clips."""
     paths: Sequence[str] = video.get("paths") or ()
     if video.get("audio_bps") is None or video["media"] != "clip" or len(paths) != 1:
         return None
@@ -37,7 +37,7 @@ def _clip_of(video: Mapping[str, Any]) -> Path | None:
 
 
 def record_changes(videos: Sequence[Mapping[str, Any]], target: Path) -> list[str]:
-    """Return the settings with which a run records sound; none if no clip has sound or ``target`` can't contain it."""
+    """Return the settings that record sound; none if no clip has sound or ``target`` can't contain it."""
     if target.suffix and target.suffix.lower() not in CODECS:
         return []
     clips = [clip for video in videos if (clip := _clip_of(video)) is not None]
@@ -101,9 +101,9 @@ def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
     """Return each packet's first sample in a file whose display slot i begins at i / fps.
 
     Args:
-        sent_s: the time in seconds at which each packet's first sample was taken.
+        sent_s: when each packet's first sample was taken, in seconds.
         display: the display slot of each picture that was sent to the receiver.
-        pts_s: the capture time of each of these pictures, in seconds.
+        pts_s: when each of these pictures was captured, in seconds.
         fps: the pictures per second of the file.
 
     """
@@ -113,8 +113,7 @@ def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
     taken, slots = pts_s[order], display[order]
     before = np.maximum(np.searchsorted(taken, sent_s, side="right") - 1, 0)
     begins = np.rint((slots[before] / float(fps) + sent_s - taken[before]) * HZ).astype(np.int64)
-    # Packets are equidistant between two jumps; smaller deviations are the jitter of the sender's clock. A jump follows
-    # a pause of the flow.
+    # Between jumps, which follow a pause, packets are equidistant; deviations are jitter of the sender's clock.
     jumps = np.abs(np.diff(begins) - PACKET_SAMPLES) > PACKET_SAMPLES // 2
     firsts = np.concatenate([[0], np.flatnonzero(jumps) + 1])
     counts = np.diff(firsts, append=len(begins))
@@ -174,10 +173,9 @@ class _Decoder:
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """The sound track of a receiver's saved video.
+    """The sound track of a receiver's saved video, on the time line of its pictures.
 
-    Each packet is placed on the time line of the pictures. Sound that the player had to conceal is silent, because
-    FFmpeg gives no access to the concealment of Opus's decoder.
+    Concealed sound is silent: FFmpeg gives no access to Opus's concealment.
     """
 
     sound: Sound
@@ -261,7 +259,7 @@ class TrackWriter:
 
 
 def tracks_of(folder: Folder, record: Record, target: Path) -> Callable[[str, str, Viewer], Track | None]:
-    """Return a function that returns the sound track of a receiver of a flow; `None` if there is no sound."""
+    """Return a function for the sound track of a flow's receiver; `None` if there is no sound."""
     sounds = _sounds(record.videos, folder, target)
     rates = {video["flow"]: video["audio_bps"] for video in record.videos}
 

@@ -89,7 +89,7 @@ def table(name: str) -> list[Shown]:
 
 
 def columns(name: str, *, measured: bool = False) -> list[str]:
-    """Return the names of a table's columns that a run writes or, with ``measured``, that need its pictures."""
+    """Return the columns of a table that a run writes or, with ``measured``, that need its pictures."""
     return [c.name for c in COLUMNS if c.table == name and c.measured == measured]
 
 
@@ -162,15 +162,12 @@ def reach(value: Any, *path: str) -> Any:
 
 
 def median(values: Sequence[float]) -> float | None:
-    """Return the median; the mean of the two middle ones of an even number; `None` without values."""
+    """Return the median, for an even number the mean of the middle two; `None` without values."""
     return core.median(list(values))
 
 
 def middle(values: Iterable[Any]) -> Any:
-    """Return the median of numbers or of spreads over several seeds; `None` without values.
-
-    Spreads are ordered by their means.
-    """
+    """Return the median of numbers, or of spreads by their means; `None` without values."""
     known = [v for v in values if number(v) is not None]
     if not any(is_spread(v) for v in known):
         return median([float(v) for v in known])

@@ -68,7 +68,7 @@ def explain(path: str) -> str:
     """Explain a key or a controller's parameter; for a table, its keys, too."""
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
     found = [key for key in _explained() if key.path == wanted]
-    # "rate" alone is a key in several tables. The form of --set, flow.NAME.KEY or link.NAME.KEY, is accepted.
+    # A key as "rate" is in several tables. Also accept --set's flow.NAME.KEY or link.NAME.KEY.
     table, _, rest = wanted.partition(".")
     found = found or [key for key in _explained() if key.path == f"{table}.{rest.partition('.')[2]}"]
     found = found or [key for key in _explained() if key.path.rpartition(".")[2] == wanted]

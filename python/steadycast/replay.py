@@ -36,14 +36,13 @@ PATHS = 20
 ALIKE = 0.27
 """The difference in score below which controllers count as equal on a path.
 
-For six of seven pairs of controllers on the networks 1 to 69 of `validation.call`, the true difference was within
-this distance of the reconstructed one.
+On the networks 1 to 69 of `validation.call`, the reconstructed difference was this close for six of seven pairs.
 """
 ALIKE_BESIDE = 0.5
 """The same threshold for calls with competing flows.
 
 It gave no wrong ranking on 15 of 15 random calls (``python -m validation.call --first 1 --cells 260 --beside
-cubic:1``); 0.45 gave none on 14 of them, and 0.4 none on 13.
+cubic:1``); 0.45 gave none on 14.
 """
 TOLD = 0.75
 """The share of paths on which a controller must be better to be called better."""
@@ -75,16 +74,16 @@ _DELAY_OFF = 0.30
 _DELAY_LEAST_MS = 5.0
 """Tolerance of the delay in milliseconds at least; a frame's packets are spread over this time."""
 _MORE, _HELD_S = 1.3, 4.0
-"""The encoder limits the rate if the target exceeds the sending rate by a factor of 1.3 for 4 s."""
+"""The encoder limits the rate if the target exceeds it by a factor of 1.3 for 4 s."""
 _MEDIA_BAND = (0.95, 1.2)
 """The encoder's highest rate, relative to its mean rate while it limits the rate.
 
-On random networks (`validation.call`, 9 to 51) the ratio was 0.98 to 1.19, because pictures sometimes need less.
+The ratio was 0.98 to 1.19 on random networks (`validation.call`, 9 to 51): pictures sometimes need less.
 """
 _HELD_BINS = 4
 """Most bins in a row with unknown capacity that are interpolated."""
 _BEFORE_BINS = 4
-"""Number of bins whose mean rate is the start rate, if the call began before the record."""
+"""Bins whose mean rate is the start rate, if the call began before the record."""
 _STEP = 0.05
 """Smaller relative steps of the capacity are omitted from a scenario."""
 _KEEPS = 0.8
@@ -112,7 +111,7 @@ class Drawn:
 
 
 def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
-    """Yield each run of bins with unknown capacity: its range, the capacities beside it, its throughput (bit/s)."""
+    """Yield each run of bins with unknown capacity: range, capacities beside it, throughput (bit/s)."""
     bins = call["bins"]
     i = 0
     while i < len(bins):
@@ -128,9 +127,8 @@ def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
 def rates(call: Json) -> list[float]:
     """Return a capacity for each bin, in bit/s; unknown ones are estimated.
 
-    In a short gap, the estimate is the geometric mean of the capacities beside the gap. In a longer one, it is the
-    geometric mean of the throughput and three times the highest known capacity. Holding the last known capacity
-    would disadvantage controllers that fill a link sooner than the recorded sender.
+    A short gap has the geometric mean of the capacities beside it; a longer one that of its throughput and three times
+    the highest known capacity. Holding the last known one would disadvantage controllers that fill a link sooner.
     """
     found = [each["capacity_bps"]["rate"] if each["capacity_bps"] else 0.0 for each in call["bins"]]
     most = _MOST * max(found)
@@ -161,9 +159,10 @@ def middle_path(call: Json) -> Drawn:
 def _media(call: Json) -> tuple[float, float]:
     """Return the bounds of the encoder's highest rate, in bit/s.
 
-    If the encoder limited the rate for `_HELD_S`, they follow from its output by `_MEDIA_BAND`. Otherwise they are the
-    95th percentile of the rate over two seconds, and 1.2 times the highest capacity. With competing flows the upper
-    bound is three times that capacity, because `nada` leaves them less the higher this rate is.
+    They follow from its output by `_MEDIA_BAND`, if it limited the rate for `_HELD_S`. Otherwise they are the 95th
+    percentile of the rate over two seconds, and 1.2 times the highest capacity; three times with competing flows,
+    because
+    `nada` leaves them less the higher this rate is.
     """
     if found := call.get("replay", {}).get("media_bps"):
         return found[0], found[1]
@@ -175,7 +174,7 @@ def _media(call: Json) -> tuple[float, float]:
 
 
 def _held(call: Json) -> float | None:
-    """Return the mean rate, in bit/s, while the encoder limited the rate; `None` if it never did."""
+    """Return the mean rate in bit/s while the encoder limited it; `None` if it never did."""
     asked, sent = openloop.recorded(call)[1], [each["sent_bps"] for each in call["bins"]]
 
     def is_less(k: int) -> bool:
@@ -203,10 +202,10 @@ def sustained(bins: Sequence[Json]) -> float:
 def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
     """Draw random paths that are consistent with a call.
 
-    A known capacity is drawn from its band, with autocorrelated errors. Gaps have steps as often as known bins; a
-    gap without a step has the capacity beside it, and a gap with a step a log-uniform one between its throughput and
-    three times the highest known capacity. The queue's size is log-uniform from the largest observed queue to half a
-    second, unless losses reveal it. The rate of random losses has its posterior distribution for the counted losses.
+    A known capacity is drawn from its band, with autocorrelated errors. Gaps have steps as often as known bins: without
+    one, the capacity beside the gap; with one, a log-uniform one from its throughput to three times the highest known
+    one. The queue is log-uniform from the largest observed to half a second, unless losses reveal it. The random loss
+    rate has its posterior distribution for the counted losses.
     """
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]
@@ -293,7 +292,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
         "queue": {"kind": "droptail", "limit": f"{path.queue_bytes:.0f}B"},
     }
     if path.loss_frac > 0:
-        # A run of losses has a mean length of 1 / p_good; p_bad then sets the overall loss.
+        # Runs of losses have a mean length of 1 / p_good; p_bad then sets the overall loss.
         good = 1 / max(found["loss_run_packets"], 1.0)
         bad = min(path.loss_frac * good / (1 - path.loss_frac), 1.0)
         bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": bad}
@@ -411,9 +410,9 @@ def replay(
 def _ceiling(call: Json, went: float, place: Path) -> tuple[float, float]:
     """Return the bounds of the encoder's highest rate, in bit/s.
 
-    If the call does not reveal it, the recorded controller is simulated on the central path with the upper bound. If
-    it is then no faster than the record, the network was the limit, and the bounds remain. Otherwise bisection finds
-    the value that reproduces the recorded rate. With competing flows the simulated rate is too random for this.
+    If the call does not reveal it, the recorded controller is simulated on the central path with the upper bound. If it
+    is no faster than the record, the bounds remain; otherwise bisection reproduces the recorded rate. With competing
+    flows the simulated rate is too random for this.
     """
     low, high = _media(call)
     if _held(call) or call["path"].get("beside"):

@@ -16,7 +16,7 @@ from steadycast.errors import MissingError
 MARK = "STEADYCAST_ROOTLESS"
 """Environment variable of a command that was restarted in a user namespace."""
 UNSHARE = ("unshare", "--user", "--map-current-user", "--keep-caps", "--")
-"""Runs a command in a new user namespace, with its capabilities, but the same user name and files."""
+"""Runs a command in a new user namespace, with its capabilities, but the same user and files."""
 _BARE = ("setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--")
 _TUN = "/dev/net/tun"
 _SMALLEST = """
@@ -35,7 +35,7 @@ to = ["b"]
 
 
 def need_rights() -> None:
-    """Raise an error if the system is not Linux, or the permission to create network namespaces is missing."""
+    """Raise an error if the system is not Linux, or network namespaces are not permitted."""
     try:
         core.Emulation(core.Scenario("rights", [], _SMALLEST), {}, {})
     except OSError as error:

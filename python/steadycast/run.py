@@ -127,7 +127,7 @@ def run_seeds(
 
 @contextmanager
 def _seeds_kept(draft: Draft) -> Iterator[None]:
-    """Keep the finished seeds when the block ends early; remove the folder if no seed has written anything."""
+    """Keep the finished seeds when the block ends early; remove the folder if there is none."""
     try:
         yield
     except BaseException:

@@ -45,7 +45,7 @@ class Plan:
     where: str
     """The scenario's name in error messages."""
     guests: Mapping[str, controller.Guest]
-    """Controllers and switching rules that are a class or a program, by their keys in the scenario."""
+    """Controllers and switching rules that are a class or a program, by their scenario keys."""
     warnings: tuple[str, ...] = ()
     """Added to the core's warnings in the summary."""
 
@@ -138,7 +138,7 @@ class Ready:
 def drive(world: World, told: Callable[[float, float], None] | None = None) -> tuple[bool, Json]:
     """Run a world; return whether it reached its end, and the processor and wall-clock time in seconds.
 
-    ``told`` is called with the simulated seconds so far and in total.
+    ``told`` gets the simulated seconds so far and in total.
     """
     own, cpu, wall = os.getpid(), time.thread_time(), time.perf_counter()
     try:
@@ -189,7 +189,7 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
 def _encoder_floor_warnings(ready: Ready, summary: Json) -> Iterator[str]:
     """Warn of each video whose rate exceeds its fair share even at the coarsest quantizer.
 
-    If the encoder's best quality limits the rate, there is no warning.
+    A rate at the encoder's best quality gives no warning.
     """
     from steadycast.report import say
     from steadycast.report.answer import MOSTLY
@@ -227,7 +227,7 @@ def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:
 
 
 def measure(ready: Ready, done: Run, told: Progress, *, vmaf: bool = False) -> Record | None:
-    """Add the measured picture quality to a run; return the viewing record, or `None` if no flow has pictures."""
+    """Add the measured picture quality to a run; return the viewing record, `None` without pictures."""
     ladders = ready.ladders
     if not ladders:
         return None

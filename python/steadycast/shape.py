@@ -1,6 +1,6 @@
 """The schema of the files in run folders, which is checked on reading.
 
-`crates/record` declares the schema of summaries and tables. Unknown keys are ignored.
+`crates/record` declares summaries and tables. Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def check(value: object, shape: Shape, place: object, remedy: str, *, several: b
         shape: its required shape.
         place: the name of the file in errors.
         remedy: the remedy for a damaged file.
-        several: whether the value summarises several seeds. A number is then a `folder.spread`, and a text a list.
+        several: whether numbers are `folder.spread`s over seeds, and texts lists.
 
     Raises:
         UserError: the value has another shape. The error names the file and the path to the value.
@@ -206,7 +206,7 @@ OPTIONAL = {("frames", "clip_frame"), ("packets", "stream")}
 
 
 def table_problem(table: str, found: Mapping[str, Any]) -> str | None:
-    """Return the problem of a table's columns, by their names and types; `None` if there is none."""
+    """Return the problem of a table's columns, by names and types; `None` if there is none."""
     for column in core.columns():
         if column["table"] != table or column["measured"]:
             continue

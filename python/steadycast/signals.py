@@ -15,9 +15,9 @@ _ABORT = 3
 
 
 class _Heard:
-    """The first signal raises KeyboardInterrupt, the second is ignored, the third raises it again.
+    """The first and third signals raise KeyboardInterrupt, the second is ignored.
 
-    Two signals in a row therefore do not abort the writing of the record.
+    So two in a row do not abort the writing of the record.
     """
 
     count = 0
@@ -60,14 +60,11 @@ def _put_off() -> Iterator[None]:
 class _Loaded:
     """Postpones signals during imports, and restores the handling of Ctrl-C after polars and NumPy are imported.
 
-    Python may convert a KeyboardInterrupt during an import to a SyntaxError (in strings with a named character), and
-    some modules catch all exceptions. An import takes less than a second, or some seconds without cached bytecode.
+    Python may turn a KeyboardInterrupt during an import into a SyntaxError, and some modules catch all exceptions. An
+    import takes seconds at most.
 
-    polars installs a signal handler with which even the second Ctrl-C truncates a Parquet file, so this one is
-    installed
-    again. The first NumPy array that polars receives makes it execute Python code, in which a KeyboardInterrupt causes
-    a
-    Rust panic, so it receives one while signals are postponed.
+    polars installs a handler with which a second Ctrl-C truncates a Parquet file, so this one is installed again. Its
+    first NumPy array executes Python code, in which a KeyboardInterrupt is a Rust panic, so it gets one here.
     """
 
     MENDED = ("polars", "numpy")

@@ -9,7 +9,7 @@ from typing import Any
 
 from steadycast.controllers import registry
 
-# A page replaces these colours by its variables, for the light and the dark scheme, and for paper.
+# A page replaces these colours by its variables for light, dark and paper.
 INK = "#1b1f24"
 MUTED = "#667080"
 GRID = "#e4e7eb"
@@ -19,8 +19,8 @@ DARK_PAPER = "#16191d"
 LEAST_CONTRAST = 4.5
 """The least contrast of lines and texts to their background (WCAG 2.2, 1.4.3)."""
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish, for controllers without a colour, and for several
-# flows of one controller.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, for controllers without one and several flows of
+# one controller.
 SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 # The classes of the mean opinion score, worst first.
@@ -69,7 +69,7 @@ def look(flow: dict[str, Any]) -> Look:
 
 
 def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Return a line style for each flow of a drawing; equal styles get paler colours first, then other dashes."""
+    """Return a style for each flow of a drawing; equal ones get paler colours, then other dashes."""
     result: list[Look] = []
     for flow in flows:
         plain = look(flow)

@@ -41,7 +41,7 @@ MISSING = ("flow", "node", "frame", "offset", "len")
 class Rows:
     """Rows of a table as arrays, with NaN for absent values, and texts as indices into a list.
 
-    Importing polars instead takes longer than a short run.
+    Importing polars takes longer than a short run.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
@@ -102,7 +102,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The measured quality for each row of the table of frames; NaN if it was not measured."""
+    """The measured quality for each row of the table of frames; NaN if not measured."""
 
     psnr_y_db: npt.NDArray[np.float64]
     ssim: npt.NDArray[np.float64]
@@ -124,7 +124,7 @@ class Viewer:
     lasts: F64 | None = None
     """Display time of each slot in seconds; `None` if the play-out delay never changes."""
     owed: Bools | None = None
-    """A mask of the display slots that count: the flow may pause, and the receiver may be absent; `None`: all."""
+    """The display slots that count, because the flow sends and the receiver is present; `None`: all."""
 
     def quality(
         self, *, by: str = "time", vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
@@ -187,7 +187,7 @@ class Record:
 
     @classmethod
     def of(cls, folder: Folder, progress: Progress | None = None) -> Record:
-        """Read a run from a folder or `Run.held`; the ladders come from the cache, or are encoded again."""
+        """Read a run from a folder or `Run.held`, and its ladders from the cache or by encoding."""
         from steadycast.loading import load
         from steadycast.media.ladder import Ladder
         from steadycast.media.prepare import media_of
@@ -204,7 +204,7 @@ class Record:
         return cls(videos, ladders, frames, missing, float(folder.summary.get("from_s") or 0.0))
 
     def viewer(self, flow: str, receiver: str) -> Viewer | None:
-        """Reconstruct one receiver; `None` if it has no rows in the record, or the flow has no pictures."""
+        """Reconstruct one receiver; `None` if it has no rows, or the flow no pictures."""
         ladder = self.ladders.get(flow)
         mine = self.frames.are("flow", flow) & self.frames.are("node", receiver)
         if ladder is None or not mine.any():
@@ -229,8 +229,7 @@ class Record:
     ) -> Scores:
         """Add the measured quality to the receivers of a summary's flows; return the scores of all frames.
 
-        ``by`` is one of `media.quality.BY`. With ``index`` frames have no scores, because a missing frame shifts the
-        later ones.
+        ``by`` is one of `media.quality.BY`. By ``index`` frames have no scores: a missing one shifts the later ones.
         """
         scores = Scores(*(np.full(len(self.frames), np.nan) for _ in range(3)))
         for flow in flows:
@@ -298,8 +297,8 @@ def _without(present: npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
 def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) -> tuple[Fates, Quantizers]:
     """Return the fates of all frames at one receiver, and the quantizers of each GOP.
 
-    ``rows`` are the receiver's rows of the table of frames; ``holes`` has frame, offset and length of each missing
-    range. Frames without a row are incomplete: the receiver was absent, or the flow paused.
+    ``rows`` are the receiver's frames; ``holes`` has frame, offset and length of each missing range. A frame without a
+    row, while the receiver is absent or the flow pauses, is incomplete.
     """
     index = rows["frame"]
     n = int(index[-1]) + 1
@@ -322,7 +321,7 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         if frame < n and not complete[frame]:
             parts.setdefault(frame, []).append((offset, offset + length))
     groups = ladder.table.group_of(np.arange(n))
-    # A frame without a row gets the quantizer of the next frame of its GOP, or else of the previous one.
+    # Without a row: the quantizer of the GOP's next frame, or else of the previous one.
     following = np.searchsorted(index, np.arange(n))
     preceding = np.maximum(following - 1, 0)
     quantizers = rows["q"][np.where(groups[index[following]] == groups, following, preceding)]
@@ -358,7 +357,7 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
 
 
 def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
-    """Return a mask of the slots that count: slots with a row, and all before the first row; `None`: all."""
+    """Return the slots that count: those with a row, and all before the first row; `None`: all."""
     index = rows["frame"]
     owed = np.ones(int(index[-1]) + 1, dtype=np.bool_)
     absent = _without(index, len(owed))

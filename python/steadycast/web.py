@@ -57,7 +57,7 @@ _MOST_HEAD = 16 << 10
 _BACKLOG = 64
 """The kernel's backlog, which one iteration of the event loop accepts."""
 _OF_ONE = 64
-"""The most connections per client address; a browser opens six, and browsers may share a NAT address."""
+"""Most connections per client address; a browser opens six, and several may share a NAT."""
 _LINES, _MINUTE_S, _KINDS_OF_LINES = 5, 60.0, 64
 """Rate limit of the log: lines per kind, interval in seconds, and number of kinds."""
 
@@ -90,8 +90,8 @@ def origin_and_path(option: str, text: str) -> tuple[str, str]:
 class Access:
     """Which requests are answered, by their Host and Origin headers.
 
-    Host must be the address at which a request arrived, or the public URL's, which prevents DNS rebinding. Pages of
-    other origins than ``origins`` can neither send requests nor read responses.
+    Host must be the address of arrival, or the public URL's, against DNS rebinding. Pages of other origins than
+    ``origins`` can neither send requests nor read responses.
     """
 
     public: str | None = None
@@ -117,7 +117,7 @@ class Access:
         return origin is None or origin == own
 
     def is_allowed(self, request: Request) -> bool:
-        """Whether a request comes from this server's page, from a page of `origins`, or from no page."""
+        """Whether a request comes from this server's page, a page of `origins`, or no page."""
         return self.is_own(request) or request.headers.get("origin") in self.origins
 
     def headers(self, request: Request) -> dict[str, str]:
@@ -239,8 +239,9 @@ def styles(package: str, name: str) -> bytes:
 class Places:
     """The open connections of a server, limited to fewer than the process's file descriptors.
 
-    A connection beyond a limit replaces the oldest idle one: one without a request, or whose client does not read. A
-    client that sends its request promptly is therefore served even if others hold connections open.
+    A connection beyond a limit replaces the oldest idle one: without a request, or whose client does not read. So
+    prompt
+    clients are served even if others hold connections open.
     """
 
     def __init__(self, total: int | None = None, of_one: int = _OF_ONE) -> None:

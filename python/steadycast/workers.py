@@ -1,6 +1,6 @@
 """Worker processes for many runs: each imports the package once, and ends with its parent process.
 
-`multiprocessing` would execute the user's script again in each process.
+`multiprocessing` would execute the user's script again in each.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Workers:
     def do(self, tasks: Sequence[object]) -> Generator[tuple[int, Any], None, None]:
         """Yield the index and the outcome of each task, in the order of completion; exceptions are outcomes.
 
-        The task of a crashed process is repeated once; after a second crash, the outcome is a `LostError`.
+        A crashed process's task is repeated once; the next crash's outcome is a `LostError`.
         """
         todo = deque(enumerate(tasks))
         deaths: dict[int, int] = {}
@@ -164,7 +164,7 @@ class Workers:
 class Helper:
     """A process that executes one task in parallel; if it fails, the caller executes the task.
 
-    ``work`` is MODULE:FUNCTION, called once in the process with `None`; it returns the function for the task.
+    ``work`` is MODULE:FUNCTION, called once in the process with `None` for the task's function.
     """
 
     def __init__(self, work: str) -> None:
@@ -175,7 +175,7 @@ class Helper:
         self._worker.give((0, task))
 
     def answer(self) -> Any:
-        """Return the task's result; `None` if there was no task, it raised an exception, or the process ended."""
+        """Return the task's result; `None` without a task, or after an exception or a crash."""
         if not self._worker.given:
             return None
         try:
@@ -203,8 +203,7 @@ class _Worker:
         code = f"from steadycast.workers import serve; serve({theirs.fileno()})"
         home = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), home, more]))
-        # In its own group, so that a terminal sends Ctrl-C only to the parent. -P keeps modules in the current folder
-        # from shadowing others.
+        # An own group, so that Ctrl-C only reaches the parent. -P: modules in the current folder shadow none.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.DEVNULL,

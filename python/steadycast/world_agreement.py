@@ -66,9 +66,9 @@ _LINK: tuple[_Quantity, ...] = (
 )
 """The compared quantities, their paths in the summary, and the bounds on the difference of their means over seeds.
 
-The bounds are 10 % for throughput, 15 ms for delay and queue, and 0.25 percentage points for loss. Two runs of a
-chaotic system can't agree in each second; the distributions over seconds must agree, in rate, delay, queue, and the
-share of seconds with a loss (within 10 percentage points).
+The bounds are 10 % for throughput, 15 ms for delay and queue, and 0.25 percentage points for loss. Chaotic systems
+can't agree in each second, but in their distributions over seconds: rate, delay, queue, and the share of seconds with
+a loss (within 10 percentage points).
 """
 
 
@@ -86,7 +86,7 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Emulated minus simulated value; relative to the latter for rates and counts, else in the quantity's unit."""
+        """Emulated minus simulated value; relative for rates and counts, else in the quantity's unit."""
         a, b = number(self.simulated), number(self.emulated)
         if a is None or b is None:
             return None
@@ -173,7 +173,7 @@ class Agreement:
         )
 
     def seconds(self) -> Figure | None:
-        """Draw the distributions over the seconds of all seeds in both worlds, with a band that shows the bound."""
+        """Draw the distributions over the seconds of all seeds in both worlds, with a band for the bound."""
         panels = (
             ("throughput_bps", "Seconds by their throughput; band: within 10 %"),
             ("delay_ms", "Seconds by their mean one-way delay; band: within 15 ms"),
@@ -338,7 +338,7 @@ def _draw(
     *,
     banded: bool = False,
 ) -> Figure | None:
-    """Draw each flow, simulated and emulated (thin and dashed), and optionally a band that shows the bound."""
+    """Draw each flow, simulated and emulated (thin and dashed), and optionally the bound's band."""
     from steadycast.report.canvas import Label, canvas, from_zero, label_ends, scale_of
     from steadycast.report.series import flow_label
 

@@ -1,6 +1,6 @@
 """The command line: parses arguments and prints results.
 
-Each module is a group of commands; the help lists them in the order of these imports.
+The help lists the modules' commands in the order of these imports.
 """
 
 # isort: off

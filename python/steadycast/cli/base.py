@@ -200,7 +200,7 @@ def _number_problem(found: str, value: str, *, several: bool) -> str:
 
 
 class Scenario(Numbers):
-    """A command with the option --set; a scenario key that is used as an option gives an error with a remedy."""
+    """A command with the option --set, whose remedy it gives for a scenario key used as an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -224,7 +224,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def _key(name: str) -> str | None:
-    """Return the `--set` change for a scenario key, for an error; `None` if there is no such key."""
+    """Return the `--set` change for a scenario key; `None` if there is no such key."""
     from steadycast.reference import keys
 
     paths = [key.path for key in keys() if key.path.rpartition(".")[2] == name and not key.table]
@@ -271,7 +271,7 @@ _RESTARTED = "STEADYCAST_RESTARTED"
 def compile_and_restart(lacking: UncompiledError) -> None:
     """Compile the module in a checkout, and start this command again; a loaded module can't be replaced.
 
-    If this is impossible or has already failed once, print the reason.
+    If this can't be done or has failed once, print the reason.
     """
     import subprocess
 
@@ -320,7 +320,7 @@ def _leave_threads(code: int) -> None:
 
 
 def _of(words: list[str]) -> typer.Typer:
-    """Return an application with only the called command; building all takes longer than executing most of them."""
+    """Return an application with only the called command; building all commands is slow."""
     named = {each.name or getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
     alone = copy(app)
     alone.registered_commands = [named[word] for word in words if word in named] or app.registered_commands
@@ -365,7 +365,7 @@ _REMEDIES = {
 def _refused(error: Exception) -> Exit:
     """Report what the machine lacks, or which file could not be written or read.
 
-    Nothing is printed if the reader of a pipe has closed it.
+    A pipe that its reader closed is not reported.
 
     Raises:
         Exception: any other error.
@@ -392,8 +392,8 @@ def _refused(error: Exception) -> Exit:
     if not closed and not full(error):
         raise error
     if error.filename is None:
-        # An error without a file name comes from standard output. It is replaced by the null device, because Python
-        # writes buffered data again at exit.
+        # Without a file name it is standard output's error. At exit, Python writes its buffer again: to the null
+        # device.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not closed:
@@ -414,7 +414,7 @@ def warn(warnings: Iterable[object]) -> None:
 
 
 def module(name: str) -> Any:
-    """Import a module by its full name, because the package exports functions with the names of their modules."""
+    """Import a module by its full name; the package exports functions of the same names."""
     from importlib import import_module
 
     try:
@@ -473,7 +473,7 @@ def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterat
 def interruptible() -> Iterator[list[str]]:
     """End the command when it is interrupted, with a message about the results that are left behind.
 
-    They are in the notes of the `KeyboardInterrupt`, or else in the yielded list.
+    They are in the `KeyboardInterrupt`'s notes, or else in the yielded list.
     """
     otherwise: list[str] = []
     try:

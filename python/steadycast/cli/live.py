@@ -64,7 +64,7 @@ def _options(kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 def flow_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the options that are keys of a flow, except ``without``, to a command, which gets them as ``flow``."""
+    """Add options for the keys of a flow, except ``without``; the command gets them as ``flow``."""
     names = [name for name in OPTIONS if name not in without]
 
     def given_them(function: Callable[..., None]) -> Callable[..., None]:

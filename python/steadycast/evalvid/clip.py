@@ -76,7 +76,7 @@ class EncodedClip:
 
 
 def _demuxed(path: Path) -> tuple[str, bytes, tuple[bytes, ...], tuple[int, int]]:
-    """Return the codec's name, its configuration, the access units of a file, and the size of its pictures."""
+    """Return the codec's name, its configuration, the access units, and the picture size of a file."""
     try:
         with files.media(path) as container:
             stream: Any = container.streams.video[0]

@@ -139,7 +139,7 @@ def _doubts(frames: Frames, small: list[int], sent: int) -> list[str]:
 
 
 def by_payload(clip: EncodedClip, most_bytes: int) -> list[TracedFrame]:
-    """Return a clip's frames for a sender that puts at most ``most_bytes`` of a frame into a packet."""
+    """Return a clip's frames for a sender with at most ``most_bytes`` of a frame per packet."""
     step = 1 / float(clip.fps)
     return [
         TracedFrame(0, kind, len(unit), math.ceil(len(unit) / most_bytes), place * step)
@@ -175,7 +175,7 @@ class Seen:
     shown: I64
     """The slot whose picture is on screen; −1 (a black screen) before the first one."""
     against_sent: F64
-    """PSNR of Y, U and V in dB, compared with the encoded pictures; infinite if they are identical."""
+    """PSNR of Y, U and V in dB against the encoded pictures; infinite if identical."""
     against_original: F64 | None
     """PSNR of Y, U and V in dB, compared with the original; `None` without an original."""
     sent: F64 | None
@@ -199,8 +199,8 @@ class Seen:
 def on_screen(clip: EncodedClip, frames: Frames, by: str, playout_ns: int | None) -> tuple[I64, list[int]]:
     """Return the slot on screen in each display slot, and the frames that the decoder receives.
 
-    If ``by`` is "time", late frames are decoded, because others refer to them, and are shown late. If it is "index",
-    neither late nor lost frames are decoded, and the pictures follow one another without a gap.
+    By "time", late frames are decoded as references, and shown late. By "index", neither late nor lost frames are
+    decoded, and pictures follow one another without a gap.
     """
     n = frames.count
     arrived = frames.arrival_ns[:n] != NEVER
@@ -229,7 +229,7 @@ def measure(
     progress: Progress,
     put: Callable[[Picture], None] | None = None,
 ) -> Seen:
-    """Compare the pictures on screen with the encoded ones and with the original; pass each to ``put``."""
+    """Compare the pictures on screen with the encoded and the original ones; pass each to ``put``."""
     rows: list[tuple[Any, ...]] = []
     came = _Newest(decoded_slots(clip, given), clip)
     sent = _Newest(decoded_slots(clip, range(len(clip.units))), clip)
@@ -292,7 +292,7 @@ def _original(path: Path, clip: EncodedClip, pixels: str | None) -> Iterator[Pic
 def worst_interval(classes: U8, sent_classes: U8, interval: int) -> tuple[float, int]:
     """Return `miv`: the largest share of worsened frames in ``interval`` consecutive ones, and where they begin.
 
-    A frame is worsened if its opinion score is lower as received than as sent.
+    A worsened frame has a lower opinion score as received than as sent.
     """
     worse = np.concatenate([[0], np.cumsum(classes < sent_classes)])
     length = min(interval, len(classes))

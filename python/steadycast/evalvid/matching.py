@@ -43,7 +43,7 @@ class Exchange:
 
     @property
     def delays_ns(self) -> list[int]:
-        """The delay of each packet that arrived in ns; negative if the clocks of the two ends differ."""
+        """The delays of arrived packets in ns; negative if the two clocks differ."""
         return [p.arrival_ns - p.time_ns for p in self.packets if p.arrival_ns is not None]
 
 
@@ -168,8 +168,8 @@ def _of_one_source(
 def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, list[list[Hashable]]]:
     """Return the key of each departure, arrival and drop, and the name of the property that is the key.
 
-    Candidates are RTP sequence numbers, numbers in the trace or in the IP header, and the payload. Of those that all
-    packets have, the one with the most different values among the sent packets is chosen.
+    Of RTP sequence number, number in the trace or in the IP header, and payload, it is the one that all packets have
+    with the most different values.
     """
     rtp = [[None if event.rtp is None else event.rtp[1] for event in end] for end in ends]
     ids = [[event.id for event in end] for end in ends]

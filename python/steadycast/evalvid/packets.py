@@ -77,7 +77,7 @@ class _Form(NamedTuple):
 
 
 def read_packets(path: Path) -> PacketTrace:
-    """Read a packet trace; its format is recognised by its first line, or its first bytes.
+    """Read a packet trace; its first line or bytes show its format.
 
     Raises:
         UserError: the file can't be read, has no known format, or a line of it is damaged.

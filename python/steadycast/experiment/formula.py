@@ -2,9 +2,9 @@
 
 A formula consists of paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or 0) and functions.
 
-``*`` in a path stands for any name: ``flows.*.loss_frac`` stands for the loss of each flow, but not of its
-receivers. Such a path must be an argument of a function of several values, such as ``mean``. An operator needs
-spaces on both sides if it could be part of a name: ``a - b`` is a difference, ``a-b`` a name.
+``*`` in a path stands for any name: ``flows.*.loss_frac`` is the loss of each flow, but not of its receivers. Such a
+path must be an argument of a function such as ``mean``. An operator that could be part of a name needs spaces:
+``a - b`` is a difference, ``a-b`` a name.
 
 ``in("NAME", FORMULA)`` is the formula's value in the run of another variant or scenario with the same seed. The
 functions of `FUNCTIONS` are computed from a run's tables: see :mod:`steadycast.experiment.series`.

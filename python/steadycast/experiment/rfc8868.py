@@ -1,8 +1,7 @@
 """RFC 8868's measures of the videos of a run: use of the bottlenecks, convergence, variation and fairness.
 
 Times are in seconds since the run's start, and rates in bit/s of IP packets. Series use the steps of the record,
-which are 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity, in the direction of the
-media.
+which are 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity, in the media's direction.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ class Facts:
 
     @cached_property
     def segments(self) -> list[tuple[float, float]]:
-        """Intervals of at least `_SHORTEST_S` without a change of the capacity or of the set of sending flows."""
+        """Intervals of at least `_SHORTEST_S` without a change of the capacity or of the sending flows."""
         low, high = min(flow.active[0][0] for flow in self.videos), self.judged[1]
         marks = {low, high, *self.changes, *(t for flow in self.videos for each in flow.active for t in each)}
         inside = sorted(t for t in marks if low <= t <= high)
@@ -108,7 +107,7 @@ class Facts:
         return np.asarray(np.sum(all_, axis=0), dtype=np.float64)
 
     def windows(self, length: float, flows: Sequence[Flow]) -> Series:
-        """Return the mean rates of flows over windows of this length in which all send, one row per window."""
+        """Return the flows' mean rates over windows of this length in which all send, one row per window."""
         size = round(length / self.step)
         settled = np.ones(len(self.at), dtype=bool)
         for flow in flows:
@@ -129,7 +128,7 @@ class Facts:
 def facts(run: Run) -> Facts | None:
     """Return the data of a run; `None` if its steps or its flows' sending times are unknown.
 
-    A flow sends while it has a fair share. Events and the sources' highest rates come from the scenario.
+    A flow sends while it has a fair share.
     """
     told = tomllib.loads(run.scenario)
     rates, links = run.rates.to_polars(), run.links.to_polars()
@@ -167,7 +166,7 @@ def facts(run: Run) -> Facts | None:
         for event in told.get("event", [])
         if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
     ]
-    # The rate of background flows is subtracted from the capacity, so its changes are changes of the capacity.
+    # Background flows reduce the capacity, so their changes are its changes.
     behind = [flow for flow in flows if flow.name.startswith(BACKGROUND)]
     for flow in (flow for flow in behind if not flow.back):
         for name in capacity:
@@ -215,7 +214,7 @@ def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: f
 
 
 def use(facts: Facts, *bottlenecks: str) -> float | None:
-    """Return the flows' utilisation of these links, from 0 to 1: the lowest one.
+    """Return the lowest of the links' utilisations by the flows, from 0 to 1.
 
     The usable capacity is at most the sum of the flows' highest rates.
     """
@@ -236,8 +235,8 @@ def use(facts: Facts, *bottlenecks: str) -> float | None:
 def convergence(facts: Facts) -> list[tuple[float, float | None]]:
     """Return each segment's start, and the time until the videos' total rate converged or `None`, in seconds.
 
-    The steady rate is the mean over the segment's second half. The rate has converged when its means over 1 s and over
-    5 s differ from it by less than a fifth.
+    It has converged when its means over 1 s and 5 s differ by less than a fifth from the mean of the segment's second
+    half.
     """
     second, five = round(1 / facts.step), round(5 / facts.step)
     found: list[tuple[float, float | None]] = []

@@ -1,7 +1,6 @@
 """The runs of an experiment.
 
-Each run is stored under a key of everything on which its result depends, so that an interrupted experiment can be
-resumed.
+A run is stored under a key of everything on which its result depends, so that an experiment can be resumed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from steadycast.sweep.work import Setup, failed, figures
 from steadycast.sweep.work import begin as begin_sweep
 
 EMULATED_AT_ONCE = 4
-"""Emulated runs at a time; a run with 4 Mb/s takes about a tenth of a processor."""
+"""Emulated runs at a time; one with 4 Mb/s takes about a tenth of a processor."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
         if not (job.task.key in known and needed[job.draw] <= known[job.task.key])
         or (job.timed and not timeline.path(place, job.task.key).exists())
     ]
-    # One run of each scenario first checks which figures exist. Emulated runs are last and alone on the processors.
+    # First one run of each scenario, to check its figures. Emulated runs are last, alone on the processors.
     lead = list({job.scenario: job for job in reversed(todo) if not job.emulated}.values())
     rest = [job for job in todo if job not in lead]
     for batch in (lead, [job for job in rest if not job.emulated], [job for job in rest if job.emulated]):
@@ -215,11 +214,10 @@ def _work(spec: Spec, place: Path, todo: Sequence[Job], jobs: int | None, progre
 def _check(
     spec: Spec, figures: Mapping[tuple[Point, int], Mapping[str, float | None]], *, is_whole: bool
 ) -> None:
-    """Check that each measure's figures exist in at least one run; other scenarios may have other flows.
+    """Check that each measure's figures exist in at least one run.
 
-    With random draws, the first runs may lack flows that later runs have. Before all runs are made (``is_whole``), it
-    is
-    only checked that a summary can contain the paths.
+    Unless all runs are made (``is_whole``), only paths that no summary can contain are an error: with random draws,
+    later runs may have other flows.
     """
     if not figures:
         return

@@ -73,7 +73,7 @@ class Statistic:
 
 
 def _first_above(values: Sequence[float], level: float) -> float | None:
-    """Return the end of the first second whose value exceeds the level, relative to the first value's second."""
+    """Return the end of the first second above the level, counted from the first value."""
     return next((n + 1.0 for n, value in enumerate(values) if value > level), None)
 
 
@@ -95,7 +95,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "share_below": Statistic(lambda values, level: sum(v < level for v in values) / len(values), level=True),
     "longest_below": Statistic(_longest_below, level=True),
 }
-"""The statistics of a value per second, by name. In a formula the level precedes the times."""
+"""By name. In a formula the level precedes the times."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +157,8 @@ class Seconds:
 
     The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` of the table ``rates``, ``link.LINK.COLUMN`` of the
     table ``links`` (forward), or the ratio of two columns. ``*`` in FLOW or LINK matches any text; rates of several
-    matches are added, and for other columns the largest value is used. A second without a throughput counts as 0. A
-    second without a value in another column, or whose denominator is 0, is left out.
+    matches are added, other columns give the largest. A second without a throughput counts as 0; one without another
+    value, or with a denominator of 0, is left out.
     """
 
     statistic: str
@@ -170,7 +170,7 @@ class Seconds:
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Parse STATISTIC, the level if the statistic needs one, FROM and TO of each window, and the series."""
+        """Parse STATISTIC, its level if any, FROM and TO of each window, and the series."""
         statistic = _known(arguments[0], "statistic", STATISTICS)
         level = STATISTICS[statistic].level
         usage = f"seconds({statistic}, {'LEVEL, ' * level}FROM, TO, received.FLOW.COLUMN)"
@@ -261,7 +261,7 @@ SPANS = ("count", "first", "last", "longest")
 class Arrived:
     """When a flow's receivers have received this many bytes of IP packets, in seconds since the run's start.
 
-    Interpolated within a step of the record. A TCP with a fixed amount of data is complete when all is acknowledged.
+    It is interpolated within a step of the record. A TCP with a fixed amount is complete when all is acknowledged.
     """
 
     amount: float
@@ -279,7 +279,7 @@ class Arrived:
         return f"arrived({self.amount:g}, {self.flow})"
 
     def value(self, run: Run) -> float | None:
-        """Return the time for the first matching flow; `None` if it does not receive that many bytes."""
+        """Return the first matching flow's time; `None` if it does not receive that many bytes."""
         flow = next((each for each in run.summary["flows"] if fnmatchcase(each["name"], self.flow)), None)
         if flow is None or flow.get("completed_s") is not None:
             return None if flow is None else float(flow["completed_s"])
@@ -366,7 +366,7 @@ class Rfc8868:
         return f"rfc8868({', '.join([self.measure, *told])})"
 
     def value(self, run: Run) -> float | None:
-        """Return the measure of a run; `None` without a video, or if its flows' sending times are unknown."""
+        """Return the measure of a run; `None` without a video, or with unknown sending times."""
         facts = rfc8868.facts(run)
         return rfc8868.MEASURES[self.measure].of(facts, *self.arguments) if facts and facts.videos else None
 

@@ -79,7 +79,7 @@ def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
 
 
 def tables(done: Experiment) -> list[Table | terminal.Fitted]:
-    """Return the tables for a terminal: those that the file defines, or else the means and the bounds."""
+    """Return the tables that the file defines, or else the means and the bounds."""
     found: list[Table | terminal.Fitted] = []
 
     def add(heads: Sequence[str], rows: Sequence[Sequence[str]], labels: int) -> None:
@@ -234,7 +234,7 @@ def _with_code(text: str) -> Html:
 def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
     """Draw a measure with its intervals and bounds: a line per variant over an axis, or a bar per variant.
 
-    Points that differ in other properties are averaged, without an interval.
+    Points that differ otherwise are averaged, without an interval.
     """
     if figure.against is not None:
         return _dots(done, figure, figure.against)
@@ -326,7 +326,7 @@ def _bars(done: Experiment, figure: FigureSpec, measure: Measure, axes: Axes, na
 def _mean_of(
     done: Experiment, figure: FigureSpec, measure: Measure, variant: str, value: str
 ) -> tuple[float, float] | None:
-    """Return the mean of a measure over all points of a variant and an axis value; its interval for a single point."""
+    """Return a measure's mean over all points of a variant and an axis value; its interval for one point."""
 
     def fits(point: Point) -> bool:
         return (

@@ -35,7 +35,7 @@ ALONE = ""
 
 @dataclass(frozen=True)
 class Condition:
-    """A formula that is true if its value is not 0. An empty formula is always true."""
+    """A formula that is true if its value is not 0, or if it is empty."""
 
     text: str
     place: str
@@ -79,7 +79,7 @@ class Measure:
     text: str
     """The formula, in which ``${NAME}`` stands for a variable of the point."""
     unit: str
-    """The unit in tables; empty if the number has none, or if the figure's unit is known."""
+    """The unit in tables; empty if there is none, or if the figure's unit is known."""
     digits: int
     when: Condition
     """Where the measure exists."""
@@ -156,7 +156,7 @@ class TableSpec:
     by: tuple[str, ...] | None
     """Axes, variables, classes or columns of ``about`` that make the rows (in a "held" table, the columns).
 
-    With `None`, a "points" table has a row per point, and other tables have a row per scenario.
+    With `None`, there is a row per point in a "points" table, per scenario in others.
     """
     against: str | None
     """In a "points" table: the variant from whose means the differences are shown."""
@@ -230,7 +230,7 @@ class Variant:
     emulated: bool
     """Whether it runs in real time, with the kernel's TCP."""
     group: int | None
-    """Index of the list of names in the file that this variant comes from; `None`: from no list."""
+    """Index of the list of names in the file that the variant comes from; `None`: from no list."""
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ class Change:
 class Class:
     """A classification of points by labels.
 
-    A point gets the first label whose condition is true, or else the value of the variable named like the class.
+    A point gets the first label whose condition is true, or else the value of the variable of the class's name.
     """
 
     name: str
@@ -320,7 +320,7 @@ class Spec:
     figures: tuple[FigureSpec, ...]
     write: Path | None
     whole: bool = True
-    """Whether the seeds, draws and variants are the file's. If not, tables are not written to files."""
+    """Whether seeds, draws and variants are the file's. If not, no table is written to a file."""
     part: tuple[str, ...] = ()
     """Variants and scenarios that the user has selected; empty: all."""
 
@@ -536,7 +536,7 @@ class Spec:
         return next(measure for measure in self.measures if measure.name == name)
 
     def counts(self, bound: Bound, measures: Sequence[str]) -> bool:
-        """Whether a bound is on one of these measures, or on a measure defined inside the bound."""
+        """Whether a bound is on one of these measures, or on one defined inside the bound."""
         measure = self.measure(bound.measure)
         return measure.name in measures or measure.name != measure.shown
 
@@ -562,7 +562,7 @@ class Spec:
     def series(self) -> Mapping[int | None, tuple[Series, ...]]:
         """Statistics that the measures need in addition to the summary, by the draw's number.
 
-        A measure may refer to another point's run, so all points of a draw have the same statistics.
+        All points of a draw have the same, because a measure may refer to another point's run.
         """
         found: dict[int | None, dict[Series, None]] = {}
         for point in self.points():

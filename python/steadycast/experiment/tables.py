@@ -74,7 +74,7 @@ def write(done: Experiment, spec: TableSpec) -> None:
 
 
 class Labels:
-    """The columns that identify the point of a row; columns that are equal in all rows are left out."""
+    """The columns that identify the point of a row, without columns that are equal in all rows."""
 
     def __init__(self, done: Experiment, points: Sequence[Point], *, variants: bool = True) -> None:
         spec = done.spec
@@ -178,7 +178,7 @@ def _bounds_of(done: Experiment, measure: Measure, point: Point) -> list[Bound]:
 
 
 def _bounds(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per bound and point: the bounded quantity, each seed's value, and how many seeds keep the bound."""
+    """Build a row per bound and point: the quantity, each seed's value, and how many seeds keep the bound."""
     rows: list[tuple[Cells, ...]] = []
     points = _chosen(done, spec)
     pairs = [(point, bound) for point in points for bound in done.spec.bounds if bound.judges(point)]
@@ -212,8 +212,8 @@ def _number(measure: Measure, value: float) -> str:
 def _counts(done: Experiment, spec: TableSpec) -> Table:
     """Build a row per group and variant: the number of points that keep all their bounds with each seed.
 
-    With ``by_bound``, further columns count undecided and unknown points, and the points that keep the bounds of each
-    measure. Otherwise they count points whose bounds hold in the mean, and the share of runs that keep all bounds.
+    With ``by_bound``, further columns count undecided and unknown points, and points per measure. Otherwise they count
+    points whose bounds hold in the mean, and the share of runs that keep all bounds.
     """
     rows = []
     measures = _measures_of(done, spec) if spec.by_bound else {}
@@ -266,8 +266,9 @@ def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point])
 def _means(done: Experiment, spec: TableSpec) -> Table:
     """Build a row per group and variant: means over points, or of the differences from another variant.
 
-    The first number is the share of runs that keep all their bounds. If points lack a value, the number of points in
-    the mean follows in brackets.
+    The first number is the share of runs that keep all bounds. A number in brackets counts the points of a mean, if
+    some
+    lack a value.
     """
     measures = [done.spec.measure(name) for name in spec.measures]
     rows = []
@@ -294,7 +295,7 @@ _Value = Callable[[Point], float | None]
 
 
 def _holding(done: Experiment, spec: TableSpec) -> _Value:
-    """Return a function that computes the percentage of a point's runs that keep all bounds of the measures."""
+    """Return a function for the percentage of a point's runs that keep all bounds of the measures."""
 
     def value(point: Point) -> float | None:
         kept = done.kept(point, spec.measures)
@@ -370,7 +371,7 @@ def _by(spec: TableSpec) -> tuple[str, ...]:
 def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Point]]:
     """Return the points of each group and variant, then those of all groups for each variant.
 
-    A key is the cells that name the group and the variant.
+    The keys are the cells that name group and variant.
     """
     found: dict[tuple[str, ...], list[Point]] = {}
     points, by = _chosen(done, spec), _by(spec)
@@ -391,7 +392,7 @@ def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Poi
 
 
 def _choice(done: Experiment, spec: TableSpec) -> Table:
-    """List the variants that keep all bounds, ordered by a measure, for each combination of axis values and draw."""
+    """List the variants that keep all bounds, by a measure, for each combination of axis values and draw."""
     [name] = spec.measures
     measure = done.spec.measure(name)
     points = _chosen(done, spec)

@@ -29,7 +29,7 @@ def path(folder: Path, key: str) -> Path:
 
 
 def write(run: Run, place: Path) -> None:
-    """Write the series of a run, in steps that are long enough for a figure: rates in kb/s and delays in ms."""
+    """Write the series of a run in steps for a figure: rates in kb/s and delays in ms."""
     rates, links = run.rates.to_polars(), run.links.to_polars()
     times = sorted(set(rates["t_s"]))
     step = times[1] - times[0] if len(times) > 1 else 1.0
@@ -65,7 +65,7 @@ def write(run: Run, place: Path) -> None:
 
 
 def draw(place: Path) -> Figure:
-    """Draw rate and delay of every flow over time, and the links' capacity, as in RFC 8867's figures."""
+    """Draw rate and delay of every flow, and the links' capacity, as in RFC 8867's figures."""
     told: Json = json.loads(place.read_text(encoding="utf-8"))
     figure, (upper, lower) = canvas.canvas(2, height=3.6, ratios=(3, 2))
     t, flows = told["t_s"], told["flows"]

@@ -16,8 +16,7 @@ from steadycast.folder import Json, spread, within
 HOLDS, FAILS, UNTESTED, UNKNOWN = "holds", "fails", "untested", "unknown"
 """Results of a bound.
 
-"untested": the placebo (the same run without the event) is within the bound as well. "unknown": a run failed, or
-lacks the measure.
+"untested": the placebo (the run without the event) keeps it, too. "unknown": a run failed, or lacks the measure.
 """
 
 
@@ -113,10 +112,7 @@ class Experiment:
         return {point.name: point for point in self.points}
 
     def beside(self, point: Point, name: str) -> Point | None:
-        """Return the point of the variant or scenario ``name`` that otherwise equals ``point``, if there is one.
-
-        Axes that the other scenario does not have are left out.
-        """
+        """Return ``point`` in another variant or scenario, without the axes that it lacks; `None` if there is none."""
         values = point.values
         if name in self.spec.variants:
             return self._by_name.get((point.scenario, values, point.draw, name, point.placebo))

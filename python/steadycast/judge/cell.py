@@ -39,7 +39,7 @@ _LINES = 5
 LEFT = "programs"
 """The programs' files; the scores of the packets on the wire do not depend on them."""
 _SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
-"""Files of programs that are read if the pair requests it, and their largest sizes in bytes."""
+"""Files of programs that are read on request, and their largest sizes in bytes."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
 
 
@@ -95,9 +95,8 @@ def begin(setup: Setup) -> Callable[[Task], Outcome]:
 def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
     """Return the scenario of a cell.
 
-    The programs and the network's other flows have separate hosts around the bottleneck. The network's events count
-    from
-    the end of the lead time.
+    Programs and the network's flows have separate hosts around the bottleneck. Events count from the end of the lead
+    time.
     """
     pair, of = setup.pair, setup.networks[network]
     shape, access = of.topology, of.topology.get("access", _ACCESS)

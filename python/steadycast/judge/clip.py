@@ -35,9 +35,9 @@ from steadycast.media.vmaf import vmaf
 
 _FORMAT = 2
 SSIM_EVERY = 15
-"""SSIM takes ten times as long as PSNR, so it is measured for one of 15 pictures."""
+"""SSIM, ten times as slow as PSNR, is measured for one of 15 pictures."""
 _COARSE = 4
-"""A picture counts as damaged below the PSNR of the clip with its sides reduced by this factor."""
+"""A picture is damaged below the PSNR of the clip with its sides reduced by this factor."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,9 @@ def _header(raw: RawVideo) -> bytes:
 def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
     """Write the clip into a FIFO in real time, once a reader has opened it; drop late pictures.
 
-    Each line of ``log`` has a picture's number, its due time, and when its first byte was written (monotonic clock). If
-    the FIFO is opened again, as by programs that probe it, the header is repeated.
+    ``log`` has each picture's number, due time, and first byte's time (monotonic clock). A FIFO that is opened again,
+    as
+    for probing, gets the header again.
     """
     raw = clip.raw()
     began: float | None = None
@@ -197,7 +198,7 @@ def y4m_shape(header: bytes) -> Shape:
 
 
 def pictures(stream: IO[bytes], shape: Shape | None) -> Iterator[tuple[float, Shape, bytes]]:
-    """Yield complete pictures of a stream with their arrival time: y4m, or raw pictures of this shape."""
+    """Yield complete pictures with their arrival time: y4m, or raw pictures of this shape."""
     raw = shape
     while True:
         if raw is None:
@@ -235,7 +236,7 @@ class Measured:
         self._coarse: dict[int, float] = {}
 
     def of(self, luma: U8, number: int) -> tuple[float, float, float | None]:
-        """Return the luma PSNR and its threshold of damage in dB, and the SSIM if it is measured for this picture."""
+        """Return luma PSNR and its threshold of damage in dB, and SSIM if it is measured here."""
         import av
 
         from steadycast.core import core
@@ -268,13 +269,13 @@ def coarse(luma: U8) -> U8:
 
 
 def look(measured: Measured, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
-    """Write a line per picture: its arrival by the monotonic clock, its number, and the results of `Measured`."""
+    """Write a line per picture: its arrival by the monotonic clock, its number, and its `Measured` results."""
     seen = ahead(pictures(stream, shape))
     _tell(measured, ((at, form.luma(data)) for at, form, data in seen), crop, log)
 
 
 def ahead(items: Iterator[Item], room: int = 300) -> Iterator[Item]:
-    """Yield items that a thread reads in advance, so that slow measurements do not count as delay."""
+    """Yield items that a thread reads ahead, so that slow measurements do not count as delay."""
     waiting: queue.Queue[Item | None] = queue.Queue(room)
 
     def take() -> None:
@@ -298,7 +299,7 @@ def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> N
 
 
 def vmaf_of(clip: Marked, kept: Path, numbers: Sequence[int], counted: Sequence[bool]) -> float | None:
-    """Return the mean VMAF of those ``kept`` pictures of `Measured` for which ``counted`` is true.
+    """Return the mean VMAF of those ``kept`` pictures for which ``counted`` is true.
 
     ``numbers`` has each kept picture's number in the clip.
     """
@@ -330,7 +331,7 @@ def _tell(measured: Measured, seen: Iterator[tuple[float, U8]], crop: Crop | Non
 
 
 def words_of(what: str, clip: Marked, fifo: Path, log: Path, **more: Any) -> list[str]:
-    """Return the command that writes the clip into a FIFO ("feed"), or measures the pictures from a FIFO ("look")."""
+    """Return the command that writes the clip into a FIFO ("feed"), or measures a FIFO's pictures ("look")."""
     told = {"what": what, "clip": asdict(clip), "fifo": str(fifo), "log": str(log), **more}
     return [sys.executable, "-m", "steadycast.judge.clip", json.dumps(told)]
 

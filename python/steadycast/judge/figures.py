@@ -66,7 +66,7 @@ class Figure:
     def worst(self, values: Sequence[float | None]) -> float | None:
         """Return the worst value of several runs; `None` (the event did not occur) is the worst of all.
 
-        A figure without a column has no better direction, and no worst value.
+        A figure without a column has no worst value.
         """
         known = [value for value in values if value is not None]
         if self.column is None or len(known) < len(values) or not known:

@@ -1,8 +1,8 @@
 """Writes a picture's number into the picture, and reads it back after scaling and lossy coding.
 
-Two rows of 16 cells in the top sixth of the picture show the bits of the number's Gray code (most significant first),
-and their complement. From one picture to the next only one column changes, which costs an encoder little. A bit is
-read by comparing a cell with the one below it, without a brightness threshold.
+Two rows of 16 cells in the top sixth show the bits of the number's Gray code (most significant first), and their
+complement. Only one column changes per picture, which costs an encoder little. A bit is read by comparing a cell with
+the one below it.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Pair:
     programs: tuple[Program, ...]
     networks: str = "smoke"
     lead_s: float = 10.0
-    """The lead time in seconds: the sender must have begun by its end, from which network events count."""
+    """In seconds: the sender must have begun by its end, from which network events count."""
     seconds: float = 60.0
     clip: Marked | None = None
     rtp: Rtp = Rtp()
@@ -170,7 +170,7 @@ def _guessed(words: str) -> dict[str, str]:
 
 
 def of(table: Mapping[str, Any], where: str, name: str) -> Pair:
-    """Check a pair; ``where`` is the file's name in errors, and ``name`` the default name of the pair."""
+    """Check a pair; ``where`` is the file's name in errors, and ``name`` the pair's default name."""
     top = _Table(table, where)
     if (version := top.take("format", int, 1)) != 1:
         raise top.wrong("format", f"{version} is not one that this program reads", "write format = 1")

@@ -42,7 +42,7 @@ The rate over 1 s is at least 80 % of its former value, or 80 % of 90 % of the c
 percentile of the delay is at most 100 ms above the path's.
 """
 _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
-"""An RTP stream has at least 16 packets, and 90 % of its sequence number steps are from 1 to 64."""
+"""An RTP stream has 16 packets or more, and 90 % of its sequence steps are 1 to 64."""
 _PLAUSIBLE_S = 10.0
 """Maximum error of a picture's mark, in seconds; beyond it, the mark counts as misread."""
 _UNREAD = 0.2
@@ -129,7 +129,7 @@ class Cell:
 
     @cached_property
     def tcp(self) -> tuple[int, F64, F64]:
-        """Number of competing TCP flows, beginnings of intervals, and the flows' total rate in each, in bit/s.
+        """Number of competing TCP flows, beginnings of intervals, and their total rate in each, in bit/s.
 
         Flows with pauses have no fair share and are not counted.
         """
@@ -339,7 +339,7 @@ def rtp(cell: Cell) -> Rtp | None:
     if media is None:
         return None
     stamps = media["rtp_ts"].unique().to_numpy()
-    # An rtx stream that the pair does not name is recognised by its time stamps, which occur in the media, too.
+    # An rtx stream that the pair does not name has the media's time stamps.
     rtx = [
         each
         for each in streams
@@ -388,8 +388,9 @@ def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
 def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return a row per frame, in sending order.
 
-    A packet is received if it arrived, or a retransmission with its time stamp and two more payload bytes arrived.
-    The two bytes are the original sequence number (RFC 4588), which SRTP encrypts.
+    A packet is received if it, or a retransmission with its time stamp and two more payload bytes, arrived: the
+    original
+    sequence number (RFC 4588), which SRTP encrypts.
     """
     packets = media.group_by("seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
@@ -463,8 +464,7 @@ def _begins(codec: str, head: bytes) -> bool:
 def _shown(frames: pl.DataFrame, deadline: float, *, chained: bool) -> F64:
     """Return the display times of frames: a whole frame is shown once all before it were shown or given up.
 
-    A frame is given up ``deadline`` seconds after it was sent. If key frames are known, frames after it are not shown
-    until the next one.
+    A frame is given up ``deadline`` seconds after sending; if key frames are known, the next one is then awaited.
     """
     shown, waits, broken = [], 0.0, False
     keys = frames["key"].to_list() if chained else [True] * frames.height
@@ -544,13 +544,13 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     if fed.height:
         handed = dict(zip(fed["number"].cast(int).to_list(), fed["at"].to_list(), strict=True))
     elif timed:
-        # A browser drops some of its camera's first pictures, so the number of its first frame is unknown.
+        # A browser drops some first pictures of its camera, so its first frame's number is unknown.
         frames = None if cell.pair.pictures.source == "browser" else frames
         handed = _handed(first, frames, fps)
     else:
         handed = {n: low + n / fps for n in range(int(cell.pair.seconds * fps))}
     delays = {n: t - handed[n] for n, t in first.items() if n in handed}
-    # A damaged mark may be misread as a later number, which would give too small a delay.
+    # A damaged mark may be misread as a later number, giving too small a delay.
     least = min((t for n, t in delays.items() if n in sound), default=min(delays.values(), default=0.0))
     deadline = cell.pair.rtp.deadline_s
     due = [n for n, t in handed.items() if low <= t < high - least - deadline]
@@ -584,8 +584,9 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
 def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
     """Estimate when pictures were handed over, from the RTP frames or from the smallest delay.
 
-    The first RTP frame is assumed to be picture 0, and RTP time stamps identify the others. Without RTP, the smallest
-    delay is assumed to be 0.
+    The first RTP frame is taken for picture 0; time stamps identify the others. Without RTP, the smallest delay is
+    taken
+    for 0.
     """
     begin = min(t - n / fps for n, t in first.items())
     left: dict[int, float] = {}
@@ -671,7 +672,7 @@ def _stats(line: str) -> tuple[float, list[dict[str, float]]] | None:
 
 
 def series(cell: Cell) -> dict[str, list[Any]]:
-    """Return a page's series per second of the scored time: rates in bit/s, and the 95th percentile of delay."""
+    """Return the scored time's series per second: rates in bit/s, and the 95th percentile of delay."""
     low, high = cell.window
     seconds_ = int(high - low)
     came = cell.way().filter(pl.col("arrived_s").is_not_null())

@@ -144,7 +144,7 @@ def _changes(name: str, of: Network) -> set[float]:
 
 
 def lasts(name: str, of: Network) -> int:
-    """Return the duration in seconds that covers all changes of a network and their effects; 0 without changes."""
+    """Return the seconds that cover all changes of a network and their effects; 0 without changes."""
     return math.ceil(max(changes) + RECOVERED_S + 1) if (changes := _changes(name, of)) else 0
 
 
@@ -163,7 +163,7 @@ def _hash(value: object) -> str:
 
 
 def key_of(setup: Setup, task: Task) -> str:
-    """Return a hash of everything that a cell's outcome is known to depend on, including the programs' files."""
+    """Return a hash of everything that a cell's outcome depends on, including the programs' files."""
     pair = setup.pair
     paths = [*pair.reads(), *([Path(pair.clip.source)] if pair.clip else [])]
     states = [(str(path), path.stat()) for path in paths if path.is_file()]
@@ -175,7 +175,7 @@ def key_of(setup: Setup, task: Task) -> str:
 
 
 def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
-    """Return the outcomes of an interrupted judgement in its folder, if their keys are still the same."""
+    """Return the outcomes in an interrupted judgement's folder whose keys are still the same."""
     rows = {row["key"]: row["outcome"] for row in store.rows(part)}
     found = {}
     for task, key in keys.items():
@@ -206,9 +206,9 @@ def conducted(
     jobs: int | None,
     told: Progress,
 ) -> list[Outcome]:
-    """Run all cells that are not finished; a cell during which the machine was too busy is repeated alone.
+    """Run all unfinished cells; repeat a cell alone if the machine was too busy.
 
-    Each trusted outcome is stored at once, for a new call after an interruption.
+    Trusted outcomes are stored at once, for a call after an interruption.
     """
     tasks = list(keys)
     found = dict(finished)

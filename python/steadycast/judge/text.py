@@ -48,7 +48,7 @@ class Judgement:
         return [o.figures[key] for o in self.of(network) if key in o.figures]
 
     def worst(self, network: str) -> Json:
-        """Return each figure of a network: the worst run's value, or the mean if the figure has no better direction."""
+        """Return each figure of a network: the worst run's value, or the mean if there is no better direction."""
         found: Json = {}
         if self.failed(network) is not None:
             return found
@@ -80,7 +80,7 @@ class Judgement:
 
 
 def text(judged: Judgement, old: str | None = None) -> str:
-    """Return the text; figures of the earlier text ``old`` are kept if the new ones are within the tolerance."""
+    """Return the text; figures of the earlier text ``old`` are kept within the tolerance."""
     kept = _lines(old) if old is not None else {}
     runs = max((len(judged.of(network)) for network in judged.networks), default=1)
     pair = judged.pair

@@ -33,7 +33,7 @@ def path_of(place: Path) -> Path:
 
 
 def beside(place: Path) -> Json | None:
-    """Return the page's content for the call from which a scenario was made; `None` if it was not made from one."""
+    """Return the page's content for the call that a scenario was made from; `None` if there is none."""
     told = place.parent / "path.json"
     if place.name != "path.toml" or not told.is_file():
         return None
@@ -43,7 +43,7 @@ def beside(place: Path) -> Json | None:
 def side(call: Json) -> Json:
     """Return the page's content for a call: series with a value per bin, a row of numbers, and sentences.
 
-    A delay is that in excess of an empty queue, plus half of the minimum round-trip time if it is known.
+    Delays are above those of an empty queue, plus half of the minimum round-trip time if known.
     """
     bins, step = call["bins"], call["bin_s"]
     at = [round((k + 0.5) * step, 3) for k in range(len(bins))]

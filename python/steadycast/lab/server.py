@@ -1,7 +1,7 @@
 """The lab's server: a page, its files, and the requests that the page makes.
 
-It listens on the loopback interface only, serves a fixed list of files, and writes to a temporary folder only. Each
-request carries a token from the printed address, which foreign pages do not have.
+It listens on the loopback interface only, serves a fixed list of files, and writes to a temporary folder only.
+Requests carry a token from the printed address, which foreign pages do not have.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Pool:
     def place(self, tab: str, *, film: bool) -> int:
         """Return a browser tab's place on the board (`work.Board`).
 
-        If none is free, the tab that was inactive for the longest time loses its place.
+        Without a free place, the longest inactive tab loses its own.
         """
         if tab not in self._places:
             free = set(range(_PAGES)) - set(self._places.values())
@@ -143,8 +143,7 @@ class Pool:
 def rivals() -> list[str]:
     """Return the default controllers for side B.
 
-    These are the first in the registry that react to the network, for one receiver and for any number, so that one of
-    them differs from any given controller.
+    They are the registry's first adaptive ones for one receiver and for any number, so one differs from any controller.
     """
     first: dict[str, str] = {}
     for each in registry():
@@ -328,7 +327,7 @@ class Lab:
         sides: list[tuple[str, ...]] = [()]
         video = first_video(tree)
         if asked.b is not None and video is not None:
-            # Only a name: another value would be parsed as TOML, in which a file name can be written in many ways.
+            # Only a name: as TOML, another value could name a file in many ways.
             if asked.b not in {each.name for each in registry()} | asked.base.names:
                 raise scenario_text.problem(
                     f'the page may not name "{asked.b}"', "choose from the list", key="B"
@@ -418,7 +417,7 @@ def _verdict(results: Sequence[Json]) -> Json | None:
 
 
 def listening(port: int | None) -> socket.socket:
-    """Return a socket that listens on the loopback interface, at this port or at the first free one from `PORT` on."""
+    """Return a listening loopback socket, at this port or at the first free one from `PORT` on."""
     for number in [port] if port is not None else range(PORT, PORT + _PORTS):
         try:
             return web.listener("127.0.0.1", number)

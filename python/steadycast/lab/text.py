@@ -50,7 +50,7 @@ class Base:
     def read(cls, file: Path, network: str | None = None, clip: str | None = None) -> Base:
         """Read and check a scenario file, or the path of a call from its folder.
 
-        ``network`` replaces the scenario's network, and ``clip`` is used for all its videos, as with `--set`.
+        ``network`` replaces the scenario's network, and ``clip`` the clips of all its videos.
         """
         place = scenario_at(path_of(file)).absolute()
         named = {"network": network, "clip": clip}
@@ -95,8 +95,7 @@ def checked(
 ) -> tuple[Json, core.Scenario]:
     """Parse and check a text from the page; return its plain values, and the scenario.
 
-    It may name the files that its base names, named clips, and the clips in the folder ``clips``. No other file is
-    opened.
+    It may only name its base's files, named clips, and the clips in the folder ``clips``.
     """
     tree = parsed(text)
     for key, name in _files(tree):
@@ -163,7 +162,7 @@ def _over(text: str, network: str) -> str:
 
 
 def _playing(text: str, clip: str) -> str:
-    """Return a text whose videos play a clip; for another medium before, with the clip's own size and rate."""
+    """Return a text whose videos play a clip, in its own size and rate if there was none before."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -181,7 +180,7 @@ _SHORT = ("queue", "loss", "jitter")
 
 
 def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Where, object]]:
-    """Yield a change and its consequences: a new kind of queue, for example, drops the parameters of the old one."""
+    """Yield a change and its consequences, such as dropped parameters of a former kind of queue."""
     if len(path) > 1 and path[-2] in _SHORT and isinstance(short := _at(tree, path[:-1]), str | int | float):
         yield path[:-1], _long(path[-2], short)
     if list(path[-2:]) == ["queue", "kind"]:
@@ -224,7 +223,7 @@ def _put(node: Any, path: Where, value: Any) -> None:
 
 
 def _item(table: Any, value: Any) -> Any:
-    """Return a value for a table of a TOML document, on a separate line or inside an inline table."""
+    """Return a value for a table of a TOML document, on a separate line or inline."""
     import tomlkit
     from tomlkit.items import InlineTable
 
@@ -264,7 +263,7 @@ class Knob:
 
 
 def knobs(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence[str] = ()) -> list[Knob]:
-    """Return the controls of a scenario: ``tree`` has the values in the text, ``resolved`` those of all keys."""
+    """Return the controls of a scenario: ``tree`` has the text's values, ``resolved`` those of all keys."""
     return [
         *_of_links(tree, resolved, base),
         *_of_traffic(tree, resolved),
@@ -344,7 +343,7 @@ def _of_traffic(tree: Json, resolved: Json) -> Iterator[Knob]:
 
 
 def first_video(tree: Json) -> int | None:
-    """Return the index of the first video among the flows, whose controllers A and B are compared."""
+    """Return the index of the first video flow, whose controllers A and B are compared."""
     return next((n for n, flow in enumerate(tree.get("flow") or []) if flow.get("kind") == "video"), None)
 
 

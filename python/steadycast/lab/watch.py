@@ -1,4 +1,4 @@
-"""A live session in the lab, followed by the status lines that it appends to a file once a second."""
+"""A live session in the lab, followed by its file of status lines, one per second."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Watched:
         self._rows: deque[Json] = deque(maxlen=KEPT)
 
     def read(self) -> None:
-        """Read the lines that were appended since the last call; a shorter file is read from its start."""
+        """Read the lines appended since the last call; a shorter file is read from its start."""
         try:
             with self.place.open("rb") as file:
                 size = file.seek(0, 2)

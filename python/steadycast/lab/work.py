@@ -69,7 +69,7 @@ class Task:
 
 
 class Board:
-    """Shared memory of the server and its workers: the newest request of each page (the ticket), and its progress."""
+    """Shared memory of server and workers: each page's newest request (the ticket), and its progress."""
 
     PLACES = 128
     _SIZE = 96
@@ -101,7 +101,7 @@ class Board:
         )
 
     def told(self, place: int) -> tuple[str, int, int]:
-        """Return the work on the newest ticket: its description, the number of finished parts, and their total."""
+        """Return the newest ticket's work: a description, the number of finished parts, and their total."""
         start = place * self._SIZE + 8
         part = self._map[start : start + 24 + self._TEXT]
         ticket, done, of = (int.from_bytes(part[at : at + 8], "little") for at in (0, 8, 16))
@@ -118,7 +118,7 @@ class Board:
 
 
 def begin(setup: Setup) -> Callable[[Task], bytes]:
-    """Return the function that does a task; its result is a run as JSON, a film's bytes, or a report's HTML."""
+    """Return the function for tasks; its result is a run as JSON, a film's bytes, or a report's HTML."""
     board = Board(setup.board)
     kept = MediaKept(_KEPT)
 

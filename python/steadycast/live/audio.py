@@ -24,13 +24,13 @@ HZ = 48_000
 PACKET_SAMPLES = HZ // 50
 """Samples per packet and channel: 20 ms."""
 _STEP_S = Fraction(1, 50)
-"""A larger difference between a time stamp and the end of earlier samples is a gap or overlap, in seconds."""
+"""Between a time stamp and the end of earlier samples, in seconds; more is a gap or overlap."""
 _QUIET = 10
 """Silent packets (0.2 s) that are sent before packets are omitted."""
 _KEPT = 20
-"""During silence, one of 20 packets is sent (one per 0.4 s), as in libopus's discontinuous mode."""
+"""During silence, one of 20 packets is sent (per 0.4 s), as in libopus's discontinuous mode."""
 _LOSSES = (0, 5, 10, 20, 30)
-"""Loss rates in per cent for which FEC is configured; the lowest that is not below the reported loss is used."""
+"""Loss rates in per cent for which FEC is configured; the lowest not below the reported loss is used."""
 _PATIENCE_S = 0.5
 _MEASURED = 100
 """Packets that are encoded to measure the encoder's cost: 2 s of sound."""
@@ -51,7 +51,7 @@ class Encoder:
         self._context: Any = None
 
     def expect(self, loss: float) -> None:
-        """Configure FEC for this loss rate, from 0 to 1; a new encoder starts if another of `_LOSSES` applies."""
+        """Configure FEC for a loss rate from 0 to 1; another of `_LOSSES` needs a new encoder."""
         level = next((level for level in _LOSSES if level >= 100 * loss), _LOSSES[-1])
         if level == self._loss:
             return
@@ -86,7 +86,7 @@ class Sound:
             self._began = first_shown(container)
 
     def frames(self) -> Iterator[tuple[int, Samples]]:
-        """Yield the number of the first sample and the samples for each 20 ms, from the first picture on."""
+        """Yield each 20 ms of samples with the first one's number, from the first picture on."""
         width = 1 if self.layout == "mono" else 2
         held, at = np.zeros((1, 0), dtype=np.int16), 0
         begun = False
@@ -118,7 +118,7 @@ class Sound:
 
 
 def sound_of(path: Path) -> tuple[Sound | None, str | None]:
-    """Return the sound of a film, or `None`, and a warning if it has sound that can't be decoded."""
+    """Return the sound of a film, or `None`, and a warning if it can't be decoded."""
     try:
         with files.media(path) as container:
             if not container.streams.audio:
@@ -134,7 +134,7 @@ def sound_of(path: Path) -> tuple[Sound | None, str | None]:
 class Work:
     """The loop of a session's sound, which passes encoded packets to a core `Sender` until the session ends.
 
-    ``loop_s`` is `Pictures.loop_s`: when repetition ``n`` of the pictures begins, in seconds.
+    ``loop_s`` is `Pictures.loop_s`.
     """
 
     def __init__(self, sound: Sound, loop_s: Callable[[int], float | None], warnings: list[str]) -> None:
@@ -143,7 +143,7 @@ class Work:
     def cost(self) -> float:
         """Return the CPU seconds per second of sound, by encoding its beginning.
 
-        Call it before any thread is started, whose CPU time would count as well.
+        Call it before threads start, whose CPU time would count.
         """
         encoder, samples = Encoder(self._sound.layout), 0
         encoder.expect(0.0)

@@ -23,7 +23,7 @@ _CLOCK = Fraction(1, 90_000)
 _WITH_OPUS = ("matroska", "webm", "mp4", "mpegts", "nut")
 """Containers into which FFmpeg can write Opus."""
 _LONGEST_WAIT_US = "1000000"
-"""The longest wait of a frame for the audio track, and vice versa, in microseconds; a track may pause."""
+"""The longest wait of frames for audio, and vice versa, in µs; a track may pause."""
 _MOST = 64
 """The most frames that wait for a frame with the stream's parameters."""
 
@@ -44,7 +44,7 @@ class Times:
     """
 
     def __init__(self, codec: Any) -> None:
-        # Older versions of PyAV only have a boolean. Too large a depth only makes decoding times earlier.
+        # Older PyAV only has a boolean. Too large a depth only makes decoding times earlier.
         depth = getattr(codec, "reorder_depth", 4 * codec.has_b_frames)
         self._ahead = list(range(-depth, 0))
         self._last = -1 - depth
@@ -61,7 +61,7 @@ class Growing:
 
     ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration. ``audio`` adds a track of
     Opus
-    packets. ``place`` is a path or an open pipe.
+    packets.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Growing:
         if self._file is None:
             self._early = [*self._early[-_MOST_EARLY:], (ticks, data)]
             return
-        # Time stamps of a track must increase. Audio before the first picture has negative ones, and is dropped.
+        # A track's time stamps must increase. Audio before the first picture would be negative.
         if ticks <= self._heard:
             return
         self._heard = ticks

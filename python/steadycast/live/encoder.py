@@ -44,8 +44,7 @@ def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
 class Encoder:
     """Encodes pictures to access units without delay: there are no B frames and no look-ahead.
 
-    The size of pictures may change from GOP to GOP, unless ``keep_size`` is set. ``profile`` is x264's name of an H.264
-    profile.
+    The size may change from GOP to GOP, unless ``keep_size``. ``profile`` is x264's name of an H.264 profile.
     """
 
     def __init__(
@@ -60,9 +59,9 @@ class Encoder:
     def unit(self, samples: U8, *, first: bool, quantizer: int, size: int = 0) -> tuple[int, bytes]:
         """Encode a picture; return its kind (0: I, 1: P) and its access unit.
 
-        ``first`` begins a GOP with this ``quantizer`` and the size at the index ``size`` of `sizes`. Each GOP begins
-        with
-        the decoder's configuration, so that decoders follow a change of size.
+        ``first`` begins a GOP with this ``quantizer`` and the size at index ``size`` of `sizes`, and repeats the
+        decoder's
+        configuration.
         """
         if first or self._context is None:
             self._context = open_encoder(self.codec, self.sizes[size], self.shape.fps, 0, self.gop, quantizer)

@@ -1,6 +1,6 @@
 """Outputs of a live session for other programs: metrics, status lines, events and systemd notifications.
 
-None of them affects the session: a write error is reported once, and the session continues.
+A write error is reported once, and the session continues.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Json = dict[str, Any]
 
 FORMAT = 1
 PEERS = 50
-"""The most receivers in a status line, and with separate metrics; an attacker could invent any number."""
+"""Most receivers in a status line, and with own metrics; an attacker could invent any number."""
 NAME = 64
 """The longest prefix of a receiver's name that is output, in characters."""
 EVERY_S = 1.0
@@ -460,7 +460,7 @@ def _index() -> str:
 
 
 def _meant(asked: str, host: str) -> bool:
-    """Whether a request's Host header is valid for a server at ``host``; prevents DNS rebinding on the loopback."""
+    """Whether a Host header is valid for a server at ``host``; prevents DNS rebinding on the loopback."""
     name = asked.rpartition("]")[0].strip("[") or asked.partition(":")[0]
     try:
         loopback = ipaddress.ip_address(host).is_loopback

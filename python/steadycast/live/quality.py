@@ -31,12 +31,11 @@ def measure(
     units: Sequence[bytes],
     size: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """Measure PSNR, SSIM and opinion score of a receiver's pictures; return the figures by their path in the summary.
+    """Measure PSNR, SSIM and opinion score of a receiver's pictures; return the figures by path.
 
-    The result is empty if there are no pictures. One received picture is found by comparison with the pictures of the
-    clip; time stamps then identify the others, modulo the clip's length if the clip is looped. A missing picture is
-    replaced by its predecessor. Pictures are scaled to ``size``, the display size that the sender announces, or to the
-    first picture's size.
+    Without pictures there are none. One received picture is found in the clip by comparison; time stamps identify the
+    others, modulo the length of a looped clip. A missing picture is replaced by its predecessor. Pictures are scaled to
+    ``size``, or to the first picture's size.
     """
     kind = codec_of(codec)
     # An access unit without usable data would flush the decoder.

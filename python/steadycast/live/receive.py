@@ -31,7 +31,7 @@ _UNTOLD = {
     ("mpegts", "h263"),
     *((each, codec) for each in ("mpegts", "mov") for codec in ("vp8", "vp9", "av1")),
 }
-"""Containers to which FFmpeg does not write the codec's name, so that no player can read them.
+"""Containers without a name for the codec, so that no player can read them.
 
 MPEG-TS, for example, has no stream type for VP8 (ISO/IEC 13818-1).
 """
@@ -80,9 +80,9 @@ class Received:
 class Player:
     """An external player that reads the stream from its standard input.
 
-    A thread writes to the pipe, so that a paused player blocks nothing else; frames that it does not read in time
-    are dropped. The play-out delay counts from the arrival of the frame with the shortest transfer time so far. If
-    ``codec`` is given (its name, and the decoder's configuration), the player gets Matroska with an audio track.
+    A thread writes to the pipe, and frames that the player does not read in time are dropped. The play-out delay counts
+    from the frame with the shortest transfer time so far. With ``codec`` (name and decoder's configuration), the player
+    gets Matroska with an audio track.
     """
 
     _WAITING = 256
@@ -114,8 +114,7 @@ class Player:
     def take(self, data: bytes, ticks: int | None, add: Callable[[Growing], None] | None = None) -> None:
         """Queue a frame, or drop it if the queue is full or the player has ended.
 
-        ``ticks`` is the presentation time in units of 1/90000 s, or `None` for the stream's header. ``add`` adds the
-        frame to a container.
+        ``ticks`` is in 1/90000 s, or `None` for the stream's header. ``add`` adds the frame to a container.
         """
         if self.gone:
             return
@@ -179,16 +178,15 @@ class Player:
 class Sink:
     """Distributes received frames to a file, a player and the comparison with the original, in a separate thread.
 
-    The consumers fail independently, and the session ends when none is left. Frames are written to FILE.part as they
-    arrive, which is renamed to FILE at the end; if that fails, FILE.part is kept. If no frame contains the parameters
-    that the container needs, the raw stream is written and converted at the end.
+    The session ends when no consumer is left. Frames are written to FILE.part, which is renamed at the end. Without the
+    parameters that the container needs, the raw stream is written and converted at the end.
     """
 
     def __init__(self, receiver: Any, options: Options) -> None:
         self._receiver = receiver
         self.codec: str = receiver.codec
         self._frames: list[tuple[int, int]] = []
-        """Presentation time and size in bytes of each frame, for converting a raw stream at the end."""
+        """Presentation time and bytes of each frame, to convert a raw stream at the end."""
         self._any = False
         self.kept: list[tuple[int, bytes]] = []
         """Presentation time and data of each frame, for the comparison with the original."""
@@ -373,7 +371,7 @@ class Sink:
         if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
             self.notes.append(f"{view.counted(overrun, 'frame was', 'frames were')} not written in time")
         shown, took = (end - begun for end, begun in zip(self._last, self._first or self._last, strict=True))
-        # A sender may send faster than real time, and may pause. The factor 5 is far beyond the drift of real clocks.
+        # A sender may be faster than real time, or pause. The factor 5 is far beyond real clocks' drift.
         if took > 2 and shown < took / 5:
             self.notes.append(
                 f"its time stamps cover {shown:.2f} s of the {took:.1f} s in which frames came, so the film is too"
@@ -463,7 +461,7 @@ def container_of(out: Path, codec: str) -> str | None:
 
 
 def _offered(out: Path, codec: str) -> tuple[str | None, str]:
-    """Return the container format of a file name, and why it can't store this codec, or an empty text."""
+    """Return a file name's container format, and why it can't store this codec, or an empty text."""
     import av
 
     try:
@@ -496,8 +494,7 @@ def contain(
 ) -> None:
     """Copy a raw stream into a container; an error leaves no file ``out``.
 
-    ``frames`` lists the presentation times in units of 1/90000 s and the sizes in bytes; ``head`` is the decoder's
-    configuration.
+    ``frames`` has times in 1/90000 s and sizes in bytes; ``head`` is the decoder's configuration.
     """
     import av
 

@@ -228,8 +228,7 @@ def _obey(sender: Any, keys: str, status: Json | None) -> None:
 def own_port(options: Options) -> int | None:
     """Return the port at which this sender receives RTCP; `None` if the system chose it.
 
-    Members of an any-source group share its port with `mux`, else the next one. A single receiver, or a source-specific
-    group, reports to the sender's local port.
+    An any-source group shares its port with `mux`, else the next one. Others report to the sender's local port.
     """
     port, to = options.port, options.to or ""
     if session.is_group(to) and not session.is_source_specific(to):

@@ -32,8 +32,7 @@ _DRAIN_S = 5.0
 class Inbox(Pictures):
     """A bounded queue of pictures from a program to the encoder.
 
-    A picture's number is its presentation time in frame intervals: that of its predecessor plus one or, in a slower
-    program, the time of `put`.
+    A picture's number is its time in frame intervals: its predecessor's plus one, or that of a later `put`.
     """
 
     def __init__(self, shape: Shape, room: int, *, leaky: bool) -> None:

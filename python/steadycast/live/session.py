@@ -43,7 +43,7 @@ def span(text: str, option: str) -> float:
 
 
 def play_out(buffer: str | None, consume: str | None) -> dict[str, int | None]:
-    """Parse the size of a play-out buffer (`16KiB`) and the rate at which it drains (`8kbps`), for the core."""
+    """Parse the size of a play-out buffer (`16KiB`) and the rate at which it drains (`8kbps`)."""
     if buffer is None and consume is not None:
         raise UserError(f"--consume {consume}", "there is no buffer to be emptied", "give --buffer, too")
     size = None if buffer is None else round(_read(buffer, "--buffer", units.SIZE, "a size, 16KiB"))
@@ -85,7 +85,7 @@ def read_secret(path: Path, what: str, remedy: str) -> str:
 def _is_credential(path: Path) -> bool:
     """Whether the file is a systemd credential of this service (LoadCredential=, systemd.exec(5)).
 
-    The mask of its access control list appears as the group's permission bits.
+    Its access control list appears as the group's permission bits.
     """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return bool(folder) and path.resolve().parent == Path(str(folder)).resolve()
@@ -97,7 +97,7 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\
 def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[str, str | None]:
     """Resolve NAME:PORT or [ADDRESS%ZONE]:PORT to ADDRESS:PORT, and a group's zone to its interface.
 
-    ``tell`` prints the address of a name on stderr. Text in another form is returned unchanged.
+    ``tell`` prints a name's address on stderr. Other texts are returned unchanged.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:

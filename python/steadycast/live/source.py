@@ -32,11 +32,11 @@ class Pictures:
     _passed = 0
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """Return picture ``number`` or, from a camera, the newest one, with its number; `None` at the end."""
+        """Return picture ``number`` or a camera's newest one, with its number; `None` at the end."""
         raise NotImplementedError
 
     def loop_s(self, n: int) -> float | None:
-        """Return when repetition ``n`` begins, in seconds; infinite if it never does, `None` while it is not known."""
+        """Return when repetition ``n`` begins, in seconds; infinite if never, `None` while unknown."""
         return 0.0 if n == 0 else float("inf")
 
     def passed(self) -> int:
@@ -191,7 +191,7 @@ class Camera(Newest):
         try:
             for at, samples in self._reader.pictures(self.shape.width, self.shape.height):
                 now = time.monotonic()
-                # Unless a file on standard input is read at its frame rate, most of its pictures are dropped.
+                # A file on standard input must be read at its frame rate, or most pictures are dropped.
                 first = now - float(at) if first is None else first
                 time.sleep(max(0.0, min(first + float(at) - now, 5.0)))
                 self._put(time.monotonic(), samples)
@@ -236,7 +236,7 @@ class Plan:
     clip: str | None
     """The file, for the record; `None` if the source is not a file."""
     work: Any = None
-    """The encoder's loop for a core `Sender`, to be run in a thread; `None` if nothing is encoded."""
+    """The encoder's loop for a core `Sender`, for a thread; `None` if nothing is encoded."""
     warnings: list[str] = field(default_factory=list)
     audio: Any = None
     """The loop that encodes the sound, also for a thread; `None` if no sound is sent."""

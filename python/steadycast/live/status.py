@@ -17,7 +17,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def _told(kind: type[T], status: Json, **own: Any) -> T:
-    """Copy fields by name from the core's status, and convert ms to s; ``own`` contains the remaining fields."""
+    """Copy the core's status fields by name, and ms to s; ``own`` has the remaining fields."""
     names = [each.name for each in fields(kind) if each.name not in own]  # type: ignore[arg-type]
     spans = {name: f"{name.removesuffix('_s')}_ms" for name in names if name not in status}
     told = {name: _seconds(status[spans[name]]) if name in spans else status[name] for name in names}

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _SILENT_S = 6.0
-"""Seconds without a report after which a receiver is silent; standard receivers report every 2.4 to 5 s."""
+"""Seconds of silence: standard receivers report every 2.4 to 5 s."""
 
 _STILL_S = 2.0
-"""Seconds without a whole frame after which a picture is frozen; sources send one or more per second."""
+"""Seconds without a whole frame until a picture is frozen; sources send one or more per second."""
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -53,7 +53,7 @@ def why(decision: Json | None) -> str:
         parts.append(f"set by {decision['by']}")
     limits = {
         "network": "the network limits",
-        # Either the pictures need no higher rate, or the encoder is too slow; the hints distinguish the two.
+        # The pictures need no more, or the encoder is too slow; the hints tell which.
         "encoder": "the encoder limits",
         "start": "start phase",
         "cap": "the cap limits",
@@ -161,7 +161,7 @@ def send_line(status: Json) -> str:
 
 
 def _marked(status: Json) -> str:
-    """Describe ECN, if it is in use: that the path removes the marks, or how many packets were marked."""
+    """Describe ECN in use: that the path removes the marks, or how many packets were marked."""
     ecn = status["ecn"]
     if ecn is None:
         return ""

@@ -1,4 +1,4 @@
-"""A client of WHIP (RFC 9725): it posts the offer of a live sender to a server, and ends the session on the server."""
+"""A client of WHIP (RFC 9725): posts a live sender's offer to a server, and ends the session there."""
 
 from __future__ import annotations
 
@@ -252,9 +252,9 @@ def _connection(place: str, url: str) -> HTTPConnection:
 
 @contextmanager
 def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[None]:
-    """Abort an HTTP exchange after ``limit`` seconds; raise its errors as `UserError` with a remedy.
+    """Abort an HTTP exchange after ``limit`` seconds; raise its errors as `UserError`.
 
-    The socket's own time-out starts again with each received byte.
+    The socket's own time-out restarts with each received byte.
     """
     late = threading.Event()
 

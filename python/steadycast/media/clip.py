@@ -71,7 +71,7 @@ class Source(Protocol):
 def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> tuple[int, int]:
     """Parse a size, a name in `SIZES`, ``clip``, ``auto`` or ``640x480``; return an even width and height.
 
-    ``clip`` is the clip's own size; ``auto`` is that size, scaled down to at most `_MOST_SAMPLES`.
+    ``clip`` is the clip's own size; ``auto`` scales it down to at most `_MOST_SAMPLES`.
     """
     if size in SIZES:
         return SIZES[size]
@@ -239,12 +239,11 @@ def _changed(
 def resampled(
     timed: Iterator[tuple[Fraction, U8]], fps: Fraction, length: Fraction | None = None
 ) -> Iterator[U8]:
-    """Resample to a constant frame rate: yield for each time the picture with the nearest time, or the earlier of two.
+    """Resample to a constant frame rate: for each time, the picture with the nearest time, or the earlier of two.
 
-    Pictures that already have this rate are kept one by one, with jitter of up to half an interval. The last picture
-    lasts until ``length`` (the source's stated length in seconds), at most as long as the longest other picture;
-    without
-    ``length``, for the mean duration of the others.
+    Pictures of this rate are kept one by one, with jitter of up to half an interval. The last one lasts until
+    ``length``
+    (the source's length in seconds), at most as long as the longest other; without ``length``, for the others' mean.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)
@@ -304,7 +303,7 @@ def _lacks_index(path: Path) -> bool:
 
 
 def opened(path: Path, told: Layout) -> Reader:
-    """Open a file; ``told`` is the layout of a raw file whose name does not contain one."""
+    """Open a file; ``told`` is a raw file's layout, unless its name contains one."""
     _bytes_of(path).close()
     layout = Layout.named(path).otherwise(told)
     try:

@@ -27,8 +27,7 @@ def decoder_of(codec: Codec, extradata: bytes, *flags: str) -> av.VideoCodecCont
 
 def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
     """Return an access unit as a packet for a decoder."""
-    # Decoders read some bytes beyond the end and expect zeros, which the memory of a `bytes` object does not guarantee.
-    # A complete picture would sometimes be reported as damaged.
+    # Decoders read beyond the end and expect zeros there, or sometimes report damage.
     packet = av.Packet(len(data))
     packet.update(data)
     packet.pts, packet.time_base = pts, time_base
@@ -38,7 +37,7 @@ def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
 def decode_units(
     codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int, *, scale: bool = False
 ) -> dict[int, Picture]:
-    """Return pictures by display slot, without slots for which the decoder output no picture of a suitable size.
+    """Return pictures by display slot, without slots that lack a picture of a suitable size.
 
     With ``scale``, pictures of other sizes are scaled.
     """
@@ -52,7 +51,7 @@ def decoded(
 ) -> Iterator[tuple[int, Picture, int]]:
     """Yield slots, pictures and their types (FFmpeg's AVPictureType) in the decoder's output order.
 
-    Damage raises no error: decoders conceal what they can, and reject other access units.
+    Damage raises no error.
     """
     decoder = decoder_of(codec, extradata)
     for unit in itertools.chain(given, [None]):

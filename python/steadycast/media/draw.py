@@ -202,7 +202,7 @@ class Canvas:
         part += s[:3]
 
     def rounded(self, grain: F32) -> U8:
-        """Return the picture in 4:2:0, in video range (16…235), plane after plane, with grain on its luma."""
+        """Return the planes of the picture in 4:2:0, in video range (16…235), with grain on the luma."""
         _, height, width = self.samples.shape
         out = np.empty(height * width * 3 // 2, dtype=np.uint8)
         luma = self.samples[0] * np.float32(219 / 255) + (grain + np.float32(16.5))
@@ -260,7 +260,7 @@ _STROKES = (
     "4000033344473808 413010010718384745341405 004018 103041433445473818070514030110/1434 "
     "443414030110304147381807 1818 2719 2222/2626 0444"
 )
-"""Strokes of each letter of `_LETTERS`, on a grid of columns 0 to 4 and rows 0 to 9; row 8 is the base line."""
+"""For each of `_LETTERS`, on a grid of columns 0 to 4 and rows 0 to 9; row 8 is the base line."""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:-"
 _EDGE = 2
 """Rows and columns around a letter."""

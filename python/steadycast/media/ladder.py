@@ -96,7 +96,7 @@ CODECS = {
     for codec in (
         # 13 bits for width and height, 16 for the clock (ISO/IEC 14496-2, section 6.2.3).
         Codec("mpeg4", "mpeg4", "mpeg4", _MPEG_QS, 2, 8, 2, None, most=(8190, 8190), most_ticks=65_535),
-        # Of width and height the header holds 12 bits, which must not be 0 (ISO/IEC 13818-2, 6.3.3).
+        # The header holds 12 bits of width and height, which must not be 0 (ISO/IEC 13818-2, 6.3.3).
         Codec("mpeg2", "mpeg2video", "mpeg2video", _MPEG_QS, 2, 8, 2, _FILM, most=(4094, 4094)),
         # Limits of custom picture formats (ITU-T H.263, section 5.1.5).
         Codec("h263", "h263p", "h263", _MPEG_QS, 0, 0, 4, _H263, most=(2048, 1152)),
@@ -231,7 +231,7 @@ KNOWN = tuple(
     for codec in ("", "-h264")
     for lines in ("", "-720")
 )
-"""Precomputed frame sizes of the synthetic clip: for two encodings, each in a small size and in 720 lines."""
+"""Precomputed frame sizes of the synthetic clip: two encodings, each in a small size and in 720 lines."""
 
 
 def encode_ladder(
@@ -246,10 +246,10 @@ def encode_ladder(
 ) -> Ladder:
     """Encode ``source`` once per quantizer, or read the result from the cache.
 
-    I frames are at the same positions in all rungs, and no frame refers across them. ``bframes`` is the number of B
-    frames between two others (default 2; H.263 has none); a GOP ends with a P frame. ``qs`` are quantizers from 2 to
-    31,
-    or QPs from 18 to 47 for H.264.
+    All rungs have I frames at the same positions, across which no frame refers. ``bframes`` is the number of B frames
+    between two others (default 2; H.263 has none); a GOP ends with a P frame. ``qs`` are quantizers from 2 to 31, or
+    QPs
+    from 18 to 47 for H.264.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 
@@ -388,10 +388,10 @@ def open_encoder(
         context.bit_rate = _UNBOUND if codec.encoder == "libvpx" else 0
         context.qmin = context.qmax = q
     elif codec.encoder in _MPEG:
-        # The caller forces I frames. With B frames, `gop_size` equal to the GOP's length would add a second I frame
-        # beside each. FFmpeg refuses closed GOPs unless scene-cut detection is disabled.
+        # The caller forces I frames; with B frames, `gop_size` of a GOP's length would double each. FFmpeg refuses
+        # closed GOPs unless scene-cut detection is disabled.
         context.gop_size = 600
-        # With qmin = qmax alone, the rate control chooses the Lagrangian multiplier, and coarse rungs get 50 % larger.
+        # With qmin = qmax alone, rate control sets the Lagrangian multiplier, and coarse rungs get 50 % larger.
         context.qmin = context.qmax = q
     return context
 
@@ -412,9 +412,8 @@ _KEY = re.compile(r"\bencode\.(size|fps|codec|gop|bframes)\b")
 def start(encoder: av.VideoCodecContext) -> None:
     """Open an encoder; SVT-AV1's threads run under the scheduling policy SCHED_BATCH.
 
-    As root, SVT-AV1 gives its threads and the calling one real-time priority (SCHED_FIFO, priority 99), which would
-    delay a live session's pacer. With wake-up preemption, SVT-AV1 4.1 loses a picture on a busy machine, and its
-    caller waits forever (in about 1 of 50 short clips). SCHED_BATCH disables wake-up preemption.
+    As root, SVT-AV1 takes real-time priority (SCHED_FIFO, 99), which would delay a live session's pacer. Under wake-up
+    preemption, SVT-AV1 4.1 loses a picture on a busy machine, and its caller waits forever (in 1 of 50 short clips).
     """
     try:
         _start(encoder)
@@ -472,7 +471,7 @@ _OPTIONS: dict[str, dict[str, str]] = {
     **dict.fromkeys(_MPEG, _MPEG_OPTIONS),
     "libx264": {
         "qp": "{q}",
-        # Preset "medium" takes three times as long; a live sender has one frame interval for a picture.
+        # "medium" takes three times as long; a live sender has one frame interval per picture.
         "preset": "veryfast",
         "forced-idr": "1",
         # `stitchable` makes the parameter sets before each IDR frame identical at all quantizers.
@@ -483,8 +482,8 @@ _OPTIONS: dict[str, dict[str, str]] = {
         "qp": "{q}",
         "preset": "veryfast",
         "forced-idr": "1",
-        # Frame threads and wavefront rows make the output depend on the machine. Temporal motion prediction fails if
-        # the previous picture has another quantizer, and costs 4 dB or more.
+        # Frame threads and wavefront rows make the output depend on the machine. Temporal motion prediction across
+        # quantizers costs 4 dB or more.
         "x265-params": "keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes=0:b-adapt=0:repeat-headers=1"
         ":no-temporal-mvp=1:aq-mode=0:cutree=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none",
     },
@@ -619,7 +618,7 @@ def _load(path: Path, label: str) -> tuple[FrameTable, About] | None:
 
 
 def _known(facts: About, raw: RawVideo, codec: Codec, label: str) -> tuple[FrameTable, About] | None:
-    """Return the precomputed sizes if they are this clip's, and if this encoder reproduces the coarsest rung."""
+    """Return the precomputed sizes if they are this clip's, and this encoder reproduces the coarsest rung."""
     for found in (_load(place, label) for place in KNOWN):
         if found is not None and all(found[1].get(key) == value for key, value in facts.items()):
             table = found[0]

@@ -1,6 +1,6 @@
 """The source of the MPEG-TFRCP paper: frame sizes from the only rate in the paper, without pixels.
 
-The paper's figure of rate against quantizer is lost. Its text gives one point: 5.25 Mb/s at quantizer 12.
+The figure of rate against quantizer is lost; the text gives 5.25 Mb/s at quantizer 12.
 """
 
 from fractions import Fraction
@@ -11,7 +11,7 @@ from steadycast.media.table import FrameTable
 
 ANCHOR_BPS, ANCHOR_Q = 5.25e6, 12
 _PAYLOAD = 948 / 1000
-"""The payload's share of a packet of 1000 bytes, so that the anchor rate includes all headers."""
+"""The payload's share of a packet of 1000 bytes: the paper's rate includes all headers."""
 
 
 def map001(
@@ -23,8 +23,8 @@ def map001(
 ) -> FrameTable:
     """Return frame sizes for the quantizers 2, 4, …, 62, in equal groups of one I frame and P frames.
 
-    The rate is proportional to q to the power −``exponent``. ``intra`` is the ratio of an I frame's size to a P
-    frame's. The paper states neither value.
+    The rate is proportional to q to the power −``exponent``; ``intra`` is the ratio of I to P frame sizes. The paper
+    states neither.
     """
     if gop < 1 or groups < 1 or intra <= 0 or exponent <= 0:
         raise ValueError("lengths start at 1, the rest is above 0")

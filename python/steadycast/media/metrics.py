@@ -65,10 +65,7 @@ def picture_psnr_db(a: Picture, b: Picture) -> tuple[float, float, float]:
 
 
 def overall_db(y: float, u: float, v: float) -> float:
-    """Return the PSNR of all samples of a 4:2:0 picture in dB, from the PSNR of its planes.
-
-    Luma has four of six samples.
-    """
+    """Return the PSNR of all samples of a 4:2:0 picture in dB, from the PSNR of its planes."""
     error = (4 * 10 ** (-y / 10) + 10 ** (-u / 10) + 10 ** (-v / 10)) / 6
     return float(-10 * np.log10(error)) if error > 0 else np.inf
 
@@ -88,8 +85,7 @@ def opinion_classes(psnr: F64) -> U8:
 def opinions(psnr: F64) -> F64:
     """Return a continuous opinion score from 1 to 5 for each luma PSNR in dB.
 
-    It interpolates linearly between the bounds of the classes: that between 2 and 3 has the score 2.5. The score is 5
-    from 40 dB on, and 1 up to 17.5 dB.
+    It is linear between the bounds of the classes (2.5 between 2 and 3), 5 from 40 dB on, and 1 up to 17.5 dB.
     """
     # A slot without a picture has no PSNR, and gets the lowest score.
     known = np.where(np.isnan(psnr), 0.0, psnr)
@@ -125,8 +121,5 @@ def capped(psnr: F64) -> F64:
 
 
 def mean_db(psnr: F64) -> float | None:
-    """Return the mean of the pictures' PSNR values in dB, each capped at `PSNR_CAP_DB`; `None` without pictures.
-
-    Capping each value, not the mean, lets the result rise with each picture's quality.
-    """
+    """Return the mean of the pictures' PSNR values in dB, each capped at `PSNR_CAP_DB`; `None` without pictures."""
     return float(capped(psnr).mean()) if len(psnr) else None

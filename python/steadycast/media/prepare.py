@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def media_of(
     video: Mapping[str, Any], seed: int, progress: Progress | None = None
 ) -> Ladder | FrameTable | None:
-    """Return the ladder of a flow with pixels, or the frame table of a flow without; `None` if it needs neither.
+    """Return a flow's ladder, or its frame table if it has no pixels; `None` if it needs neither.
 
-    ``video`` is the core's description of the flow (`_core.Scenario.videos`). An encoded ladder comes from the cache.
+    ``video`` is the core's description of the flow (`_core.Scenario.videos`).
     """
     kind = video["media"]
     if kind == "rfc8593":
@@ -98,9 +98,9 @@ def _needed_s(video: Mapping[str, Any]) -> int:
 
 
 def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) -> FrameTable | None:
-    """Return the frame sizes of a sequence for RFC 8593's codec.
+    """Return a sequence's frame sizes for RFC 8593's codec.
 
-    They have no pixels, because the codec mixes several quantizers.
+    It mixes several quantizers, so there are no pixels.
     """
     if video["sequence"] is None:
         return None
@@ -109,7 +109,7 @@ def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) ->
 
 
 def facts(video: Mapping[str, Any], seed: int) -> str:
-    """Return what a flow's media depend on, as text. Frame sizes from Table II also depend on the run's seed."""
+    """Return what a flow's media depend on, as text; sizes from Table II include the run's seed."""
     own = {
         k: v
         for k, v in video.items()

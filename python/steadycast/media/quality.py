@@ -31,8 +31,8 @@ Planes = tuple[float | None, float | None, float | None]
 BY = ("time", "index")
 """The picture that an original frame is compared with.
 
-time: the picture on screen in the frame's slot. index: the picture with the frame's number in the decoder's output,
-so that each missing frame shifts all later ones (`left_out`).
+time: the one on screen in the frame's slot. index: the frame's number in the decoder's output, so that each missing
+frame shifts all later ones (`left_out`).
 """
 
 
@@ -73,7 +73,7 @@ class Quality:
     def freezes(self, lasts: F64 | None = None) -> dict[str, Any]:
         """Return the freezes as figures of a receiver (`freeze_count` and others; docs/record.md).
 
-        ``lasts`` has the display time of each slot, in seconds; without it all slots are equally long.
+        ``lasts`` has each slot's display time in seconds; by default all are equal.
         """
         changes = np.diff(self.shown, prepend=-1) != 0
         spans = np.full(len(changes), float(1 / self.fps)) if lasts is None else lasts
@@ -125,10 +125,9 @@ def evaluate(
 ) -> Quality | None:
     """Decode a receiver's stream and compare it slot by slot; `None` if the media have no pictures.
 
-    ``chosen_q`` has the quantizer of each GOP of the flow, or of each of its frames. ``by`` is one of `BY`. Receivers
-    and parts of flows with equal losses are measured once (the ladder caches the results). VMAF covers the slots from
-    ``vmaf_from`` on, of those in ``vmaf_of``. ``slots_done`` is called with the number of compared slots and their
-    total.
+    ``chosen_q`` has the quantizer of each GOP or frame of the flow. ``by`` is one of `BY`. Receivers and parts of flows
+    with equal losses are measured once. VMAF covers the slots of ``vmaf_of`` from ``vmaf_from`` on. ``slots_done`` is
+    called with the number of compared slots and their total.
     """
     if isinstance(media, FrameTable):
         return None
@@ -348,7 +347,7 @@ class _View:
         )
 
     def _origin(self, slot: int) -> tuple[object, ...]:
-        """Return a key of a slot's decoded picture, equal for all receivers that get the same picture."""
+        """Return a key that is equal for receivers with the same decoded picture in a slot."""
         if slot < 0:
             return ("black",)
         index = self.part_of_group[self._group_of_slot(slot)]

@@ -1,6 +1,6 @@
 """Reads pictures of a file, a pipe or a camera, and converts them: upright, with square samples, in video range.
 
-Metadata of the source (rotation, aspect ratio, colours) is applied here, or a warning says that it is not.
+Rotation, aspect ratio and colours are applied here, or a warning says that they are not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RATES = (1, 240)
 """Supported frame rates, in pictures per second."""
 _SIDES = (16, 8192)
 _LONGEST_PAUSE_S = 5
-"""A longer gap between pictures, in seconds, is a damaged time stamp, unless the source's length covers it."""
+"""A longer gap in seconds is a damaged time stamp, unless the source's length covers it."""
 _TRIES = 25
 """Number of consecutive errors after which a container is given up."""
 _DEFAULT, _ATTACHED = 0x1, 0x400
@@ -42,7 +42,7 @@ _MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "b
 _UNSAID = (0, 2, 3)
 """Matrix codes of RGB (0) and of unspecified matrices (2 and 3)."""
 _NOTHING = 64
-"""Elements of a display matrix up to this size are rounding errors of 0, in units of 1/65536."""
+"""Up to this size, elements of a display matrix are rounding errors of 0, in 1/65536."""
 _OPAQUE = "transparent parts are sent opaque, in the colours that are stored there"
 _OPAQUE_ALPHA = 255
 _HDR = {16: "PQ", 18: "HLG"}
@@ -132,7 +132,7 @@ class Facts:
 def _told_rate(stream: av.VideoStream, first: av.VideoFrame) -> Fraction | None:
     average, guessed = stream.average_rate, stream.guessed_rate
     if average and guessed and average < guessed <= 60 and not first.interlaced_frame:
-        # With uneven time stamps, the mean frame rate may differ from the rate in every part of the source.
+        # With uneven time stamps, the mean rate may be that of no part of the source.
         average = guessed
     rate = average or guessed or stream.base_rate
     return Fraction(rate) if rate else None
@@ -148,20 +148,20 @@ def _untouched(stream: av.VideoStream, first: av.VideoFrame) -> Iterator[str]:
         yield f"its colours are coded in a way that is not converted (matrix {colours} of ITU-T H.273)"
     if _turn(first) is None:
         yield "its pictures are to be turned by less than a right angle, and are not"
-    # VP8 and VP9 in WebM have transparency in a second stream, which FFmpeg's own decoders do not read.
+    # Transparency is in a second stream of WebM, which FFmpeg's own decoders do not read.
     if ("ALPHA_MODE", "1") in ((name.upper(), value) for name, value in stream.metadata.items()):
         yield f"it has an alpha channel, and {_OPAQUE}"
 
 
 def _is_transparent(frame: av.VideoFrame) -> bool:
-    """Return whether any sample of a picture is transparent; pictures with an alpha channel may be opaque."""
+    """Return whether any sample is transparent; pictures with an alpha channel may be opaque."""
     if not any(component.is_alpha for component in frame.format.components):
         return False
     return int(frame.reformat(format="rgba").to_ndarray()[..., 3].min()) < _OPAQUE_ALPHA
 
 
 def _turn(frame: av.VideoFrame) -> Turn | None:
-    """Return the filters that rotate a picture upright; `None` if its rotation is not a multiple of 90°."""
+    """Return the filters that rotate a picture upright; `None` if it is not by a multiple of 90°."""
     told: Any = frame.side_data
     try:
         data = bytes(told["DISPLAYMATRIX"])
@@ -175,8 +175,7 @@ def _turn(frame: av.VideoFrame) -> Turn | None:
 def _films(container: Any) -> list[Any]:
     """Return the video tracks, in the order of preference of FFmpeg's players.
 
-    Default tracks come first, then larger ones; auxiliary tracks (thumbnails, still pictures) are last, and cover art
-    is excluded.
+    Default tracks come first, then larger ones, last thumbnails and still pictures; cover art is excluded.
     """
 
     def order(stream: Any) -> tuple[bool, bool, int]:
@@ -390,9 +389,8 @@ class _Clock:
 def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
     """Return the length of the pictures in seconds; `None` if the known length may be that of longer audio.
 
-    Some sources state a length, others an end, which counts from the track's first time stamp, the file's first
-    time stamp, or 0. If this is not known, the earliest possible end is used: a source that ends before it is
-    certainly truncated. ``first`` is the presentation time of the first picture.
+    Some sources state a length; others an end, from the track's or file's first time stamp, or 0. The earliest possible
+    end is used: a source that ends before it is truncated. ``first`` is the first picture's presentation time.
     """
     base = Fraction(stream.time_base) if stream.time_base else None
     begin = stream.start_time * base if base and stream.start_time is not None else Fraction(0)

@@ -31,7 +31,7 @@ def _chance(salt: int) -> Iterator[float]:
 
 
 def _leaves(canvas: Canvas, x: float, y: float, rx: float, ry: float, count: int, salt: int) -> None:
-    """Draw ``count`` leaves, from the dark ones at the back to the lit ones at the front."""
+    """Draw ``count`` leaves, from dark ones at the back to lit ones at the front."""
     chance = _chance(salt)
     for place in range(count):
         a, r = next(chance), next(chance) * (1.25 - 0.5 * place / count)
@@ -207,7 +207,7 @@ _SIGNS = (
     ((0.24, 0.56, 0.05, 0.3), (0.22, 0.58, 0.06, 0.3)),
     ((0.14, 0.66, 0.15, 1.0), (0.3, 0.66, 0.93, 1.0)),
 )
-"""Positions of both hands in each sign: x from the middle, y, direction of the fingers, and their spread."""
+"""Both hands in each sign: x from the middle, y, direction of the fingers, and their spread."""
 
 
 class Street:

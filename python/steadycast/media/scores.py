@@ -1,6 +1,6 @@
 """Quality scores of a ladder's encoded pictures, cached in files beside the ladder's rungs.
 
-A GOP that arrives completely is displayed as it was encoded, so its pictures are measured in one run only.
+A complete GOP looks as encoded, so its pictures are measured only once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COLUMNS = 4
 
 
 class EncodedScores:
-    """Scores of the pictures of each rung against the source's: one row per display slot, NaN where not measured.
+    """Scores of each rung's pictures against the source's: one row per display slot, NaN where not measured.
 
     Threads may call `put` concurrently for different slots.
     """
@@ -45,7 +45,7 @@ class EncodedScores:
                 self._rungs[q] = empty if kept is None else kept
 
     def of(self, q: int, slot: int) -> tuple[Score, float] | None:
-        """Return PSNR and SSIM of the picture in a display slot at quantizer ``q``; `None` if not measured yet."""
+        """Return PSNR and SSIM of a display slot's picture at quantizer ``q``; `None` if not measured."""
         y, u, v, ssim = self._rungs[q][slot].tolist()
         return ((y, u, v), ssim) if y == y else None  # NaN differs from itself
 

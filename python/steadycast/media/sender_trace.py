@@ -17,7 +17,7 @@ _LINE = "a line is: frame, type H, I, P or B, bytes, packets, time in seconds"
 _MOST = (1 << 31) - 1
 _RATES = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
 _RATE_WITHIN = Fraction(1, 200)
-"""Relative difference up to which a rate is rounded to one of `_RATES`; times are in whole milliseconds."""
+"""A rate this close, relatively, to one of `_RATES` is rounded: times are in whole milliseconds."""
 
 
 class TraceError(UserError):
@@ -62,7 +62,7 @@ def text_of(path: Path) -> str:
 
 
 def is_single_rate(text: str) -> bool:
-    """Whether the first lines of a trace begin with a number and a frame's type, as in single-rate traces."""
+    """Whether a trace's first lines begin with a number and a frame's type, as in single-rate traces."""
     for _, fields in _lines(text)[:2]:
         if len(fields) >= 2 and _is_number(fields[0]) and fields[1].upper() in _TYPES:
             return True

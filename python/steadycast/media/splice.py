@@ -15,7 +15,7 @@ NEVER = np.iinfo(np.int64).max
 """The arrival time of lost frames, in nanoseconds."""
 
 Quantizers = Sequence[int | tuple[int, ...]]
-"""The quantizer of each GOP of a flow, or the quantizers of its frames in coding order."""
+"""Of each GOP of a flow, or of its frames in coding order."""
 
 Holes = Mapping[int, Sequence[tuple[int, int]]]
 """The lost byte ranges [from, to) of each frame's access unit, by frame number."""
@@ -62,7 +62,7 @@ class Fates:
 def fates(table: FrameTable, told: Fates) -> U8:
     """Return the `Fate` of each frame, in coding order: lost before undecodable, undecodable before late.
 
-    A lost I or P frame makes all frames after it in its GOP, in coding order, undecodable.
+    A lost I or P frame makes all later ones of its GOP, in coding order, undecodable.
     """
     frames = np.arange(told.frames)
     groups = table.group_of(frames)
@@ -97,14 +97,15 @@ def left_out(table: FrameTable, told: Fates) -> Fates:
 def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     """Return the index of the frame on screen at each display slot; −1 before the first.
 
-    Slot k shows the newest frame of the slots up to k that had arrived completely by ``play_times[k]``. Both arrays are
-    in display order and in nanoseconds on the same clock; a lost frame has the arrival time `NEVER`.
+    Slot k shows the newest frame up to k that was complete by ``play_times[k]``. Both arrays are in display order and
+    in
+    nanoseconds on the same clock; a lost frame arrives at `NEVER`.
     """
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # A late frame is shown at the first later slot whose time is not before its arrival. The running maximum is needed
-    # because a B frame's reference is shown after it, but has an earlier play time.
+    # A late frame is shown at the first later slot not before its arrival. A B frame's reference has an earlier play
+    # time than its slot: hence the running maximum.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
@@ -145,10 +146,7 @@ def first_of(chosen: int | tuple[int, ...]) -> int:
 
 
 def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: range) -> Iterator[Unit]:
-    """Yield the access units of these GOPs: all of them or, with ``told``, those that arrived.
-
-    Lost bytes are replaced by zeros.
-    """
+    """Yield the access units of these GOPs: all or, with ``told``, those that arrived, zeros for lost bytes."""
     table = ladder.table
     for group in groups:
         chosen = chosen_q[group]
@@ -174,11 +172,11 @@ def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: rang
 
 
 _SETS = {"h264": lambda first: first & 31 in (7, 8), "h265": lambda first: first >> 1 & 63 in (32, 33, 34)}
-"""Whether the first byte of a NAL unit is that of a parameter set, for codecs that have them."""
+"""Whether a NAL unit's first byte is that of a parameter set."""
 
 
 def parameter_sets(ladder: Ladder, q: int) -> bytes:
-    """Return the parameter sets in the first access unit of a rung of H.264 or H.265; empty for other codecs."""
+    """Return the parameter sets in a rung's first access unit of H.264 or H.265; else empty."""
     is_set = _SETS.get(ladder.codec.name)
     if is_set is None:
         return b""
@@ -224,7 +222,7 @@ def segments(ladder: Ladder, told: Fates) -> list[range]:
 
 
 def segment_key(ladder: Ladder, chosen_q: Quantizers, told: Fates, groups: range) -> tuple[object, ...]:
-    """Return a key that is equal for segments with equal decoded pictures, of any flow, pass or receiver."""
+    """Return a key that is equal for segments with equal decoded pictures, of any flow or receiver."""
     table = ladder.table
     first, last = table.span(groups.start).start, min(table.span(groups.stop - 1).stop, told.frames)
     part = told.complete[first:last]

@@ -1,7 +1,7 @@
 """A stream of access units as a file that a player can open.
 
-VP8, VP9 and AV1 do not mark the beginning of a frame and need IVF, which only libvpx's source specifies (`ivfenc.c`):
-a header of 32 bytes, and before each frame its length in 4 bytes and its time in 8 bytes, little-endian.
+VP8, VP9 and AV1 need IVF, which only libvpx's source specifies (`ivfenc.c`): a header of 32 bytes, and before each
+frame its length in 4 bytes and its time in 8 bytes, little-endian.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def framed(codec: str, ticks: int, data: bytes) -> bytes:
 def closed(codec: str, ticks: int, data: bytes) -> bytes:
     """Return an access unit for a player's pipe, with the delimiter of the next one.
 
-    Without it a player waits for the next unit before it shows this one.
+    Without it, a player shows each unit only when the next has come.
     """
     delimiter = FORMS[codec].delimiter
     return framed(codec, ticks, data) + (b"" if delimiter[1:5] in data[:6] else delimiter)

@@ -19,13 +19,13 @@ from steadycast.media.table import U8
 FPS = Fraction(25)
 _VERSION = 2
 _LARGE = 704 * 576
-"""Samples of a picture in 4CIF; for larger pictures, which take long to draw, the film is half as long."""
+"""Samples of 4CIF; larger pictures are slow to draw, so their film is half as long."""
 _WHITE, _DARK, _RED = rgb("ffffff"), rgb("101418"), rgb("ff5040")
 
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A synthetic clip: a person at a desk, a street, and a scrolling page, with a clock that shows the time."""
+    """A synthetic clip: a person at a desk, a street, and a scrolling page, with a clock."""
 
     frames: int = 400
     seed: int = 1

@@ -27,8 +27,7 @@ class Kind(IntEnum):
 class FrameTable:
     """The frames of a film at each quantizer, with their sizes in coding order.
 
-    A longer flow starts again at the first frame: its frame ``i`` is frame ``i % frames`` of the table. The last GOP of
-    each pass may be shorter than the others.
+    A longer flow repeats them: its frame ``i`` is frame ``i % frames``. The last GOP of each pass may be shorter.
     """
 
     fps: Fraction
@@ -99,10 +98,7 @@ class FrameTable:
         return int(self.group_of(frames - 1)) + 1 if frames else 0
 
     def slot_of(self, frames: npt.ArrayLike) -> I64:
-        """Return the display slot for each of these frame numbers in coding order.
-
-        Both count through the whole flow.
-        """
+        """Return the display slots of frame numbers in coding order, both counted through the whole flow."""
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.frames + self.display[within], dtype=np.int64)
 
@@ -126,8 +122,7 @@ class FrameTable:
 def coding_order(pattern: str) -> tuple[U8, U32]:
     """Return the types and the display positions of a closed GOP's frames, in coding order.
 
-    ``pattern`` lists the types in display order, such as ``IBBPBBP``. B frames after the last P frame are coded at the
-    end, and only refer to earlier frames.
+    ``pattern`` lists the types in display order, such as ``IBBPBBP``. B frames after the last P frame are coded last.
     """
     order: list[int] = []
     waiting: list[int] = []

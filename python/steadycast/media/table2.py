@@ -7,7 +7,7 @@ import numpy as np
 from steadycast.media.splitmix import mixed
 from steadycast.media.table import FrameTable, Kind, coding_order
 
-# Quantizers 2…31 as printed, in kb/s. The rate rises, instead of falling, at the quantizers 22, 25 and 28.
+# Quantizers 2…31 as printed, in kb/s; at 22, 25 and 28 the rate rises instead of falling.
 _PRINTED = """
     2614.4 1420.5 929.1 651.1 452.9 362.0 294.0 234.8 219.0 197.4 179.0 166.0 139.7 135.4 129.9
     113.6 107.6 102.6 96.9 92.8 103.2 85.1 81.6 92.7 76.6 73.8 86.1 69.5 67.4 65.5
@@ -27,9 +27,10 @@ def table2(
 ) -> FrameTable:
     """Return frame sizes whose mean rates equal the published ones, to one byte per frame.
 
-    ``distance`` is the number of frames from one I or P frame to the next (M). ``weights`` are the relative sizes of
-    I, P and B frames, which the paper does not give. The sizes vary uniformly by up to ``variation_permille`` in both
-    directions, alike at all quantizers.
+    ``distance`` is the number of frames from one I or P frame to the next (M). ``weights`` are the relative sizes of I,
+    P
+    and B frames, which the paper does not give. Sizes vary uniformly by up to ± ``variation_permille``, alike at all
+    quantizers.
     """
     if gop < 1 or distance < 1 or frames < 1 or min(weights) < 1 or not 0 <= variation_permille < 1000:
         raise ValueError("lengths and weights start at 1, the variation is below 1000 permille")
@@ -49,8 +50,8 @@ def table2(
     ends = np.cumsum(shares)
     for row, rate in enumerate(MEAN_RATES_BPS.values()):
         total = int(rate * frames / (8 * Fraction(fps)))
-        # Differences of rounded cumulative sums have no accumulated rounding error. Products for long clips exceed 64
-        # bits, which Python's integers do not limit.
+        # Differences of cumulative sums accumulate no rounding error. Python's integers hold the products, beyond 64
+        # bits.
         marks = [total * int(end) // whole for end in ends]
         sizes[row] = np.diff([0, *marks])
     assert kinds[0] == Kind.I

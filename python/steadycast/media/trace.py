@@ -75,7 +75,7 @@ def _single_rate(path: Path, text: str, fps: str | int | float | Fraction) -> Fr
 def _evalvid(path: Path, text: str) -> FrameTable:
     """Read ``µs between frames · size at q 2 · type · largest fragment · sizes at q 3…31`` per line.
 
-    Types are 0 for a header, 1 I, 2 P, 3 B. The bytes of a header belong to the I frame that follows it.
+    Types are 0 for a header, 1 I, 2 P, 3 B. A header's bytes belong to the following I frame.
     """
     rows: list[_Row] = []
     times: list[int] = []
@@ -219,7 +219,7 @@ def _table(path: Path, rows: list[_Row], qs: list[int], fps: Fraction) -> FrameT
 def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
     """Return the numbers of the trace's rows in coding order, and the display position of each row.
 
-    A trace is in coding order, unless a B frame follows the very first I frame: nothing is displayed before that.
+    Coding order unless a B frame follows the very first I frame, before which nothing is displayed.
     """
     in_display_order = len(kinds) > 1 and kinds[1] == Kind.B
     order = np.arange(len(kinds), dtype=np.uint32)

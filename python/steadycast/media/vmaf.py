@@ -36,7 +36,7 @@ def need() -> None:
 
 
 def vmaf(pairs: Iterable[tuple[Picture, Picture]], width: int, height: int, fps: Fraction) -> float | None:
-    """Return the mean VMAF of pairs (shown, original); `None` if VMAF can't be measured, whatever the reason."""
+    """Return the mean VMAF of pairs (shown, original); `None` if it can't be measured."""
     path = program()
     if path is None:
         return None

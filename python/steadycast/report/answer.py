@@ -15,7 +15,7 @@ from steadycast.report.rank import alike, ranked_receivers
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
 _LEAST_SHARE_GAP = 0.02
-"""A share is explained if it differs from throughput per fair share by this; less may come from averaging."""
+"""A share that differs by more from throughput per fair share is explained; averaging may cause less."""
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
 
@@ -42,7 +42,7 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
 
 
 def uncompared(summary: Mapping[str, Any]) -> list[str]:
-    """Warn of flows whose rate was not limited by the network; empty for live sessions, which compare nothing."""
+    """Warn of flows whose rate the network did not limit; empty for live sessions."""
     if summary.get("world") == "live":
         return []
     return [said for flow in summary["flows"] if (said := nothing_compared(flow))]
@@ -119,16 +119,12 @@ def got(flow: Json) -> str:
 
 
 def never_competes(flow: Mapping[str, Any]) -> bool:
-    """Whether no other flow competed with this one, so that its fraction of the fair share is unknown."""
+    """Whether no other flow competed, so that the fraction of the fair share is unknown."""
     return flow.get("share_of_fair") is None and number(flow.get("competing_s")) == 0
 
 
 def partly_competing(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence with each flow's rate while it competed, if the mean rate in the table differs.
-
-    The share of a flow that pauses, or is alone for a time, therefore differs from the mean rate divided by the fair
-    rate.
-    """
+    """Return a sentence with each flow's rate while it competed, if it differs from the mean rate."""
     said = []
     for flow in summary["flows"]:
         share, fair = number(flow.get("share_of_fair")), number(flow.get("fair_share_bps"))
@@ -179,7 +175,7 @@ def _built_on(flow: Json, by: str) -> str:
 
 
 def _late(flow: Json) -> str:
-    """Return a phrase about the delay of a flow's only viewer, if it is too long for a conversation."""
+    """Return a phrase about an only viewer's delay, if it is too long for a conversation."""
     delay = number(delay_ms(flow)) if len(flow["receivers"]) == 1 else None
     if delay is None or delay <= CONVERSATION_MS:
         return ""
@@ -187,7 +183,7 @@ def _late(flow: Json) -> str:
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:
-    """Return the share of frames that were not shown intact and in time, and how a play-out delay affects it."""
+    """Return the share of frames not shown intact and in time, and a play-out delay's effect."""
     ok, sent = number(reach(receiver, "frames", "ok")), number(reach(receiver, "frames", "sent"))
     if ok is None or not sent or ok >= sent:
         return ""

@@ -27,7 +27,7 @@ _RC: Any = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    # Without it, matplotlib searches for ticks above the axes, which takes a third of the drawing time.
+    # Without it, matplotlib searches for ticks above the axes, a third of the drawing time.
     "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -158,7 +158,7 @@ def colours(svgs: str) -> list[str]:
 
 
 def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
-    """Save the figure of `draw` in the format of the suffix; return whether there was a figure."""
+    """Save the figure of `draw` in the suffix's format; return whether there was one."""
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(
             str(path), "an image can't be saved in this format", "end the name in .png, .svg or .pdf"
@@ -212,7 +212,7 @@ class Label:
 
 
 def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
-    """Write labels at the ends of lines; overlapping ones are moved apart, and wide ones broken into two lines."""
+    """Write labels at the ends of lines; move overlapping ones apart, and break wide ones."""
     if not labels:
         return
     low, high = axes.get_ylim()
@@ -227,7 +227,7 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
     ordered = sorted(map(fitted, labels), key=lambda label: label.y)
     lines = [label.text.count("\n") + 1 for label in ordered]
     places = [min(max(label.y, low), high) for label in ordered]
-    # Labels that are too close push each other apart. A crowded chart may have no room for all.
+    # Close labels push each other apart; a crowded chart may lack room.
     for _ in range(50):
         moved = False
         for i in range(1, len(places)):

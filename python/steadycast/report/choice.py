@@ -44,7 +44,7 @@ class Placebo:
     """The differences of a figure between two runs that only differ in the seed (`python -m validation.placebo`)."""
 
     spread: float
-    """The root mean square of the differences; for delays relative to the mean delay.
+    """Root mean square; for delays relative to the mean delay.
 
     For the figures in `MIDDLE` it is the median over scenarios, networks and controllers.
     """
@@ -61,7 +61,7 @@ PLACEBO: Mapping[str, Placebo] = {
 }
 """The placebo of each figure, from docs/data/placebo.csv."""
 MIDDLE = ("score",)
-"""Figures whose mean square a few networks would dominate: a score varies six times as much on Wi-Fi."""
+"""Figures whose mean square a few networks would dominate: scores vary six times as much on Wi-Fi."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Candidate:
     """Whether the video has a single receiver, as in a call."""
 
     def mean(self, of: Callable[[Sample], Value]) -> Any:
-        """Return the mean over the seeds with its spread; for one seed the number, for an unknown figure `None`."""
+        """Return the mean over the seeds with its spread; the number for one seed, `None` if unknown."""
         known = [value for sample in self.samples.values() if (value := of(sample)) is not None]
         if not known:
             return None
@@ -153,7 +153,7 @@ class Criterion:
     least: float
     """The smallest difference that matters to a viewer or to another flow; relative for delays."""
     value: Callable[[Candidate, Sample], Value]
-    """The value of a run; more is better. Values better than a bound count as the bound."""
+    """The value of a run; more is better, up to a bound."""
     raw: Callable[[Candidate], Any]
     """The unbounded figure, as a mean over the seeds."""
     how: Callable[[object], str]
@@ -315,10 +315,12 @@ class Difference:
 def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Difference | None:
     """Compare two candidates by one criterion; `None` if one of them has no value.
 
-    Runs are paired by seed if at least half of the seeds are equal, and otherwise in the order of seeds. With several
-    pairs, the smallest significant difference is the half-width of the mean's 99 % interval by Student's t. The
-    variance of n pairs (n - 1 degrees of freedom) is pooled with the placebo's (`PRIOR_FREEDOM`), as in Smyth's
-    moderated t (2004, equation 3.2). Two or three pairs that agree by chance are then not significant.
+    Runs are paired by seed if at least half of the seeds are equal, else in order. The smallest significant difference
+    of
+    several pairs is the half-width of the mean's 99 % interval by Student's t. The variance of n pairs (n - 1 degrees
+    of
+    freedom) is pooled with the placebo's (`PRIOR_FREEDOM`), as in Smyth's moderated t (2004, equation 3.2), so that two
+    or three pairs that agree by chance are not significant.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
@@ -362,8 +364,8 @@ class Verdict:
     reason: str = ""
     """Why these candidates are recommended, or none.
 
-    "decided": they are significantly better than the others. "alike": no difference is significant. "chance": the
-    better ones violate the rule. "broken": all violate the rule. "unknown": no figure is known.
+    "decided": significantly better. "alike": no significant difference. "chance": the better ones violate the rule.
+    "broken": all violate it. "unknown": no figure is known.
     """
     said: Sequence[str] = field(default=())
 
@@ -541,7 +543,7 @@ def _in_return(best: Candidate, candidates: Sequence[Candidate]) -> Iterator[str
 
 
 def candidate(name: str, summaries: Mapping[int, Json], tested: Sequence[str]) -> Candidate:
-    """Return a candidate from the summaries of its runs, by seed; ``tested`` are the videos under test."""
+    """Return a candidate from its runs' summaries, by seed; ``tested`` are the videos under test."""
     flows = [flow for summary in summaries.values() for flow in summary["flows"] if flow["name"] in tested]
     alone = all(len(flow.get("receivers") or []) == 1 for flow in flows)
     return Candidate(name, {seed: sample(summary, tested) for seed, summary in summaries.items()}, alone)

@@ -268,7 +268,7 @@ def draw_queue(folder: Folder) -> Figure | None:
 
 
 def draw_quality(folder: Folder) -> Figure | None:
-    """Draw PSNR per frame (median and worst receiver), the missing frames of the worst one, and the quantizer."""
+    """Draw PSNR per frame (median and worst receiver), the worst one's missing frames, and the quantizer."""
     if not folder.has("frames"):
         return None
     frames = folder.table("frames").sort("pts_s")

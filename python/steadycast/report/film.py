@@ -35,7 +35,7 @@ def add(folder: Folder, progress: Progress) -> None:
 def shown(folders: Sequence[Folder]) -> tuple[str, Html]:
     """Return a heading, and the films of these runs; empty if there are none.
 
-    Films that exceed two million bytes in total are re-encoded to equal parts of that size, or replaced by their path.
+    Films of more than two million bytes in total are re-encoded to equal parts, or replaced by their path.
     """
     films = [(folder, *film) for folder in folders if (film := folder.film) is not None]
     # Base64 encodes three bytes as four characters.

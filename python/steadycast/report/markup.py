@@ -1,4 +1,4 @@
-"""Builds HTML; text that is not marked as HTML is escaped, so that names from files or the network can't inject any."""
+"""Builds HTML. Other text is escaped, so that names from files or the network can't inject any."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def joined(parts: Iterable[object], between: str = "") -> Html:
 def element(tag: str, *content: object, **attributes: object) -> Html:
     """Build an element; content that is not `Html`, and all attribute values are escaped.
 
-    Attribute names may end in ``_`` (``class_``), and any other ``_`` becomes ``-``. `True` writes the name alone, and
-    `None` omits the attribute.
+    Attribute names may end in ``_`` (``class_``); any other ``_`` becomes ``-``. `True` writes the name alone, `None`
+    nothing.
     """
     words = [tag]
     for name, value in attributes.items():

@@ -53,7 +53,7 @@ def jain(throughputs: Sequence[float]) -> float:
 
 
 def _frames(folder: Folder, *columns: str) -> Iterator[tuple[Json, list[F64]]]:
-    """Yield columns of each video's frames in coding order, without nulls, for the receiver with the median score."""
+    """Yield columns of each video's frames in coding order, without nulls, at the receiver of median score."""
     if not folder.has("frames"):
         return
     table = folder.table("frames")
@@ -76,10 +76,7 @@ def _jitter(folder: Folder) -> Iterator[Line]:
 
 
 def _cumulative(folder: Folder) -> Iterator[Line]:
-    """Yield the sum of the jitter J up to each frame (Multi-Evalvid-RA, equation 4).
-
-    It is the frame's delay minus that of the first frame.
-    """
+    """Yield the cumulative jitter (Multi-Evalvid-RA, equation 4): a frame's delay minus the first one's."""
     for flow, (made, came) in _frames(folder, "ready_s", "arrived_s"):
         delays = (came - made) * 1000
         yield Line(flow, came, delays - delays[0])
@@ -100,7 +97,7 @@ def _rates(column: str) -> Callable[[Folder], Iterator[Line]]:
 
 
 def _fairness(folder: Folder) -> Iterator[Line]:
-    """Yield Jain's index of the throughputs of videos and TCP, in intervals with at least two sending flows."""
+    """Yield Jain's index of the videos' and TCP's throughputs, while at least two flows send."""
     at: dict[float, list[float]] = {}
     flows = []
     for line in _rates("throughput_bps")(folder):
@@ -127,7 +124,7 @@ QUANTITIES = {
 
 
 def draw(quantity: Quantity, runs: Sequence[tuple[str, Folder]]) -> Figure | None:
-    """Draw the flows of all runs into one panel, labelled with the run's name if there are several."""
+    """Draw the flows of all runs into one panel, with the run's name if there are several."""
     found = [(name, line) for name, folder in runs for line in quantity.lines(folder)]
     if not found:
         return None

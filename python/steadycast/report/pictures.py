@@ -18,7 +18,7 @@ from steadycast.viewing import Record
 
 
 def side_by_side(folder: Folder, frame: int) -> Html:
-    """Show a frame of each video as it was recorded, sent, and seen by the median and the worst receiver."""
+    """Show a frame of each video as recorded, sent, and seen by the median and the worst receiver."""
     record = Record.of(folder)
     parts = []
     for flow in folder.summary["flows"]:

@@ -117,7 +117,7 @@ class Seen:
 
 
 def videos(runs: Sequence[Run], column: str) -> list[Seen]:
-    """Return a column of the table `rates` over time for the videos under test of each run."""
+    """Return a column of the table `rates` over time for each run's videos under test."""
     tested = choice.in_question([run.summary for run in runs])
     found = []
     for run in runs[:_MOST_LINES]:
@@ -219,7 +219,7 @@ def together(runs: Sequence[Run], name: str) -> Figure | None:
 
 
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
-    """Draw each run's opinion scores at the receiver whose mean score is the median; the better of two middle ones."""
+    """Draw each run's opinion scores at the receiver of median mean score; the better of two middle ones."""
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:
@@ -277,9 +277,8 @@ class Measure(Row):
     def marks(self) -> tuple[str, ...]:
         """Return "best", "worst" or an empty string for each run.
 
-        Only confidence intervals distinguish runs: a run is not marked if it has a single seed, or if its interval
-        overlaps
-        both the best run's and the worst run's.
+        A run is not marked if it has a single seed, or if its confidence interval overlaps both the best and the worst
+        run's.
         """
         known = [v for v in self.values if number(v) is not None]
         unmarked = ("",) * len(self.values)
@@ -300,12 +299,12 @@ class Measure(Row):
 
 
 def measures(runs: Sequence[Run]) -> list[Measure]:
-    """Select the columns of a table with a line per run: picture quality, then the shares of the network."""
+    """Select the columns of a table with a line per run: picture quality, then network shares."""
     found = []
     for column in sorted(record.table("runs"), key=lambda column: column.figure.of != "receiver"):
         kinds = ("video", "tcp") if column.figure.key == "share_of_fair" else (None,)
         for kind in kinds:
-            # A video's share above the fair one is not better; that of TCP flows beside it is.
+            # More than the fair share is not better for a video, but for TCP beside it.
             better = "higher" if kind == "tcp" else column.figure.better
             whose = {"video": "video: ", "tcp": "TCP: ", None: ""}[kind]
             values = tuple(_worst_off(run.summary, column, kind, better) for run in runs)
@@ -366,7 +365,7 @@ def sections(runs: Sequence[Run], command: str) -> Html:
 
 
 def write_seeds_report(path: Path) -> Path:
-    """Write report.html for a folder of several seeds, with means, spreads, and links to the seeds' reports."""
+    """Write the report of several seeds: means, spreads, and links to the seeds' reports."""
     run = read(path)
     rows = [[row.head, row.how(row.values[0])] for row in quantities([run])]
     names = [each.path.name for each in run.folders]

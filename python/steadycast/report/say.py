@@ -69,10 +69,7 @@ def figures(x: float) -> str:
 
 
 def by_unit(path: str, of: str | None = None) -> Callable[[object], str]:
-    """Return the formatter for the unit of a number.
-
-    ``path`` is its path in summary.json or, with ``of``, in an object of that kind.
-    """
+    """Return the formatter of a number by its path in summary.json or, with ``of``, in such an object."""
     figure = record.at(path) if of is None else record.find(of, path)
     return how(figure) if figure is not None else plain
 
@@ -88,7 +85,7 @@ def cells(columns: Sequence[record.Shown], thing: Mapping[str, Any]) -> list[str
 
 
 def flow_cells(columns: Sequence[record.Shown], flow: Mapping[str, Any]) -> list[str]:
-    """Format the cells of a table's row for a flow: its own figures, and those of its median receiver."""
+    """Format the cells of a flow's row: its own figures, and its median receiver's."""
     return [how(column.figure)(column.of_flow(flow)) for column in columns]
 
 

@@ -49,7 +49,7 @@ def flow_label(flow: Json) -> str:
 
 
 def grouped(lines: Sequence[Series]) -> list[Series]:
-    """Merge flows of one kind if there are too many to distinguish, into their median and extremes."""
+    """Merge too many flows of one kind into their median and extremes."""
     if len(lines) <= _MOST_LINES:
         return list(lines)
     groups: dict[tuple[object, ...], list[Series]] = {}
@@ -133,7 +133,7 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
 
 
 def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
-    """Return the busiest link's name, and its capacity in bit/s over time; None where it is not known."""
+    """Return the busiest link's name, and its capacity in bit/s over time; None where unknown."""
     if not folder.has("links") or not folder.summary.get("links"):
         return None
     busiest = max(folder.summary["links"], key=lambda link: link.get("utilisation_frac") or 0.0)
@@ -213,7 +213,7 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
 
 
 def time_axis(axes: Axes, folder: Folder) -> None:
-    """Set the time axis to the run's length in seconds; of several panels, only the last one is labelled."""
+    """Set the time axis to the run's length in seconds; label only the last of several panels."""
     axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
     if axes is axes.figure.axes[-1]:
         axes.set_xlabel("time (s)", loc="right")

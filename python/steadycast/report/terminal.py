@@ -139,7 +139,7 @@ def filled(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def plain(*heads: str, labels: int = 1) -> Table:
-    """Build a table without a frame, with texts in the first columns and numbers in the others."""
+    """Build a table without a frame: texts in the first columns, numbers in the others."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in heads[:labels]:
         table.add_column(name, overflow="fold")
@@ -149,7 +149,7 @@ def plain(*heads: str, labels: int = 1) -> Table:
 
 
 def console() -> Console:
-    """Return the console of results: stdout, with its width, or 80 columns if it is not a terminal."""
+    """Return the console of stdout, 80 columns wide if it is not a terminal."""
     out = _Console(highlight=False)
     return out if out.is_terminal else _Console(highlight=False, width=80)
 

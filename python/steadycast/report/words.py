@@ -49,7 +49,7 @@ GLOSSARY: dict[str, str] = {
     **_WORDS,
     **{figure.short: figure.about for figure in reversed(record.FIGURES) if figure.short is not None},
 }
-"""For terms that are not figures, and for figures by their headings; a flow's figure before a receiver's."""
+"""Terms that are not figures, and figures by their headings, a flow's before a receiver's."""
 
 
 def term(word: str, shown: str | None = None) -> Html:

@@ -35,7 +35,7 @@ _TOP_BPS = (500_000, 8_000_000)
 _BELOW_CAP = 0.65
 """The target rate of the finest rung, as a part of `--max-rate`.
 
-A rung is given to viewers if its highest rate is at most 0.8 of their target rate (`rungs.rs`).
+Viewers get a rung if its highest rate is at most 0.8 of their target rate (`rungs.rs`).
 """
 NICER = 5
 """Added to the nice value of encoding threads."""
@@ -95,8 +95,7 @@ class _Encoders:
 def yield_to_senders() -> None:
     """Lower the priority of this encoding thread below that of the senders.
 
-    A packet that is sent late looks like a queue of the network. On a slow machine the encoders fall behind instead,
-    and rungs are given up.
+    A late packet looks like queueing delay. On a slow machine the encoders fall behind instead, and rungs are given up.
     """
     # Linux has a nice value per thread.
     with suppress(OSError):
@@ -182,7 +181,7 @@ class LiveSource:
             return Encoder(self._codec, pictures.shape, gop, keep_size=keep, profile=profile)
 
     def _alike(self, pictures: Pictures) -> Pictures:
-        """Return the pictures for measuring the encoders' cost: the source's or, for a publisher, a test pattern."""
+        """Return pictures for measuring the encoders' cost: the source's or, for a publisher, a test pattern."""
         if self.publishers is None:
             return pictures
         shape = pictures.shape
@@ -195,7 +194,7 @@ class LiveSource:
             running.core.push_audio(at_s, begins, data, 0.0)
 
     def _measured(self, pictures: Pictures) -> float | None:
-        """Return the processor time per picture in seconds, which consumes pictures; `None` if there are too few."""
+        """Return the processor seconds per picture, which consumes pictures; `None` if there are too few."""
         encoder = self._encoder(pictures)
         # The cost depends on the quantizer; this is the middle one.
         middle = self._codec.quantizers[len(self._codec.quantizers) // 2]
@@ -292,7 +291,7 @@ class LiveSource:
         return None if running is None else running.encoders.failed
 
     def shown(self) -> dict[str, Any]:
-        """Return the rungs for the page: their target rates and sizes, and how many there were at the start."""
+        """Return the rungs for the page: target rates and sizes, and how many there were at the start."""
         running = self._running
         rungs = [] if running is None else running.core.status()[0]
         told = [{"bps": bps, "width": width, "height": height} for bps, width, height in rungs]

@@ -11,7 +11,7 @@ from pathlib import Path
 SENDING_CORES = 0.02
 """The part of a core for sending 1 Mb/s to one viewer: pacing, SRTP, feedback and its record.
 
-20 viewers of one ladder (`crates/live/examples/watchers.rs`), at 990 kb/s each, took 0.018 of a core each.
+20 viewers of one ladder (`crates/live/examples/watchers.rs`) at 990 kb/s took 0.018 each.
 """
 USED = 0.8
 """The part of all cores up to which senders are on time."""
@@ -27,13 +27,13 @@ def cores() -> float:
 
 
 ENCODING = 0.5
-"""The part of all cores for the encoders of a live source; the rest is for sending."""
+"""The part of all cores for a live source's encoders; the rest is for sending."""
 MOST_RUNGS = 8
 """With more rungs, the quality of neighbouring ones would not differ visibly."""
 
 
 def rungs_for(cost_s: float | None, fps: float) -> int:
-    """Return the number of rungs that this machine can encode, with ``cost_s`` of processor time per picture."""
+    """Return how many rungs this machine can encode, with ``cost_s`` of processor time per picture."""
     if cost_s is None:
         return 1
     return max(1, min(MOST_RUNGS, math.floor(cores() * ENCODING / max(cost_s * fps, 1e-9))))
@@ -49,7 +49,7 @@ class Capacity:
     rungs: int = 0
     """Encoded rungs; 0 if the source is already encoded."""
     sound: float = 0.0
-    """The part of a core for encoding the sound: once for all viewers or, if `rungs` is 0, for each."""
+    """The part of a core for encoding the sound: once or, if `rungs` is 0, for each viewer."""
     sending: float = SENDING_CORES
 
     @property

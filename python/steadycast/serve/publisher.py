@@ -1,6 +1,6 @@
 """A publisher as the source of `serve`: a browser, OBS or a Steadycast sender that uses WHIP (RFC 9725).
 
-One publisher sends at a time. When it leaves, viewers keep the last picture until the next one.
+One publisher sends at a time. When it leaves, viewers keep the last picture.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FPS = Fraction(30)
 _CLOCK = 90_000
 """Ticks per second of the media's time stamps."""
 _APART_S = 0.5
-"""A larger change of the offset of arrivals from time stamps, in seconds, is a reset of the publisher's clock."""
+"""A larger change of arrival minus time stamp, in seconds, is a reset of the publisher's clock."""
 _PAUSE_S = 0.1
 """An audio packet after this gap in seconds begins a talkspurt (RFC 3551, section 4.1)."""
 _ROOM = 2

@@ -327,8 +327,7 @@ def _bound(host: str, media: tuple[str, ...]) -> list[str]:
         # A socket at [::] that listens for HTTP accepts IPv4, too.
         of_host = [host] if host != "::" else ["::", every]
         own = [each for each in media or of_host if (":" in each) == (family == "6")]
-        # Another machine's address may be one that a router translates (NAT); the socket is then bound to all
-        # addresses.
+        # Another machine's address may be that of a NAT; then bind to all addresses.
         found += own if len(own) == 1 and _is_local(own[0]) else [every] if own else []
     return found
 
@@ -387,7 +386,7 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
         stack.enter_context(outlets.several(options.outlets, viewers.told))
         publish_token = None if options.no_token else secrets.token_urlsafe(24)
         app = Serving(viewers, media, token, public, publish_token=publish_token).app()
-        # Behind a proxy, all connections come from the proxy's address, so there is no limit per address.
+        # Behind a proxy, all connections have its address, so there is no limit per address.
         proxied = public.access.public is not None and encrypted is None
         places = web.Places(of_one=sys.maxsize) if proxied else web.Places()
         shown = _shown(public, host, port, encrypted is not None)

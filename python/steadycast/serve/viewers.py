@@ -37,7 +37,7 @@ _END_S = 5.0
 _NAMED = 40
 """The longest prefix of a controller's name in messages, in characters."""
 _HANDLE = 4
-"""The public prefix of a viewer's id, in characters; the other 18 of 22 are secret (108 bits)."""
+"""The public prefix of a viewer's id; the other 18 of 22 characters are secret (108 bits)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +268,7 @@ class Viewers:
         return controller
 
     def end(self, name: str) -> bool:
-        """End a viewer's session, with a BYE; return false if there is no viewer with this id."""
+        """End a viewer's session, with a BYE; return false if there is none of this id."""
         with self._lock:
             viewer = self._all.get(name)
         if viewer is not None:

@@ -260,7 +260,7 @@ def collect(out: Path | str) -> Sweep:
 
 @contextmanager
 def _anew(place: Path) -> Iterator[None]:
-    """Begin again in a folder. The old folder is restored if the block fails before a run is done."""
+    """Begin again in a folder; restore the old one if the block fails before a run is done."""
     # The name must not match `_SHARDS`: `collect` would join the old results.
     old = place.with_name(f"old-{os.getpid()}.{place.name}")
     with written(place):

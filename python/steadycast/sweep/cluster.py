@@ -1,7 +1,6 @@
 """Runs a sweep on an existing Dask cluster; its workers need no shared disk.
 
-The scenario, the files that it names and the encoded clips are sent to each worker once. Only this process writes
-rows to disk.
+The scenario, its files and the encoded clips are sent to each worker once. Only this process writes rows.
 """
 
 from __future__ import annotations
@@ -101,9 +100,8 @@ class Cluster:
     def do(self, tasks: Sequence[Task]) -> Generator[tuple[int, Any], None, None]:
         """Yield the index of a task and its row or an exception, in the order of completion.
 
-        If a worker is lost, another one repeats its part. A part that has lost several workers is executed run by run,
-        and
-        a run that loses several workers has failed.
+        A lost worker's part is repeated, and run by run after several losses; a run that loses several workers has
+        failed.
         """
         from distributed import as_completed
 

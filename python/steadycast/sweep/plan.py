@@ -119,9 +119,9 @@ class Plan:
         pixels: bool,
         file: str,
     ) -> tuple[Self, list[core.Scenario]]:
-        """Plan a sweep; return the plan, and the scenarios of its valid points. The default seed is the scenario's.
+        """Plan a sweep; return the plan, and its valid points' scenarios. The default seed is the scenario's.
 
-        An invalid combination of values is a failed run. A value that is invalid in all combinations is an error.
+        A value that is invalid in all combinations is an error; an invalid combination is only a failed run.
         """
         made_by = program()
         keys, scenarios, wrong = [], [], {}
@@ -262,7 +262,7 @@ def grid(
 
 
 def values(path: str, given: Iterable[str]) -> list[str]:
-    """Return the values of an axis; the name of a set of networks becomes those of its networks."""
+    """Return the values of an axis, with sets of networks expanded."""
     return [value for each in given for value in (expanded(each) if path == "network" else [each])]
 
 
@@ -331,7 +331,7 @@ def _sets(axes: Sequence[str], values: Sequence[str]) -> list[str]:
 
 
 def _equal(axes: Sequence[str], keys: Mapping[tuple[str, ...], str]) -> tuple[tuple[str, str, str], ...]:
-    """Find values of an axis whose scenarios equal those of an earlier value, whatever the other axes."""
+    """Find values of an axis whose scenarios always equal those of an earlier value."""
     found = []
     for place, path in enumerate(axes):
         values = list(dict.fromkeys(row[place] for row in keys))
@@ -366,7 +366,7 @@ def _blame(
 
 
 def _is_at(error: UserError, path: str) -> bool:
-    """Whether the error is a single mistake in a change of this path or of one of its parents."""
+    """Whether the error is a single mistake in a change of this path or one of its parents."""
     changed, _, key = error.place.partition("--set: ")
     return not changed and "\n" not in str(error) and bool(key) and f"{path}.".startswith(f"{key}.")
 

@@ -139,9 +139,9 @@ def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
 
 
 def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, choice.Verdict | None]]:
-    """Apply the rule to the controllers of a sweep at each point of the other axes; `None` if nothing is compared.
+    """Apply the rule to the controllers at each point of the other axes; `None` if nothing is compared.
 
-    A sweep without a controller axis, or with several, has no verdicts.
+    Without exactly one controller axis, there are no verdicts.
     """
     steered = [
         (n, match[1]) for n, path in enumerate(sweep.plan.axes) if (match := _CONTROLLER.fullmatch(path))
@@ -281,7 +281,7 @@ def _heads(axes: Sequence[str]) -> list[str]:
 
 
 def _lines(sweep: Sweep, metric: str, baseline: str | None) -> tuple[list[str], list[list[str]]]:
-    """Return headings, and a line per point: its values, mean with interval, seeds, and difference to the baseline."""
+    """Return headings, and a line per point: values, mean with interval, seeds, difference to the baseline."""
     how = say.by_unit(metric)
     found = spreads(sweep, metric)
     apart = differences(sweep, metric, baseline) if baseline is not None else {}
@@ -345,7 +345,7 @@ def number_of(value: str) -> float | None:
 
 
 def figures(sweep: Sweep, metric: str) -> list[tuple[str, Figure]]:
-    """Draw the figures of a metric, with headings: curves over one axis, heat maps over the last two of several."""
+    """Draw a metric's figures, with headings: curves over one axis, heat maps over the last two of several."""
     curve = _curve_of(sweep, metric)
     if curve is not None:
         return [(metric, curve)]
@@ -377,7 +377,7 @@ class Grid:
 
 
 def grids(sweep: Sweep, metric: str) -> list[Grid]:
-    """Return grids of a metric over the last two axes, one for each combination of the others' values."""
+    """Return grids of a metric over the last two axes, one for each combination of the others."""
     found = spreads(sweep, metric)
     axes = sweep.plan.axes
     if len(axes) < 2 or all(one is None for one in found.values()):
@@ -599,7 +599,7 @@ Shades = Sequence[str]
 def _scale(of: Grid) -> tuple[float, float, Shades]:
     """Return the values at both ends of a grid's scale, and its colours.
 
-    The fraction of the fair share is best at 100 %, the centre of a symmetric scale.
+    Fractions of the fair share have a symmetric scale around 100 %, the best.
     """
     means = [mean for line in _means(of) for mean in line if not math.isnan(mean)] or [0.0]
     figure = record.at(of.metric)

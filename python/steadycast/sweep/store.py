@@ -26,7 +26,7 @@ Row = dict[str, Any]
 class Part:
     """A file of rows, each a line of JSON, to which only this process appends.
 
-    A row survives the end of this process, and is synced to disk within a second. Truncated lines are ignored.
+    Rows are synced to disk within a second. Truncated lines are ignored.
     """
 
     def __init__(self, folder: Path) -> None:

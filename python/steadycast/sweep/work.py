@@ -64,7 +64,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
 
 
 def _done(ready: Ready, setup: Setup) -> tuple[Run, str]:
-    """Run a world; return the run, without tables if they are not needed, and its figures as JSON."""
+    """Run a world; return the run, without unneeded tables, and its figures as JSON."""
     expected = ready.plan.loaded.expectations()
     if setup.pixels or setup.more or expected or not isinstance(ready.world, core.Simulation):
         run = conduct(ready, Silent(), Keep(quality=setup.pixels))
