@@ -294,8 +294,7 @@ impl LossHistory {
         self.process(packet, late, first_interval)
     }
 
-    /// Adds a packet without a sequence number of its own, sent after packet `packet.seq`. It overtakes gaps, but is
-    /// not counted in the intervals.
+    /// Adds a packet without its own sequence number, sent after packet `packet.seq`. It is not counted in intervals.
     pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));

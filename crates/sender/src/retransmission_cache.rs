@@ -131,9 +131,8 @@ impl<P: Copy> RetransmissionCache<P> {
     /// Returns how many retransmissions (0 to 8) can arrive in time, for a packet sent `waited` after its frame was
     /// ready.
     ///
-    /// An attempt takes the mean of recent ones plus twice their variation. The time for it is the announced play-out
-    /// delay. Without one, it is the useful time minus the time in the pacer: that of frame `timestamp` or half of
-    /// `waited`, whichever is larger.
+    /// An attempt takes the mean of recent ones plus twice their variation. The total time is the announced play-out
+    /// delay; without one, the useful time minus the time in the pacer.
     pub fn possible_retransmissions(
         &mut self,
         now: Time,

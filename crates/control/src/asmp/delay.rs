@@ -86,8 +86,7 @@ const MOST_DRIFT: f64 = 250e-6;
 /// The maximum standard error of an accepted slope, in seconds per second.
 const SURE_WITHIN: f64 = 15e-6;
 
-/// The slope of a regression line through the minima of the delay in the last minute. A queue raises delays above the
-/// line; clock drift changes its slope.
+/// The drift of the clocks: the slope of a regression line through the delay's minima in the last minute.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
     minima: [(f64, f64); MINIMA],

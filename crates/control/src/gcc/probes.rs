@@ -12,19 +12,20 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 /// The minimum number of packets of a probe, and its minimum duration.
 const PACKETS: u32 = 5;
 const LENGTH: Span = Span::millis(15);
-/// A further probe has FURTHER times the rate of the last result. It is sent if that result exceeds FURTHER_ABOVE
-/// times its probe's rate.
+/// The rate of a further probe, as a multiple of the last result.
 const FURTHER: f64 = 2.0;
+/// A further probe is sent if the last result exceeds this share of its probe's rate.
 const FURTHER_ABOVE: f64 = 0.7;
 /// The maximum time to wait for a result.
 const WAIT: Span = Span::secs(1);
 /// The interval and rate (as a multiple of the estimate) of probes in an application-limited phase.
 const ALR_INTERVAL: Span = Span::secs(5);
 const ALR_SCALE: f64 = 2.0;
-/// A fall of the estimate below the share DROP is large. The recovery probe has the share AFTER_DROP of the old rate.
-/// It is sent if the share LEAST_EXPECTED_RESULT of that exceeds the estimate.
+/// A recovery probe can follow when the estimate falls below this share of its previous value.
 const DROP: f64 = 0.66;
+/// The rate of a recovery probe, as a share of the rate before the fall.
 const AFTER_DROP: f64 = 0.85;
+/// A recovery probe is sent only if this share of its rate exceeds the estimate.
 const LEAST_EXPECTED_RESULT: f64 = 0.95;
 /// The limits of recovery probes: age of the drop, age of the application-limited phase's end, and interval.
 const DROP_MAX_AGE: Span = Span::secs(5);
