@@ -147,8 +147,7 @@ def right(found: Points, count: int, draws: int) -> tuple[float, float, int]:
     """Return how often the rule recommends the better controller of `apart`, with `count` seeds.
 
     The second value is how often it can't, because that controller breaks one of the first three rules. The third is
-    the
-    number of pairs.
+    the number of pairs.
     """
     chance, pairs = random.Random(f"real {count}"), list(apart(found))
     taken = broken = 0

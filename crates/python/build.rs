@@ -1,5 +1,5 @@
-//! Computes hashes of the module's sources: one for each controller, and one for all other sources. A measurement with
-//! a controller stays valid as long as the hash of that controller and the hash of the other sources do not change.
+//! Hashes the module's sources: of each controller, and of the rest. A measurement with a controller stays valid while
+//! both hashes do.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -28,9 +28,8 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the compiler and its optimization level, which decide whether counts of instructions are comparable. The
-/// level of this crate identifies the profiles dev and release; other profiles are named, since they can have other
-/// levels for other crates.
+/// Returns the compiler and the optimization level, for which counts of instructions are comparable. Profiles other
+/// than dev and release are named, since they can have other levels for other crates.
 fn build() -> io::Result<String> {
     let said = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into())).arg("--version").output()?.stdout;
     let level = env::var("OPT_LEVEL").unwrap_or_default();
@@ -51,7 +50,7 @@ fn registered(registry: &str) -> Vec<String> {
     lines.map(|(module, _)| module.to_owned()).collect()
 }
 
-/// Returns the hash of all compiled files that do not belong to a controller.
+/// Returns the hash of all compiled files that belong to no controller.
 fn rest(crates: &Path, control: &Path, modules: &[String]) -> io::Result<String> {
     let own: BTreeSet<PathBuf> =
         modules.iter().flat_map(|m| [control.join(m), control.join(format!("{m}.rs"))]).collect();
@@ -63,7 +62,7 @@ fn rest(crates: &Path, control: &Path, modules: &[String]) -> io::Result<String>
     hash(&files)
 }
 
-/// Returns the hash of a module's files and of the files of all controllers whose code the module uses.
+/// Returns the hash of a module's files and of all controllers that it uses.
 fn closure(control: &Path, module: &str, modules: &[String]) -> io::Result<String> {
     let (mut found, mut open) = (BTreeSet::new(), vec![module.to_owned()]);
     while let Some(next) = open.pop() {
@@ -86,7 +85,7 @@ fn names(text: &str, module: &str) -> bool {
     text.match_indices(&path).any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// Collects all files of a folder in order, or the file itself. Collects nothing if `place` does not exist.
+/// Collects all files of a folder in order, or the file itself; nothing if `place` does not exist.
 fn walk(place: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if place.is_dir() {
         for entry in sorted(place)? {
@@ -104,9 +103,7 @@ fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// Returns the hash of files and their names. The hash only distinguishes versions of the sources and need not
-/// withstand attacks, so the standard library's hasher is enough. Another compiler can give another hash; runs are then
-/// measured again.
+/// Returns the hash of files and their names. Another compiler can give another one; runs are then measured again.
 fn hash(files: &[PathBuf]) -> io::Result<String> {
     let mut hasher = DefaultHasher::new();
     for file in files {

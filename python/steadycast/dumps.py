@@ -99,8 +99,7 @@ class Stats:
         """Return a metric of the candidate pair that carried ``streams`` at each time.
 
         The pair changes at an ICE restart, and unused pairs may have a longer round trip. It is the transport's pair,
-        or one
-        that is selected (Firefox) or nominated; of several the one that carried most.
+        or one that is selected (Firefox) or nominated; of several the one that carried most.
         """
         transports = {
             str(value) for each in streams for _, value in self.series.get((each, "transportId"), [])

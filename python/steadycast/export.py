@@ -20,8 +20,7 @@ def csv(folder: Folder, out: Path) -> list[Path]:
     """Write the tables as CSV. Times are in seconds from the start.
 
     control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra. packets.csv exists
-    if
-    packets were recorded: t, dir, flow, node, seq, stream, size, frame, ftype, q, ecn, owd (s); dir is s (sent) or r
+    if packets were recorded: t, dir, flow, node, seq, stream, size, frame, ftype, q, ecn, owd (s); dir is s (sent) or r
     (received).
     """
     written = []

@@ -51,8 +51,7 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
     """Save the displayed pictures of each receiver of each video; frame i of a file is shown in display slot i.
 
     A late or lost picture is replaced by the one on screen, black at first. The second track is the received sound,
-    with
-    a warning if it can't be kept.
+    with a warning if it can't be kept.
 
     Args:
         folder: a run.

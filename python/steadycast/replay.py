@@ -161,8 +161,7 @@ def _media(call: Json) -> tuple[float, float]:
 
     They follow from its output by `_MEDIA_BAND`, if it limited the rate for `_HELD_S`. Otherwise they are the 95th
     percentile of the rate over two seconds, and 1.2 times the highest capacity; three times with competing flows,
-    because
-    `nada` leaves them less the higher this rate is.
+    because `nada` leaves them less the higher this rate is.
     """
     if found := call.get("replay", {}).get("media_bps"):
         return found[0], found[1]
@@ -202,10 +201,10 @@ def sustained(bins: Sequence[Json]) -> float:
 def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
     """Draw random paths that are consistent with a call.
 
-    A known capacity is drawn from its band, with autocorrelated errors. Gaps have steps as often as known bins: without
-    one, the capacity beside the gap; with one, a log-uniform one from its throughput to three times the highest known
-    one. The queue is log-uniform from the largest observed to half a second, unless losses reveal it. The random loss
-    rate has its posterior distribution for the counted losses.
+    A known capacity is drawn from its band, with autocorrelated errors. A gap is as likely to have a step as known bins
+    are. Without a step it keeps the capacity beside it; with a step it gets a log-uniform one between its throughput
+    and three times the highest known capacity. The queue is log-uniform from the largest observed to half a second,
+    unless losses reveal it. The random loss rate has its posterior distribution for the counted losses.
     """
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]

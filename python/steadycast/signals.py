@@ -64,7 +64,8 @@ class _Loaded:
     import takes seconds at most.
 
     polars installs a handler with which a second Ctrl-C truncates a Parquet file, so this one is installed again. Its
-    first NumPy array executes Python code, in which a KeyboardInterrupt is a Rust panic, so it gets one here.
+    first NumPy array executes Python code, in which a KeyboardInterrupt is a Rust panic, so polars gets one while
+    signals are postponed.
     """
 
     MENDED = ("polars", "numpy")

@@ -240,8 +240,7 @@ class Places:
     """The open connections of a server, limited to fewer than the process's file descriptors.
 
     A connection beyond a limit replaces the oldest idle one: without a request, or whose client does not read. So
-    prompt
-    clients are served even if others hold connections open.
+    prompt clients are served even if others hold connections open.
     """
 
     def __init__(self, total: int | None = None, of_one: int = _OF_ONE) -> None:

@@ -203,7 +203,7 @@ class _Worker:
         code = f"from steadycast.workers import serve; serve({theirs.fileno()})"
         home = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), home, more]))
-        # An own group, so that Ctrl-C only reaches the parent. -P: modules in the current folder shadow none.
+        # An own group, so that Ctrl-C only reaches the parent. With -P, modules in the current folder shadow no others.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.DEVNULL,

@@ -42,8 +42,7 @@ impl Process {
     /// Starts a program in its own process group, with its stderr in `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        // The guard starts first, so that the program is left behind only if this process is killed before the guard
-        // has its group.
+        // The guard starts first: only a kill before it has the group leaves the program behind.
         let mut guard = start_guard()?;
         let mut child = Command::new(name)
             .args(arguments)
@@ -141,7 +140,7 @@ impl Process {
         true
     }
 
-    /// Waits for output or, unless all input is `written`, for room. Returns false on a timeout.
+    /// Waits for output or, unless all input is `written`, for room. False on a timeout.
     fn wait(&self, written: bool, until: Instant) -> bool {
         loop {
             let mut fds = vec![PollFd::new(&self.output, PollFlags::IN)];
@@ -154,7 +153,7 @@ impl Process {
         }
     }
 
-    /// Returns how the process ended within a second. It is not reaped, so that its group can still be killed.
+    /// Returns how the process ended within a second, without reaping it: its group can still be killed.
     fn ending(&self) -> Option<String> {
         let pid = Pid::from_child(&self.child);
         for _ in 0..100 {
@@ -183,14 +182,14 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard kills the whole process group. Its ID may be reused once the process is reaped.
+        // The guard kills the whole group, whose ID may be reused once the process is reaped.
         end_guard(&mut self.guard);
         let _ = self.child.wait();
     }
 }
 
-/// Starts a guard process, whose input is the ID of a process group. It kills this group when its input is closed, as
-/// when this process ends. Without an ID, it kills nothing.
+/// Starts a process that kills the group whose ID it reads, once its input is closed, as by this process's end. Without
+/// an ID, it kills nothing.
 fn start_guard() -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r group || exit; read -r _; kill -s KILL -- \"-$group\""])

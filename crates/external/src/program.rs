@@ -166,7 +166,7 @@ impl Source {
         self.wrong(format!("{at} it answered \"{kind}\" with {}: {problem}", text(line)), remedy)
     }
 
-    /// The file is open for appending, so later output goes to the new end.
+    /// The file is open for appending, so later output goes to its new end.
     fn cut_log(&self) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let len = log.metadata().map_or(0, |about| about.len());

@@ -57,7 +57,7 @@ pub struct SentFrame {
 }
 
 impl SentFrame {
-    /// Whether this entry only fills the gap that a pause left in the frame numbers; no receiver expects it.
+    /// Whether this entry only fills the gap of a pause in the frame numbers; no receiver expects it.
     pub fn is_gap(&self) -> bool {
         self.ready == Time::NEVER
     }
@@ -76,7 +76,7 @@ pub struct SentFrames {
     lean: bool,
 }
 
-/// That a lean list keeps: several seconds of video, while packets are at most one second late.
+/// A lean list keeps seconds of video; packets are at most one second late.
 const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {

@@ -75,12 +75,11 @@ impl Kind<()> for Rungs {}
 /// How the bytes that wait in the pacer at the start of a GOP count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BacklogRule {
-    /// They are subtracted from the GOP's budget, of which at least half remains, and so are sent by the end of the
-    /// GOP.
+    /// They are subtracted from the GOP's budget, of which at least half remains.
     #[default]
     Drained,
-    /// The rate is multiplied by e^(−k/1000) for k waiting packets, as in Evalvid-RA. At 20 packets per second a
-    /// backlog of one second reduces the rate by only 2 %, so that it persists.
+    /// The rate is multiplied by e^(−k/1000) for k waiting packets, as in Evalvid-RA. A backlog of 20 packets costs
+    /// only 2 %, and so persists.
     Damped,
 }
 
@@ -129,7 +128,7 @@ pub struct Encoder {
     quantizer: f64,
     fill: Option<f64>,
     last_gop: Option<LastGop>,
-    /// The rungs for [`Vbr::Rungs`], the rates that they have needed so far, and the rule that chooses between them.
+    /// For [`Vbr::Rungs`]: the rungs, the rates that they needed so far, and the rule that chooses.
     rungs: Vec<usize>,
     history: RungHistory,
     switching: Box<dyn SwitchingRule>,
@@ -196,8 +195,8 @@ impl Encoder {
         (self.next - self.left_out) as u32
     }
 
-    /// Leaves out the rest of the present GOP, with [`Vbr::Rungs`], if the rate has fallen far below that of the
-    /// present rung. Returns whether it did.
+    /// With [`Vbr::Rungs`], leaves out the rest of a GOP if the rate has fallen far below its rung's. Returns whether
+    /// it did.
     pub fn abandons_group(&mut self, rate: Rate) -> bool {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
@@ -215,7 +214,7 @@ impl Encoder {
         self.rate_sum.1 += 1;
     }
 
-    /// Whether the GOP at the best quantizer is smaller than the rate allows, so that the clip limits the rate.
+    /// Whether the best quantizer needs less than the rate allows, so that the clip limits the rate.
     pub const fn limited(&self) -> bool {
         self.limited
     }
@@ -314,8 +313,8 @@ impl Encoder {
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
     }
 
-    /// Returns the rung of the next GOP, for [`Vbr::Rungs`]. As a live source, the rule knows the sizes of earlier GOPs
-    /// only, except at the flow's first GOP.
+    /// Returns the rung of the next GOP, for [`Vbr::Rungs`]. Except at the flow's first GOP, the rule knows the sizes
+    /// of earlier GOPs only, as for a live source.
     fn chosen_rung(&mut self, range: Range<usize>, rate: Rate, backlog: Bytes) -> usize {
         let (at, lasts) = (self.due(), self.ladder.span(range.len() as u64));
         let of = |rung: &usize| self.ladder.bytes(*rung, range.clone(), self.payload, self.overhead).per(lasts);
@@ -330,16 +329,16 @@ impl Encoder {
         self.rungs.get(chosen).copied().unwrap_or(0)
     }
 
-    /// Returns the mean of the rates during the last GOP. As in Evalvid-RA's program, the previous mean counts as one
-    /// more value.
+    /// Returns the mean of the rates during the last GOP; as in Evalvid-RA's program, the previous mean is one more
+    /// value.
     fn mean(&mut self, rate: Rate) -> f64 {
         let (sum, count) = std::mem::take(&mut self.rate_sum);
         let (sum, count) = self.last_gop.map_or((sum, count), |last_gop| (sum + last_gop.mean, count + 1));
         if count == 0 { rate.as_bps_f64() } else { sum / f64::from(count) }
     }
 
-    /// Returns the rung of the next GOP by Evalvid-RA's program. R_o is the GOP's size at the nominal quantizer q, and
-    /// Q = q R_o / R'. The bucket's level is in bytes, so its share changes with the rate.
+    /// Returns the rung of the next GOP by Evalvid-RA's program: R_o is its size at the nominal quantizer q, and Q = q
+    /// R_o / R'. The bucket's level is in bytes.
     fn evalvid_rung(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
         let coarser = |factor: f64| match self.ladder.scale {
             Scale::Linear => rule.nominal * factor,
@@ -368,9 +367,9 @@ impl Encoder {
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // The budget of the rest of the GOP. Saved bytes may be spent on the backlog or one more frame; an excess and
-        // the backlog are made up for within one or two GOPs. A started GOP may exceed its share by a quarter, because
-        // a coarser step degrades all its remaining pictures.
+        // The budget of the rest of the GOP. Saved bytes may go to the backlog or one more frame; an excess is made up
+        // for within one or two GOPs. A started GOP may exceed its share by a quarter: a coarser step degrades all its
+        // remaining pictures.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
         self.credit = self.credit.clamp(-owes, each);
         let waiting = backlog.as_f64();
@@ -449,8 +448,7 @@ fn bucket_level(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
     ((level - r).max(0.0) + sent).min(whole)
 }
 
-/// Returns R': the bytes that the next GOP should have if the bucket is filled to the share `x`; `open` are those at
-/// the current quantizer.
+/// Returns R': the bytes that the next GOP should have at the filling `x`; `open` are those at the current quantizer.
 fn target_bytes(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
     let target_bytes = if open > r {

@@ -8,8 +8,8 @@ pub trait Feed: Send {
     /// Returns when the next frame is ready, from the start of the flow; [`Span::MAX`] if that is not known yet.
     fn due(&self) -> Span;
 
-    /// Returns the next frame once it is due; `None` if it is delayed, and [`Feed::due`] then returns when to call
-    /// again. `rate` is the current target, `backlog` the bytes in the pacer.
+    /// Returns the next frame once it is due; `None` if it is delayed, until the new [`Feed::due`]. `rate` is the
+    /// current target, `backlog` the bytes in the pacer.
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded>;
 
     /// Returns how the last frame is divided into packets; empty if only its size matters.

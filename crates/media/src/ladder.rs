@@ -90,7 +90,7 @@ impl Ladder {
 
     /// Returns when frame `n` of the flow is due, from the start of the flow.
     pub fn time(&self, n: u64) -> Span {
-        // At 30000/1001 frames per second this product exceeds 64 bits after a week.
+        // At 30000/1001 frames per second the product exceeds 64 bits after a week.
         let ns = u128::from(n) * 1_000_000_000 * u128::from(self.fps.1) / u128::from(self.fps.0);
         Span::nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
@@ -132,8 +132,8 @@ impl Ladder {
         (mean, peak)
     }
 
-    /// Returns the range of rates that the ladder can serve, with packet overhead: from the lowest mean rate to the
-    /// highest rate of a GOP.
+    /// Returns the range of rates that the ladder serves, with packet overhead: the lowest mean to the highest of a
+    /// GOP.
     pub fn range(&self, payload: u64, overhead: u64) -> (Rate, Rate) {
         let all: Vec<_> = (0..self.quantizers.len()).map(|r| self.rates(r, payload, overhead)).collect();
         let low = all.iter().map(|r| r.0).min().unwrap_or(Rate::ZERO);

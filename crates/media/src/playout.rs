@@ -45,9 +45,8 @@ impl Bounds {
     }
 }
 
-/// An adaptive play-out delay: the 95th percentile of the frame delays of the last ten seconds, plus a lost packet's
-/// repair time, plus a margin. It rises immediately, for a late frame to that frame's delay, and falls by at most 10 ms
-/// per second.
+/// An adaptive play-out delay: the 95th percentile of frame delays over ten seconds, plus a lost packet's repair time,
+/// plus a margin. A late frame raises it at once to its own delay; it falls by at most 10 ms per second.
 #[derive(Clone, Debug)]
 pub struct Playout {
     bounds: Bounds,
@@ -77,8 +76,8 @@ impl Playout {
         self.repair = takes;
     }
 
-    /// Records that a frame is complete, `took` after it was ready at the sender, and whether it was `repaired` by a
-    /// retransmission or FEC. Returns the play-out delay if it has changed.
+    /// Records that a frame is complete, `took` after its readiness at the sender, and whether it was `repaired`.
+    /// Returns the play-out delay if it has changed.
     pub fn on_whole(&mut self, now: Time, took: Span, repaired: bool) -> Option<Span> {
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
             if let Some((_, old)) = self.recent.pop_front() {

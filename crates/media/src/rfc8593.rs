@@ -115,8 +115,8 @@ impl Traces {
         Self { rungs, ladder }
     }
 
-    /// Returns the size of frame `at` at the target `rate`: interpolated between the two nearest rates, or proportional
-    /// to the rate beyond the lowest and the highest one (RFC 8593, section 6.2.1, a to c).
+    /// Returns the size of frame `at` at the target `rate`: interpolated between two rates, proportional beyond them
+    /// (RFC 8593, section 6.2.1, a to c).
     fn size(&self, at: u64, rate: f64) -> f64 {
         let size = |row: usize| f64::from(self.ladder.sizes[row][at as usize]);
         let above = self.rungs.partition_point(|rung| rung.0 <= rate);
@@ -141,8 +141,7 @@ impl Traces {
     }
 }
 
-/// Frames get smaller, to half their size, so that the pacer's backlog drains in this time, in seconds. Otherwise the
-/// backlog of a burst would persist. RFC 8593 has no pacer.
+/// Seconds in which the pacer's backlog drains by smaller frames, of at least half their size. RFC 8593 has no pacer.
 const BACKLOG_DRAIN_S: f64 = 0.4;
 
 /// A source of independent frames without content.
@@ -192,7 +191,7 @@ impl SyntheticCodec {
         }
     }
 
-    /// Applies the target `rate`, unless the previous request was too recent. Returns the target that is then in force.
+    /// Applies the target `rate`, unless the previous request was too recent. Returns the target in force.
     fn request(&mut self, now: Span, rate: Rate) -> f64 {
         let of = &self.settings;
         self.limited = rate > of.r_max;
@@ -221,12 +220,12 @@ impl SyntheticCodec {
         size + libm::ceil(size / self.payload) * self.overhead
     }
 
-    /// Returns the size of the next frame of a burst: the first has K_B bytes, the others share the rest of what K_d
-    /// frames have at the target rate (RFC 8593, section 5.2), at least the minimum size.
+    /// Returns the size of a burst's next frame: first K_B bytes, then shares of what remains of K_d frames at the
+    /// target rate (RFC 8593, section 5.2), at least the minimum.
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
         let others = (frames - 1.0) * self.wire_size(MIN_FRAME);
-        // The rest of the burst must still fit into the bytes of K_d frames.
+        // The rest of the burst must fit into the bytes of K_d frames.
         let first = self.wire_size(self.settings.k_b.as_f64()).min(frames * mean - others);
         if self.burst == self.settings.k_d {
             self.frame_size(first)

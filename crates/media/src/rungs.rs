@@ -1,8 +1,8 @@
 //! The choice between a few rungs of a stream at its key frames, for sources that are encoded once for many viewers.
 //!
-//! A viewer's rate mostly lies between two rungs. So that the stream does not switch at each key frame, a finer rung
-//! has to fit with the highest rate that it had in the last [`WORST_OVER`], and the present rung is kept while the
-//! backlog is at most [`TOLERATED_BACKLOG`]. After each climb that is taken back, the next one waits longer.
+//! To avoid a switch at each key frame, a finer rung has to fit with its highest rate in the last [`WORST_OVER`], and
+//! the present one is kept while the backlog is at most [`TOLERATED_BACKLOG`]. After each climb that is taken back, the
+//! next one waits longer.
 
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
@@ -10,8 +10,8 @@ use steadycast_units::{Bytes, Rate, Span};
 /// The content time over which a rung's highest rate is taken.
 pub const WORST_OVER: Span = Span::secs(10);
 
-/// While the backlog at the end of a group takes at most this time to send, the present rung is kept. A quarter of the
-/// pacer's limit leaves room for a larger next group.
+/// While the backlog after a group takes at most this time to send, the rung is kept. A quarter of the pacer's limit
+/// leaves room for the next group.
 const TOLERATED_BACKLOG: Span = Span::millis(250);
 
 /// On the way down and at the start, a rung fits with this share of the rate; groups differ in size.
@@ -29,13 +29,12 @@ const STEADY_SHARE: f64 = 0.95;
 /// Below this share of a rung's need at a key frame, the rate no longer carries the rung.
 const CARRYING_SHARE: f64 = 0.9;
 
-/// Below this share of the highest rate at the last two key frames, the rate has collapsed. An unused target may have
-/// exceeded the path's capacity, so the new rung may need only [`COLLAPSED_FITTING_SHARE`] of the rate.
+/// Below this share of the highest rate at the last two key frames, the rate has collapsed. The target may have
+/// exceeded the path's capacity, so a new rung may need only [`COLLAPSED_FITTING_SHARE`] of it.
 const COLLAPSE_SHARE: f64 = 0.65;
 const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 
-/// Below this share of the rung's need, the rest of the group is not sent, so that the path's queue drains before the
-/// next key frame.
+/// Below this share of the rung's need, the rest of the group is not sent, to drain the path's queue.
 const ABANDON_SHARE: f64 = 0.9;
 
 /// How long a finer rung has to fit before the first climb to it.
@@ -48,15 +47,14 @@ const START_WAIT: Span = Span::secs(1);
 const WAIT_GROWTH: u64 = 8;
 const MAX_WAIT: Span = Span::secs(240);
 
-/// A climb has failed if the stream steps down within this time. With [`MAX_WAIT`], there is at most one switch a
-/// minute in the long run.
+/// A climb has failed if the stream steps down within this time.
 const TRIAL: Span = Span::secs(120);
 
 /// Of the rates of two neighbouring rungs.
 const MAX_RATIO: f64 = 3.0;
 
-/// Returns the rates of `count` rungs, from the finest to the coarsest, evenly spaced by their logarithm from `top`
-/// down to `bottom`. With too few for this range, they lie around its middle, where most networks are.
+/// Returns the rates of `count` rungs, finest first, evenly spaced by their logarithm from `top` to `bottom`. Too few
+/// for this range lie around its middle.
 pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     let (highest, lowest) = (top.max(bottom).as_bps_f64().max(1.0), bottom.as_bps_f64().max(1.0));
     let steps = count.saturating_sub(1).max(1) as f64;
@@ -198,8 +196,7 @@ struct Climb {
     wait: Span,
 }
 
-/// Whether the rest of the present group is not to be sent, because the rate has fallen far below the need of the rung.
-/// Switching rules choose at key frames only.
+/// Whether the rest of the present group is not to be sent, because the rate is far below the rung's need.
 pub fn abandons_group(rung: Option<usize>, needs: &[RungNeed], rate: Rate) -> bool {
     let coarser = |rung: &usize| rung + 1 < needs.len();
     let need = rung.filter(coarser).and_then(|rung| needs.get(rung));
@@ -227,8 +224,7 @@ impl SwitchingRule for RungChooser {
         let collapsed = rate < highest.scale(COLLAPSE_SHARE) && recent > rate.scale(COLLAPSED_FITTING_SHARE);
         let has_failed = self.is_on_trial(at, rung);
         let (chosen, reason) = if rung < last && (collapsed || rate < recent.scale(CARRYING_SHARE)) {
-            // A failed climb caused the collapse itself. The path carried the rung below, so the target needs no
-            // further margin.
+            // A failed climb caused the collapse. The path carried the rung below, so no further margin is needed.
             let share = if collapsed && !has_failed { COLLAPSED_FITTING_SHARE } else { FITTING_SHARE };
             let to = fitting(share).max(rung + 1);
             self.step_down(at, rung, to);
@@ -245,7 +241,7 @@ impl SwitchingRule for RungChooser {
             self.fits_since = None;
             (rung, RungReason::Kept)
         };
-        // Until the next change or wait, the reason of the last change is reported.
+        // Until the next change or wait, report the reason of the last change.
         if chosen != rung || matches!(reason, RungReason::Waits) || matches!(self.reason, RungReason::Waits) {
             self.reason = reason;
         }
@@ -282,7 +278,7 @@ impl RungChooser {
         &mut self.climbs[rung]
     }
 
-    /// Whether the last climb to a rung was so recent that a step down shows that it has failed.
+    /// Whether the last climb to a rung was so recent that a step down shows its failure.
     fn is_on_trial(&self, at: Span, rung: usize) -> bool {
         let last = self.climbs.get(rung).and_then(|climb| climb.last);
         last.is_some_and(|last| at.saturating_sub(last) < TRIAL)
@@ -302,7 +298,7 @@ impl RungChooser {
     }
 
     /// Returns the next finer rung once it has fitted for long enough, else the present one; at the start, the finest
-    /// one that fits well. While the target falls it may exceed the path's capacity, so the stream does not climb.
+    /// that fits well. A falling target may exceed the path's capacity: no climb.
     fn climb(&mut self, at: Span, rung: usize, finest: usize, falls: bool) -> (usize, RungReason) {
         let since = *self.fits_since.get_or_insert(at);
         let starts = !self.has_fallen;

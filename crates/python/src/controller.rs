@@ -302,7 +302,7 @@ impl Object {
         );
     }
 
-    /// `None` if the class lacks the method, if it raised an exception, or after an earlier fault.
+    /// `None` if the class lacks the method, it raised an exception, or after an earlier fault.
     fn call<'py, A>(&self, py: Python<'py>, n: usize, at: impl Into<Moment>, args: A) -> Option<Bound<'py, PyAny>>
     where
         A: pyo3::call::PyCallArgs<'py>,
@@ -324,7 +324,7 @@ impl Object {
 
     fn wrong(&self, n: usize, at: impl Into<Moment>, returned: &Bound<'_, PyAny>, remedy: &str) {
         let place = self.object.as_ref().and_then(|object| {
-            // Without an exception there is no traceback, so the place is the method's first line.
+            // Without a traceback, the place is the method's first line.
             let method = object.bind(returned.py()).getattr(self.methods[n].0).ok()?;
             let code = method.getattr("__func__").unwrap_or(method).getattr("__code__").ok()?;
             let file: String = code.getattr("co_filename").ok()?.extract().ok()?;

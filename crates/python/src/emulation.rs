@@ -66,7 +66,7 @@ impl PyEmulation {
         let (mut inputs, guests) = inputs(scenario.scenario(), ladders, guests)?;
         let program = program.map(|(host, command)| Program { host, command });
         let options = Options { hosts: Vec::new(), only_network: only, program, tap };
-        // Another thread creates the agents, and with them the objects of switching rules in Python.
+        // Another thread creates the agents, and so the objects of Python's switching rules.
         let emulation = py
             .detach(|| Emulation::build(scenario.scenario(), &mut inputs, options))
             .map_err(|e| error(&scenario.file, e))?;
@@ -75,7 +75,7 @@ impl PyEmulation {
     }
 
     fn __repr__(&self) -> String {
-        // The lock is held for the whole run, which takes place in real time.
+        // The lock is held for the whole run in real time.
         let Ok(emulation) = self.emulation.try_lock() else { return "Emulation(running)".into() };
         format!("Emulation(end_s={})", emulation.end().as_secs_f64())
     }
@@ -90,7 +90,7 @@ impl PyEmulation {
 
     /// Runs in real time until the end of the scenario or of the program. See `Simulation.run`.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        // The emulation calls back every 50 ms. This is so rare that the interpreter can be asked at each call.
+        // The emulation calls back every 50 ms, which is rare enough to ask the interpreter each time.
         let mut asking = Asking::new(&self.guests.fault, progress, 1);
         let complete = py.detach(|| {
             let mut emulation = self.locked();
@@ -134,7 +134,7 @@ impl PyEmulation {
 
 impl PyEmulation {
     fn locked(&self) -> MutexGuard<'_, Emulation> {
-        // A panic under this lock has already been reported. The content is still the record up to the panic.
+        // A panic under this lock has been reported; this is the record up to it.
         self.emulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

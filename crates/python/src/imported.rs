@@ -40,7 +40,7 @@ pub(crate) fn call(
     let mut srtp = master(want::<Option<String>>(options, "key")?.as_deref())?.map(|key| Srtp::new(&key));
     let side = want::<Option<bool>>(options, "sender")?.map(|is| if is { Side::Sender } else { Side::Receiver });
     let chosen = Options { stream: want(options, "stream")?, side, send_time_id: want(options, "send_time_id")? };
-    // The analysis of a long call takes seconds. Other Python threads run meanwhile.
+    // The analysis takes seconds; other Python threads run meanwhile.
     let read = py.detach(|| {
         let mut opener = srtp.as_mut().map(|srtp| |bytes: &[u8]| srtp.open_rtcp(bytes).map(<[u8]>::to_vec));
         let opener = opener.as_mut().map(|opener| opener as Opener<'_>);
@@ -76,12 +76,12 @@ pub(crate) fn datagrams(py: Python<'_>, place: &str, file: PyBackedBytes) -> PyR
     Ok((all.collect(), read.notes))
 }
 
-/// Returns the position of a problem in a file. A problem at byte 0 is one of the whole file.
+/// Byte 0 stands for the whole file.
 fn position(place: &str, at: u64) -> String {
     if at == 0 { place.to_owned() } else { format!("{place}: byte {at}") }
 }
 
-/// Returns the decisions of a controller on the call's reports: times, rates and rules.
+/// Returns a controller's decisions on the call's reports: times, rates and rules.
 fn open(call: &Call, path: &Path, name: &str) -> Value {
     let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let all = decisions(call, name).unwrap_or_default();
@@ -89,7 +89,7 @@ fn open(call: &Call, path: &Path, name: &str) -> Value {
 }
 
 fn analysis(call: &Call, path: &Path) -> Value {
-    // `Time::since` would return 0 for times before the beginning of the path's record.
+    // `Time::since` returns 0 for times before the beginning of the path's record.
     let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let millis = |span: Span| span.as_millis_f64();
     let bins = path.bins.iter().map(|bin| {

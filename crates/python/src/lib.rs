@@ -19,8 +19,7 @@ mod sources;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks the state of a class. If a panic occurred under the lock, it has already been reported, and the state is as
-/// the panic left it.
+/// Locks the state of a class. A panic under the lock has been reported, and left the state as it is.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -36,13 +36,13 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
     let interface: Option<String> = want(from, "interface")?;
     let source: Option<String> = want(from, "source")?;
     Ok(PairOptions {
-        // A text that is not an address is the name of an interface.
+        // Anything but an address is the name of an interface.
         interface: interface.and_then(|text| text.parse::<Interface>().ok()),
         ttl: want(from, "ttl")?,
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
         local: want(from, "local")?,
-        // Only a session description names a port for RTCP other than the one after RTP.
+        // Only a session description can put RTCP at another port than the next one.
         reports: None,
     })
 }
@@ -56,7 +56,7 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| wrong(text, "not ADDRESS:PORT", remedy))
 }
 
-/// The port for a browser's media, the address at which it is reached, and further addresses.
+/// A browser's media port, the address at which it is reached, and further addresses.
 fn media(options: &Bound<'_, PyDict>) -> PyResult<(Arc<MediaPort>, IpAddr, Vec<IpAddr>)> {
     let (port, addresses): (PyRef<'_, PyMediaPort>, Vec<String>) = want(options, "media")?;
     let mut others = addresses.iter().map(|text| address(text)).collect::<PyResult<Vec<_>>>()?.into_iter();
@@ -66,7 +66,7 @@ fn media(options: &Bound<'_, PyDict>) -> PyResult<(Arc<MediaPort>, IpAddr, Vec<I
     Ok((Arc::clone(&port.0), address, others.collect()))
 }
 
-/// A browser's offer with the port and addresses for its media, the local address towards a server, or an address.
+/// A browser's offer with its media port, the local address towards a server, or an address.
 fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
     if options.contains("server")? {
         return Ok(Destination::Server(address(&want::<String>(options, "server")?)?));
@@ -276,7 +276,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     Ok(Medium::Ladder { format, config, ladder, rungs, frames: want(from, "frames")? })
 }
 
-/// For a session's status; its loop answers immediately, unless it is about to end.
+/// For a session's status; its loop answers at once, unless it is about to end.
 const ANSWER: Duration = Duration::from_millis(250);
 
 fn seconds(patience: f64) -> Duration {

@@ -19,7 +19,7 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         entry.set_item("cast", c.receivers.word())?;
         entry.set_item("feedback", c.feedback.word())?;
         let needs = PyList::empty(py);
-        // A controller's needs depend on its parameters. These are its needs with the default parameters.
+        // Needs depend on the parameters; these are for the default ones.
         if let Ok(defaults) = Values::resolve(c.params, Mode::Repaired, &[]) {
             for need in (c.needs)(&defaults) {
                 needs.append((need.word(), need.about()))?;
@@ -57,7 +57,7 @@ fn param<'py>(py: Python<'py>, p: &Param) -> PyResult<Bound<'py, PyDict>> {
     entry.set_item("about", p.about)?;
     entry.set_item("source", p.source)?;
     entry.set_item("kind", p.of[0].kind())?;
-    // The first value is the default in mode repaired, the second one the default in mode paper.
+    // The first value is the default in mode repaired, the second in mode paper.
     for (key, value) in [("default", p.of[0]), ("paper", p.of[1])] {
         entry.set_item(key, object(py, value)?)?;
     }

@@ -1,5 +1,5 @@
-//! For programs in Python that have an RTP stack of their own: a controller alone, a sender around a controller, and
-//! the receiver's feedback.
+//! For Python programs with an RTP stack of their own: a controller alone, a sender around a controller, and the
+//! receiver's feedback.
 
 use crate::error::wrong;
 use crate::locked;
@@ -21,8 +21,7 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 /// A parameter's value.
 #[derive(FromPyObject)]
 enum Value {
-    // The variants are tried in this order. `Switch` precedes `Number`, because a Python bool can also be converted to
-    // a float.
+    // `Switch` precedes `Number`, because a Python bool can also be converted to a float.
     Switch(bool),
     Number(f64),
     Text(String),
@@ -30,8 +29,7 @@ enum Value {
 
 type Parameters = BTreeMap<String, Value>;
 
-/// The feedback on a packet: the packet's number, and its arrival on the receiver's clock in seconds. `None` if it has
-/// not arrived; NaN if it has arrived at an unknown time.
+/// A packet's number, and its arrival on the receiver's clock in seconds: `None` if lost, NaN if unknown.
 type Fate = (u64, Option<f64>);
 
 fn time(seconds: f64) -> Time {
@@ -117,7 +115,7 @@ impl PyDecision {
             target_bps: target.as_bps_f64(),
             pacing_bps: pacing.as_bps_f64(),
             window_bytes: window.map(|window| match window {
-                // If the window is a number of packets, all packets are assumed to have the full size.
+                // A window in packets is for full ones.
                 Window::Packets(packets) => u64::from(packets) * packet.get(),
                 Window::Bytes(bytes) => bytes.get(),
             }),
@@ -284,8 +282,8 @@ impl PyMediaSender {
     }
 }
 
-/// Converts what identifies a packet: its transport-wide number, its SSRC and sequence number, or the program's own
-/// number for it.
+/// Converts what identifies a packet: its transport-wide number, its SSRC and sequence number, or its number in the
+/// program.
 fn name_of(transport: Option<u16>, rtp: Option<(u32, u16)>, own: Option<u64>) -> PyResult<PacketName> {
     match (transport, rtp, own) {
         (Some(low), None, None) => Ok(PacketName::Transport(low)),
@@ -354,7 +352,7 @@ impl PyMediaSender {
     }
 
     fn add_parity(&self, ssrc: u32, rate_bps: f64) -> PyResult<u32> {
-        // Parity has a fixed rate, like audio. Its settings are those of audio, with another kind.
+        // Parity has a fixed rate, like audio.
         let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
         settings.kind = StreamKind::Parity;
         Ok(self.add(settings))

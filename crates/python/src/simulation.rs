@@ -43,8 +43,7 @@ impl PySimulation {
     }
 
     fn __repr__(&self) -> String {
-        // To wait for the lock would be a deadlock, because a running simulation needs the interpreter from time to
-        // time.
+        // Waiting for the lock would be a deadlock: a running simulation needs the interpreter at times.
         let Ok(simulation) = self.simulation.try_lock() else { return "Simulation(running)".into() };
         format!("Simulation(at_s={}, end_s={})", simulation.now().as_secs_f64(), simulation.end().as_secs_f64())
     }
@@ -67,7 +66,7 @@ impl PySimulation {
             let end = simulation.end();
             simulation.run(|now| asking.go_on(now, end))
         });
-        // The captures are closed in any case, but the error that stopped the run is raised first.
+        // Close the captures in any case, but raise the error that stopped the run first.
         let captured = self.locked().end_capture();
         asking.over()?;
         captured.map_err(|e| unwritten(self.captures.get().map(PathBuf::as_path), e))?;
@@ -142,7 +141,7 @@ impl<'a> Asking<'a> {
         }
         let told = (now.as_secs_f64(), end.as_secs_f64());
         let go_on = Python::attach(|py| {
-            // Python handles Ctrl-C only in its interpreter, which is not running during the simulation.
+            // Python handles Ctrl-C only in its interpreter, which does not run during the simulation.
             py.check_signals()?;
             self.progress.as_ref().map_or(Ok(()), |p| p.call1(py, told).map(|_| ()))
         });
@@ -174,9 +173,9 @@ impl Guests {
         Vec::new()
     }
 
-    /// Returns the factory of a flow's controller. The controller is a class or a program's command.
+    /// Returns the factory of a flow's controller, a class or a program's command.
     fn controller(&mut self, flow: &str, video: &Video, guest: Bound<'_, PyAny>) -> PyResult<Arc<dyn Factory>> {
-        // The command of a program is a list. Anything else is a class.
+        // A program's command is a list.
         if let Ok(words) = guest.cast::<PyList>() {
             return Ok(self.program("controller", flow, video.controller.name(), words, video.feedback)?);
         }
@@ -216,8 +215,7 @@ impl Guests {
     }
 }
 
-/// Returns the inputs of a run, which contain the ladders and the factories of the users' controllers, and the users'
-/// controllers themselves.
+/// Returns a run's inputs, with ladders and users' controllers, and these controllers themselves.
 pub(crate) fn inputs(
     scenario: &Scenario,
     ladders: &Bound<'_, PyDict>,
@@ -251,12 +249,12 @@ fn fault_error(fault: Fault) -> PyErr {
     }
 }
 
-/// The simulation calls back after each batch of events. The interpreter is called at every 16th of these calls.
+/// The interpreter is asked at every 16th callback; there is one per batch of events.
 const ASKED: u32 = 16;
 
 impl PySimulation {
     fn locked(&self) -> MutexGuard<'_, Simulation> {
-        // A panic under this lock has already been reported. The content is still the record up to the panic.
+        // A panic under this lock has been reported; this is the record up to it.
         self.simulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -291,8 +289,7 @@ pub(crate) const fn frame_kind(number: u8) -> FrameKind {
     }
 }
 
-/// Returns the scale of a quantizer. It is logarithmic if `doubling` steps double the step size, and linear if
-/// `doubling` is `None`.
+/// A scale is logarithmic if `doubling` steps double the step size, linear if `None`.
 pub(crate) fn scale(doubling: Option<u8>) -> Scale {
     doubling.map_or(Scale::Linear, Scale::Logarithmic)
 }

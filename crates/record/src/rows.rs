@@ -65,12 +65,12 @@ enum Older {
     InMemory,
     /// Packed in memory, field by field.
     Packed(Vec<u8>),
-    /// The store, the number of blocks, and the last block's position. Each block points to the one before, so that
+    /// The store, the number of blocks, and the last one's position. Each block points to the previous one, so
     /// positions need no memory.
     Stored(Arc<dyn Store>, usize, u64),
 }
 
-/// Of a block: the position of the previous one, and the number of bytes of its rows.
+/// A block's previous position, and the bytes of its rows.
 type Head = [[u8; 8]; 2];
 
 impl<T> Default for Rows<T> {
@@ -103,8 +103,8 @@ impl<T: Row> Rows<T> {
             }
             // `Vec` itself would start with a capacity of four rows.
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
-            // If the store refuses a block, `latest` never again has this length, so all further rows stay in memory.
-            // Callers read the latest rows, so at least one block always does.
+            // If the store refuses a block, `latest` never again has this length, so further rows stay in memory.
+            // Callers read at least one block of `latest`.
             Older::Stored(store, blocks, last) if self.latest.len() == 2 * BLOCK => {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);

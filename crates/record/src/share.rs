@@ -86,7 +86,7 @@ impl Claims {
                 Some(Rate::bps(share))
             };
             let mut stopped: Vec<(u32, Rate)> = waiting.iter().filter_map(|n| Some((*n, satisfied(n)?))).collect();
-            // Claims with a smaller demand are satisfied first; what they leave raises the share of the others.
+            // Smaller demands are satisfied first; what they leave raises the other shares.
             if stopped.is_empty() {
                 stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
             }
@@ -212,13 +212,13 @@ impl Claims {
 /// The mean max–min shares of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// The mean while the claim is present; `None` if it never is, or if its share is unlimited at some time.
+    /// While the claim is present; `None` if it never is, or is unlimited at some time.
     pub there: Option<Rate>,
     /// How long the claim is present.
     pub time_there: Span,
-    /// The mean while the claim competes; `None` if it never does, or if it is unlimited at some of that time.
+    /// While the claim competes; `None` if it never does, or is unlimited meanwhile.
     pub competing: Option<Rate>,
-    /// How long another claim uses one of its links, which the claims together could fill.
+    /// How long another claim uses one of its links, which all claims together could fill.
     pub time_competing: Span,
     /// When the claim competes, in order.
     pub times: Vec<(Time, Time)>,

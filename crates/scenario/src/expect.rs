@@ -13,13 +13,13 @@ pub(crate) struct Scene<'a> {
     pub(crate) simulcasts: &'a [Simulcast],
     pub(crate) nodes: &'a [String],
     pub(crate) registry: &'a Registry,
-    /// No problem so far. Otherwise a missing name may be its consequence, and is not reported.
+    /// No problem so far, which a missing name might be a consequence of.
     pub(crate) whole: bool,
 }
 
 /// Whether a run produces the figure; figures of live sessions never exist.
 fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
-    // Figures of the run and of links do not depend on the kind of a flow.
+    // Run and link figures do not depend on the kind of a flow.
     let Some(flow) = flow else { return true };
     let video = if let FlowKind::Video(video) = &flow.kind { Some(video) } else { None };
     match figure.when {
@@ -57,7 +57,7 @@ const SIMULCASTS: &str = "simulcasts";
 const INVARIANTS: &str = "invariants";
 const RECEIVERS: &str = "receivers.";
 const WAYS: [&str; 2] = ["forward.", "back."];
-/// What can follow the name of a flow, a simulcast or a link, other than figures.
+/// What can follow the name of a flow, a simulcast or a link, besides figures.
 const LISTS_BELOW: [&str; 3] = [RECEIVERS, WAYS[0], WAYS[1]];
 
 /// The path has to lead to a number of the run's summary.
@@ -162,8 +162,8 @@ fn heads() -> Vec<&'static str> {
     all
 }
 
-/// Splits a path after the name of an existing object; returns its index and the rest. Names can contain dots, so the
-/// longest match is used.
+/// Splits a path after an existing object's name; returns its index and the rest. Names can contain dots: the longest
+/// match.
 fn named<'a, 'p>(
     what: &str,
     of: Of,
@@ -181,7 +181,7 @@ fn named<'a, 'p>(
         let given = format!("{} is a {what}, not a figure", quoted(path));
         out.problem(at, given, "go on with a figure, for example \".throughput_bps\"");
     } else if found.is_none() && scene.whole {
-        // For the message, the name ends where a figure or a list of figures begins.
+        // In the message, the name ends where a figure or a list of figures begins.
         let goes_on = |rest: &str| find(of, rest).is_some() || LISTS_BELOW.iter().any(|way| rest.starts_with(way));
         let mut dots = path.match_indices('.').map(|(dot, _)| dot);
         let end = dots.clone().find(|dot| goes_on(&path[dot + 1..])).or(dots.next()).unwrap_or(path.len());

@@ -352,7 +352,7 @@ impl FromToml for Seeds {
     }
 }
 
-/// Changes of a scenario in the form that `--set` accepts: a path, and a value as TOML or plain text.
+/// Changes in the form that `--set` accepts: a path, and a value as TOML or plain text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes(Vec<(String, Item)>);
 
@@ -503,7 +503,7 @@ impl Quantity {
             Self::Time => format!("{}us", (number * 1e6).round()),
             Self::Size => format!("{}B", number.round()),
             Self::Whole => format!("{}", number.round()),
-            // Debug formatting writes 5.0, not 5, so that TOML reads a number with a fraction again.
+            // Debug writes 5.0, not 5, so that TOML reads a number with a fraction again.
             Self::Number => format!("{number:?}"),
         }
     }
@@ -519,7 +519,7 @@ enum Distribution {
     Deck(Deck, Vec<String>),
 }
 
-/// Cards are indices of values; `left` are those that have not been drawn.
+/// As indices of values; `left` are those not drawn yet.
 #[derive(Clone, Debug)]
 struct Deck {
     cards: Vec<usize>,
@@ -744,8 +744,7 @@ fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
             let world = table.world.as_ref().map_or(default, |world| world.value).word();
             let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
             let sets = changes(&table.set);
-            // Variants with the same `group` can be compared: those of one list of names, and those whose changes
-            // contain `${variant}`.
+            // Variants of a `group` can be compared: of one list of names, or with `${variant}` in their changes.
             let is_group = names.len() > 1 || sets.to_string().contains("${variant}");
             let group = is_group.then_some(place);
             let json = json!({ "name": name.value, "sets": sets, "world": world, "group": group });
@@ -781,7 +780,7 @@ fn text(said: &Option<Spanned<String>>, key: &str, at: &Place, remedy: &str, out
     }
 }
 
-/// Returns the names of a list of tables, of which there has to be at least one; names are unique.
+/// Returns the unique names of a list of tables, which is not empty.
 fn named<T>(
     all: &Option<Spanned<Vec<Spanned<T>>>>,
     what: &str,
@@ -821,7 +820,7 @@ impl Names<'_> {
         let mut found = Vec::new();
         for one in self.axes {
             let names = one["names"].as_array().into_iter().flatten();
-            // An axis with `columns` has several names; labels are in the same order.
+            // An axis with `columns` has several names, in the order of the labels.
             for (at, _) in names.enumerate().filter(|(_, name)| *name == axis) {
                 let values = one["values"].as_array().into_iter().flatten();
                 found.extend(values.filter_map(|value| value["labels"][at].as_str()));
@@ -929,7 +928,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
             sets.value.0.iter().map(|(label, changes)| of(&[label], &[label], changes.json())).collect()
         }
         (None, None, Some(all)) if path.is_empty() && table.name.is_none() => {
-            // Rows do not set keys; their values are only used through `${ }`.
+            // Rows set no keys; their values are used through `${ }`.
             let each = rows(&table.columns, all, out)?.into_iter();
             each.map(|row| json!({ "labels": row, "values": row, "sets": [] })).collect()
         }
@@ -948,7 +947,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
     Some(json!({ "names": names, "path": path, "values": values, "scenarios": scenarios }))
 }
 
-/// Every key and every deck draws from its own generator, so that adding a key changes no other value.
+/// Every key and deck has its own generator, so that adding one changes no other value.
 fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<Json> {
     let is_empty = table.values.is_none() && table.variables.is_none() && table.deck.is_none();
     let said = table.count.as_ref().map(|count| count.value);
@@ -1095,7 +1094,7 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
     if kind == TableKind::Held && by.as_ref().is_some_and(|by| by.len() != 1) {
         out.problem(&table.at, "the columns of `held` are the values of one name", "write by = \"group\"");
     }
-    // Means over points have a spread over the points, not over the seeds.
+    // Means over points have a spread over points, not seeds.
     let over_points = kind == TableKind::Points && (by.is_some() || table.against.is_some());
     let spread = if over_points { TableSpread::Interval } else { TableSpread::Range };
     json!({

@@ -60,7 +60,7 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
         }
         let names = pattern.names();
         total += names.len();
-        // A duplicate flow would add a host with an existing name, which would be a second problem.
+        // A duplicate would be a second problem: its host's name exists.
         if let Some(twice) = names.iter().find(|one| seen.contains(*one)) {
             out.problem(&name.at, format!("two flows are called {}", quoted(twice)), "call one of them something else");
             continue;
@@ -169,7 +169,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     }
 }
 
-/// Returns `text`, or its `i`th name if it is a range, which must have as many names as the range of the flow's name.
+/// Returns `text`, or its `i`th name if it is a range, which must be as long as that of the flow's name.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read_or_report(text, &text.at, out)?;
     if !pattern.is_range() {
@@ -223,7 +223,7 @@ fn receivers(
     let mut seen = BTreeSet::new();
     for text in &to.all {
         let pattern = Pattern::read_or_report(text, &text.at, out)?;
-        // Only a range that is not in a list is paired with the flows; a list of ranges is a group of receivers.
+        // Only a range outside a list is paired with the flows; a list is a group of receivers.
         let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
         let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
         for name in names {
@@ -309,7 +309,7 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
 /// Padding is sent in the stream of retransmissions.
 fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> bool {
     let Some(given) = table.padding.as_ref().filter(|given| given.value) else { return false };
-    // `auto` retransmits only to a single receiver, and only with the AVPF profile.
+    // `auto` retransmits only to a single receiver, with the AVPF profile.
     let asks = cast == Cast::Unicast && video.rtcp.profile == RtcpProfile::Avpf;
     let repairs = video.repair == Repair::Rtx || video.repair == Repair::Auto && asks;
     if !repairs {
@@ -398,7 +398,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),
                 Ok(controller) => {
                     for one in given {
-                        // Each parameter is resolved separately, so that a problem has the line of its key.
+                        // Each parameter is resolved separately, for the line of its key.
                         if let Err(error) = controller.resolve(mode, std::slice::from_ref(&one.value)) {
                             out.problem(&one.at, error.problem, error.remedy);
                         }
@@ -515,7 +515,7 @@ fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     };
     let word = match (&table.media, files_say) {
         (None, _) => files_say.map_or(MediaWord::Synthetic, |(word, _)| word),
-        // A key from the command line overrides a contradicting `media` in the file.
+        // A key from the command line overrides the file's contradicting `media`.
         (Some(given), Some((word, at))) if at.set && !given.at.set && given.value.0 != MediaWord::Rfc8593 => word,
         // RFC 8593's trace-driven and hybrid models replay the frames of a clip or trace.
         (Some(given), Some((word, at))) if ![word, MediaWord::Rfc8593].contains(&given.value.0) => {

@@ -7,10 +7,9 @@
 //!                                                                      file, line, key, what and a remedy
 //! ```
 //!
-//! Three steps. The *tree* contains the text with the position of every value; `--set` changes the tree. The *tables*
-//! (`file`) declare each key once, with its type and description: reading, messages and [`schema`] are derived from
-//! that declaration. *Resolving* fills in defaults, expands shapes and ranges, looks up names, and makes the checks
-//! that involve several keys.
+//! `--set` changes the tree, the text with the position of every value. The tables of `file` declare each key once,
+//! with type and description, for reading, messages and [`schema`]. Resolving fills in defaults, expands shapes and
+//! ranges, looks up names, and checks several keys together.
 
 mod clock;
 mod encode;

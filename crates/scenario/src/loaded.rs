@@ -97,7 +97,7 @@ impl Document {
             .chars()
             .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
             .collect();
-        // A name has no hyphen at its start or end, and at most 80 letters (`Pattern::read`).
+        // A name begins and ends without a hyphen, and has at most 80 letters (`Pattern::read`).
         let title = title.trim_matches('-').chars().take(80).collect::<String>();
         Self {
             root,
@@ -124,7 +124,7 @@ impl Document {
     pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
         let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
         tree::set(&mut self.root, assignment, &self.folder, &keys)?;
-        // Without the separator, two assignments and their concatenation would have the same hash.
+        // Without it, two assignments and their concatenation would have the same hash.
         self.hash.update(b"\0");
         self.hash.update(assignment.as_bytes());
         Ok(())

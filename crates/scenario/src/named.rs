@@ -124,7 +124,7 @@ impl Named {
             return None;
         }
         let from = std::path::absolute(&path).unwrap_or(path);
-        // Later problems are reported at the key `network`, because the network's file has been checked.
+        // The network's file has been checked: report later problems at the key `network`.
         moved(&mut root, &key.at, from.parent().unwrap_or(Path::new("")));
         let flows = flows_beside(beside, &key.at, out)?;
         let mut one = Self { text, key: key.at.clone(), root };
@@ -159,7 +159,7 @@ impl Named {
             }
             flows.push(flow.clone());
         }
-        // Events after the end of the run are left out; invalid times are reported when the scenario is read.
+        // Invalid times are reported when the scenario is read.
         let span = |key: &Item| Span::read(key, &mut Findings::new(""));
         let end = over.get("duration").and_then(span).unwrap_or(Span::MAX);
         let comes = |event: &&Item| event.get("at").and_then(span).is_none_or(|at| at <= end);

@@ -22,14 +22,14 @@ pub(crate) struct Host {
     pub(crate) left: bool,
 }
 
-/// In bit/s. A table without a header counts as Mb/s; a larger mean makes this unlikely.
+/// In bit/s. A mean above makes Mb/s, assumed without a header, unlikely.
 const LIKELY_BPS: f64 = 5e8;
-/// A table without a header counts as seconds; longer steps make this unlikely.
+/// Longer steps make seconds, assumed without a header, unlikely.
 const LIKELY_STEP: Span = Span::secs(60);
 
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A link of a shape: its key in the file, its keys that do not describe its behaviour, and its behaviour.
+/// A link of a shape: its key in the file, its keys without behaviour, and its behaviour.
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
 /// The network's part of the resolved text.
@@ -153,7 +153,7 @@ impl Files {
             Ok(Recorded::Opportunities(_)) => return None,
             Err((what, remedy)) => return out.refuse(&name.at, what.clone(), remedy.clone()),
         };
-        // Each change is an event of the simulation; a short trace that repeats can be too expensive.
+        // Each change is an event of the simulation; a short repeating trace can be too expensive.
         let rounds = if looped { self.duration.ratio(rows.period) } else { 1.0 };
         if rounds * rows.values.len() as f64 > MOST_CHANGES {
             let what = format!("{} changes again and again, more than 4 million times", quoted(name));
@@ -161,7 +161,7 @@ impl Files {
         }
         Some(Series { rows, looped, path })
     }
-    /// If `trace` is an AlphaRTC pattern: adds its delay and loss, unless the link has its own.
+    /// Adds the delay and loss of an AlphaRTC `trace`, unless the link has its own.
     fn with_others(&mut self, item: &Item) -> Item {
         let mut all = item.clone();
         let Some(trace) = item.get("trace") else { return all };
@@ -419,7 +419,7 @@ impl Network {
         // Without problems, every draft has become a link with the same index.
         for ((_, over), (pair, which)) in memo {
             let Some(pair) = pair else { continue };
-            // An entry that has changed exactly these links stands for all of them in the resolved text.
+            // An entry that changed exactly these links stands for them in the resolved text.
             let whole = over.iter().filter_map(|o| changes.get(*o)).find(|change| change.links == which);
             match whole {
                 Some(change) => self.layout.changed.push((change.name.clone(), pair)),
@@ -493,7 +493,7 @@ impl Network {
             out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
         }
         if many {
-            // Other entries refer to all these links by the entry's name, or by its two ends as written.
+            // Other entries refer to these links by the entry's name, or by its two ends as written.
             let group = extra.name.as_ref().map_or_else(|| format!("{}-{}", a.value, b.value), |n| n.value.clone());
             self.groups.insert(group, members);
         }
@@ -739,11 +739,11 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     // A change removes jitter by a mean of 0.
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
-    // A rate that could not be read has been reported; 1 Mb/s lets the remaining checks continue.
+    // An unreadable rate has been reported; 1 Mb/s lets the remaining checks continue.
     let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean).filter(|rate| *rate > Rate::ZERO);
     let policer = spec.policer.as_ref().and_then(|given| given.value.as_option().map(|policer| (given, *policer)));
     let shaper = spec.shaper.as_ref().and_then(|given| given.value.as_option().map(|shaper| (given, *shaper)));
-    // A queue limit in time is converted at the rate at which the queue drains in the long run.
+    // A queue limit in time is converted at the long-term drain rate.
     let drains = steady.into_iter().chain(shaper.map(|(_, shaper)| shaper.rate)).min();
     let line = LinkProperties { rate: drains, delay };
     let queue = match &spec.queue {

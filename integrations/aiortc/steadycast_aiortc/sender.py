@@ -57,8 +57,7 @@ class Stream:
         """Return the encoder's rate in bit/s.
 
         ``rate`` is the kit's for this stream, ``total`` for all streams. While packets wait, the kit lowers ``rate``; a
-        key
-        frame's packets must not cause a new encoder, which would begin with another key frame.
+        key frame's packets must not cause a new encoder, which would begin with another key frame.
         """
         if not waits:
             self.share = rate / total

@@ -392,8 +392,7 @@ def _refused(error: Exception) -> Exit:
     if not closed and not full(error):
         raise error
     if error.filename is None:
-        # Without a file name it is standard output's error. At exit, Python writes its buffer again: to the null
-        # device.
+        # An error without a file name is standard output's. Its buffer is written again at exit, so to the null device.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not closed:

@@ -267,8 +267,7 @@ def _means(done: Experiment, spec: TableSpec) -> Table:
     """Build a row per group and variant: means over points, or of the differences from another variant.
 
     The first number is the share of runs that keep all bounds. A number in brackets counts the points of a mean, if
-    some
-    lack a value.
+    some lack a value.
     """
     measures = [done.spec.measure(name) for name in spec.measures]
     rows = []

@@ -109,8 +109,7 @@ def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
     """Write the clip into a FIFO in real time, once a reader has opened it; drop late pictures.
 
     ``log`` has each picture's number, due time, and first byte's time (monotonic clock). A FIFO that is opened again,
-    as
-    for probing, gets the header again.
+    as for probing, gets the header again.
     """
     raw = clip.raw()
     began: float | None = None

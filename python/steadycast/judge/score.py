@@ -389,8 +389,7 @@ def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return a row per frame, in sending order.
 
     A packet is received if it, or a retransmission with its time stamp and two more payload bytes, arrived: the
-    original
-    sequence number (RFC 4588), which SRTP encrypts.
+    original sequence number (RFC 4588), which SRTP encrypts.
     """
     packets = media.group_by("seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
@@ -585,8 +584,7 @@ def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[
     """Estimate when pictures were handed over, from the RTP frames or from the smallest delay.
 
     The first RTP frame is taken for picture 0; time stamps identify the others. Without RTP, the smallest delay is
-    taken
-    for 0.
+    taken for 0.
     """
     begin = min(t - n / fps for n, t in first.items())
     left: dict[int, float] = {}

@@ -143,7 +143,7 @@ class Pool:
 def rivals() -> list[str]:
     """Return the default controllers for side B.
 
-    They are the registry's first adaptive ones for one receiver and for any number, so one differs from any controller.
+    They are the registry's first adaptive ones for one receiver and for any number: one differs from controller A.
     """
     first: dict[str, str] = {}
     for each in registry():

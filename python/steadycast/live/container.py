@@ -60,8 +60,7 @@ class Growing:
     """A container file that grows. Frames wait until an I frame has the stream's parameters (such as the size).
 
     ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration. ``audio`` adds a track of
-    Opus
-    packets.
+    Opus packets.
     """
 
     def __init__(

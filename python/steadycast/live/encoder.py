@@ -60,8 +60,7 @@ class Encoder:
         """Encode a picture; return its kind (0: I, 1: P) and its access unit.
 
         ``first`` begins a GOP with this ``quantizer`` and the size at index ``size`` of `sizes`, and repeats the
-        decoder's
-        configuration.
+        decoder's configuration.
         """
         if first or self._context is None:
             self._context = open_encoder(self.codec, self.sizes[size], self.shape.fps, 0, self.gop, quantizer)

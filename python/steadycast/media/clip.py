@@ -242,8 +242,8 @@ def resampled(
     """Resample to a constant frame rate: for each time, the picture with the nearest time, or the earlier of two.
 
     Pictures of this rate are kept one by one, with jitter of up to half an interval. The last one lasts until
-    ``length``
-    (the source's length in seconds), at most as long as the longest other; without ``length``, for the others' mean.
+    ``length`` (the source's length in seconds), at most as long as the longest other; without ``length``, for the
+    others' mean.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)

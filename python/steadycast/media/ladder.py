@@ -248,8 +248,7 @@ def encode_ladder(
 
     All rungs have I frames at the same positions, across which no frame refers. ``bframes`` is the number of B frames
     between two others (default 2; H.263 has none); a GOP ends with a P frame. ``qs`` are quantizers from 2 to 31, or
-    QPs
-    from 18 to 47 for H.264.
+    QPs from 18 to 47 for H.264.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 

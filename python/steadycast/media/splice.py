@@ -98,14 +98,13 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     """Return the index of the frame on screen at each display slot; −1 before the first.
 
     Slot k shows the newest frame up to k that was complete by ``play_times[k]``. Both arrays are in display order and
-    in
-    nanoseconds on the same clock; a lost frame arrives at `NEVER`.
+    in nanoseconds on the same clock; a lost frame arrives at `NEVER`.
     """
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # A late frame is shown at the first later slot not before its arrival. A B frame's reference has an earlier play
-    # time than its slot: hence the running maximum.
+    # A late frame is shown at the first later slot not before its arrival. The running maximum is for B frames: their
+    # reference is shown later, but has an earlier play time.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)

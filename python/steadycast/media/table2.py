@@ -28,8 +28,7 @@ def table2(
     """Return frame sizes whose mean rates equal the published ones, to one byte per frame.
 
     ``distance`` is the number of frames from one I or P frame to the next (M). ``weights`` are the relative sizes of I,
-    P
-    and B frames, which the paper does not give. Sizes vary uniformly by up to ± ``variation_permille``, alike at all
+    P and B frames, which the paper does not give. Sizes vary uniformly by up to ± ``variation_permille``, alike at all
     quantizers.
     """
     if gop < 1 or distance < 1 or frames < 1 or min(weights) < 1 or not 0 <= variation_permille < 1000:

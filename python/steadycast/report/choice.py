@@ -316,11 +316,9 @@ def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Differ
     """Compare two candidates by one criterion; `None` if one of them has no value.
 
     Runs are paired by seed if at least half of the seeds are equal, else in order. The smallest significant difference
-    of
-    several pairs is the half-width of the mean's 99 % interval by Student's t. The variance of n pairs (n - 1 degrees
-    of
-    freedom) is pooled with the placebo's (`PRIOR_FREEDOM`), as in Smyth's moderated t (2004, equation 3.2), so that two
-    or three pairs that agree by chance are not significant.
+    of several pairs is the half-width of the mean's 99 % interval by Student's t. The variance of n pairs (n - 1
+    degrees of freedom) is pooled with the placebo's (`PRIOR_FREEDOM`), as in Smyth's moderated t (2004, equation 3.2),
+    so that two or three pairs that agree by chance are not significant.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
