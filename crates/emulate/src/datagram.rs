@@ -14,7 +14,7 @@ pub(crate) struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// `None` if it is truncated or not IPv4.
+    /// Returns `None` if the datagram is truncated or not IPv4.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let header = usize::from(first & 15) * 4;
@@ -50,13 +50,13 @@ impl<'a> Datagram<'a> {
         (self.protocol() == protocol && fragment == 0).then(|| &self.bytes[self.header..])
     }
 
-    /// Source and destination of UDP or TCP.
+    /// Returns the source and destination ports of UDP or TCP.
     pub(crate) fn ports(&self) -> Option<(u16, u16)> {
         let [a, b, c, d] = *self.carried(UDP).or_else(|| self.carried(TCP))?.first_chunk()?;
         Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
     }
 
-    /// The payload.
+    /// Returns the payload of UDP.
     pub(crate) fn udp(&self) -> Option<&'a [u8]> {
         self.carried(UDP)?.get(8..)
     }
@@ -80,11 +80,11 @@ impl<'a> Datagram<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Source and destination.
+    /// The source and destination ports.
     pub(crate) ports: (u16, u16),
     pub(crate) seq: u32,
     pub(crate) syn: bool,
-    /// In bytes.
+    /// The length in bytes.
     pub(crate) payload: u32,
 }
 

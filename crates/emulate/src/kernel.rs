@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Name in each namespace.
+/// The device's name in each namespace.
 const DEVICE: &[u8] = b"net0";
 
 fn check(result: libc::c_int) -> io::Result<()> {
@@ -130,8 +130,8 @@ pub(crate) fn pause_ms(ms: i32) {
     unsafe { libc::poll(std::ptr::null_mut(), 0, ms) };
 }
 
-/// The relay's thread (`first`) takes precedence over the threads that pace packets. Returns whether the system
-/// permitted it.
+/// Sets real-time priority. The relay's thread (`first`) takes precedence over the threads that pace packets. Returns
+/// whether the system permitted it.
 pub(crate) fn set_realtime_priority(first: bool) -> bool {
     let param = libc::sched_param { sched_priority: 1 + libc::c_int::from(first) };
     // SAFETY: thread 0 is the calling one; the kernel reads one `sched_param`.

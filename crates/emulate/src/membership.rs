@@ -27,9 +27,9 @@ pub(crate) enum Change<'a> {
 /// The sources from which a host receives a group.
 #[derive(Debug)]
 pub(crate) enum Sources {
-    /// Excluded sources are not tracked.
+    /// The host receives from all sources. Excluded ones are not tracked.
     All,
-    /// Without any, the host is not in the group.
+    /// The host receives from these sources. Without any, it is not in the group.
     Only(BTreeSet<Source>),
 }
 
@@ -51,7 +51,7 @@ impl Sources {
         }
     }
 
-    /// Whether the host is in the group.
+    /// Returns whether the host is in the group.
     pub(crate) fn is_any(&self) -> bool {
         !matches!(self, Self::Only(sources) if sources.is_empty())
     }

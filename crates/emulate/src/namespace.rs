@@ -35,7 +35,7 @@ impl Namespace {
     }
 }
 
-/// `work` may change its namespace without moving the caller.
+/// Runs `work`, which may change its namespace without moving the caller.
 pub(crate) fn in_separate_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sc-setup".into()).spawn_scoped(scope, work)?;

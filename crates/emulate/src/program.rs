@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-/// Environment variable whose value identifies the emulation's owner by process ID and start time.
+/// The environment variable whose value identifies the emulation's owner by process ID and start time.
 const MARK: &str = "STEADYCAST_EMULATION";
 
 /// A program on a host.
@@ -128,27 +128,27 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
         mount_bind(&file, "/etc/hosts")?;
         Ok(())
     });
-    // The bind mount still shows the contents.
+    // The bind mount still shows the removed file's contents.
     fs::remove_file(&file)?;
     mounted
 }
 
-/// The start time distinguishes this process from others with the same ID, and the counter the emulations in one
-/// process.
+/// Creates a mark. Its start time distinguishes this process from others with the same ID, and its counter the
+/// emulations in one process.
 fn new_mark() -> String {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let id = std::process::id();
     format!("{id}-{}-{}", began(id).unwrap_or(0), PROGRAMS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Whether the process named by this mark has ended.
+/// Returns whether the process named by this mark has ended.
 fn orphaned(mark: &str) -> bool {
     let mut parts = mark.split('-').map(str::parse::<u64>);
     let (Some(Ok(id)), Some(Ok(at))) = (parts.next(), parts.next()) else { return false };
     u32::try_from(id).is_ok_and(|id| began(id) != Some(at))
 }
 
-/// A process's start time in kernel ticks, if it exists.
+/// Returns a process's start time in kernel ticks, if it exists.
 fn began(id: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The name in brackets may contain spaces and brackets.
@@ -160,7 +160,7 @@ fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     let Ok(all) = fs::read_dir("/proc") else { return 0 };
     let mut count = 0;
     for id in all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        // It may have ended, or belong to another user.
+        // The process may have ended, or belong to another user.
         let Ok(environment) = fs::read(format!("/proc/{id}/environ")) else { continue };
         let own = environment
             .split(|b| *b == 0)

@@ -5,7 +5,7 @@ use steadycast_scenario::{self as sc, FlowKind, Loaded, Problem};
 use steadycast_tcp::{Config, Hystart, LINUX_WINDOW};
 use steadycast_units::{Bytes, Span};
 
-/// IP and UDP headers, sequence number and send time.
+/// The smallest packet has IP and UDP headers, sequence number and send time.
 const MIN_PLAIN_PACKET: Bytes = Bytes::new(48);
 
 /// Returns the parts that the emulation can't reproduce, each with its place.
@@ -83,13 +83,13 @@ fn kernel_tcp(spec: &sc::Tcp) -> Vec<(&'static str, String)> {
         }
     };
     say(!spec.config.tick.is_zero(), "tick", format!("the kernel's TCP has no clock of {}", spec.config.tick));
-    // RFC 6928.
+    // Linux begins with ten packets (RFC 6928).
     say(
         spec.config.initial_window != 10,
         "initial_window",
         format!("the kernel's TCP begins with 10 packets, not {}", spec.config.initial_window),
     );
-    // RFC 6298, section 2.
+    // Linux begins with 1 s (RFC 6298, section 2).
     say(
         spec.config.init_rto != Span::secs(1),
         "init_rto",

@@ -21,12 +21,12 @@ use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
 
-/// Lateness beyond which a datagram's release counts as late.
+/// The lateness beyond which a datagram's release counts as late.
 pub const LATE: Span = Span::millis(1);
 
 const MAX_PROGRAM_GROUPS: usize = 256;
 
-/// Datagrams read from one host before the others are served.
+/// Maximum number of datagrams read from one host before the others are served.
 const READ_BATCH: usize = 64;
 
 /// The largest IPv4 datagram.
@@ -115,7 +115,7 @@ pub(crate) struct Relay {
     network: Datagrams,
     clock: Clock,
     gates: Vec<Gate>,
-    /// Indices of the gates.
+    /// The index of each node's gate.
     places: BTreeMap<NodeIx, usize>,
     hosts: BTreeMap<Ipv4Addr, NodeIx>,
     groups: Groups,
@@ -226,7 +226,7 @@ impl Relay {
         let readable = |p: &PollFd<'_>| p.revents().contains(PollFlags::IN);
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
         if rung {
-            // Resets the event's counter.
+            // The read resets the event's counter.
             let _ = read(&self.inbox.event, &mut [0; 8]);
         }
         Ok(())
@@ -303,7 +303,7 @@ impl Relay {
                 mark(&mut marked, arrival.ecn);
                 write(&gate.tun, &marked)
             };
-            // Includes the system call.
+            // The lateness includes the system call.
             let late = clock.now().since(arrival.at);
             match written {
                 Ok(_) => {
@@ -366,7 +366,7 @@ impl Groups {
         }
         let new = network.add_group(from)?;
         self.others.insert((group, from), new);
-        // Any host may join later.
+        // Any host may join later, so the tree needs routes to all.
         gates.iter().for_each(|gate| network.add_member(new, gate.node));
         for ((_, host), _) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
             network.set_membership(now, new, *host, true);

@@ -27,7 +27,7 @@ struct Departure {
     /// The address of a host or a group.
     to: u32,
     protocol: u32,
-    /// Source and destination, 16 bits each.
+    /// The source and destination port, 16 bits each.
     ports: Option<u32>,
     bytes: u32,
     ecn: u32,
@@ -65,12 +65,12 @@ impl Tap {
         Self { hosts, sent: Rows::stored(store.cloned()), came: Rows::stored(store.cloned()) }
     }
 
-    /// `to` is `None` for a group.
+    /// Returns whether a datagram is recorded. `to` is `None` for a group.
     fn sees(&self, from: NodeIx, to: Option<NodeIx>) -> bool {
         self.hosts.contains(&from) || to.is_none_or(|to| self.hosts.contains(&to))
     }
 
-    /// `number` is that of the network.
+    /// Records a datagram under the network's `number`.
     pub(crate) fn sent(&mut self, now: Time, number: u32, from: NodeIx, to: Option<NodeIx>, datagram: &Datagram<'_>) {
         if !self.sees(from, to) {
             return;
@@ -152,12 +152,12 @@ impl Rtp {
 }
 
 impl Departure {
-    /// Source host, destination address and ports.
+    /// Returns source host, destination address and ports.
     fn path(&self) -> (u32, u32, Option<u32>) {
         (self.from, self.to, self.ports)
     }
 
-    /// `came` is the arrival and the number of the copy.
+    /// Writes a row. `came` is the arrival and the number of the copy.
     fn put(&self, into: &mut Table, from: &str, to: &str, came: Option<(&Arrival, usize)>) {
         into.whole(&wire::NUMBER, self.number.into());
         into.real(&wire::SENT, self.at.as_secs_f64());
@@ -199,7 +199,7 @@ const MAX_STREAM_STEP: u16 = 64;
 /// retransmissions. Elsewhere none does, because QUIC's long headers look like RTP if the fixed bit is greased (RFC
 /// 9287).
 fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
-    // Packets, regular steps, and the last sequence number.
+    // The values are the number of packets, of regular steps, and the last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
     for (one, rtp) in sent.iter().filter_map(|one| Some((one, one.rtp?))) {
         let (packets, steps, last) = streams.entry((one.path(), rtp.ssrc, rtp.payload_type)).or_default();

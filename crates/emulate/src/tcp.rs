@@ -21,10 +21,10 @@ use steadycast_units::{Bytes, Chance, Span, Time};
 /// The interval between readings of the kernel's statistics.
 const STATS_INTERVAL: Span = Span::millis(10);
 
-/// Bytes per write.
+/// Maximum number of bytes per write.
 const WRITE_CHUNK: usize = 64 * 1024;
 
-/// IP and TCP headers in bytes, without and with timestamps.
+/// The length of IP and TCP headers in bytes, without and with timestamps.
 const HEADERS: [u32; 2] = [40, 52];
 
 /// Options of `linux/tcp.h` that some C libraries lack.
@@ -45,7 +45,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Payload of a full segment in bytes.
+    /// Returns the payload of a full segment in bytes.
     pub(crate) fn payload(&self) -> u32 {
         payload(&self.spec)
     }
@@ -80,11 +80,11 @@ pub(crate) struct Runner {
     running: Vec<Running>,
 }
 
-/// The kernel's name of a congestion control.
+/// Returns the kernel's name of a congestion control.
 pub(crate) fn name(congestion: sc::Congestion) -> &'static str {
     match congestion {
         sc::Congestion::Reno | sc::Congestion::NewReno | sc::Congestion::Sack => "reno",
-        // Mainline kernels have BBR version 1.
+        // Mainline kernels have BBR version 1 under this name.
         sc::Congestion::Bbr | sc::Congestion::Bbr1 => "bbr",
         congestion => congestion.name(),
     }
@@ -159,7 +159,7 @@ impl Running {
         let spec = &session.spec;
         let enter = |space: &Namespace| space.enter().map_err(|e| wrong("from", e.to_string()));
         enter(&session.from.0)?;
-        // Reports an unsupported option before the run.
+        // The trial reports an unsupported option before the run.
         let trial = tcp_socket().map_err(|e| wrong("kind", e.to_string()))?;
         configure(&trial, spec).map_err(|(key, error)| {
             let what = match key {
@@ -295,7 +295,7 @@ impl Running {
             match (&open.socket).write(&chunk[..most]) {
                 Ok(n) => open.left = if open.left == u64::MAX { u64::MAX } else { open.left - n as u64 },
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // Reset or timed out.
+                // The connection was reset or timed out.
                 Err(_) => {
                     self.finish(now, false);
                     return Ok(());
@@ -348,7 +348,7 @@ fn read_all(socket: &Socket, prompt: bool) -> bool {
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // `ENOTCONN`: still connecting.
+            // `ENOTCONN` means that the socket is still connecting.
             Err(e) => return e.raw_os_error() == Some(libc::ENOTCONN),
         }
     }
@@ -396,7 +396,7 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
     };
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
-    // `long` takes the first word as the low half.
+    // `long` takes the first word as the low half, as on little-endian machines.
     let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
     let header = u64::from(HEADERS[usize::from(session.spec.config.timestamps)]);
     session.figures.observe(
@@ -407,10 +407,10 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
             retransmitted: u64::from(retransmitted),
             timeouts: u64::from(word(240) & 0xffff),
             cwnd: f64::from(word(80)),
-            // The kernel's infinity.
+            // 0x7fffffff is the kernel's infinity.
             ssthresh: if ssthresh >= 0x7fff_ffff { f64::INFINITY } else { f64::from(ssthresh) },
             srtt: (rtt > 0).then(|| Span::micros(u64::from(rtt))),
-            // Unacknowledged segments, and unsent bytes.
+            // These are the unacknowledged segments, and the unsent bytes.
             waits: word(24) > 0 || word(144) > 0,
         },
     );

@@ -110,7 +110,7 @@ impl Streams {
 
 #[derive(Debug, Default)]
 struct ReceivedBytes {
-    /// Sequence number of the first byte.
+    /// The sequence number of the first byte.
     base: u32,
     /// All bytes before this offset were received.
     next: u64,
@@ -118,13 +118,13 @@ struct ReceivedBytes {
     ahead: BTreeMap<u64, u64>,
 }
 
-/// TCP's maximum (RFC 7323). A segment further ahead can't belong to the connection.
+/// TCP's maximum window (RFC 7323). A segment further ahead can't belong to the connection.
 const MAX_WINDOW: i64 = 1 << 30;
 
 impl ReceivedBytes {
     /// Returns a byte's offset in the stream.
     fn place(&self, seq: u32) -> u64 {
-        // Resolves the wrap of the numbers.
+        // The signed distance resolves the wrap of the numbers.
         let from_next = seq.wrapping_sub(self.base.wrapping_add(self.next as u32)) as i32;
         self.next.saturating_add_signed(i64::from(from_next))
     }

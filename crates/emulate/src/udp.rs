@@ -17,14 +17,14 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
-/// Bytes: four zeros that distinguish the packet from RTCP, the packet's number, and its send time.
+/// The bytes of four zeros, which distinguish the packet from RTCP, the packet's number, and its send time.
 pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
-/// Packets that are kept for parity in addition to those that the session still needs, because send jitter may delay
-/// parity.
+/// The number of packets that are kept for parity in addition to those that the session still needs, because send
+/// jitter may delay parity.
 const JITTER_MARGIN: u64 = 256;
 
-/// Successive calls of an agent before the others are served.
+/// Maximum number of successive calls of an agent before the others are served.
 const MAX_CALLS: usize = 1_000;
 
 /// A session's sent packets. A datagram does not tell which fragment of a frame it carries, so the receiving end looks
@@ -83,7 +83,7 @@ impl Stream {
 
     fn numbered(&self, number: u16) -> Option<&(Media, Time)> {
         let last = self.first + (self.packets.len() as u64).checked_sub(1)?;
-        // Resolves the wrap of the numbers.
+        // The 16-bit distance resolves the wrap of the numbers.
         let back = (last as u16).wrapping_sub(number);
         self.packets.get(last.checked_sub(u64::from(back))?.checked_sub(self.first)? as usize)
     }
@@ -97,7 +97,7 @@ pub(crate) struct Hosted {
     pub(crate) host: NodeIx,
     /// When the endpoint starts (`true`) and stops (`false`).
     pub(crate) plan: VecDeque<(Time, bool)>,
-    /// Destination of RTCP; with `None`, the peer or the group.
+    /// The destination of RTCP; `None` for the peer or the group.
     pub(crate) reports_to: Option<SocketAddr>,
     /// The group that the endpoint joins and leaves itself.
     pub(crate) member_of: Option<u32>,
@@ -117,7 +117,7 @@ pub(crate) struct UdpEnd {
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
     zeros: Vec<u8>,
-    /// Media or plain traffic.
+    /// The number of packets of media or plain traffic.
     pub(crate) received_packets: u64,
     /// The symbols of sent packets, from which parity is computed.
     kept: SentSymbols,
@@ -315,7 +315,7 @@ impl UdpEnd {
     }
 }
 
-/// A sender's identity is its host.
+/// Returns a sender's identity, which is its host.
 fn sender(address: SocketAddr) -> AgentIx {
     match address.ip() {
         IpAddr::V4(v4) => AgentIx(u32::from(v4)),

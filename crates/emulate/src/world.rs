@@ -29,9 +29,9 @@ use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_tcp::Config;
 use steadycast_units::{Span, Spread, Time};
 
-/// RTCP is on the next port. Each further session uses the next two.
+/// The RTP port of the first session, with RTCP on the next one. Each further session uses the next two.
 pub const RTP_PORT: u16 = 5004;
-/// iperf's default. Each further session uses the next one.
+/// iperf's default port, for the first session. Each further session uses the next one.
 pub const TCP_PORT: u16 = 5001;
 
 /// The sessions' ports must fit below the kernel's ephemeral ports.
@@ -119,9 +119,9 @@ pub struct Emulation {
     logs: Vec<Option<Vec<PacketRow>>>,
     step: Span,
     now: Time,
-    /// `None` once the run has started.
+    /// The parts that the run needs; `None` once it has started.
     ready: Option<Prepared>,
-    /// `None` before the end of the run.
+    /// The network; `None` before the end of the run.
     network: Option<Datagrams>,
     tap: Option<Tap>,
     timing: Punctuality,
@@ -139,7 +139,7 @@ struct Prepared {
     gates: Vec<Gate>,
     members: Vec<Member>,
     ends: Vec<Ready>,
-    /// One per session of the kernels' TCP, in the order of the sessions.
+    /// One source per session of the kernels' TCP, in the order of the sessions.
     sources: Vec<AgentIx>,
     tcp: Runner,
     streams: Streams,
@@ -413,11 +413,11 @@ fn joined<T>(thread: JoinHandle<io::Result<T>>, what: &'static str) -> Result<T,
 struct Udp {
     driver: Loop<UdpEnd>,
     count: usize,
-    /// Lateness before the last part of the run.
+    /// The lateness before the last part of the run.
     late_before: Spread,
 }
 
-/// Share of a run.
+/// The share of a run that counts as its last part.
 const LAST_PART: f64 = 0.05;
 
 impl Udp {
@@ -496,7 +496,7 @@ impl Udp {
     }
 }
 
-/// The ends of flows, the nodes with a single link, and `more` get a host.
+/// Returns the nodes that get a host: ends of flows, nodes with a single link, and `more`.
 fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> Result<Vec<NodeIx>, EmulateError> {
     let mut hosts: BTreeSet<NodeIx> =
         scenario.flows.iter().flat_map(|f| [f.from].into_iter().chain(f.to.clone())).collect();

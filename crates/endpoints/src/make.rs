@@ -131,7 +131,7 @@ impl<'a> AgentFactory<'a> {
                     active.push((from, at));
                     since = None;
                 }
-                // No effect.
+                // Other transitions have no effect.
                 _ => {}
             }
         }

@@ -7,13 +7,13 @@ use steadycast_units::Time;
 /// A start, stop, join or leave of one end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// Its time.
+    /// The time of the transition.
     pub at: Time,
-    /// Its flow.
+    /// The flow.
     pub flow: FlowIx,
-    /// Its end of the flow.
+    /// The end of the flow.
     pub end: End,
-    /// Its action.
+    /// What the end does.
     pub does: Action,
 }
 

@@ -112,7 +112,7 @@ pub struct PacketRow {
 
 impl PacketRow {
     const CE: u32 = 1 << 31;
-    /// 0 is no stream, and n is `STREAMS[n - 1]`.
+    /// The stream's number: 0 is no stream, and n is `STREAMS[n - 1]`.
     const STREAM_SHIFT: u32 = 24;
     const SIZE: u32 = (1 << Self::STREAM_SHIFT) - 1;
     /// The recorded streams of a video flow, with their names in the table.
@@ -169,7 +169,7 @@ impl PacketRow {
             Body::Plain(n) => *n,
             Body::Tcp(_, segment) => u64::from(segment.seq),
             Body::Rtp(media) => {
-                // Under the original's number, as in TCP.
+                // A repair counts under its original's number, as in TCP.
                 let seq = media.repairs.unwrap_or(media.seq);
                 // In audio, the fragment's index counts packets.
                 let frame = (media.stream != Stream::Audio).then_some(media.fragment.frame);

@@ -294,7 +294,7 @@ fn claims(streams: &[Stream]) -> Claims {
     Claims::new(&ways)
 }
 
-/// `None` if any share is unlimited.
+/// Returns the mean; `None` if any share is unlimited.
 fn mean(shares: impl Iterator<Item = Option<Rate>>) -> Option<Rate> {
     let known: Option<Vec<u64>> = shares.map(|share| share.map(Rate::as_bps)).collect();
     let known = known.filter(|known| !known.is_empty())?;

@@ -316,7 +316,7 @@ impl Record<'_> {
                 jain(&rates)
             })
             .collect();
-        // For the fifth percentile.
+        // The sorted rates give the fifth percentile.
         seconds.sort_by(f64::total_cmp);
         let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
         into.put(&run::JAIN, jain(&means));

@@ -80,7 +80,7 @@ impl Record<'_> {
         for (n, (at, steps, span)) in self.intervals(&intake.samples.all()).enumerate() {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
-            // Weighted by packets.
+            // The mean delay is weighted by packets.
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();
             // Packets expected earlier may arrive in these steps, so that more arrive than are expected.
             let lost = (expected > 0 && !lossless).then(|| (1.0 - packets as f64 / expected as f64).max(0.0));
@@ -190,7 +190,7 @@ impl Record<'_> {
                 .filter_map(|arrival| Some((source.audio_index(arrival.seq, arrival.at)?, arrival)))
                 .collect();
             for (packet, sent) in all.iter().enumerate() {
-                // Outside of the membership.
+                // The receiver was no member then.
                 if !sink.stayed(*sent) {
                     continue;
                 }

@@ -19,7 +19,7 @@ fn cpu_seconds() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-/// Median and 99th percentile of the gaps' errors in µs.
+/// Returns the median and the 99th percentile of the gaps' errors in µs.
 fn errors(times: &[u64], gap: f64) -> (f64, f64) {
     let mut off: Vec<f64> = times.windows(2).map(|w| ((w[1] - w[0]) as f64 - gap).abs() / 1e3).collect();
     off.sort_by(f64::total_cmp);

@@ -11,7 +11,7 @@ use steadycast_units::{Span, Time};
 /// Half a second of audio.
 const MAX_WAITING_PACKETS: usize = 25;
 
-/// Sampling time, whether it follows a silence, and bytes.
+/// A packet's sampling time, whether it follows a silence, and its bytes.
 type EncodedAudio = (Span, bool, Vec<u8>);
 
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ struct AudioQueueState {
     waker: Option<Waker>,
 }
 
-/// Encoded audio from another thread's encoder to a session.
+/// A queue of encoded audio from another thread's encoder to a session.
 #[derive(Clone, Debug, Default)]
 pub struct AudioQueue(Arc<(Mutex<AudioQueueState>, Condvar)>);
 
@@ -55,7 +55,7 @@ impl AudioQueue {
         Some(true)
     }
 
-    /// Reported audio loss, for the encoder's in-band FEC.
+    /// Returns the reported audio loss, for the encoder's in-band FEC.
     pub fn loss(&self) -> f64 {
         self.locked().loss
     }
@@ -127,7 +127,7 @@ struct ReceivedState {
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedAudioQueue(Arc<Mutex<ReceivedState>>);
 
-/// That wait for a reader or for alignment: 10 s of audio.
+/// Maximum number of packets that wait for a reader or for alignment: 10 s of audio.
 const MAX_HELD_PACKETS: usize = 500;
 
 impl ReceivedAudioQueue {
@@ -171,7 +171,7 @@ pub(crate) struct AudioIntake {
     /// Packets that wait for earlier ones: arrival time, RTP timestamp and payload.
     held: BTreeMap<u64, (Time, u32, Vec<u8>)>,
     next: Option<u64>,
-    /// Waiting for sender reports: RTP timestamp, packets missing before, and payload.
+    /// Packets that wait for sender reports: RTP timestamp, packets missing before, and payload.
     unaligned: VecDeque<(u32, u64, Vec<u8>)>,
 }
 
@@ -221,7 +221,7 @@ impl AudioIntake {
     }
 
     pub(crate) fn restart(&mut self) {
-        // Before the sequence numbers start again.
+        // The held packets end before the sequence numbers start again.
         self.end();
         self.next = None;
     }

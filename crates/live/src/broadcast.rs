@@ -24,7 +24,7 @@ const SOON: Span = Span::millis(600);
 
 /// The time over which the encoders' lag is evaluated.
 const LAG_OVER: Span = Span::secs(6);
-/// Share of pictures left out in [`LAG_OVER`], above which the finest rung is no longer encoded.
+/// The share of pictures left out in [`LAG_OVER`] above which the finest rung is no longer encoded.
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
 /// Share of left-out pictures up to which the encoders are on time.
@@ -268,7 +268,7 @@ impl Broadcast {
         for (n, (control, rate)) in state.controls.iter_mut().zip(&state.rates).enumerate() {
             // A rung that was just added has no previous group.
             let last = if whole && !(has_new && n == 0) { LastGroup::Whole } else { LastGroup::Cut };
-            // The previous group may be short.
+            // The budget is that of the previous group's duration, which may be short.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
             control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
         }
@@ -293,7 +293,7 @@ impl Broadcast {
             state.history.remove_finest();
             // If the rung had returned, the wait was too short. Otherwise this only shows the machine's capacity.
             if std::mem::take(&mut state.has_returned) {
-                // A rung must not come and go every minute.
+                // On a slow machine, a rung must not come and go every minute.
                 state.return_wait = (state.return_wait * 2).min(MAX_RETURN_WAIT);
             }
         }
@@ -416,7 +416,7 @@ impl Broadcast {
         Some(true)
     }
 
-    /// Highest audio loss that a viewer reports.
+    /// Returns the highest audio loss that a viewer reports.
     pub fn audio_loss(&self) -> f64 {
         let state = self.locked();
         let queues = state.members.iter().filter_map(|member| member.audio.as_ref());
@@ -454,7 +454,7 @@ impl Broadcast {
         id
     }
 
-    /// The picture that is due, for a source without its own pace.
+    /// Returns the picture that is due, for a source without its own pace.
     fn due_picture(&self) -> u32 {
         self.locked().start.map_or(0, |start| self.pictures_since(start))
     }
@@ -483,7 +483,7 @@ impl Broadcast {
         state.frames.get(number.saturating_sub(oldest) as usize).cloned()
     }
 
-    /// What the rungs need, or their targets before the first group's end.
+    /// Returns the rates that the rungs need, or their targets before the first group's end.
     fn needs(&self) -> Vec<RungNeed> {
         let state = self.locked();
         let needs = state.history.needs();
@@ -564,7 +564,7 @@ pub(crate) struct RungFeed {
     waits_for_key: bool,
     given_up: u32,
     index: u32,
-    /// `None` before the first choice.
+    /// The present rung; `None` before the first choice.
     rung: Option<usize>,
     rate: Rate,
     rate_sum: (f64, u32),
@@ -617,7 +617,7 @@ impl RungFeed {
         }
     }
 
-    /// Whether the rate has fallen, and the rest of the group is skipped.
+    /// Returns whether the rate has fallen, so that the rest of the group is skipped.
     fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
         let needs = self.broadcast.needs();
         // If a rung was added since, the frame has the last ones of `needs`.

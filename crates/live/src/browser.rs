@@ -52,7 +52,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The destination's address, or a browser's or server's local one.
+    /// Returns the destination's address, or for a browser or server the local one.
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
             Self::Address(at) => at.ip(),
@@ -77,7 +77,7 @@ impl From<NegotiationError> for LiveError {
     }
 }
 
-/// libwebrtc then requests a key frame, so until then retransmissions are useful.
+/// After this time without a picture, libwebrtc requests a key frame. Until then retransmissions are useful.
 const KEY_FRAME_WAIT: Span = Span::secs(3);
 
 /// Returns the program's DTLS certificate, which is made once per run.
@@ -239,7 +239,7 @@ impl NegotiatedOffer {
         HeaderIds { transport: self.negotiated.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
-    /// The shared port then accepts the browser's ICE checks.
+    /// Registers the session at the shared port, which then accepts the browser's ICE checks.
     pub(crate) fn attach(&self, port: &MediaPort, local: IpAddr) -> Result<Pair, LiveError> {
         port.attach(self.own.clone(), self.negotiated.peer.ufrag.clone(), local)
     }
@@ -282,8 +282,8 @@ pub(crate) struct BrowserConnection {
     reporter: Option<Reporter>,
 }
 
-/// Gives all of a server's reports one SSRC, as several (for receiver reports, feedback and requests) would count as
-/// several receivers. DTLS has authenticated one peer.
+/// Gives all of a server's reports one SSRC. A server may use several, which would count as several receivers, although
+/// DTLS has authenticated one peer.
 #[derive(Default)]
 struct Reporter {
     ssrc: Option<[u8; 4]>,

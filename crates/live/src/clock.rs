@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use steadycast_units::Time;
 use steadycast_wire::ntp::NtpEpoch;
 
-/// Monotonic, from its creation on. Copies have the same zero.
+/// A monotonic clock from its creation on. Copies have the same zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,

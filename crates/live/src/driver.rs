@@ -64,8 +64,8 @@ impl Outbox {
     }
 }
 
-/// Digests of the last RTCP datagrams to the group, because the kernel loops them back, like an SSRC collision (RFC
-/// 3550, section 8.2).
+/// Digests of the last RTCP datagrams to the group. The kernel loops them back, which must not look like an SSRC
+/// collision (RFC 3550, section 8.2).
 #[derive(Debug, Default)]
 struct Echo([u64; 16], usize);
 
@@ -91,9 +91,9 @@ pub trait End {
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
     /// Handles a datagram. The end's own looped-back RTCP is left out.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// A suspension until now. Comes before the datagrams that arrived meanwhile, which may serve timers.
+    /// Handles a suspension until now. The datagrams that arrived meanwhile come later, and may serve timers.
     fn on_clock_gap(&mut self, _now: Time) {}
-    /// A loop returns when all ends are done.
+    /// Returns whether the end is done. A loop returns when all ends are.
     fn done(&self) -> bool {
         false
     }
@@ -162,13 +162,13 @@ const PORT_MASK: u64 = 3;
 
 /// Maximum number of batches read from a socket before others are served. Level-triggered epoll reports the rest again.
 const BATCHES: usize = 16;
-/// Delay of a wait's end. A busy machine causes milliseconds, seldom hundreds.
+/// A wait that ends this late is a clock gap. A busy machine causes milliseconds, seldom hundreds.
 const MIN_CLOCK_GAP: Span = Span::secs(1);
 /// Maximum time for emptying the sockets after a gap. The kernel queues about 16,000 small datagrams per socket.
 const MAX_EMPTYING: Span = Span::secs(1);
 
 impl<E: End> Loop<E> {
-    /// [`Loop::run`] drives it in the calling thread.
+    /// Creates a loop, which [`Loop::run`] drives in the calling thread.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -193,7 +193,7 @@ impl<E: End> Loop<E> {
         self.waker.clone()
     }
 
-    /// The sockets may be of any network namespace.
+    /// Adds an end. Its sockets may be of any network namespace.
     ///
     /// # Errors
     /// The system can't watch more sockets.
@@ -248,7 +248,7 @@ impl<E: End> Loop<E> {
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
-            // A last read of what has arrived.
+            // After the end, the sockets are read once more for what has arrived.
             let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
             events.clear();
@@ -327,7 +327,7 @@ impl<E: End> Loop<E> {
             if which == Which::Rtcp && echo.is_own(bytes) {
                 return;
             }
-            // An end's time never goes back.
+            // The time of a call must not go back.
             *last_call = meta.at.max(*last_call);
             end.on_datagram(*last_call, &Datagram { which, bytes, meta: *meta }, out);
         };

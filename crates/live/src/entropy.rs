@@ -15,7 +15,7 @@ fn none(error: getrandom::Error) -> LiveError {
     LiveError::new("no random numbers for a session", error, remedy)
 }
 
-/// Random, for SSRC, first sequence number and RTCP intervals.
+/// Returns a random seed for SSRC, first sequence number and RTCP intervals.
 ///
 /// # Errors
 /// The system provides no random numbers.
@@ -23,7 +23,7 @@ pub(crate) fn seed() -> Result<Seed, LiveError> {
     getrandom::u64().map(Seed).map_err(none)
 }
 
-/// Random bytes for a secret.
+/// Returns random bytes for a secret.
 ///
 /// # Errors
 /// The system provides no random numbers.
@@ -32,7 +32,7 @@ pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
     getrandom::fill(&mut bytes).map(|()| bytes).map_err(none)
 }
 
-/// A pseudo-random number, equal for equal bytes. Its secret key prevents constructed collisions.
+/// Returns a pseudo-random number, equal for equal bytes. Its secret key prevents constructed collisions.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
         // Not used: without random numbers, `seed` fails at each session's start.

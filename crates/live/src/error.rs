@@ -21,7 +21,7 @@ impl LiveError {
         Self { place: place.to_string(), problem: problem.to_string(), remedy: remedy.to_owned() }
     }
 
-    /// A record that no scenario can express, which is a bug.
+    /// The error of a record that no scenario can express, which is a bug.
     pub(crate) fn unwritten(what: &str) -> Self {
         Self::new("the record can't be written", what, "please report this")
     }

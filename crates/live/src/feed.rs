@@ -19,7 +19,7 @@ pub struct PayloadStore {
     frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
 }
 
-/// `places` has each payload's frame offset and range in `bytes`.
+/// A frame's payloads. `places` has each one's frame offset and range in `bytes`.
 #[derive(Debug, Default)]
 struct PacketisedFrame {
     bytes: Vec<u8>,
@@ -230,7 +230,7 @@ impl EncoderQueue {
 /// frames.
 const MAX_BACKLOG: Span = Span::millis(400);
 
-/// [`MAX_BACKLOG`] after an aborted group, when the backlog drains already.
+/// [`MAX_BACKLOG`] after an aborted group, when the backlog already drains.
 const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
 /// A group with a larger predicted final backlog, as time at the rate, is aborted.
@@ -259,7 +259,7 @@ pub struct LiveFeed {
     rate: Rate,
     /// The first frame of the group, with packet headers.
     intra: Bytes,
-    /// That an outgrown, aborted group should have had.
+    /// The quantizer that an aborted group should have had.
     aborted_quantizer: Option<f64>,
     /// Whether the previous group was aborted because it outgrew the rate.
     follows_aborted: bool,
@@ -500,7 +500,7 @@ pub struct LadderFeed {
 }
 
 impl LadderFeed {
-    /// A feed of pre-encoded quantizer rungs. Loops without `frames`, its number of frames.
+    /// Creates a feed of pre-encoded quantizer rungs. It ends after `frames` frames, or loops if `None`.
     pub fn new(encoder: Encoder, store: PayloadStore, rungs: SharedRungs, frames: Option<u32>) -> Self {
         Self { encoder, store, rungs, parts: VecDeque::new(), frames, over: Arc::default() }
     }

@@ -20,7 +20,7 @@ pub(crate) const MTU: Bytes = Bytes::new(1_500);
 /// In bits per second.
 const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
 
-/// Keys of `[[flow]]` without name, kind and ends.
+/// The keys of a `[[flow]]` without name, kind and ends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowKeys(Map<String, Value>);
 
@@ -173,7 +173,7 @@ pub(crate) fn video(loaded: &Loaded) -> Result<&Video, LiveError> {
     }
 }
 
-/// A session whose flow is not a video is a bug.
+/// The error of a session whose flow is not a video, which is a bug.
 fn no_video() -> LiveError {
     LiveError::new("the session", "its flow is no video", "please report this")
 }

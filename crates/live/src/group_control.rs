@@ -14,8 +14,8 @@ pub struct Steering {
     pub quantizers: (u8, u8),
     /// The relation between quantizer and step size.
     pub scale: Scale,
-    /// Widths and heights from the source's on, decreasing. Smaller ones are for rates too low for the coarsest
-    /// quantizer.
+    /// Picture widths and heights, the source's first, then decreasing. Smaller ones are for rates too low for the
+    /// coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
     /// Whether frames are sent when they arrive, as from a camera.
     pub own_pace: bool,
@@ -31,7 +31,7 @@ impl Steering {
     }
 }
 
-/// In groups of pictures (Evalvid-RA).
+/// The bucket's size in groups of pictures (Evalvid-RA).
 const BUCKET_GROUPS: f64 = 1.5;
 
 /// A picture's bytes grow with this power of its samples, for a smaller and a larger size. These are the cautious ends
@@ -49,11 +49,11 @@ const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs
 /// The result of the last group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LastGroup {
-    /// Coded in full.
+    /// The group was coded in full.
     Whole,
-    /// Ended early, so its size is not evaluated.
+    /// The group ended early, so its size is not evaluated.
     Cut,
-    /// Outgrew the rate, and should have had this quantizer.
+    /// The group outgrew the rate, and should have had this quantizer.
     Outgrown(f64),
 }
 
@@ -111,7 +111,7 @@ impl GroupControl {
         libm::round(self.quantizer) as u8
     }
 
-    /// A tenth of a bit per sample at quantizer 9, with a margin.
+    /// Returns the first quantizer: a tenth of a bit per sample at quantizer 9, with a margin.
     fn first_quantizer(&self, rate: Rate) -> f64 {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / rate.as_bps_f64().max(1.0);
@@ -143,7 +143,7 @@ impl GroupControl {
         }
     }
 
-    /// The quantizer at which `open` bytes become `wanted`; `headers` do not depend on it.
+    /// Returns the quantizer at which `open` bytes become `wanted`; `headers` do not depend on it.
     pub(crate) fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
         // At least a tenth for payload, so that the factor stays finite.
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
@@ -181,7 +181,7 @@ impl GroupControl {
         let (fill, wanted) = bucket(self.fill, BUCKET_GROUPS, budget, open, open);
         let needed = self.needed(open, wanted, self.headers.as_f64());
         self.fill = fill;
-        // Within 5 %, the quantizer would oscillate.
+        // The quantizer is kept within 5 %, so that it does not oscillate.
         if (open / budget - 1.0).abs() > 0.05 {
             self.quantizer = self.scaled(self.quantizer, open / wanted);
         }
@@ -229,7 +229,7 @@ impl GroupControl {
     }
 }
 
-/// Byte budget: what the rate sends, minus the backlog, but at least half.
+/// Returns a group's byte budget: what the rate sends, minus the backlog, but at least half of it.
 pub(crate) fn room(whole: Bytes, backlog: Bytes) -> f64 {
     whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }

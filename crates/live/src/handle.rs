@@ -37,7 +37,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether a stop or status request ends the loop's wait.
+    /// Returns whether a stop or status request ends the loop's wait.
     pub(crate) fn calls(&self) -> bool {
         self.stopped() || self.asked.load(Ordering::Relaxed)
     }

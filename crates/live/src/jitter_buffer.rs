@@ -20,7 +20,7 @@ use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
 /// Maximum number of packets that wait for [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
-/// Packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
+/// The packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
 const HELD_PER_MS: u64 = 20;
 const MAX_HELD: u64 = 1 << 14;
 
@@ -41,7 +41,7 @@ pub struct JitterBuffer {
     progress: Time,
     /// Packets since the last gap.
     since_gap: u64,
-    /// Consecutive packets after their gap was given up, and the first number.
+    /// Consecutive packets that came after their gap was given up, and the first one's number.
     late: (u64, Vec<Held>),
     /// Future sequence numbers at which new runs start.
     runs: VecDeque<u64>,

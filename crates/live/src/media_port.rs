@@ -14,9 +14,10 @@ use std::time::Instant;
 use steadycast_units::{Ecn, Span, Time};
 use steadycast_web::{Credentials, Demultiplexer, DropReason, Protocol};
 
-/// Datagrams per session. A viewer sends 25 per second, a publisher 1,000 at 8 Mb/s, so only a flood fills it.
+/// Maximum number of queued datagrams per session. A viewer sends 25 per second, a publisher 1,000 at 8 Mb/s, so only a
+/// flood fills it.
 const MAX_QUEUE: usize = 512;
-/// In bytes, shared by all sessions. The kernel limits it.
+/// The send buffer in bytes, shared by all sessions. The kernel limits it.
 const SEND_BUFFER: usize = 4 << 20;
 /// Datagrams that a session takes before it serves its timers.
 const BATCH: usize = 64;
@@ -24,7 +25,7 @@ const BATCH: usize = 64;
 /// A queued datagram with its arrival time.
 type Queued = (Vec<u8>, Meta, Instant);
 
-/// Its waker is readable while the queue is not empty.
+/// A session's queue. Its waker is readable while the queue is not empty.
 struct Inbox {
     queue: Mutex<VecDeque<Queued>>,
     ready: Waker,
@@ -163,7 +164,7 @@ impl MediaPort {
         self.shared.routes().dropped()
     }
 
-    /// `local` is the address by which the browser reaches the port.
+    /// Creates a session's sockets. `local` is the address by which the browser reaches the port.
     ///
     /// # Errors
     /// The system is out of descriptors.

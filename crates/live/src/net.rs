@@ -45,7 +45,7 @@ pub enum Which {
 pub struct PairOptions {
     /// The interface for sending and joining; `None` leaves it to the routing table.
     pub interface: Option<Interface>,
-    /// Or hop limit; `None` is the system's default, 1 for multicast.
+    /// Time to live or hop limit; `None` is the system's default, 1 for multicast.
     pub ttl: Option<u8>,
     /// The source of a source-specific join (RFC 4607), required in 232/8 and ff3x::/32.
     pub source: Option<IpAddr>,
@@ -82,8 +82,8 @@ pub struct Meta {
     pub at: Time,
 }
 
-/// A sender's identity, without the port, which NAT may change. IPv6 addresses are hashed with a secret key against
-/// constructed collisions.
+/// Returns a sender's identity, without the port, which NAT may change. IPv6 addresses are hashed with a secret key
+/// against constructed collisions.
 pub fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
@@ -91,7 +91,7 @@ pub fn origin(address: IpAddr) -> Origin {
     }
 }
 
-/// Whether joining needs a source (RFC 4607, sections 1 and 3).
+/// Returns whether joining a group needs a source (RFC 4607, sections 1 and 3).
 pub fn source_specific(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.octets()[0] == 232,
@@ -384,7 +384,7 @@ impl AsFd for PairPort {
 /// The sockets of one end of a session.
 pub struct Pair {
     rtp: PairPort,
-    /// `None` if RTCP shares RTP's port.
+    /// The RTCP port; `None` if RTCP shares RTP's port.
     rtcp: Option<PairPort>,
     /// A sender's destination, or the address at which a receiver's media arrives.
     pub(crate) address: SocketAddr,
@@ -409,7 +409,7 @@ impl Pair {
         Self { audio: Some(Box::new(audio)), ..self }
     }
 
-    /// A sender's sockets towards the RTP address `to`, with RTCP on the next port.
+    /// Opens a sender's sockets towards the RTP address `to`, with RTCP on the next port.
     ///
     /// # Errors
     /// An address can't be used; the error contains the remedy.
@@ -469,7 +469,7 @@ impl Pair {
         Self::waiting(PairPort::Own(port))
     }
 
-    /// One port at all addresses of this family, for a peer found by ICE.
+    /// Opens one port at all addresses of this family, for a peer found by ICE.
     pub(crate) fn to_server(family: IpAddr, options: &PairOptions) -> Result<Self, LiveError> {
         Ok(Self::of_port(Port::open(local(any(family), options, 0), options, false)?))
     }
@@ -482,7 +482,7 @@ impl Pair {
         (self.address, self.reports) = (to, to);
     }
 
-    /// A receiver's sockets at this machine's address, the unspecified one, or a group, which is joined.
+    /// Opens a receiver's sockets at this machine's address, the unspecified one, or a group, which is joined.
     ///
     /// # Errors
     /// See [`Pair::sender`].
@@ -538,7 +538,7 @@ impl Pair {
 }
 
 impl Port {
-    /// A port, shared with other programs, that only gets the group's datagrams.
+    /// Opens a port, shared with other programs, that only gets the group's datagrams.
     fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let port = Self::open(at, options, true)?;
         port.join(at.ip(), options)?;
@@ -546,7 +546,7 @@ impl Port {
     }
 }
 
-/// Whether the address is link-local without a zone (RFC 4007).
+/// Returns whether the address is link-local without a zone (RFC 4007).
 fn link_local(address: SocketAddr) -> bool {
     let SocketAddr::V6(v6) = address else { return false };
     let first = v6.ip().segments()[0];
@@ -604,7 +604,7 @@ fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveEr
                 Err(_) => {}
             }
         }
-        // While it is open, the system assigns others.
+        // This socket stays open, so that the system assigns another port to the next one.
         tried.push(first);
     }
 }

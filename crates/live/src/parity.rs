@@ -54,7 +54,7 @@ impl SentSymbols {
 /// Number of sequence numbers whose symbols are kept.
 const SEQUENCE_RANGE: u64 = 1_024;
 const MAX_BLOCKS: usize = 16;
-/// Bytes of a jumbo frame. Ignoring longer packets bounds the memory.
+/// The size of a jumbo frame in bytes. Longer packets are ignored, which bounds the memory.
 const MAX_SYMBOL: usize = 9_216;
 
 /// The symbols of recent media and parity packets.
@@ -105,7 +105,7 @@ impl ReceivedSymbols {
         let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= MAX_SYMBOL) else { return };
         let fresh = || Parities { packets: header.packets, symbols: BTreeMap::new() };
         let block = self.blocks.entry(base).or_insert_with(fresh);
-        // More than 64 add no information.
+        // More than 64 symbols add no information.
         if block.packets == header.packets && block.symbols.len() < usize::from(MAX_PACKETS) {
             block.symbols.entry(header.index).or_insert_with(|| symbol.to_vec());
         }
@@ -114,7 +114,8 @@ impl ReceivedSymbols {
         }
     }
 
-    /// Recoverable RTP packets with the session's sequence numbers, without invalid results of forged parity.
+    /// Returns the recoverable RTP packets with the session's sequence numbers, without invalid results of forged
+    /// parity.
     pub fn recover_packets(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {

@@ -47,7 +47,7 @@ const MAX_PEERS: usize = 1_024;
 const MAX_NAME: usize = 64;
 
 impl Peers {
-    /// `app` is the name of the controller's APP packets.
+    /// Creates a sender's list. `app` is the name of the controller's APP packets.
     pub fn new(epoch: NtpEpoch, app: [u8; 4]) -> Self {
         Self { all: BTreeMap::new(), epoch, app, unreadable: 0 }
     }

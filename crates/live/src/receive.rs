@@ -253,7 +253,7 @@ impl Drop for Receiving {
     }
 }
 
-/// The only accepted source, and whether RTP and RTCP share a port.
+/// Returns the only accepted source, and whether RTP and RTCP share a port.
 fn source_and_mux(options: &ReceiveOptions) -> (Option<IpAddr>, bool) {
     let description = &options.description;
     (options.pair.source.or(description.source), options.pair.mux || description.mux)
@@ -300,7 +300,7 @@ fn wired(
     let mut sink = VideoSink::new(described_session.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
     sink.buffer = size.map(|size| Box::new(PlayBuffer::new(size, consume)));
     sink.repair = described_session.repair.is_some() || described_session.parity.is_some();
-    // A session may last for days.
+    // Older rows are moved to a file, because a session may last for days.
     TempStore::keep(sink.stored_rows());
     let consumer: Box<dyn Consumer> = match description.format {
         Some(format) => Box::new(
@@ -350,7 +350,7 @@ impl Session {
             let shared = Arc::clone(&self.shared);
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
-            // After a stall, the series must have no gaps.
+            // After a stall several steps are due, and the series must have no gaps.
             while next <= now {
                 self.driver.call(self.ix, |end, _, _| end.sink.sample(next));
                 next += STEP;
@@ -496,7 +496,7 @@ impl Session {
             unused.counts.iter().map(|(reason, count)| json!({ "reason": reason.name(), "packets": count }));
         also.put(&receiver::UNUSED, by_reason.collect::<Vec<Value>>());
         let lost = counts.damaged + counts.missing;
-        // An estimate by timestamps.
+        // This is an estimate by timestamps.
         let sent = counts.whole + counts.undecodable + lost;
         if sent > 0 {
             also.put(&receiver::FRAMES_SENT, sent);

@@ -33,7 +33,7 @@ fn wrong(problem: impl Into<String>, remedy: &'static str) -> SdpError {
 pub struct Description {
     /// The address of the receiver or group.
     pub address: SocketAddr,
-    /// Only accepted source (RFC 4570), or the sender's own address.
+    /// The only accepted source (RFC 4570), or the sender's own address.
     pub source: Option<IpAddr>,
     /// Time to live of an IPv4 group.
     pub ttl: Option<u8>,
@@ -47,7 +47,7 @@ pub struct Description {
     pub others: Vec<u8>,
     /// Payload format; `None` if unsupported.
     pub format: Option<PayloadFormat>,
-    /// MPEG-4's bytes, or H.264's and H.265's parameter sets with start codes.
+    /// The decoder configuration: MPEG-4's bytes, or H.264's and H.265's parameter sets with start codes.
     pub config: Vec<u8>,
     /// The RTCP port, if it does not follow RTP's (RFC 3605).
     pub rtcp_port: Option<u16>,
@@ -65,7 +65,7 @@ pub struct Description {
     pub repair: Option<Retransmissions>,
     /// The parity stream; `None` if there is none.
     pub parity: Option<ParityStream>,
-    /// `None` without audio that this program supports.
+    /// The audio stream; `None` without audio that this program supports.
     pub audio: Option<AudioStream>,
     /// The media's SSRC and canonical name (RFC 5576) outside of repair groups.
     pub media: Option<(u32, String)>,
@@ -240,7 +240,7 @@ impl Description {
         }
     }
 
-    /// The announced SSRCs, the media's first, and whether each stream announces its own.
+    /// Returns the announced SSRCs, the media's first, and whether each stream announces its own.
     pub fn sources(&self) -> (Vec<u32>, bool) {
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref());
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref());
@@ -265,7 +265,7 @@ impl Description {
         self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// `own` is the sender's address, `session` a unique number.
+    /// Returns the description as text. `own` is the sender's address, `session` a unique number.
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
         // Some players only support AVP, so AVPF is used only if needed.
@@ -437,7 +437,7 @@ impl Description {
             others: same.iter().map(|offer| offer.payload_type).collect(),
             format,
             config,
-            // At session level, it covers all media.
+            // The bandwidth at session level covers all media, so it is not used.
             bandwidth: bandwidth(&media.bandwidths, "AS").map(|kbps| Rate::bps(kbps.saturating_mul(1_000))),
             reports: bandwidth(&media.bandwidths, "RR").or(bandwidth(&session.bandwidths, "RR")).map(Rate::bps),
             feedback,
@@ -475,13 +475,13 @@ fn tidy(text: &[u8]) -> String {
     text.lines().skip(before).filter(|line| !is_comment(line)).map(tidied).collect::<Vec<_>>().join("\n")
 }
 
-/// The first video with a port (0 means that none is sent), or else the first.
+/// Returns the first video with a port (0 means that none is sent), or else the first.
 fn video(session: &Session) -> Option<&Media> {
     let all = || session.medias.iter().filter(|media| media.media == "video");
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// The first Opus stream with a port and a payload type other than the video's.
+/// Returns the first Opus stream with a port and a payload type other than the video's.
 fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
     let all = session.medias.iter().filter(|media| media.media == "audio" && media.port != 0);
     all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))
@@ -490,7 +490,7 @@ fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
 /// Encodings that repair packets of another payload type.
 const REPAIR_ENCODINGS: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY_ENCODING];
 
-/// Whether packets are sent out of decoding order, which is not supported.
+/// Returns whether packets are sent out of decoding order, which is not supported.
 fn interleaved(offer: &Format) -> bool {
     let above = |key: &str, least: u32| {
         parameter(&offer.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
@@ -498,7 +498,7 @@ fn interleaved(offer: &Format) -> bool {
     match offer.format {
         // 2 is the interleaved mode (RFC 6184, section 8.1).
         Some(PayloadFormat::H264) => above("packetization-mode", 1),
-        // Then also out of decoding order (RFC 7798, section 7.1).
+        // Above 0, NAL units may also be sent out of decoding order (RFC 7798, section 7.1).
         Some(PayloadFormat::H265) => above("sprop-max-don-diff", 0),
         _ => false,
     }
@@ -514,7 +514,7 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     }
 }
 
-/// The first supported payload type, or else the first video, and others of its format.
+/// Returns the first supported payload type, or else the first video, and others of its format.
 fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     let beside = |offer: &Format| REPAIR_ENCODINGS.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
@@ -544,8 +544,8 @@ pub fn offered(text: &[u8]) -> Vec<String> {
     media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
 }
 
-/// The first supported encoding with a clock other than 90 kHz (RFC 6416, section 7.1): name, payload type, clock in
-/// Hz.
+/// Returns the first supported encoding with a clock other than 90 kHz (RFC 6416, section 7.1): name, payload type,
+/// clock in Hz.
 pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     let session = Session::parse(tidy(text).as_bytes()).ok()?;
     formats(video(&session)?).into_iter().find_map(|offer| {
@@ -556,7 +556,7 @@ pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     })
 }
 
-/// Accepted and excluded sources (RFC 4570, section 3).
+/// Returns the accepted and excluded sources (RFC 4570, section 3).
 fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let (mut wanted, mut excluded) = (Vec::new(), Vec::new());
     for filter in lines.values("source-filter") {
@@ -611,7 +611,7 @@ fn sources(media: &Media, semantics: &str) -> Option<Sources> {
     Some(Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() })
 }
 
-/// First SSRC with a canonical name, if there are no groups.
+/// Returns the first SSRC with a canonical name, if there are no groups.
 fn lone_source(media: &Media) -> Option<(u32, String)> {
     if media.has_attribute("ssrc-group") {
         return None;
@@ -640,7 +640,7 @@ fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
     lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
 }
 
-/// `a=ecn-capable-rtp` (RFC 6679, section 6.1), by default ECT(0).
+/// Returns the codepoint of `a=ecn-capable-rtp` (RFC 6679, section 6.1), by default ECT(0).
 fn ecn(lines: Lines<'_>) -> Ecn {
     let Some(said) = lines.values("ecn-capable-rtp").next() else { return Ecn::NotEct };
     let words = || said.split([' ', ';']).filter(|word| !word.is_empty());

@@ -133,7 +133,7 @@ pub struct Sending {
     pub sdp: String,
 }
 
-/// Lowest floor that the operator can set, unless it was lower from the start.
+/// The lowest floor that the operator can set, unless it was lower from the start.
 const MIN_FLOOR: Rate = Rate::kbps(50);
 
 /// The pacer's catch-up time after a late wake-up. More would cause bursts.
@@ -151,7 +151,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// A broadcast's feed wakes `waker`'s loop, and passes audio to `audio`.
+    /// Prepares a medium. A broadcast's feed wakes `waker`'s loop, and passes audio to `audio`.
     fn of(medium: Medium, plan: &VideoPlan, clock: Clock, waker: Waker, audio: Option<&AudioQueue>) -> Self {
         let store = |format| PayloadStore::new(format, plan.payload() as usize);
         match medium {
@@ -230,7 +230,7 @@ impl Sending {
         Self::begin(options, medium, entropy::seed()?, connection)
     }
 
-    /// `connection` is a browser's or server's negotiated offer and port.
+    /// Starts to send. `connection` is a browser's or server's negotiated offer and port.
     fn begin(
         options: SendOptions,
         medium: Medium,
@@ -259,7 +259,7 @@ impl Sending {
         TempStore::keep(source.stored_rows());
         // A live sender does not learn each packet's fate.
         source.frames = SentFrames::lean();
-        // Replaces audio packets without content.
+        // The queue replaces audio packets without content.
         source.audio = audio_queue.clone().map(|queue| Box::new(queue) as Box<dyn AudioFeed>);
         let mut wired = SocketSource::new(source, prepared.payloads);
         wired.audio.clone_from(&audio_queue);
@@ -322,7 +322,7 @@ impl Sending {
     }
 }
 
-/// The start's NTP seconds are unique (RFC 8866, section 5.2).
+/// Returns the start's NTP seconds as a unique session number (RFC 8866, section 5.2).
 fn session_number(clock: Clock) -> u64 {
     clock.epoch().0 >> 32
 }
@@ -395,7 +395,7 @@ impl SendOptions {
             ids: HeaderIds::default(),
             authenticated: false,
             floor: MIN_FLOOR,
-            // Our receivers' default latency.
+            // This is our receivers' default latency.
             playout: LATENCY,
             useful: None,
             operator: shared.orders.clone(),
@@ -573,7 +573,7 @@ impl Session {
             // A request from another thread ends the wait early.
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
-            // After a stall, the series must have no gaps.
+            // After a stall several steps are due, and the series must have no gaps.
             while next <= now {
                 self.call(|end, _, _| end.source.sample(next));
                 next += STEP;

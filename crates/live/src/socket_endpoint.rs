@@ -44,12 +44,12 @@ pub trait Consumer: Send {
     /// Processes a new packet, with its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
 
-    /// `Some` if a key frame is needed; true before the first one.
+    /// Returns `Some` if a key frame is needed; true before the first one.
     fn lacks_key_frame(&self) -> Option<bool> {
         None
     }
 
-    /// Presentation time in ticks of 1/90000 s from the first frame; `None` before it.
+    /// Returns the presentation time in ticks of 1/90000 s from the first frame; `None` before it.
     fn ticks_of(&self, _timestamp: u32) -> Option<i64> {
         None
     }
@@ -59,7 +59,7 @@ pub trait Consumer: Send {
         self.take(now, seq, header, payload);
     }
 
-    /// A new run (a new SSRC, or a restart of the source) from this number on.
+    /// Begins a new run from this number on: a new SSRC, or a restart of the source.
     fn restart(&mut self, _seq: u64) {}
 
     /// Returns when [`Consumer::on_wake`] is due.
@@ -394,7 +394,7 @@ struct SourceClock {
 }
 
 impl SourceClock {
-    /// A new one if the source or run has changed.
+    /// Returns this clock, or a new one if the source or run has changed.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
         // Delays and timestamps of different sources have unrelated offsets.
         if (self.ssrc, self.run) != (Some(ssrc), run) {
@@ -404,7 +404,7 @@ impl SourceClock {
         self
     }
 
-    /// Send time on the local clock, as if the minimum delay were zero.
+    /// Returns a packet's send time on the local clock, as if the minimum delay were zero.
     fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);
@@ -421,7 +421,7 @@ impl SourceClock {
     }
 }
 
-/// RTP timestamps in steps of the media clock, from the first packet.
+/// Converts RTP timestamps to steps of the media clock, counted from the first packet.
 #[derive(Clone, Copy)]
 struct MediaClock {
     step: Span,
@@ -470,7 +470,7 @@ struct Arrival<'a> {
 pub enum Reports {
     /// All members of the group.
     Group,
-    /// Without bandwidth for reports (RFC 3556, section 2).
+    /// No address, because there is no bandwidth for reports (RFC 3556, section 2).
     Nowhere,
     /// The browser at the other end of the connection, while connected.
     Connection,
@@ -498,7 +498,8 @@ impl Reports {
         }
     }
 
-    /// `of_source` is `None` before the first media packet, which confirms or replaces the address.
+    /// Sets the address from a report. `of_source` is `None` before the first media packet, which confirms or replaces
+    /// the address.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -861,7 +862,7 @@ impl SocketSink {
         out: &mut Outbox,
     ) {
         let Arrival { header, payload, notice, transport, .. } = *retransmission;
-        // Padding of a probe has no original sequence number.
+        // A probe's padding has no original sequence number.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
             self.unused.add(UnusedReason::NoPayload);
             return self.report_padding(now, datagram, retransmission, out);

@@ -19,17 +19,18 @@ const SRTCP_INDEX_LEN: usize = 4;
 const ENCRYPTED: u32 = 1 << 31;
 /// Unencrypted bytes of SRTCP: the header and the first SSRC.
 const RTCP_CLEAR: usize = 8;
-/// All have proved that they have the key.
+/// Maximum number of sources. All have proved that they have the key.
 const MAX_SOURCES: usize = 4_096;
 /// In packets; RFC 3711, section 3.3.2, requires at least 64.
 const REPLAY_WINDOW: u64 = 128;
 
-/// Tried for an unknown source, which may have wrapped before the join: every nine minutes at 1 Mb/s.
+/// The rollover counters tried for an unknown source, which may have wrapped before the join: every nine minutes at 1
+/// Mb/s.
 const MAX_JOIN_ROLLOVERS: u64 = 32;
-/// Rollovers tried after an outage.
+/// The rollovers tried after an outage.
 const MAX_OUTAGE_ROLLOVERS: u64 = 4;
 
-/// RFC 5764, section 4.1.2; RFC 7714, section 14.2.
+/// The profiles of RFC 5764, section 4.1.2, and RFC 7714, section 14.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrtpProfile {
     /// AES-CM with 128-bit keys, and HMAC-SHA1 truncated to 80 bits.
@@ -61,7 +62,7 @@ impl SrtpProfile {
 pub struct MasterKey {
     profile: SrtpProfile,
     key: Vec<u8>,
-    /// AES-GCM's 12 bytes end with zeros as in libsrtp, because RFC 7714 does not specify it.
+    /// AES-GCM's 12 bytes are followed by zeros as in libsrtp, because RFC 7714 does not specify it.
     salt: [u8; 14],
 }
 
@@ -99,7 +100,7 @@ impl MasterKey {
         self.profile
     }
 
-    /// A session key (RFC 3711, section 4.3.1, with a key derivation rate of zero; RFC 6188, section 2).
+    /// Derives a session key (RFC 3711, section 4.3.1, with a key derivation rate of zero; RFC 6188, section 2).
     fn derive<const N: usize>(&self, label: u8) -> [u8; N] {
         let mut iv = [0; 16];
         iv[..14].copy_from_slice(&self.salt);
@@ -126,7 +127,7 @@ struct PacketIndex {
 }
 
 impl PacketIndex {
-    /// The salt XORed with SSRC and index in its last ten bytes, then zeros (RFC 3711, section 4.1.1; RFC 7714,
+    /// Returns the salt XORed with SSRC and index in its last ten bytes, then zeros (RFC 3711, section 4.1.1; RFC 7714,
     /// sections 8.1 and 9.1).
     fn iv(self, salt: &[u8]) -> [u8; 16] {
         let mut iv = [0; 16];
@@ -228,7 +229,7 @@ impl Keys {
         }
     }
 
-    /// The SRTCP index has `index` bytes.
+    /// Splits a datagram into packet, tag and an SRTCP index of `index` bytes.
     fn split<'a>(&self, datagram: &'a [u8], index: usize) -> Option<Sealed<'a>> {
         let (profile, end) = (self.profile(), datagram.len());
         let (packet, more) = datagram.split_at_checked(end.checked_sub(profile.tag() + index)?)?;
@@ -251,7 +252,7 @@ where
     sealed.unwrap_or_else(|_| unreachable!("a datagram is short")).into()
 }
 
-/// False if the tag is wrong (RFC 7714, section 5.2.2).
+/// Decrypts in place. Returns false if the tag is wrong (RFC 7714, section 5.2.2).
 fn decrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8], tag: &[u8]) -> bool
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
@@ -413,7 +414,7 @@ impl Srtp {
         self.outgoing.rtcp.seal(at, bytes, (start, RTCP_CLEAR), &(index | ENCRYPTED).to_be_bytes());
     }
 
-    /// `None` if not authentic.
+    /// Returns the RTP packet; `None` if it is not authentic.
     pub fn open_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtp(now, datagram);
         self.refused += u64::from(opened.is_none());
@@ -448,7 +449,7 @@ impl Srtp {
         Some(())
     }
 
-    /// `None` if not authentic.
+    /// Returns the RTCP compound; `None` if it is not authentic.
     pub fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtcp(datagram);
         self.refused += u64::from(opened.is_none());
@@ -469,7 +470,7 @@ impl Srtp {
         if own || !known.rtcp.fresh(index) || !self.incoming.rtcp.open(at, &sealed, &mut self.scratch) {
             return None;
         }
-        // As for RTP (RFC 3711, section 3.3).
+        // Only an authentic packet may advance the replay window (RFC 3711, section 3.3).
         self.source(ssrc).rtcp.mark(index);
         Some(())
     }

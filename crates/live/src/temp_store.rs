@@ -29,7 +29,7 @@ impl TempStore {
         Ok(Self { file, end: AtomicU64::new(0) })
     }
 
-    /// Without a temporary file, the rows stay in memory.
+    /// Moves these rows to a temporary file. If none can be created, they stay in memory.
     pub fn keep<'a>(rows: impl IntoIterator<Item = &'a mut dyn StoredRows>) {
         let Ok(spool) = Self::new() else { return };
         let store: Arc<dyn Store> = Arc::new(spool);

@@ -5,12 +5,12 @@
 use crate::members::Census;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// e − 3/2, by which reconsideration lengthens the mean interval (RFC 3550, section 6.3.1).
+/// The factor e − 3/2, by which reconsideration lengthens the mean interval (RFC 3550, section 6.3.1).
 pub const COMPENSATION: f64 = std::f64::consts::E - 1.5;
 
 /// The senders' share of the RTCP bandwidth, if at most this share of the members are senders.
 const SENDER_SHARE: f64 = 0.25;
-/// Larger groups delay a BYE (RFC 3550, section 6.3.7).
+/// Maximum group size without delayed BYEs (RFC 3550, section 6.3.7).
 const MAX_IMMEDIATE_BYE_MEMBERS: u32 = 50;
 
 /// Prevents two reports at the same time.
@@ -57,7 +57,7 @@ impl IntervalInputs {
         let t_min = if self.initial { self.t_min / 2 } else { self.t_min };
         shared.max(t_min).max(MIN_INTERVAL)
     }
-    /// T = Td · U(0.5, 1.5) / (e − 3/2).
+    /// Returns the random interval T = Td · U(0.5, 1.5) / (e − 3/2).
     pub fn randomised(&self, chance: &mut Chance) -> Span {
         self.deterministic().scale(chance.between(0.5, 1.5) / COMPENSATION)
     }
@@ -93,7 +93,7 @@ impl Profile {
 pub struct TimerConfig {
     /// The RTP profile.
     pub profile: Profile,
-    /// RTCP bandwidth of the whole session, by default 5 % of it.
+    /// The RTCP bandwidth of the whole session, by default 5 % of its bandwidth.
     pub rtcp_bw: Rate,
     /// The minimum interval, which applies by the profile.
     pub t_min: Span,
@@ -199,15 +199,15 @@ pub struct Timer {
     idle: bool,
 }
 
-/// Random share of T_rr_interval between regular reports (RFC 4585, section 3.5.3).
+/// The interval between regular reports is at least T_rr_interval times a random share (RFC 4585, section 3.5.3).
 const T_RR_SHARE_MIN: f64 = 0.5;
 const T_RR_SHARE_MAX: f64 = 1.5;
 
-/// Minimum in a group without a source, also under AVPF (RFC 3550, section 6.2).
+/// The minimum interval in a group without a source, also under AVPF (RFC 3550, section 6.2).
 const IDLE_MIN_INTERVAL: Span = Span::secs(5);
 
 impl Timer {
-    /// A participant that joins now, with the profile's defaults.
+    /// Creates the timer of a participant that joins now, with the profile's defaults.
     pub fn new(profile: Profile, session_bw: Rate, chance: Chance, now: Time) -> Self {
         Self::with_config(TimerConfig::new(profile, session_bw), chance, now)
     }
@@ -349,7 +349,7 @@ impl Timer {
         self.request(now, useful, None)
     }
 
-    /// [`Timer::request_early`] without dithering, for feedback whose suppression timer has expired (RFC 5401).
+    /// Like [`Timer::request_early`] without dithering, for feedback whose suppression timer has expired (RFC 5401).
     pub fn request_dithered(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, Some(Span::ZERO))
     }
@@ -368,7 +368,7 @@ impl Timer {
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let longest = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
         let dither = dither.unwrap_or(longest);
-        // The regular packet comes first (RFC 4585, section 3.5.2).
+        // An early packet after the regular one brings no gain (RFC 4585, section 3.5.2).
         if !is_avpf || now + dither > self.tn {
             self.feedback_waits = true;
             return Early::WithRegular(self.tn);
@@ -398,8 +398,8 @@ impl Timer {
         self.allow_early
     }
 
-    /// Silence after which a member times out: 5 · Td with the full minimum, as for a receiver (RFC 3550, section
-    /// 6.3.5; RFC 4585, section 3.5.4).
+    /// Returns the silence after which a member times out: 5 · Td with the full minimum, as for a receiver (RFC 3550,
+    /// section 6.3.5; RFC 4585, section 3.5.4).
     pub fn member_timeout(&self, census: &Census) -> Span {
         let t_min = match self.config.profile {
             Profile::Avpf { t_rr_interval } if !t_rr_interval.is_zero() => t_rr_interval,
@@ -411,8 +411,8 @@ impl Timer {
         inputs.deterministic() * 5
     }
 
-    /// Time without media after which a sender counts as a receiver: 2 · T. With AVPF at least 1 s, because a frame
-    /// interval may be longer.
+    /// Returns the time without media after which a sender counts as a receiver: 2 · T. With AVPF it is at least 1 s,
+    /// because a frame interval may be longer.
     pub fn sender_timeout(&self) -> Span {
         match self.config.profile {
             Profile::Avpf { .. } => (self.t_rr * 2).max(self.config.profile.minimum()),
@@ -426,7 +426,7 @@ impl Timer {
         self.avg_size = size;
     }
 
-    /// Mean RTCP packet size in bytes, with IP and UDP headers.
+    /// Returns the mean RTCP packet size in bytes, with IP and UDP headers.
     pub const fn avg_size(&self) -> f64 {
         self.avg_size
     }
@@ -435,7 +435,7 @@ impl Timer {
     pub fn inputs(&self, census: &Census) -> IntervalInputs {
         let census = self.counted(census);
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });
-        // Not halved (RFC 4585, section 3.5.1).
+        // AVPF's second before a group's first report is not halved (RFC 4585, section 3.5.1).
         let t_min = match (avpf, self.config.point_to_point, self.initial) {
             _ if self.idle && self.slows_when_idle() => IDLE_MIN_INTERVAL.max(self.config.t_min),
             (true, true, _) | (true, _, false) => Span::ZERO,

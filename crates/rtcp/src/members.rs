@@ -60,7 +60,7 @@ struct Member {
     /// The address of the source's media or, without media, its first packet.
     from: Origin,
     has_media: bool,
-    /// Last packet's arrival; if uncounted, since when.
+    /// The last packet's arrival; for an uncounted entry, the time since which it is not counted.
     last_packet: Time,
     /// The last media packet's arrival; `None` unless a sender.
     sent: Option<Time>,
@@ -90,7 +90,8 @@ pub struct Members {
     addresses: Addresses,
     /// Uncounted entries, oldest first: those on probation or with a BYE.
     uncounted: BTreeSet<(Time, u32)>,
-    /// Lower bounds of the last arrivals of packets, and of senders' media. Until these time out, no entry has.
+    /// Lower bounds of the last arrivals of packets, and of senders' media. Until a bound times out, no entry has timed
+    /// out.
     earliest: (Time, Time),
     /// Members in the table, without ourselves.
     proven: u32,
@@ -101,9 +102,11 @@ pub struct Members {
     /// Packets from sources for which there was no room.
     refused: u64,
     sample: Option<Sample>,
-    /// Perhaps with removed ones. In a large group, this saves most look-ups.
+    /// The SSRCs in the table outside of the sample, perhaps with removed ones. In a large group, this saves most
+    /// look-ups.
     outside_sample: SmallSsrcSet,
-    /// Source, address and arrival; saves look-ups. Written to the table before that is read.
+    /// The last media packet's source, address and arrival, to save look-ups. It is written to the table before the
+    /// table is read.
     last_media: Option<(u32, Origin, Time)>,
     /// The receivers that the source has announced (RFC 5760, section 7.1.12).
     reported_receivers: Option<u32>,
@@ -114,7 +117,7 @@ pub struct Members {
 /// SSRC sampling for groups larger than the member table (RFC 2762).
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Members with `key`'s lowest `bits` bits are kept, and represent 2^`bits` each.
+    /// Members whose SSRC equals `key` in the lowest `bits` bits are kept, and represent 2^`bits` each.
     key: u32,
     bits: u32,
     /// A lower bound of the census until its end, for the new members of an enlarged sample.
@@ -129,7 +132,7 @@ impl Sample {
     }
 }
 
-/// Up to four SSRCs. Beyond that, it may contain any.
+/// A set of up to four SSRCs. Beyond that, it may contain any.
 #[derive(Clone, Copy, Debug, Default)]
 struct SmallSsrcSet {
     few: [u32; 4],
@@ -150,7 +153,7 @@ impl SmallSsrcSet {
     }
 }
 
-/// Addresses that have used our SSRC, which tell a loop from a collision.
+/// Maximum number of addresses that have used our SSRC, which tell a loop from a collision.
 const MAX_CONFLICTS: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -269,7 +272,7 @@ impl Members {
         status
     }
 
-    /// Whether `from` is the source's address, or the source is unknown.
+    /// Returns whether `from` is the source's address, or the source is unknown.
     pub fn speaks_from(&self, ssrc: u32, from: Origin) -> bool {
         self.table.get(&ssrc).is_none_or(|member| member.from == from)
     }
@@ -311,7 +314,7 @@ impl Members {
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
         if silent(self.earliest.0, member) || silent(self.earliest.1, sender) {
-            // New lower bounds save the next calls a pass.
+            // The new lower bounds save the next calls a pass.
             let (mut heard, mut sent) = (now, now);
             let addresses = &mut self.addresses;
             self.table.retain(|&ssrc, it| {

@@ -16,7 +16,7 @@ pub enum Arrived {
     Duplicate(i64),
     /// The first packet after a restart, which has reset all counters.
     Restarted(i64),
-    /// Fits neither the stream nor a restart, and is not counted.
+    /// A number that fits neither the stream nor a restart, and is not counted.
     Stray,
 }
 
@@ -42,11 +42,11 @@ const SPACED: u64 = 64;
 /// Packets after which the spacing is known.
 const KNOWN: u64 = 16;
 
-/// Ascending numbers that may follow the stream after a heavy loss ([`Reception::hold`]).
+/// Unexplained packets in ascending order, which may follow the stream after a heavy loss ([`Reception::hold`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     packets: u64,
-    /// Distances from the stream's newest number.
+    /// The distances of the first and last one from the stream's newest number.
     first: u32,
     last: u32,
 }
@@ -77,7 +77,7 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// `clock_rate` is the ticks per second (90,000 for video).
+    /// Creates a source's state. `clock_rate` is its ticks per second (90,000 for video).
     pub fn new(ssrc: u32, clock_rate: u32) -> Self {
         Self { ssrc, clock_rate, ..Self::default() }
     }
@@ -146,7 +146,7 @@ impl Reception {
         let Line { packets, first, last } = self.line;
         let step = seq.wrapping_sub((newest as u16).wrapping_add(last as u16));
         if packets > 0 && step >= 1 << 15 {
-            // Reordered or of another stream: the collection starts anew.
+            // A number that is reordered or of another stream starts the collection anew.
             if step.wrapping_neg() >= MAX_MISORDER {
                 self.line = Line::default();
             }
@@ -158,13 +158,13 @@ impl Reception {
         self.line.packets >= KNOWN && arrival.since(self.last_arrival) >= PAUSE && self.holds()
     }
 
-    /// Whether the numbers have grown by their distance ([`Reception::hold`]).
+    /// Returns whether the unexplained numbers have grown by their distance from the stream ([`Reception::hold`]).
     pub const fn holds(&self) -> bool {
         self.line.packets > 1 && self.line.first <= self.line.last - self.line.first
     }
 
-    /// Largest step that a loss can explain, by the time since the last arrival. A forged packet between two others has
-    /// no such time.
+    /// Returns the largest step that a loss can explain, by the time since the last arrival. A forged packet between
+    /// two others has no such time.
     fn reach(&self, arrival: Time) -> u16 {
         let gap = arrival.since(self.last_arrival);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };
@@ -246,7 +246,7 @@ impl Reception {
     pub const fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// Expected minus received packets as a signed 24-bit number (RFC 3550, section 6.4.1).
+    /// Returns expected minus received packets as a signed 24-bit number (RFC 3550, section 6.4.1).
     pub fn cumulative_lost(&self) -> i32 {
         let lost = self.expected() as i64 - self.received as i64;
         lost.clamp(-0x80_0000, 0x7f_ffff) as i32
@@ -255,7 +255,7 @@ impl Reception {
     pub const fn highest(&self) -> Option<i64> {
         self.seq.newest()
     }
-    /// Interarrival jitter in ticks: J += (|D| − J)/16 (RFC 3550, appendix A.8).
+    /// Returns the interarrival jitter in ticks: J += (|D| − J)/16 (RFC 3550, appendix A.8).
     pub const fn jitter_ticks(&self) -> f64 {
         self.jitter
     }

@@ -56,7 +56,7 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
             sender.push_frame(now(), &Frame { index: frames, kind: FrameKind::P, size, sampled });
             frames += 1;
         }
-        // 2. Send what both return, until they return `Wait`.
+        // 2. Send what the sender and the receiver return, until they return `Wait`.
         let mut wake = end.min(sampled);
         for (socket, is_sender) in [(&to_receiver, true), (&to_sender, false)] {
             loop {

@@ -55,7 +55,7 @@ pub(crate) struct AudioSender {
     waiting: VecDeque<AudioPacket>,
     packets: u32,
     octets: u32,
-    /// Reported loss (0 to 1); falls by at most an eighth per report.
+    /// The reported loss (0 to 1), which falls by at most an eighth per report.
     loss: f64,
     /// Whether the audio's sender report is due.
     report_due: bool,
@@ -137,7 +137,7 @@ impl AudioSender {
         }
         self.reported = true;
         let AudioSettings { ssrc, first_timestamp, .. } = self.settings;
-        // Must be the same instant (RFC 3550, section 6.4.1).
+        // The RTP timestamp and the NTP time denote the same instant (RFC 3550, section 6.4.1).
         let rtp = timestamp(first_timestamp, now, AUDIO_CLOCK_RATE);
         let (packets, octets, blocks) = (self.packets, self.octets, Vec::new());
         let report = Packet::SenderReport { ssrc, ntp, rtp, packets, octets, blocks };

@@ -136,7 +136,7 @@ impl Breaker {
         }
     }
 
-    /// How many receivers must show too high a rate. In a group, one alone can't reduce it.
+    /// Returns how many receivers must show too high a rate. In a group, one receiver alone can't reduce it.
     fn receivers_needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * LEFT_BEHIND_SHARE) as usize + 1).max(2),
@@ -205,7 +205,7 @@ impl Breaker {
         watched.lost = watched.lost.saturating_add_signed(reception.lost);
         watched.rtt = report.rtt.or(watched.rtt);
         watched.reports += 1;
-        // Without sent packets, an unchanged number is no fault.
+        // If nothing was sent, an unchanged number is no fault.
         let idle = std::mem::replace(&mut watched.sent_before, sent) == sent;
         if reception.highest > watched.highest || idle {
             (watched.highest, watched.still) = (reception.highest.max(watched.highest), (now, 0));
@@ -229,7 +229,7 @@ impl Breaker {
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
-            // Ends after an interval without excess.
+            // A reduction ends after an interval without excess.
             State::Open { .. } if moving => self.state = State::Closed,
             State::Cut { since, .. } if moving && !over && (due || now.since(since) >= MIN_CB_INTERVAL) => {
                 self.state = State::Closed;

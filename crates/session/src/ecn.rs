@@ -65,13 +65,13 @@ sums!(EcnCounts { sent, marked, cleared, changed });
 
 /// Number of arrivals that are assessed together.
 const ASSESSED_PACKETS: u64 = 20;
-/// Packets per invalid field that is no fault of the path.
+/// One invalid field in this many packets is no fault of the path.
 const PACKETS_PER_TOLERATED_FAULT: u64 = 10;
 /// Time without arrivals, for at least [`ASSESSED_PACKETS`] packets, before packets without ECN are tried.
 const MAX_SILENCE: Span = Span::secs(3);
 
-/// Packets are ECN-capable from the first one (RFC 6679, section 7.2.3), until the path clears, changes or loses them
-/// (section 7.4.1).
+/// Validates the path for ECN. Packets are ECN-capable from the first one (RFC 6679, section 7.2.3), until the path
+/// clears, changes or loses them (section 7.4.1).
 ///
 /// If none arrives, packets without ECN are tried. If these arrive, ECN is tried once more. A failure is final.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,17 +79,17 @@ pub(crate) struct EcnCheck {
     asked: Ecn,
     pub(crate) path: EcnPath,
     pub(crate) counts: EcnCounts,
-    /// Assessed packets: all, with a cleared field, and with a changed field.
+    /// The numbers of assessed packets: all, with a cleared field, and with a changed field.
     judged: (u64, u64, u64),
     /// The time since which no ECN-capable packet has arrived, and the number of packets sent since then.
     silent: Option<(Time, u64)>,
-    /// First and last packet of the trial without ECN; the last is `u64::MAX` during it.
+    /// The first and last packet of the trial without ECN; the last is `u64::MAX` during the trial.
     plain: Option<(u64, u64)>,
     plain_arrivals: u64,
 }
 
 impl EcnCheck {
-    /// `reported` is whether reports contain each packet's field.
+    /// Creates a check. `reported` is whether reports contain each packet's ECN field.
     pub(crate) fn new(asked: Ecn, reported: bool) -> Self {
         let path = match (asked.is_capable(), reported) {
             (false, _) => EcnPath::Off,

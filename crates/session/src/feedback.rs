@@ -97,17 +97,17 @@ impl Window {
         self.first += old as u64;
     }
 
-    /// Start of a report that repeats packets up to `again` times.
+    /// Returns the start of a report that repeats packets up to `again` times.
     fn begin(&self, again: usize) -> u64 {
         self.reported_up_to[again].max(self.first)
     }
 
-    /// Start of a report from the first late or unreported packet on.
+    /// Returns the start of a report from the first late or unreported packet on.
     fn begin_late(&self) -> u64 {
         self.late.map_or(self.begin(0), |(lowest, _)| lowest.min(self.begin(0)).max(self.first))
     }
 
-    /// Late packets that a report from `begin` on leaves out forever.
+    /// Returns how many late packets a report from `begin` on leaves out forever.
     fn late_before(&self, begin: u64) -> u64 {
         self.late.map_or(0, |(lowest, count)| if lowest < begin { count } else { 0 })
     }
@@ -150,9 +150,9 @@ pub(crate) struct Reporter {
 const MIN_INTERVAL: Span = Span::millis(25);
 /// Longer intervals give delay-based controllers too few samples (RFC 8888, section 4).
 const MAX_INTERVAL: Span = Span::millis(200);
-/// SSRCs, times, IP and UDP headers.
+/// The size of a report without packets: SSRCs, times, IP and UDP headers.
 const MIN_REPORT_SIZE: Bytes = Bytes::new(64);
-/// Bytes without packets, transport-wide or of one RFC 8888 stream.
+/// The size of a message without packets, transport-wide or of one RFC 8888 stream.
 const MESSAGE_HEADER_SIZE: usize = 20;
 /// RTCP's share of the bandwidth (RFC 3550, section 6.2).
 const RTCP_SHARE: f64 = 0.05;
@@ -228,7 +228,7 @@ impl Reporter {
         let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
         let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };
         let after = self.last_report.map_or(since, |last| last + pace);
-        // A frame's end completes what the report should cover.
+        // At a frame's end, the report covers the whole frame. Otherwise it waits for more packets.
         let at = if ended { since.max(after) } else { (since + MIN_INTERVAL).max(after) };
         Some(Wake { at, why: "per-packet feedback" })
     }
@@ -262,7 +262,7 @@ impl Reporter {
         datagrams * (room.packets.saturating_sub(MESSAGE_HEADER_SIZE + streams) / 2)
     }
 
-    /// First numbers of a report of at most `most` packets.
+    /// Returns each window's first number in a report of at most `most` packets.
     fn begins(&self, most: usize) -> Vec<u64> {
         // With a repetition of 0, a report contains only unreported packets.
         let begin = |window: &Window, repetition: usize| match repetition {

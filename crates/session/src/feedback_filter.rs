@@ -132,7 +132,7 @@ const MAX_RECEIVERS: usize = 16_384;
 /// Maximum share of a group that may be left behind.
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
 const LIMITING_WINDOW: Span = Span::secs(30);
-/// Conditions relative to the worst receiver still served.
+/// A receiver is left behind if its conditions are this much worse than those of the worst receiver still served.
 const LEFT_BEHIND_FACTOR: f64 = 2.0;
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
 
@@ -148,7 +148,7 @@ struct Known {
 }
 
 impl Known {
-    /// R·√p with RTT R and loss rate p: the inverse of the square-root law's rate.
+    /// Returns R·√p with RTT R and loss rate p: the inverse of the square-root law's rate.
     fn hardship(&self) -> f64 {
         self.rtt.unwrap_or(Span::millis(100)).as_secs_f64() * self.loss.sqrt()
     }

@@ -111,7 +111,7 @@ impl Media {
     }
 }
 
-/// IP size without payload; `numbered` if with a transport-wide sequence number.
+/// Returns the IP size without payload. `numbered` is whether there is a transport-wide sequence number.
 pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, ids: HeaderIds, numbered: bool) -> Bytes {
     ids.laid_out(header, notice, numbered.then_some(0), RtpHeader::packet_size)
 }

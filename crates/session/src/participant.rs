@@ -42,7 +42,7 @@ pub struct RtcpSettings {
 }
 
 impl RtcpSettings {
-    /// Unicast with an MTU of 1500 bytes.
+    /// Returns settings for unicast with an MTU of 1500 bytes.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
         Self {
             profile,
@@ -56,7 +56,7 @@ impl RtcpSettings {
         }
     }
 
-    /// In bytes without IP and UDP headers.
+    /// Returns the maximum compound size in bytes, without IP and UDP headers.
     fn largest_compound(&self) -> usize {
         (self.mtu.min(MAX_DATAGRAM).get() as usize).saturating_sub(IP_UDP_OVERHEAD)
     }
@@ -70,7 +70,7 @@ pub(crate) struct Room {
     pub(crate) packets: usize,
 }
 
-/// IP size that every IPv6 path carries (RFC 8200, section 5).
+/// The IP size that every IPv6 path carries (RFC 8200, section 5).
 pub(crate) const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 
 /// Maximum size of the member table. Larger groups are sampled (RFC 2762).
@@ -79,12 +79,12 @@ const MAX_SAMPLED_MEMBERS: usize = 256;
 const MAX_MEMBERS: usize = 1 << 17;
 /// Maximum compound size in bytes for RTCP's timing: an Ethernet datagram.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
-/// Counted size of another member's compound, relative to this one's longest.
+/// The counted size of another member's compound is at most this multiple of this member's longest one.
 const MAX_SIZE_RATIO: usize = 4;
 /// Maximum number of new members from one compound. A mixer's contributors use no RTCP bandwidth.
 const MAX_NEW_MEMBERS: usize = 2;
 
-/// Bytes of a report, the SDES and a controller's APP packet.
+/// The size of a report, the SDES and a controller's APP packet.
 const INITIAL_COMPOUND_SIZE: usize = 84;
 
 /// In seconds.
@@ -94,7 +94,7 @@ const SHARE_WINDOW: u64 = 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Good,
-    /// Has left, uses another member's SSRC, or is this participant in a loop.
+    /// The sender has left, uses another member's SSRC, or is this participant in a loop.
     Ignored,
     /// Another participant uses this participant's SSRC, which is then changed.
     Collision,
@@ -135,7 +135,7 @@ pub(crate) struct Participant {
     settings: RtcpSettings,
     /// Draws a new SSRC after a collision.
     chance: Chance,
-    /// Given up after a collision; still needs a BYE.
+    /// An SSRC that was given up after a collision and still needs a BYE.
     given_up: Option<u32>,
     /// A member that has sent nothing needs no BYE.
     has_sent: bool,
@@ -156,7 +156,7 @@ pub(crate) struct Participant {
 impl Participant {
     pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
-        // A receiver's feedback waits for expiries.
+        // Only a source can skip expiries, because a receiver's feedback waits for them.
         config.skips_suppressed = settings.real_time && source;
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
@@ -316,7 +316,7 @@ impl Participant {
         let mut standing = Standing::Good;
         let (mut last, mut new, mut known) = (None, 0, false);
         let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> SourceStatus| {
-            // Saves a look-up per packet.
+            // A source outside of the sample needs no look-up per packet.
             if last == Some((ssrc, SourceStatus::Unsampled)) {
                 return;
             }
@@ -366,7 +366,7 @@ impl Participant {
         }
     }
 
-    /// The rest of a split compound, or the BYE of a former SSRC.
+    /// Returns the rest of a split compound, or the BYE of a former SSRC.
     pub(crate) fn pending_datagram(&mut self, now: Time) -> Option<Vec<u8>> {
         if let Some(rest) = self.outbox.pop_front() {
             return Some(rest);
@@ -402,7 +402,7 @@ impl Participant {
                     self.sdes(),
                     Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
                 ];
-                // Replaces the mean size (RFC 3550, section 6.3.7).
+                // The BYE's size replaces the mean size (RFC 3550, section 6.3.7).
                 let size = Bytes::new((Compound { packets }.encoded_len() + IP_UDP_OVERHEAD) as u64);
                 let census = self.census();
                 match self.timer.leave(now, size, self.has_sent || sent_rtp, &census) {
@@ -411,7 +411,7 @@ impl Participant {
                         self.farewell = Farewell::Waits;
                         false
                     }
-                    // Nothing was sent (RFC 3550, section 6.3.7).
+                    // A participant that has sent nothing sends no BYE (RFC 3550, section 6.3.7).
                     Leave::Silently => {
                         self.farewell = Farewell::Gone;
                         false
@@ -465,7 +465,7 @@ impl Participant {
         Packet::Sdes { chunks: vec![(self.identity.ssrc, self.identity.cname.clone())] }
     }
 
-    /// Room beside a report with one block and the SDES.
+    /// Returns the room beside a report with one block and the SDES.
     pub(crate) fn room(&self) -> Room {
         let block = ReportBlock::default();
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
@@ -534,7 +534,7 @@ impl Participant {
         self.mtu.see(size <= self.settings.mtu);
     }
 
-    /// No RTP or RTCP packet may exceed the path's MTU.
+    /// Returns the check that no RTP or RTCP packet exceeds the path's MTU.
     pub(crate) const fn mtu_check(&self) -> Check {
         self.mtu
     }

@@ -14,7 +14,7 @@ pub(crate) struct Peer {
     pub(crate) receives: bool,
     /// The last report's arrival, plus [`STANDARD_REPORTS_GRACE`] for standard reports.
     aged: Time,
-    /// Offset of the receiver's extended sequence numbers, which count cycles from its first packet. A multiple of
+    /// The offset of the receiver's extended sequence numbers, which count cycles from its first packet. A multiple of
     /// 2^16.
     cycles: Option<u64>,
     /// The last block's highest sequence number.
@@ -28,7 +28,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// A block's highest sequence number, extended like the sender's; `next` is the next packet's.
+    /// Returns a block's highest sequence number, extended like the sender's; `next` is the next packet's.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
         // Never negative, so that an unsent number stays too high.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
@@ -62,7 +62,8 @@ impl Peer {
     }
 }
 
-/// Added for standard receivers: five intervals of 5 s (RFC 3550), minus the shortest time-out of 5 s.
+/// The time-out of standard receivers is longer by this: five intervals of 5 s (RFC 3550), minus the shortest time-out
+/// of 5 s.
 pub(crate) const STANDARD_REPORTS_GRACE: Span = Span::secs(20);
 
 /// A larger fall of the highest sequence number is a restart.
@@ -73,7 +74,8 @@ const LOSS_WINDOW: f64 = 2_000.0;
 /// Minimum number of packets for a valid loss rate.
 const MIN_LOSS_PACKETS: f64 = 100.0;
 
-/// Bounded, because SSRCs may be forged. A full table drops the oldest report's receiver.
+/// The table of receivers. It is bounded, because SSRCs may be forged. A full table drops the receiver with the oldest
+/// report.
 #[derive(Default)]
 pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,
@@ -83,7 +85,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Exceeds the largest supported groups.
+    /// This exceeds the largest supported groups.
     pub(crate) const MAX_PEERS: usize = 1 << 17;
 
     pub(crate) fn len(&self) -> usize {
@@ -134,7 +136,7 @@ impl Peers {
         self.by_age.insert((aged, ssrc));
     }
 
-    /// Quantile 1 − `but` of the loss rates, of receivers with enough samples.
+    /// Returns the quantile 1 − `but` of the loss rates of receivers with enough samples.
     pub(crate) fn loss(&self, but: f64) -> Option<f64> {
         let known = self.table.values().filter(|peer| peer.counted >= MIN_LOSS_PACKETS);
         let mut all: Vec<f64> = known.map(|peer| peer.loss).collect();

@@ -33,7 +33,7 @@ pub enum Received {
     New(u64),
     /// A retransmission of a lost packet, with the original's extended sequence number.
     Repaired(u64),
-    /// New audio, with its extended sequence number.
+    /// A new audio packet, with its extended sequence number.
     Audio(u64),
     /// A packet that had arrived before.
     Duplicate,
@@ -95,10 +95,10 @@ pub struct Receiver {
     resumed: Time,
     /// The counts of earlier streams.
     past: Totals,
-    /// Counts at the last regular report, for the signed loss since.
+    /// The counts at the last regular report, from which the signed loss since then follows.
     prior: Totals,
     unreadable: u64,
-    /// Reports that announce the receiver's presence, in a simulcast.
+    /// The timer of reports that announce the receiver's presence in a simulcast.
     presence: Option<PresenceTimer>,
     /// The rates of the simulcast's groups, in ascending order.
     siblings: Vec<Rate>,
@@ -188,7 +188,7 @@ struct RetransmissionReceiver {
     /// Whether RTCP's timer has scheduled a request.
     scheduled: bool,
     not_before: Time,
-    /// Media packets counted as received. Those on probation count once confirmed.
+    /// The number of media packets counted as received. Those on probation count once confirmed.
     checked_packets: u64,
     check: Check,
 }
@@ -219,7 +219,7 @@ const PRESENCE_SUBTYPE: u8 = 31;
 struct Stream {
     ssrc: u32,
     reception: Reception,
-    /// Added to sequence numbers, so that they continue after an SSRC change.
+    /// This is added to sequence numbers, so that they continue after an SSRC change.
     ahead: i64,
     /// The last arrival of a media packet.
     heard: Time,
@@ -244,7 +244,7 @@ struct Stream {
     ticks: i64,
     /// Whether the next packet begins a frame.
     after_marker: bool,
-    /// Without any marker, a new timestamp begins a frame.
+    /// Whether any packet had a marker. Without markers, a new timestamp begins a frame.
     marks: bool,
 }
 
@@ -300,7 +300,8 @@ impl Receiver {
         Self { payload_types, named, ..self }
     }
 
-    /// The driver's clock stood still until `now`, for example in suspend. The gap is no silence.
+    /// Reports that the driver's clock stood still until `now`, for example in suspend. The gap does not count as
+    /// silence.
     pub fn on_clock_gap(&mut self, now: Time) {
         self.resumed = self.resumed.max(now);
     }
@@ -331,8 +332,8 @@ impl Receiver {
         Self { repair: Some(Box::new(RetransmissionReceiver::new(settings))), ..self }
     }
 
-    /// Like [`Receiver::with_repair`], but each media source's first requested retransmission tells the SSRC (RFC 4588,
-    /// section 5.3). An SSRC other than 0 in `settings` is known from the start.
+    /// Like [`Receiver::with_repair`], but learns the SSRC from each media source's first requested retransmission (RFC
+    /// 4588, section 5.3). An SSRC other than 0 in `settings` is known from the start.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
@@ -366,7 +367,8 @@ impl Receiver {
         Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
     }
 
-    /// Like [`Receiver::with_parity`], but each media source's first packet of the parity payload type tells the SSRC.
+    /// Like [`Receiver::with_parity`], but learns the SSRC from each media source's first packet of the parity payload
+    /// type.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
         let parity = ParityReceiver { any_ssrc: true, associated: false, ..ParityReceiver::new(settings, chance) };
@@ -458,7 +460,7 @@ impl Receiver {
         if header.payload_type != parity.settings.payload_type {
             return Received::Unused(UnusedReason::UnknownPayloadType);
         }
-        // This packet tells an SSRC that was not signalled.
+        // The first packet of this type tells an SSRC that was not signalled.
         if !parity.associated && header.ssrc != stream.ssrc {
             parity.settings.ssrc = header.ssrc;
             (parity.reception, parity.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
@@ -522,7 +524,7 @@ impl Receiver {
         Some(self.stream.as_ref()?.ssrc)
     }
 
-    /// Whether `ssrc` at this address is the followed source, if there is one.
+    /// Returns whether `ssrc` at this address is the followed source; `None` without a source.
     pub fn is_source(&self, ssrc: u32, from: Origin) -> Option<bool> {
         self.stream.as_ref().map(|stream| (stream.ssrc, stream.from) == (ssrc, from))
     }
@@ -533,7 +535,7 @@ impl Receiver {
         packets + self.parity.as_ref().map(|parity| parity.counts).unwrap_or_default()
     }
 
-    /// Time from a frame being ready to its display, after which packets are not requested.
+    /// Sets the time from a frame being ready to its display, after which packets are not requested.
     pub fn set_playout(&mut self, delay: Span) {
         if let Some(repair) = &mut self.repair {
             repair.requester.set_playout(delay);
@@ -543,7 +545,7 @@ impl Receiver {
         }
     }
 
-    /// Time from a lost packet's transmission to its repair's arrival; zero without repair.
+    /// Returns the time from a lost packet's transmission to its repair's arrival; zero without repair.
     pub fn repair_time(&self, now: Time) -> Span {
         match (&self.repair, &self.parity) {
             (Some(repair), _) => repair.requester.repair_time(now),
@@ -552,7 +554,7 @@ impl Receiver {
         }
     }
 
-    /// Whether repaired packets still count as lost for the controller.
+    /// Returns the check that repaired packets still count as lost for the controller.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.check)
     }
@@ -785,7 +787,7 @@ impl Receiver {
         Received::New(seq)
     }
 
-    /// A source keeps its first address (RFC 3550, section 8.2).
+    /// Returns whether media from this address may be used. A source keeps its first address (RFC 3550, section 8.2).
     fn check_media_address(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         let heard = self.participant.members.on_rtp(now, ssrc, from, true);
         if Standing::of(heard) == Standing::Collision {
@@ -807,8 +809,8 @@ impl Receiver {
         }
     }
 
-    /// Whether RTCP from this address is ignored. In unicast, others than the media's address could add members, and so
-    /// delay reports (RFC 3550, section 6.3.1).
+    /// Returns whether RTCP from this address is ignored. In unicast, other addresses than the media's could add
+    /// members, and so delay reports (RFC 3550, section 6.3.1).
     pub fn ignores_rtcp(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }
@@ -903,7 +905,7 @@ impl Receiver {
         self.half.on_buffer(now, level);
     }
 
-    /// Which packets may be delivered in a batch; `None` if none may wait.
+    /// Returns which packets may be delivered in a batch; `None` if none may wait.
     pub fn batchable(&self) -> Option<Batchable> {
         // Requests, parity and audio react to single packets.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
@@ -952,11 +954,11 @@ impl Receiver {
         if self.feedback_due().is_some_and(|wake| wake.at <= now) {
             return Output::Rtcp(self.feedback(now));
         }
-        // A due report can then carry the requests.
+        // Requests are scheduled first, so that a due report can carry them.
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // Its separate bandwidth does not use RTCP's timer.
+        // A half with its own schedule does not use RTCP's timer.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {
@@ -1168,7 +1170,7 @@ impl Receiver {
     fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
-        // The present packet carries the NACK.
+        // As the present packet carries the NACK, its early packet is not needed.
         if std::mem::take(&mut repair.scheduled) {
             self.participant.timer.cancel_early();
         }
@@ -1229,7 +1231,7 @@ impl Receiver {
         self.participant.encode(now, packets)
     }
 
-    /// When a keep-alive is due: some time after the last packet, without a report.
+    /// Returns when a keep-alive is due: some time after the last packet, if no report was sent since.
     fn keepalive_wake(&self) -> Option<Wake> {
         let heard = self.stream.as_ref().filter(|s| self.sends_keepalives && !s.ended)?.heard;
         let at = (heard + KEEPALIVE_DELAY).max(self.participant.timer.next());
@@ -1263,7 +1265,7 @@ impl Receiver {
     }
 }
 
-/// The SSRC under which a source continues: the compound has the same CNAME for both.
+/// Returns the SSRC under which a source continues: the compound has the same CNAME for both.
 fn successor(compound: &Compound, ssrc: u32) -> Option<u32> {
     let named =
         || compound.packets.iter().flat_map(|p| if let Packet::Sdes { chunks } = p { &chunks[..] } else { &[] });
@@ -1299,7 +1301,7 @@ impl Stream {
         let (frame, began) = self.frame;
         if frame != timestamp {
             let step = now.since(began);
-            // Released from probation at the same time.
+            // Packets released from probation have the same arrival time.
             if !step.is_zero() {
                 self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
             }

@@ -8,10 +8,10 @@ use steadycast_wire::rtcp::ReportBlock;
 const LATEST: usize = 8;
 /// Minimum time for which a sender report is stored.
 const FRESH: Span = Span::secs(2);
-/// Packets by which a block may lag behind the echoed sender report.
+/// The number of packets by which a block may lag behind the echoed sender report.
 const BEHIND: u64 = 100;
 
-/// Latest sender reports: time, middle 32 bits of the NTP time, next packet's number.
+/// The latest sender reports: time, middle 32 bits of the NTP time, and number of the next packet.
 ///
 /// An attacker without the stream has to guess the LSR (1/65,536 s, RFC 3550, section 6.4.1) and the random first
 /// sequence number, with a probability of about 1e-7 per second. Two such reports are required.
@@ -19,7 +19,7 @@ const BEHIND: u64 = 100;
 pub(crate) struct SentReports(VecDeque<(Time, u32, u64)>);
 
 impl SentReports {
-    /// `middle` is of the NTP time, `next` the next packet's number.
+    /// Adds a report. `middle` is the middle 32 bits of its NTP time, `next` the number of the next packet.
     pub(crate) fn push(&mut self, now: Time, middle: u32, next: u64) {
         self.0.push_back((now, middle, next));
         while self.0.len() > LATEST && self.0.front().is_some_and(|(at, ..)| now.since(*at) > FRESH) {

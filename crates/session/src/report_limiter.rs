@@ -14,7 +14,7 @@ const MAX_BUCKETS: usize = 4_096;
 /// A proven receiver's address and SSRC, otherwise the address, because SSRCs may be forged.
 type BucketKey = (Origin, Option<u32>);
 
-/// Token buckets per address and per proven receiver, filled at the rate of a group's reports, and by each media
+/// Token buckets per address and per proven receiver. They fill at the rate of a group's reports, and with each media
 /// packet, which may be acknowledged.
 pub(crate) struct ReportLimiter {
     per_second: f64,

@@ -43,7 +43,7 @@ pub struct SenderSettings {
     pub ids: HeaderIds,
     /// Whether packets are paced or sent in bursts.
     pub emit: Emit,
-    /// Lateness of a wake-up up to which the pacer catches up without gaps.
+    /// The maximum lateness of a wake-up for which the pacer catches up without gaps.
     pub credit: Span,
     /// Maximum rate of media, repair and padding together, apart from bursts ([`CAP_BURST`]).
     pub cap: Option<Rate>,
@@ -51,7 +51,8 @@ pub struct SenderSettings {
     pub greedy: bool,
     /// Whether reports are checked: a rate limit per address, and in groups proof of reception.
     pub gated: bool,
-    /// Address of a unicast receiver. Until RTCP arrives from it, another one is accepted if it echoes sender reports.
+    /// The address of a unicast receiver. Until RTCP arrives from it, another address is accepted if it echoes sender
+    /// reports.
     pub peer: Option<Origin>,
     /// The format of per-packet feedback. Other formats are ignored.
     pub feedback: FeedbackFormat,
@@ -67,7 +68,7 @@ pub struct SenderSettings {
     pub ecn: Ecn,
     /// Minimum ratio of pacing rate to target, at least 1: room for frames of varying size.
     pub room: f64,
-    /// Retransmission on NACK (RFC 4588), for two members.
+    /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
     pub repair: Option<RepairSettings>,
     /// Whether probes without waiting packets are filled by retransmitting the newest one. Requires `repair`.
     pub padding: bool,
@@ -124,8 +125,8 @@ impl SenderSettings {
 /// Maximum time in which the pacing rate drains the backlog.
 const MAX_BACKLOG: Span = Span::secs(1);
 
-/// Burst of [`SenderSettings::cap`] as a time at that rate, for a key frame. In any time T at most `cap · (T +
-/// CAP_BURST)` plus one packet is sent.
+/// The burst that [`SenderSettings::cap`] permits, as a time at that rate; a key frame has to fit. In any time T at
+/// most `cap · (T + CAP_BURST)` plus one packet is sent.
 pub const CAP_BURST: Span = Span::millis(250);
 
 /// In Hz.
@@ -145,8 +146,8 @@ pub struct Sender {
     participant: Participant,
     peers: Peers,
     sole_receiver: Option<SoleReceiver>,
-    /// Address and LSR of the last echo from elsewhere. A second one with a different LSR proves that the receiver has
-    /// moved there.
+    /// The address and LSR of the last echo from another address. A second echo with a different LSR proves that the
+    /// receiver has moved there.
     elsewhere: Option<(Origin, u32)>,
     sent_reports: SentReports,
     seq: u64,
@@ -294,12 +295,12 @@ impl Sender {
         }
     }
 
-    /// Whether the path preserves the ECN field, and counts of ECN-capable packets.
+    /// Returns whether the path preserves the ECN field, and counts of ECN-capable packets.
     pub fn ecn(&self) -> (EcnPath, EcnCounts) {
         (self.ecn.path, self.ecn.counts)
     }
 
-    /// Padding packets and their IP bytes; `None` without padding.
+    /// Returns the padding packets and their IP bytes; `None` without padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         self.repair.padding.map(|padding| (padding.packets, padding.bytes))
     }
@@ -314,14 +315,14 @@ impl Sender {
         self.repair.counts()
     }
 
-    /// The encoder's rate in IP packets: the target minus audio and repair.
+    /// Returns the encoder's rate in IP packets: the target minus audio and repair.
     pub fn media_target(&mut self, now: Time) -> Rate {
         // Audio is exempt from pacing and from the window.
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
         self.repair.left(now, self.decision.target.saturating_sub(reserved))
     }
 
-    /// When no receiver is left, unless another report arrives.
+    /// Returns when no receiver counts as left, unless another report arrives.
     pub fn deserted_at(&self) -> Time {
         self.last_rtcp + self.participant.member_timeout()
     }
@@ -343,7 +344,7 @@ impl Sender {
         }
     }
 
-    /// Reported audio loss, for in-band FEC (RFC 7587, section 3.1.1); `None` without audio.
+    /// Returns the reported audio loss, for in-band FEC (RFC 7587, section 3.1.1); `None` without audio.
     pub fn audio_loss(&self) -> Option<f64> {
         self.audio.as_ref().map(AudioSender::loss)
     }
@@ -359,7 +360,7 @@ impl Sender {
         std::mem::take(&mut self.key_frame.0)
     }
 
-    /// Oldest packet that may be repaired, as extended sequence number; `None` without repair.
+    /// Returns the extended sequence number of the oldest packet that may be repaired; `None` without repair.
     pub fn first_kept(&self) -> Option<u64> {
         self.repair.first_kept(self.seq)
     }
@@ -409,12 +410,12 @@ impl Sender {
         self.half.checks()
     }
 
-    /// Whether the sending rate with repair stays within the controller's limit.
+    /// Returns the check that the sending rate with repair stays within the controller's limit.
     pub fn repair_check(&self) -> Option<Check> {
         self.repair.check()
     }
 
-    /// Whether no RTP or RTCP packet exceeds the path's MTU.
+    /// Returns the check that no RTP or RTCP packet exceeds the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
@@ -429,7 +430,7 @@ impl Sender {
         self.peers.len() as u32
     }
 
-    /// Whether a receiver is still in the session, with the last RTCP at `last`.
+    /// Returns whether a receiver whose last RTCP arrived at `last` is still in the session.
     pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
@@ -498,7 +499,7 @@ impl Sender {
         }
     }
 
-    /// Stops, except for a BYE, which large groups delay (RFC 3550, section 6.3.7). Poll afterwards.
+    /// Stops sending, except for a BYE, which large groups delay (RFC 3550, section 6.3.7). Poll afterwards.
     pub fn stop(&mut self) {
         self.participant.leave();
         self.queue.clear();
@@ -599,15 +600,15 @@ impl Sender {
         self.sole_receiver = self.sole_receiver.filter(|_| self.peers.len() > 0);
     }
 
-    /// Whether the unicast receiver is elsewhere.
+    /// Returns whether RTCP from this address is rejected because the unicast receiver is elsewhere.
     fn rejects_address(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
         let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
         described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Whether a compound is the unicast receiver's: from the configured address or, if that is silent, from one that
-    /// echoed two sender reports.
+    /// Returns whether a compound is the unicast receiver's: from the configured address or, if that is silent, from
+    /// one that echoed two sender reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
         // Without a configured address, the first accepted reporter is the receiver.
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
@@ -626,13 +627,14 @@ impl Sender {
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
 
-    /// Whether the controller gets this member's reports. In unicast, unproven members count until one is proven.
+    /// Returns whether the controller gets this member's reports. In unicast, unproven members count until one is
+    /// proven.
     fn affects_controller(&self, ssrc: u32) -> bool {
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
 
-    /// Why the controller ignores a member's reports; `None` if it does not, or the member is unknown.
+    /// Returns why the controller ignores a member's reports; `None` if it uses them, or the member is unknown.
     pub fn doubt(&self, ssrc: u32) -> Option<&'static str> {
         (self.peers.get(ssrc).is_some() && !self.affects_controller(ssrc))
             .then_some("it does not show that it receives the stream")
@@ -699,7 +701,7 @@ impl Sender {
         }
     }
 
-    /// Whether a member requests from its own address, and on this stream.
+    /// Returns whether a request comes from a member's own address and concerns this stream.
     fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
         let members = &self.participant.members;
         let known = members.contains(sender) && members.speaks_from(sender, from);
@@ -928,7 +930,7 @@ impl Sender {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
-        // Also sends the audio stream's BYE after a stop.
+        // This also sends the audio stream's BYE after a stop.
         if let Some(bytes) = self.audio_report(now) {
             return Output::Rtcp(bytes);
         }
@@ -948,7 +950,7 @@ impl Sender {
             self.participant.check_size(media.size);
             return Output::Media(media);
         }
-        // Its separate bandwidth does not use RTCP's timer.
+        // A half with its own schedule does not use RTCP's timer.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -987,7 +989,7 @@ impl Sender {
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
-    /// When the next packet may be sent, if any.
+    /// Returns when the next packet may be sent, if any.
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let media = self.settings.greedy || self.queue.head().is_some();
@@ -1005,7 +1007,7 @@ impl Sender {
         self.repair.can_pad() && self.prober.pads() && !self.stopped()
     }
 
-    /// A probe's rate, else the pacing rate.
+    /// Returns the probe's rate during a probe, else the pacing rate.
     fn departure_rate(&self) -> Rate {
         self.prober.rate().unwrap_or_else(|| self.media_rate())
     }
@@ -1071,7 +1073,7 @@ impl Sender {
         media
     }
 
-    /// `len` is the packet's part of the frame in bytes.
+    /// Updates the state after a media packet. `len` is its part of the frame in bytes.
     fn on_media_sent(&mut self, now: Time, media: &Media, len: Bytes) {
         let size = media.size;
         if let Some(history) = &mut self.history {
@@ -1092,7 +1094,7 @@ impl Sender {
         self.participant.members.on_own_rtp(now);
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
-        // RFC 5348, section 4.3.
+        // The data is limited if no frame waits (RFC 5348, section 4.3).
         let data_limited = !self.settings.greedy && self.queue.head().is_none();
         self.half.on_sent(&Sent { at: now, left: now, number: self.number, seq: self.seq, size, data_limited });
         self.report_queue(now, None);
@@ -1224,21 +1226,22 @@ impl Sender {
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
-    /// The audio stream's due sender report or BYE, in its own compound because audio may have its own transport.
+    /// Returns the audio stream's due sender report or BYE. It is a separate compound, because audio may have its own
+    /// transport.
     fn audio_report(&mut self, now: Time) -> Option<Vec<u8>> {
         let ntp = self.settings.epoch.ntp(now);
         let packets = self.audio.as_mut()?.take_report(now, ntp, &self.participant.identity.cname)?;
         Some(self.participant.encode(now, packets))
     }
 
-    /// Whether the first sender report, which a receiver needs to synchronize, is due without delay (RFC 3550, section
-    /// 6.2).
+    /// Returns whether the first sender report, which a receiver needs to synchronize, is due without delay (RFC 3550,
+    /// section 6.2).
     fn lacks_first_report(&self) -> bool {
         let audio = self.audio.as_ref().filter(|_| !self.settings.rtcp.group);
         audio.is_some_and(|audio| audio.lacks_report(self.packets > 0))
     }
 
-    /// When growth needs an extra summary: members that do not know it report too often.
+    /// Returns when growth needs an extra summary: members that do not know the group's size report too often.
     fn grown_at(&self) -> Option<Time> {
         let (known, at) = self.last_summary;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
@@ -1321,7 +1324,7 @@ impl Sender {
     }
 }
 
-/// Without parts, only the size matters.
+/// A queued frame with its unsent parts; no parts if only the size matters.
 #[derive(Clone, Debug)]
 struct QueuedParts {
     frame: Frame,

@@ -14,7 +14,7 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// One value per sender, in ascending order of their rates, initially zero.
+    /// Creates one value per sender, in ascending order of their rates, which are zero.
     pub fn new(groups: usize) -> Vec<Self> {
         let rates: Arc<[AtomicU64]> = (0..groups).map(|_| AtomicU64::new(0)).collect();
         (0..groups).map(|place| Self { rates: Arc::clone(&rates), place }).collect()
@@ -32,7 +32,7 @@ impl Siblings {
     }
 }
 
-/// Presence reports of a receiver without media resume a paused sender.
+/// Schedules presence reports of a receiver without media, which resume a paused sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PresenceTimer {
     /// The earliest time of the next report.

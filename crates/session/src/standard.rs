@@ -32,7 +32,7 @@ pub struct StandardReports {
 }
 
 impl StandardReports {
-    /// `able` is whether the controller `own` can work on standard reports.
+    /// Wraps the controller `own`. `able` is whether it can work on standard reports.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
         Self { own, able, bare_reports_allowed: 0 }
     }
@@ -65,7 +65,7 @@ struct Receiver {
     /// The last reply, and when it was made or repeated.
     reply: Option<(Body, Time)>,
     lossless: bool,
-    /// Replaces the recorded notices when the interval's next part is played back.
+    /// The notice that replaces the recorded ones when the interval's next part is played back.
     notice: Option<Notice>,
     limit: RiseLimit,
     /// The factor by which the start rate may exceed the receiver half's.
@@ -108,9 +108,10 @@ impl<K: Ord + Copy> Ranked<K> {
 
 /// Loss fraction above which a path with a queue counts as full.
 const CONGESTION_LOSS: f64 = 0.01;
-/// Multiple of the arrival rate. At 2 Mb/s and a report every 5 s, 1.02 loses 0.03 %, 1.05 0.3 %, and 1.15 2.6 %.
+/// The maximum rate as a multiple of the arrival rate. At 2 Mb/s and a report every 5 s, 1.02 loses 0.03 %, 1.05 0.3 %,
+/// and 1.15 2.6 %.
 const RISE: f64 = 1.02;
-/// Several, so that a short outage does not limit the rate.
+/// The number of intervals whose highest rate is used, so that a short outage does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
 /// Share of the limit below which it did not restrict the rate.
 const USED_SHARE: f64 = 0.7;
@@ -131,9 +132,10 @@ const REPLY_LIFETIME: Span = Span::secs(15);
 const OWN_REPORT_INTERVAL: Span = Span::secs(1);
 const REPEAT_INTERVAL: Span = Span::secs(1);
 
-/// More than are sent between two reports.
+/// More packets than are sent between two reports.
 const MAX_DEPARTURES: usize = 1 << 16;
-/// Reports without a body before their receiver counts as standard. A Steadycast receiver may begin with fewer.
+/// The number of reports without a body after which their receiver counts as standard. A Steadycast receiver may begin
+/// with fewer.
 const BARE_REPORTS_ALLOWED: u32 = 3;
 /// An earlier report's receiver was there from the first packet.
 const EARLY_REPORT_TIME: Span = Span::secs(10);
@@ -150,7 +152,7 @@ struct Standard {
     bare_reports_allowed: u32,
     /// Receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
-    /// Receivers without a half: number of reports, and the first one's highest sequence number.
+    /// Receivers without a half: the number of reports, and the first one's highest sequence number.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
     receivers: BTreeMap<ReceiverId, Receiver>,
     /// When each receiver's half is called, or its reply repeated.
@@ -191,7 +193,7 @@ impl Standard {
         self.left.forget_notices();
     }
 
-    /// The minimum of all receivers; 1 after a loss or a controller's own report.
+    /// Returns the minimum start lead of all receivers; 1 after a loss or a controller's own report.
     fn start_lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
@@ -279,7 +281,7 @@ impl Standard {
         for part in 0..all.parts {
             let (now, interval) = (receiver.replay(&all, part, report, &self.left), all.lasted / all.parts);
             if part + 1 < all.parts {
-                // A reply changes the next part's notice.
+                // The reply to a part changes the notice of the next part's packets.
                 if let (_, Reply::Body(body)) = receiver.shadow.report(now, report.members + 1, interval) {
                     let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
                     self.half.on_report(&partly);
@@ -308,7 +310,7 @@ impl Standard {
 }
 
 impl Receiver {
-    /// Counts begin at the packet `highest` and the time `heard`.
+    /// Creates a receiver whose counts begin at the packet `highest` and the time `heard`.
     fn new(shadow: Shadow, highest: u64, heard: Time, rtt: Option<Span>) -> Self {
         Self {
             shadow,
@@ -348,10 +350,10 @@ impl Receiver {
     }
 }
 
-/// [`RISE`] times the highest arrival rate of one receiver's last [`REMEMBERED_INTERVALS`] that filled the path or used
-/// [`USED_SHARE`] of the limit.
+/// The rate limit by one receiver's reports: [`RISE`] times the highest arrival rate of its last
+/// [`REMEMBERED_INTERVALS`]. An interval counts if it filled the path or used [`USED_SHARE`] of the limit.
 ///
-/// This bounds the excess between rare reports. Losses are left to the controller.
+/// The limit bounds the excess between rare reports. Losses are left to the controller.
 #[derive(Default)]
 struct RiseLimit {
     /// `None` until the path was full for the first time.
@@ -367,7 +369,7 @@ struct RiseLimit {
 }
 
 impl RiseLimit {
-    /// `queue` is whether the final RTT shows a queue.
+    /// Adds a report's interval. `queue` is whether its final RTT shows a queue.
     fn add(&mut self, interval: &Interval, queue: bool, packet: Bytes) {
         self.lasted += interval.lasted;
         self.expected += interval.expected;
@@ -381,7 +383,7 @@ impl RiseLimit {
         let is_full = queue && self.lost as f64 > CONGESTION_LOSS * self.expected as f64;
         self.was_full |= is_full;
         (self.lasted, self.expected, self.lost) = (Span::ZERO, 0, 0);
-        // Few arrivals do not show the path's capacity.
+        // If the source sent little, its arrivals do not show the path's capacity.
         if !is_full && self.rate.is_some_and(|limit| sent < limit.scale(USED_SHARE)) {
             return;
         }
@@ -431,7 +433,7 @@ impl Interval {
         (n + 1) * self.lost / self.expected > n * self.lost / self.expected
     }
 
-    /// Interpolated between the RTTs at both ends.
+    /// Returns the delay of packet `n`, interpolated between the RTTs at both ends.
     fn delay(&self, n: u64) -> Span {
         let share = (n + 1) as f64 / self.expected as f64;
         self.rtt.0.scale(1.0 - share) + self.rtt.1.scale(share)

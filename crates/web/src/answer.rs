@@ -58,7 +58,7 @@ pub enum Feedback {
 /// The stream to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
-    /// `None` without pictures.
+    /// The payload format; `None` without pictures.
     pub format: Option<PayloadFormat>,
     /// Parameter sets of H.264, each after a start code.
     pub config: &'a [u8],
@@ -105,7 +105,7 @@ pub struct LocalSources<'a> {
 /// Opus (RFC 7587), bundled with the video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NegotiatedAudio {
-    /// Payload type.
+    /// The payload type of the audio.
     pub payload_type: u8,
     /// Whether the section offers the video's per-packet feedback and header extensions, under the same IDs. Otherwise
     /// audio packets have neither.
@@ -116,21 +116,21 @@ pub struct NegotiatedAudio {
     pub(crate) section: usize,
 }
 
-/// This end's role in the negotiation, in ICE and in DTLS.
+/// The role of this end in the negotiation, in ICE and in DTLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Answers an offer, as ICE-lite end and DTLS server.
+    /// This end answers an offer. It is ICE-lite and the DTLS server.
     Answerer,
-    /// Made the offer, and controls ICE (RFC 8445, section 6.1.1).
+    /// This end made the offer, and controls ICE (RFC 8445, section 6.1.1).
     Offerer {
-        /// Addresses of the other end, the preferred one first; empty before the answer.
+        /// The other end's addresses, the preferred one first; empty before the answer.
         candidates: Vec<SocketAddr>,
-        /// RFC 9725, section 4.4.4.
+        /// Whether this end is the DTLS client (RFC 9725, section 4.4.4).
         is_dtls_client: bool,
     },
 }
 
-/// What was negotiated, or what this end offers.
+/// The negotiated parameters of an offer, or the parameters that this end offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NegotiatedParameters {
     /// Payload type of the media.
@@ -147,7 +147,7 @@ pub struct NegotiatedParameters {
     pub peer: Credentials,
     /// Accepted fingerprints of the peer's certificate.
     pub fingerprints: Vec<Fingerprint>,
-    /// `None` if no audio is wanted, or the video's BUNDLE group has none that is usable.
+    /// The audio; `None` if none is wanted, or the video's BUNDLE group has none that is usable.
     pub audio: Option<NegotiatedAudio>,
     /// The payload format of the media.
     pub format: PayloadFormat,
@@ -164,7 +164,7 @@ pub struct NegotiatedParameters {
     pub(crate) round_trip: bool,
     /// The `mid`s of the video's BUNDLE group, in the offer's order.
     pub(crate) group: Option<Vec<String>>,
-    /// First lines and `mid`s.
+    /// The first line and the `mid` of each section.
     pub(crate) sections: Vec<Media>,
     /// Index of the video's section.
     pub(crate) taken: usize,
@@ -189,7 +189,7 @@ const MEDIA_STREAM: &str = "steadycast";
 
 const BROWSER: &str = "give the offer as RTCPeerConnection.createOffer made it";
 
-/// Some H.264 profiles are subsets of others (H.264, A.2).
+/// An H.264 profile. Some are subsets of others (H.264, A.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
     ConstrainedBaseline,
@@ -215,7 +215,7 @@ impl Profile {
         }
     }
 
-    /// Whether this profile's decoders can play a stream of that profile.
+    /// Returns whether decoders of this profile can play `stream`.
     fn plays(self, stream: Self) -> bool {
         use Profile::{Baseline, ConstrainedBaseline, ConstrainedHigh, High, High444, Main, Other};
         self == stream
@@ -228,12 +228,12 @@ impl Profile {
     }
 }
 
-/// Whether the payload type can't be confused with RTCP on a shared port (RFC 5761, section 4).
+/// Returns whether the payload type can't be confused with RTCP on a shared port (RFC 5761, section 4).
 pub(crate) const fn no_report(payload_type: u8) -> bool {
     !matches!(payload_type, 64..=95)
 }
 
-/// Whether the offered payload type can decode the stream, whose H.264 profile and level is `level`.
+/// Returns whether the offered payload type can decode the stream, whose H.264 profile and level is `level`.
 fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> bool {
     let said = |key: &str| parameter(&offered.fmtp, key).map(str::trim);
     let zero = |key: &str| said(key).is_none_or(|said| said == "0");
@@ -260,7 +260,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
     }
 }
 
-/// Whether a section of this kind has a port, or shares another's.
+/// Returns whether a section of this kind has a port, or shares another section's.
 fn is_open(media: &Media, kind: &str) -> bool {
     media.media == kind && (media.port > 0 || media.has_attribute("bundle-only"))
 }
@@ -273,7 +273,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// The attributes of an offered section that contradict this direction.
+    /// Returns the attributes of an offered section that contradict this direction.
     pub(crate) const fn excluded(self) -> [&'static str; 2] {
         match self {
             Self::Send => ["sendonly", "inactive"],
@@ -289,7 +289,7 @@ impl Direction {
         }
     }
 
-    /// What an offer should have.
+    /// Returns what an offer should have.
     const fn remedy(self) -> &'static str {
         match self {
             Self::Send => "take \"recvonly\"",
@@ -319,7 +319,7 @@ impl Wanted<'_> {
     }
 }
 
-/// RFC 3611, section 5.1.
+/// Returns whether a section asks for reports with the round-trip time (RFC 3611, section 5.1).
 fn asks_round_trip(lines: Lines<'_>) -> bool {
     lines.values("rtcp-xr").any(|said| said.split_whitespace().any(|it| it.starts_with("rcvr-rtt=")))
 }
@@ -369,7 +369,7 @@ impl NegotiatedParameters {
         })
     }
 
-    /// Whether an audio section has the video's per-packet feedback and header extensions, under the same IDs.
+    /// Returns whether an audio section has the video's per-packet feedback and header extensions, under the same IDs.
     pub(crate) fn shares_feedback(&self, lines: Lines<'_>, payload_type: u8) -> bool {
         let asks = |words: &[&str]| asks(lines.media, payload_type, words);
         let transport = lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"]));
@@ -516,7 +516,7 @@ fn decodable(media: &Media) -> Result<(PayloadFormat, Format), NegotiationError>
     found.map_or_else(|| refuse("offer.codec", format!("it offers {}", names.join(", ")), remedy), Ok)
 }
 
-/// The first group of media and retransmissions.
+/// Returns the SSRCs of the first group of media and retransmissions.
 fn announced_pair(media: &Media) -> Option<(u32, u32)> {
     media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
         let mut ssrcs = said.strip_prefix("FID ")?.split_whitespace().map(str::parse);
@@ -531,7 +531,7 @@ impl NegotiatedParameters {
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
         let mut whole = Session::new(origin, "-");
         whole.times = vec![sdp_types::Time::new(0, 0)];
-        // An end that sends may have no audio.
+        // An end that sends may have no audio to send.
         let audio = self.audio.as_ref().filter(|_| own.sources.is_none_or(|own| own.audio.is_some()));
         let accepted = |place: usize| place == self.taken || audio.is_some_and(|audio| audio.section == place);
         if let Some(group) = &self.group {
@@ -562,7 +562,7 @@ impl NegotiatedParameters {
             whole.medias.push(media);
         }
         let mut text = Vec::new();
-        // Can't fail for a vector.
+        // Writing to a vector can't fail.
         let _ = whole.write(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     }

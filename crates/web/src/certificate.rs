@@ -18,7 +18,8 @@ use x509_cert::time::{Time, Validity};
 /// SHA-256 of a certificate, by which peers authenticate each other (RFC 8122).
 pub type Fingerprint = [u8; 32];
 
-/// Self-signed, with a P-256 key. Peers identify it by its fingerprint, so its name and dates have no meaning.
+/// A self-signed certificate with a P-256 key. Peers identify it by its fingerprint, so its name and dates have no
+/// meaning.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     /// The certificate and its private key.
@@ -31,7 +32,7 @@ pub(crate) fn fingerprint(certificate: &[u8]) -> Fingerprint {
     Sha256::digest(certificate).into()
 }
 
-/// Issuer and subject of a certificate without extensions.
+/// The issuer and subject of a certificate without extensions.
 struct Plain(Name);
 
 impl BuilderProfile for Plain {

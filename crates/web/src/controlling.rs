@@ -13,7 +13,7 @@ use steadycast_units::Time;
 /// expires before the last address is given up (RFC 7675).
 const MAX_TRANSMISSIONS: usize = 13;
 
-/// All candidates of the end that made the offer are known from the start.
+/// The ICE agent of the end that made the offer. All its candidates are known from the start.
 pub(crate) struct Controlling {
     agent: IceAgent,
     /// Time of the next check.
@@ -65,7 +65,7 @@ impl Controlling {
         }
         let packet = StunPacket { proto: Protocol::Udp, source: from, destination: local, message };
         let is_authentic = self.agent.handle_packet(now, packet);
-        // A candidate pair can perhaps be nominated now.
+        // After a response, a candidate pair can perhaps be nominated.
         self.agent.handle_timeout(now);
         is_authentic.then_some(is_response)
     }
@@ -84,7 +84,7 @@ impl Controlling {
         nominated
     }
 
-    /// Time of the next check; `None` if one is due.
+    /// Returns the time of the next check; `None` if one is due.
     pub(crate) fn next(&mut self) -> Option<Instant> {
         self.agent.poll_timeout()
     }

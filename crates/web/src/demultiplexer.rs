@@ -23,17 +23,17 @@ const MAX_ADDRESSES: usize = 4;
 /// Why a datagram was attributed to no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// STUN request with an unknown user name.
+    /// A STUN request with an unknown user name.
     UnknownUser,
-    /// STUN request whose peer name or integrity is wrong.
+    /// A STUN request whose peer name or integrity is wrong.
     FailedIntegrity,
-    /// Valid STUN request from an active session's address.
+    /// A valid STUN request from an address at which another session is active.
     ForeignAddress,
-    /// No STUN request, and the address is not bound.
+    /// Not a STUN request, and from an address that is not bound.
     UnknownAddress,
     /// Neither STUN, DTLS, RTP nor RTCP, or malformed STUN.
     OtherProtocol,
-    /// The datagram's session has not read the previous ones yet.
+    /// The session's queue is full, because it has not read the previous datagrams yet.
     FullQueue,
 }
 
@@ -48,7 +48,7 @@ impl DropReason {
         Self::FullQueue,
     ];
 
-    /// Name in a status.
+    /// Returns the name in a status.
     pub const fn name(self) -> &'static str {
         match self {
             Self::UnknownUser => "unknown_user",
@@ -78,7 +78,7 @@ struct Binding {
 
 /// Assigns a port's datagrams to sessions. `T` is where a session's datagrams go.
 ///
-/// Its size depends on the number of sessions only: a datagram without a valid check just changes counters.
+/// Its size depends only on the number of sessions: a datagram without a valid check just changes counters.
 pub struct Demultiplexer<T> {
     sessions: BTreeMap<String, Entry<T>>,
     bindings: BTreeMap<SocketAddr, Binding>,
@@ -155,7 +155,7 @@ impl<T> Demultiplexer<T> {
         entry.addresses.push(from);
         if entry.addresses.len() > MAX_ADDRESSES {
             let checked = |address: &SocketAddr| self.bindings.get(address).map(|binding| binding.checked);
-            // Not the new address, whose check is the latest.
+            // This is never the new address, whose check is the latest.
             if let Some(oldest) = entry.addresses.iter().copied().min_by_key(checked) {
                 entry.addresses.retain(|address| *address != oldest);
                 self.bindings.remove(&oldest);
@@ -175,7 +175,7 @@ impl<T> Demultiplexer<T> {
         DropReason::ALL.map(|reason| (reason, self.dropped.get(reason as usize).copied().unwrap_or(0)))
     }
 
-    /// Number of bound addresses.
+    /// Returns the number of bound addresses.
     pub fn bound(&self) -> usize {
         self.bindings.len()
     }

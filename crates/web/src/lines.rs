@@ -42,7 +42,7 @@ pub struct Format {
     pub payload_type: u8,
     /// The encoding name.
     pub name: String,
-    /// `None` if it is not supported.
+    /// The payload format; `None` if it is not supported.
     pub format: Option<PayloadFormat>,
     /// The format parameters.
     pub fmtp: String,
@@ -110,7 +110,7 @@ pub fn parameter<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split(';').find_map(pair)
 }
 
-/// Hexadecimal digits, in upper case.
+/// Returns hexadecimal digits in upper case.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02X}")).collect()
 }

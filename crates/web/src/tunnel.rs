@@ -32,7 +32,7 @@ pub const CONSENT_TIMEOUT: Span = Span::secs(30);
 /// every 2.5 s. Even at 50 % loss, the probability of four seconds without any of these about twenty datagrams is below
 /// 10⁻⁶.
 pub const MIN_SILENCE: Span = Span::secs(4);
-/// Multiple of a browser's usual gap between packets after which it counts as silent, so that a player that reports
+/// A browser counts as silent only after this multiple of its usual gap between packets, so that a player that reports
 /// every 5 s does not.
 const SILENCE_GAPS: u64 = 2;
 /// The usual gap is the second longest of this many recent ones. The longest may be an outage of the network, after
@@ -46,7 +46,7 @@ const AMPLIFICATION: u64 = 3;
 const CHECK_RTO: Span = Span::millis(250);
 /// Maximum number of addresses stored per browser.
 const MAX_PATHS: usize = 4;
-/// PRIORITY of this end's checks, that of a host candidate (RFC 8445, section 5.1.2.1).
+/// The PRIORITY of this end's checks, as of a host candidate (RFC 8445, section 5.1.2.1).
 const PRIORITY: u32 = (126 << 24) | (65_535 << 8) | 255;
 /// Initial timeout of a DTLS flight, and number of retransmissions. The timeout doubles, and the sum is 13 s.
 const DTLS_RETRANSMISSION: (Duration, usize) = (Duration::from_millis(100), 6);
@@ -54,13 +54,13 @@ const DTLS_RETRANSMISSION: (Duration, usize) = (Duration::from_millis(100), 6);
 /// The protocol of a datagram, by its first byte (RFC 7983, section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// First byte 0 to 3.
+    /// STUN (first byte 0 to 3).
     Stun,
-    /// First byte 20 to 63.
+    /// DTLS (first byte 20 to 63).
     Dtls,
     /// RTP, RTCP, SRTP or SRTCP (first byte 128 to 191).
     Rtp,
-    /// Anything else, or an empty datagram.
+    /// Another protocol, or an empty datagram.
     Other,
 }
 
@@ -98,7 +98,7 @@ pub enum Output {
     Send(SocketAddr, Vec<u8>),
     /// The browser's new address.
     Peer(SocketAddr),
-    /// Media may be sent from now on.
+    /// The SRTP keys. Media may be sent from now on.
     Keys(Keys),
 }
 
@@ -116,7 +116,7 @@ pub enum State {
 }
 
 impl State {
-    /// Name in a session's status.
+    /// Returns the name in a session's status.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checking => "checking",
@@ -132,7 +132,7 @@ impl State {
 pub struct TunnelParameters {
     /// This end's address, as the peer reaches it.
     pub local: SocketAddr,
-    /// Authenticate the peer's checks.
+    /// This end's credentials, which authenticate the peer's checks.
     pub own: Credentials,
     /// The peer's credentials.
     pub peer: Credentials,
@@ -143,7 +143,7 @@ pub struct TunnelParameters {
 }
 
 impl TunnelParameters {
-    /// Whether this end is the DTLS client.
+    /// Returns whether this end is the DTLS client.
     pub const fn is_dtls_client(&self) -> bool {
         matches!(self.role, Role::Offerer { is_dtls_client: true, .. })
     }
@@ -152,9 +152,9 @@ impl TunnelParameters {
 /// An address with valid checks.
 struct Path {
     at: SocketAddr,
-    /// Bytes from the address.
+    /// The number of bytes received from the address.
     received: u64,
-    /// Bytes to the address.
+    /// The number of bytes sent to the address.
     sent: u64,
     is_valid: bool,
     /// Arrival time of the last valid check.
@@ -197,7 +197,7 @@ pub struct Tunnel {
     paths: Vec<Path>,
     /// Number of paths so far.
     path_count: u64,
-    /// Determines the checks' transaction IDs.
+    /// The secret from which the checks' transaction IDs follow.
     secret: [u8; 20],
     /// Invalid checks, and datagrams from other addresses than the browser's.
     refused: u64,
@@ -220,7 +220,7 @@ impl Tunnel {
         let config = Config::builder()
             // Proves that the browser receives at its address, before this end sends a large flight.
             .use_server_cookie(true)
-            // Its fingerprint must be verified.
+            // The certificate is required, so that its fingerprint can be verified.
             .require_client_certificate(true)
             .handshake_timeout(Duration::from_nanos(CONNECT_TIMEOUT.as_nanos()))
             .flight_start_rto(first)
@@ -259,7 +259,7 @@ impl Tunnel {
         })
     }
 
-    /// The state.
+    /// Returns the state.
     pub const fn state(&self) -> State {
         self.state
     }
@@ -269,32 +269,32 @@ impl Tunnel {
         self.why.as_deref()
     }
 
-    /// Whether this end is the DTLS client.
+    /// Returns whether this end is the DTLS client.
     pub const fn is_dtls_client(&self) -> bool {
         self.ends.is_dtls_client()
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub const fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// Number of invalid checks, and of datagrams from other addresses than the browser's.
+    /// Returns the number of invalid checks, and of datagrams from other addresses than the browser's.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Time since the browser's last packet.
+    /// Returns the time since the browser's last packet.
     pub fn silent_for(&self, now: Time) -> Span {
         now.since(self.last)
     }
 
-    /// Whether a connected browser has sent nothing for longer than a running one would, see [`MIN_SILENCE`].
+    /// Returns whether a connected browser has been silent for longer than a running one would be, see [`MIN_SILENCE`].
     pub fn is_silent(&self, now: Time) -> bool {
         self.state == State::Connected && self.silent_for(now) >= MIN_SILENCE.max(self.usual_gap() * SILENCE_GAPS)
     }
 
-    /// The second longest of the recent gaps.
+    /// Returns the second longest of the recent gaps.
     fn usual_gap(&self) -> Span {
         let longer = |(first, second): (Span, Span), gap: &Span| {
             if *gap > first { (*gap, first) } else { (first, second.max(*gap)) }
@@ -302,7 +302,7 @@ impl Tunnel {
         self.gaps.iter().fold((Span::ZERO, Span::ZERO), longer).1
     }
 
-    /// When [`Tunnel::on_wake`] is due.
+    /// Returns when [`Tunnel::on_wake`] is due.
     pub fn wake(&self) -> Time {
         if !self.out.is_empty() {
             return Time::ZERO;
@@ -358,7 +358,7 @@ impl Tunnel {
         if self.controlling.is_some() { "the server" } else { "the browser" }
     }
 
-    /// Why a connection ended on which no check succeeded.
+    /// Returns why a connection ended on which no check succeeded.
     fn unreached(&self) -> String {
         let (ip, port) = (self.ends.local.ip(), self.ends.local.port());
         match &self.ends.role {
@@ -415,7 +415,7 @@ impl Tunnel {
         }
     }
 
-    /// Only the browser can have sent the packet.
+    /// Records a packet that only the browser can have sent.
     fn arrived(&mut self, now: Time) {
         if self.state == State::Connected {
             self.gaps.push_back(now.since(self.last));
@@ -434,7 +434,7 @@ impl Tunnel {
         }
     }
 
-    /// A check of the browser, or its response to this end's.
+    /// Handles a check of the browser, or its response to a check of this end.
     fn on_stun(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Option<()> {
         let message = StunMessage::parse(datagram).ok()?;
         if self.controlling.is_some() {
@@ -446,7 +446,7 @@ impl Tunnel {
         self.on_check(now, from, datagram.len(), &message)
     }
 
-    /// A server's response to a check of this end, or a check of its own.
+    /// Handles a server's response to a check of this end, or a check of its own.
     fn on_checks(&mut self, now: Time, from: SocketAddr, message: StunMessage<'_>) -> Option<()> {
         let (local, instant) = (self.ends.local, instant(self.epoch, now));
         let mut authentic = None;
@@ -479,7 +479,7 @@ impl Tunnel {
         self.send(from, reply);
         self.arrived(now);
         let nominated = message.use_candidate();
-        // DTLS validates the first address.
+        // The first nominated address is used at once, because DTLS validates it.
         if nominated && self.peer.is_none() {
             self.move_to(now, from);
             if self.state == State::Checking {
@@ -584,7 +584,7 @@ impl Tunnel {
         self.out.push_back(Output::Peer(at));
     }
 
-    /// When a path's next check is due, or an earlier move.
+    /// Returns when a path's next check is due, or an earlier move to another path.
     fn paths_wake(&self) -> Time {
         let again = self.paths.iter().map(|path| path.again).min().unwrap_or(Time::NEVER);
         self.next().map_or(again, |_| again.min(self.heard + MIGRATION_HOLD))
@@ -610,7 +610,7 @@ impl Tunnel {
     /// Calls DTLS, and processes its output.
     fn drive(&mut self, now: Time, what: impl FnOnce(&mut Dtls) -> Result<(), dimpl::Error>) {
         let done = self.dtls.handle_timeout(instant(self.epoch, now)).and_then(|()| what(&mut self.dtls));
-        // Includes an alert if DTLS has failed.
+        // The output includes an alert if DTLS has failed.
         self.drain();
         if let Err(error) = done {
             self.end(format!("DTLS failed: {error}"));
@@ -670,7 +670,7 @@ impl Tunnel {
     }
 }
 
-/// Whether a message is a check for the end with the credentials `own` from this peer.
+/// Returns whether a message is a check from this peer for the end with the credentials `own`.
 pub(crate) fn is_authentic_check(message: &StunMessage<'_>, own: &Credentials, peer_ufrag: &str) -> bool {
     // An ICE-lite end is always controlled, so a check must not contain ICE-CONTROLLED.
     message.is_binding_request()
@@ -688,12 +688,12 @@ fn time(epoch: Instant, instant: Instant) -> Time {
     Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
 }
 
-/// STUN's MESSAGE-INTEGRITY.
+/// Returns the HMAC of STUN's MESSAGE-INTEGRITY.
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     DefaultSha1HmacProvider.sha1_hmac(key, parts)
 }
 
-/// Without the secret, the ID can't be computed.
+/// Returns a transaction ID that can't be computed without the secret.
 fn transaction(secret: &[u8], number: u64) -> Option<TransId> {
     // The crate only has IDs of messages that it parses, so a message without attributes is built (RFC 8489, section
     // 5).

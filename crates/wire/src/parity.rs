@@ -277,7 +277,7 @@ fn mul(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 { 0 } else { TABLES.0[log(a) + log(b)] }
 }
 
-/// `b` is not 0.
+/// Divides by `b`, which is not 0.
 fn div(a: u8, b: u8) -> u8 {
     let log = |byte: u8| usize::from(TABLES.1[usize::from(byte)]);
     // Keeps the difference positive, as powers repeat after 255.

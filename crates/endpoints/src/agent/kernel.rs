@@ -12,7 +12,7 @@ use steadycast_units::{Bytes, Span, Spread, Time};
 pub struct Observed {
     /// Data segments sent, retransmissions included.
     pub sent: u64,
-    /// Their IP bytes.
+    /// The IP bytes of these segments.
     pub bytes: Bytes,
     /// Number of segments retransmitted.
     pub retransmitted: u64,

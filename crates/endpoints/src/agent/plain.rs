@@ -161,7 +161,7 @@ impl PlainSink {
     pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
         self.first.get_or_insert(number);
         if number == self.next {
-            // The most frequent case first.
+            // This is the most frequent case.
             (self.next, self.arrived) = (number + 1, self.arrived << 1 | 1);
             return self.intake.add(now, size, sent);
         }

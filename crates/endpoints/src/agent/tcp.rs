@@ -144,7 +144,7 @@ impl TcpSource {
     /// Processes an acknowledgment. Returns whether the source has to be polled.
     #[inline(always)]
     pub fn take(&mut self, now: Time, transfer: u32, ack: &Ack) -> bool {
-        // It belongs to a closed connection.
+        // The packet belongs to a closed connection.
         if !self.running || transfer != self.number {
             return false;
         }

@@ -57,7 +57,7 @@ impl Row for DecisionRow {
             free.pass(by);
             *window = Some(if bytes { Window::Bytes(Bytes::new(free)) } else { Window::Packets(free as u32) });
         }
-        // Stored as the index in this list.
+        // The limit is stored as its index in this list.
         by.one_of(limit, &[Limit::Start, Limit::Network, Limit::Cap, Limit::Floor]);
         why.rule.pass(by);
         why.loss.pass(by);
@@ -368,7 +368,7 @@ impl VideoSource {
     pub fn wake(&self) -> Time {
         match (self.running, self.finished) {
             (true, _) => self.frame_due().min(self.audio_due()).min(self.until).min(self.deserted_at()),
-            // A BYE may still be scheduled.
+            // The BYE may still have to be sent.
             (false, false) => self.until,
             (false, true) => Time::NEVER,
         }
@@ -457,7 +457,7 @@ impl VideoSource {
             if sender.take_change() {
                 let decision = sender.decision().clone();
                 if let Some(encoder) = &mut self.encoder {
-                    // The target minus the share of repair.
+                    // The encoder gets the target minus the share of repair.
                     encoder.on_rate(sender.media_target(now));
                 }
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);

@@ -10,7 +10,7 @@ use steadycast_wire::ParseError;
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture_kind};
 use steadycast_wire::rtp::RtpHeader;
 
-/// 100 ms in ticks: a key frame expected within is not requested.
+/// A key frame expected within this time (100 ms, in ticks) is not requested.
 const EXPECTED_SOON: i64 = 9_000;
 
 /// The reference for the next frame's time. Timestamps of different runs are not comparable.
@@ -100,12 +100,12 @@ impl FrameAssembler {
         self.gap = Some(self.gap.unwrap_or(0) + lost);
     }
 
-    /// The source may have changed. With `in_sequence`, only its SSRC has.
+    /// Notes that the source may have changed. With `in_sequence`, only its SSRC has.
     pub(super) fn start_run(&mut self, in_sequence: bool) {
         self.anew = self.gap.is_some() || !in_sequence;
     }
 
-    /// `Some` if a key frame is needed; true before the first one.
+    /// Returns `Some` if a key frame is needed; true before the first one.
     pub(super) fn lacks_key_frame(&self) -> Option<bool> {
         self.lacks
     }
@@ -145,7 +145,7 @@ impl FrameAssembler {
             // Another sender may use markers differently.
             self.markers = Markers::default();
         }
-        // Only the new frame's start is affected.
+        // The gap is between two frames, so only the new one's start is affected.
         if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
@@ -221,7 +221,8 @@ impl FrameAssembler {
         self.kind().is_some().then_some(open.last)
     }
 
-    /// Presentation time in ticks from the first frame, by the timestamp or, if implausible, the arrival.
+    /// Returns a frame's presentation time in ticks from the first frame, by its timestamp or, if implausible, its
+    /// arrival.
     fn ticks(&self, open: &OpenFrame) -> i64 {
         let Some(before) = self.before else { return 0 };
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
@@ -281,7 +282,7 @@ impl FrameAssembler {
         self.frame_queue.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
     }
 
-    /// Whether a key frame is needed; after a `gap`, references may be missing.
+    /// Updates whether a key frame is needed. After a `gap`, references may be missing.
     fn update_key_frame_need(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);
@@ -290,7 +291,7 @@ impl FrameAssembler {
             (FrameKind::I, FrameFate::Ok) => (self.lacks, self.fresh) = (None, false),
             (FrameKind::B, _) | (_, FrameFate::Ok | FrameFate::Late) if !gap => {}
             _ => {
-                // Unpredictable in a group longer than the previous one.
+                // In a group longer than the previous one, the next key frame can't be predicted.
                 let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
                 let left = left.filter(|left| *left > 0).map(i64::from);
                 let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= EXPECTED_SOON);

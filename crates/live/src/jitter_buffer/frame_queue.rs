@@ -145,7 +145,7 @@ impl FrameQueue {
         self.locked().overrun
     }
 
-    /// The records of all frames so far.
+    /// Returns the records of all frames so far.
     ///
     /// # Errors
     /// The temporary file can't be read.
@@ -160,7 +160,7 @@ impl FrameQueue {
         self.locked().rows.len()
     }
 
-    /// Counts, records and queues a frame, before which `missing` frames had no packet.
+    /// Counts, records and queues a frame. `missing` frames before it had no packet.
     pub(super) fn put(&self, frame: ReceivedFrame, fate: FrameFate, missing: u64) {
         let mut frame_queue = self.locked();
         frame_queue.counts.missing += missing;

@@ -20,12 +20,12 @@ pub(super) struct Markers {
 pub(super) type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
-    /// Whether a marker ends the frame, whose kind may be unknown if it is damaged.
+    /// Returns whether a marker ends the frame. The kind may be unknown if the frame is damaged.
     pub(super) fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
         self.needed(kind) && self.sparing && (kind.is_some() || damaged)
     }
 
-    /// Whether all such frames so far ended with a marker.
+    /// Returns whether all frames of this kind so far ended with a marker.
     pub(super) fn needed(&self, kind: Option<PictureKind>) -> bool {
         !self.wrong && kind.map_or(self.proved.contains(&true), |kind| self.proved[kind as usize])
     }
@@ -37,7 +37,7 @@ impl Markers {
         }
     }
 
-    /// `next` if no packet is missing before the frame.
+    /// Handles a frame's first packet. `next` is whether no packet is missing before it.
     pub(super) fn on_frame(&mut self, timestamp: u32, next: bool) {
         if let Some((before, proof)) = self.early.take() {
             if before == timestamp {

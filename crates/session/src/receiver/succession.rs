@@ -192,14 +192,15 @@ impl Receiver {
         }
     }
 
-    /// The first and the named source replace the followed one; others only after a BYE, a silence or a single packet.
+    /// Returns whether this packet's source replaces the followed one. The first and the named source do, others only
+    /// after a BYE, a silence or a single packet.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
         if !self.takes_type(header) {
             return false;
         }
         let again = old.ssrc == header.ssrc;
-        // A conflict (RFC 3550, section 8.2), not a restart.
+        // One SSRC at two addresses is a conflict (RFC 3550, section 8.2), not a restart.
         if again && old.from != from {
             return false;
         }

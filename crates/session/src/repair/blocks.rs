@@ -23,12 +23,13 @@ pub struct ParitySettings {
 }
 
 impl ParitySettings {
-    /// Two fifths of the play-out delay. A longer block ends with the next frame.
+    /// Returns the maximum duration of a block: two fifths of the play-out delay. A longer block ends with the next
+    /// frame.
     pub(crate) fn block(&self) -> Span {
         self.useful() * 2 / 5
     }
 
-    /// How long a packet is useful after its frame was ready.
+    /// Returns how long a packet is useful after its frame was ready.
     pub(crate) fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
@@ -40,7 +41,7 @@ pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 /// A block of this size ends with the current frame.
 const FULL_BLOCK_PACKETS: usize = 20;
 const MAX_BLOCK_PACKETS: usize = 40;
-/// With two, parity is at most a third of what is sent.
+/// Two media packets per parity packet, so that parity is at most a third of what is sent.
 const MIN_PACKETS_PER_PARITY: usize = 2;
 /// The time for which a lower loss rate does not replace a measured one.
 const LOSS_HOLD_TIME: Span = Span::secs(10);
@@ -229,7 +230,7 @@ impl Blocks {
         self.waiting.pop_front()
     }
 
-    /// Oldest packet that parity may need.
+    /// Returns the oldest packet that parity may need.
     pub(crate) fn first(&self) -> Option<u64> {
         let waiting = self.waiting.front().and_then(|parity| parity.protection.packets.first());
         let recent = self.recent.front().and_then(|block| block.packets.first());
@@ -243,14 +244,14 @@ impl Blocks {
     }
 }
 
-/// The fewest parity packets, at most half of `packets`, that leave at most a share `residual` at the random loss rate
-/// `loss`.
+/// Returns the fewest parity packets, at most half of `packets`, that leave at most a share `residual` missing at the
+/// random loss rate `loss`.
 fn parities(packets: u8, loss: f64, residual: f64) -> u8 {
     let most = packets.min(MAX_PACKETS) / MIN_PACKETS_PER_PARITY as u8;
     (0..most).find(|r| left(packets, *r, loss) <= residual).unwrap_or(most)
 }
 
-/// The share that stays missing: loss · P(at least `parities` of the other packets are lost).
+/// Returns the share that stays missing: loss · P(at least `parities` of the other packets are lost).
 fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     let others = u32::from(packets) + u32::from(parities) - 1;
     // `one` is the binomial probability, `fewer` the sum so far. `powi` differs between machines.
@@ -355,7 +356,7 @@ impl Solver {
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // More than half of a block precedes its parity.
+        // Parity follows its block, of which more than half has to arrive.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
         let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };

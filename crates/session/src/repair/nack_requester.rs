@@ -6,7 +6,7 @@ use steadycast_wire::rtcp::Nack;
 
 /// A longer list is cleared (libwebrtc's `kMaxNackPackets`).
 const MAX_MISSING: usize = 1_000;
-/// Later packets before a missing one is requested (GStreamer's `rtx-delay-reorder`).
+/// The number of later packets after which a missing one is requested (GStreamer's `rtx-delay-reorder`).
 const REORDER_THRESHOLD: u64 = 3;
 /// RTT before a measurement (libwebrtc's `kDefaultRtt`).
 const DEFAULT_RTT: Span = Span::millis(100);
@@ -23,14 +23,14 @@ const REORDERING_TIMEOUT: Span = Span::secs(60);
 const MAX_REQUESTS: u32 = 8;
 /// Maximum requests for a frame's end that is only presumed lost.
 const MAX_TAIL_REQUESTS: u32 = 2;
-/// Period of the minimum one-way delay, taken over two.
+/// The period over which the minimum one-way delay is taken, of which the last two count.
 const MIN_DELAY_WINDOW: Span = Span::secs(10);
 /// The time for which an abandoned packet may still be repaired.
 const ABANDONED_RETENTION: Span = Span::secs(2);
 
 #[derive(Clone, Copy, Debug)]
 struct Missing {
-    /// Arrival without queueing, interpolated (RFC 4588, section 6.3).
+    /// When the packet would have arrived without queueing, interpolated (RFC 4588, section 6.3).
     expected: Time,
     /// The next request; `Time::NEVER` if the packet is given up.
     ask: Time,
@@ -61,7 +61,7 @@ impl RoundTrip {
         (self.mean + (self.variation * 2).max(MIN_RTT_MARGIN)) * (1 << self.backoff)
     }
 
-    /// Lowers the estimate, which no sample corrects without requests.
+    /// Lowers the estimate after a packet was not requested, because without requests no sample corrects it.
     fn age(&mut self) {
         (self.mean, self.variation) = (self.mean.scale(0.98), self.variation.scale(0.9));
     }
@@ -98,7 +98,7 @@ impl Loss {
         self.share += (lost / (lost + 1.0) - self.share) * weight;
     }
 
-    /// The requests per lost packet (1 to [`MAX_PLANNED_REQUESTS`]) that leave at most [`RESIDUAL_LOSS`].
+    /// Returns the requests per lost packet (1 to [`MAX_PLANNED_REQUESTS`]) that leave at most [`RESIDUAL_LOSS`].
     fn tries(&self) -> u64 {
         // A request fails if it, or its answer, is lost.
         let missed = 1.0 - (1.0 - self.share) * (1.0 - self.share);
@@ -119,10 +119,10 @@ pub(crate) struct NackRequester {
     repaired: BTreeSet<u64>,
     /// The newest packet, and its arrival without queueing.
     newest: Option<(u64, Time)>,
-    /// When the next number counts as missing, without a frame's end.
+    /// When the next number counts as missing, if no frame's end has arrived.
     tail: Option<Time>,
     way: Option<OneWay>,
-    /// Minima of the present and the previous period, and the present one's start.
+    /// The minimum one-way delays of the present and the previous period, and the present one's start.
     shortest: Option<(OneWay, OneWay, Time)>,
     jitter: Span,
     /// The last arrival out of order.
@@ -143,7 +143,7 @@ impl NackRequester {
         Self { settings, round_trip, ..Self::default() }
     }
 
-    /// How long a packet is useful after its frame was ready.
+    /// Sets how long a packet is useful after its frame was ready.
     pub(crate) fn set_playout(&mut self, delay: Span) {
         self.settings.playout = Some(delay);
     }
@@ -153,7 +153,7 @@ impl NackRequester {
         self.reordering_delay(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
 
-    /// The old stream's missing packets stay lost.
+    /// Resets the state for a new stream. The old stream's missing packets stay lost.
     pub(crate) fn restart(&mut self) {
         *self = Self { round_trip: self.round_trip, counts: self.counts, ..Self::new(self.settings) };
     }
@@ -359,7 +359,7 @@ impl NackRequester {
         }
     }
 
-    /// Send time plus minimum one-way delay.
+    /// Returns when the packet would have arrived without queueing: its send time plus the minimum one-way delay.
     fn without_queueing(&mut self, now: Time, sent: PeerTime) -> Time {
         let way = OneWay::between(sent, now);
         if let Some(before) = self.way.replace(way) {

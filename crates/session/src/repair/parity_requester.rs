@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use steadycast_units::{Chance, Span, Time};
 use steadycast_wire::rtcp::{BlockRequest, ParityRequest};
 
-/// Larger groups' requests would exceed RTCP's bandwidth and arrive too late.
+/// Maximum group size for parity requests. More would exceed RTCP's bandwidth and arrive too late.
 pub(crate) const MAX_REQUESTING_MEMBERS: u32 = 100;
 /// RTT before the controller has measured one.
 const DEFAULT_RTT: Span = Span::millis(100);
@@ -133,15 +133,15 @@ impl ParityRequester {
         let mut requests = Vec::new();
         for (base, ask) in due {
             requests.push(BlockRequest { base: *base as u16, packets: ask.packets, parities: ask.parities });
-            // A lost answer needs one more.
+            // If the answer is lost, the next request has to ask for one more.
             (ask.at, ask.tries, ask.parities) = (again, ask.tries + 1, ask.parities.saturating_add(1).min(ask.packets));
         }
         requests
     }
 }
 
-/// A random delay of at most one RTT (RFC 5401, section 3.2.2.1). Few members draw a short one, which the others
-/// overhear.
+/// Returns a random delay of at most one RTT (RFC 5401, section 3.2.2.1). Few members draw a short one, and the others
+/// overhear their requests.
 fn backoff(chance: &mut Chance, group: Group) -> Span {
     let most = group.round_trip().min(MAX_BACKOFF);
     let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;

@@ -24,7 +24,7 @@ const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
 /// Maximum play-out delay that is accepted from a receiver.
 const MAX_PLAYOUT: Span = Span::secs(10);
-/// Share of receivers, with the highest losses, that parity need not serve.
+/// The share of receivers, with the highest losses, that parity need not serve.
 const UNSERVED_SHARE: f64 = 0.02;
 const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
 
@@ -78,7 +78,7 @@ pub(crate) struct NextParity {
 struct PacingCheck {
     check: Check,
     packet: Bytes,
-    /// Catch-up time after a late wake-up. As a time, it leaves no debt when the rate falls.
+    /// The pacer's catch-up time after a late wake-up. As it is a time, it leaves no debt when the rate falls.
     credit: Span,
     /// The remaining transmission time when the last packet was sent.
     ahead: Span,
@@ -122,7 +122,7 @@ impl RepairStreams {
         }
     }
 
-    /// Oldest packet that may be repaired; `next` is the next media packet.
+    /// Returns the oldest packet that may be repaired; `next` is the next media packet.
     pub(crate) fn first_kept(&self, next: u64) -> Option<u64> {
         let again = self.retransmission.as_ref().map(|again| again.cache.first());
         let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(next));
@@ -176,7 +176,7 @@ impl RepairStreams {
         }
     }
 
-    /// `head` is the size of the headers without the notice.
+    /// Caches a sent packet. `head` is the size of its headers without the notice.
     pub(crate) fn keep(&mut self, now: Time, media: &Media, role: FrameRole, ready: Time, head: Bytes) {
         let (header, fragment) = (media.header, media.fragment);
         let Some(again) = &mut self.retransmission else { return };
@@ -200,7 +200,7 @@ impl RepairStreams {
         }
     }
 
-    /// Whether the sending rate with repair stays within the pacing rate; `None` without retransmission.
+    /// Returns the check that the sending rate with repair stays within the pacing rate; `None` without retransmission.
     pub(crate) fn check(&self) -> Option<Check> {
         self.pacing_check.as_ref().map(|pacing| pacing.check)
     }

@@ -195,7 +195,7 @@ impl Depacketiser {
         }
     }
 
-    /// An aggregation packet: NAL units after their lengths of 16 bits.
+    /// Adds the NAL units of an aggregation packet, which follow their lengths of 16 bits.
     fn aggregate(&mut self, mut reader: Reader<'_>) -> Result<(), ParseError> {
         while !reader.rest.is_empty() {
             let len = reader.u16("aggregated NAL unit")?;

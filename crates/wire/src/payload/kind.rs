@@ -6,7 +6,7 @@ use super::{PayloadFormat, av1, h265, is_key_frame, sei};
 /// The dependencies of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureKind {
-    /// Without reference frames.
+    /// A picture without reference frames.
     Intra,
     /// A picture predicted from earlier ones, and a reference of later ones.
     Predicted,

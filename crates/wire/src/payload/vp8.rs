@@ -44,7 +44,7 @@ pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     Ok((flags & 0x17 == 0x10, reader.rest))
 }
 
-/// A key frame has P, the lowest bit of its tag, 0 (RFC 6386, section 9.1).
+/// Returns whether P, the lowest bit of the frame tag, is 0 (RFC 6386, section 9.1).
 pub(super) fn is_key(frame: &[u8]) -> bool {
     frame.first().is_some_and(|tag| tag & 1 == 0)
 }

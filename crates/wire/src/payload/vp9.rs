@@ -86,8 +86,8 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// A key frame by its uncompressed header (VP9, section 6.2): frame marker 2, two profile bits, one more in profile 3,
-/// `show_existing_frame`, `frame_type`.
+/// Returns whether the uncompressed header is a key frame's (VP9, section 6.2): frame marker 2, two profile bits, one
+/// more in profile 3, `show_existing_frame`, `frame_type`.
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let Some(&first) = frame.first() else { return false };
     // Profile 3 has a further reserved bit.

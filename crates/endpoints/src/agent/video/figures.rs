@@ -255,7 +255,7 @@ impl VideoSink {
         let freezes = Freezes::of(slots.iter().map(|(_, new, lasts)| (*new, *lasts)));
         freezes.figures(into);
         let moving = freezes.shown.saturating_sub(freezes.time).as_secs_f64();
-        // Without frozen pictures and their time.
+        // This leaves out frozen pictures and their time.
         let fps = count(FrameFate::Ok).saturating_sub(freezes.count as usize) as f64 / moving;
         into.put(&receiver::SHOWN_FPS, Some(fps).filter(|_| moving > 0.0));
         into.put(&receiver::HARMONIC_FPS, freezes.harmonic_fps());
