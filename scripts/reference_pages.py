@@ -170,7 +170,6 @@ def man_page() -> str:
 
 
 def _roff(text: str) -> str:
-    """Escape a text for roff."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq").replace("…", "...")
     return rf"\&{escaped}" if escaped.startswith(".") else escaped
 
@@ -184,7 +183,6 @@ class _Command:
 
 
 def _commands() -> Iterator[_Command]:
-    """Yield the commands as declared by the command line."""
     import typer.main
     from steadycast.cli import app
 

@@ -145,7 +145,6 @@ def _made(place: Path, ids: Sequence[str], **how: Any) -> tuple[Result, Mapping[
 
 
 def _live(result: Result) -> None:
-    """Write the table and the outcome of the real-time runs."""
     from papers.engine import write
     from validation import page
 
@@ -165,7 +164,6 @@ def _live(result: Result) -> None:
 
 
 def _paper(result: Result, family: str, drawings: Mapping[tuple[int, str], Formats]) -> None:
-    """Write the generated parts of a paper's page."""
     from papers.engine import tables, write
     from validation import page
 
@@ -226,7 +224,6 @@ def _printed(cell: str, verdict: Verdict) -> Verdict:
 
 
 def _sweep(name: str, clips: list[Path]) -> None:
-    """Search the settings that a paper allows; write each value's effect and the best setting."""
     from steadycast.progress import Terminal
 
     from papers.engine import sweep
@@ -249,7 +246,6 @@ def _sweep(name: str, clips: list[Path]) -> None:
 
 
 def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
-    """Write the table of a sweep, and its part of the paper's page."""
     from papers.engine import sweep
     from papers.engine.registry import FAMILIES
     from validation import page
@@ -279,7 +275,6 @@ def _sweep_file(name: str) -> str:
 
 
 def _overview() -> None:
-    """Write the table of all sweeps that have been run."""
     from papers.engine import sweep
     from validation import page
 

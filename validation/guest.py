@@ -161,7 +161,6 @@ def exchanges(programs: dict[str, list[str]]) -> list[list[str]]:
 
 
 def _spent() -> float:
-    """Return the CPU seconds of this process and of its ended children."""
     both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in both)
 

@@ -267,7 +267,6 @@ def _length(points: Points) -> float:
 
 
 def _calls(dump: Any) -> list[Stats]:
-    """Return the statistics of each connection."""
     if isinstance(dump, dict) and isinstance(dump.get("PeerConnections"), dict):
         return [_old(each) for each in _connections(dump)]
     return _new(dump)
@@ -611,7 +610,6 @@ def _summary(stats: Stats, side: str | None) -> Json:
 
 
 def _gaps(times: Iterable[float]) -> list[tuple[float, float]]:
-    """Return the first few spans without a report."""
     ordered = sorted(set(times))
     steps = sorted(later - at for at, later in pairwise(ordered))
     least = max(_LEAST_GAP_S, _GAP_INTERVALS * steps[len(steps) // 2]) if steps else 0.0
@@ -652,7 +650,6 @@ def _limits(stats: Stats, kind: str, ids: Iterable[str]) -> dict[float, set[str]
 
 
 def _by_reason(limits: Mapping[float, set[str]]) -> dict[str, list[float]]:
-    """Return the times at which each reason limited the encoder."""
     reasons = sorted({reason for of in limits.values() for reason in of} - {"none"})
     return {reason: [at for at, of in limits.items() if reason in of] for reason in reasons}
 

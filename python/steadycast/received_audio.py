@@ -49,7 +49,6 @@ def _warn(target: Path, flow: str, what: str) -> None:
 
 
 def _sounds(videos: Sequence[Mapping[str, Any]], folder: Folder, target: Path) -> dict[str, Sound]:
-    """Return the sound of each flow, with a warning for sound that can't be kept."""
     sounds: dict[str, Sound] = {}
     for video in videos:
         flow, paths = str(video["flow"]), video.get("paths") or ()
@@ -123,7 +122,6 @@ def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
 
 
 def _silence(count: int, width: int) -> Iterator[Samples]:
-    """Yield this number of silent samples, at most a second at a time."""
     while count > 0:
         yield np.zeros((1, min(count, HZ) * width), dtype=np.int16)
         count -= HZ

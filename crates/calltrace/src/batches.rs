@@ -1,16 +1,15 @@
 //! Batches of records: packets that left one after the other but were recorded at nearly the same time, so that their
 //! times do not show delays.
 //!
-//! The capture's clock is coarse, or the host takes packets from the interface at intervals: records of both directions
-//! are in the same batches. Or a link sends at intervals, as Wi-Fi and mobile networks do, in one direction.
+//! Both directions have the same batches if the capture's clock is coarse, or the host takes packets from the interface
+//! at intervals. One direction has them if a link sends at intervals, as Wi-Fi and mobile networks do.
 
 use crate::clock;
 use steadycast_units::{Span, Time};
 
 /// Records of one batch follow each other within this time, in nanoseconds.
 const TOGETHER_NS: i64 = 500_000;
-/// The same for packets whose departures are known. On links below 8 Mb/s, an audio packet takes longer than
-/// [`TOGETHER_NS`].
+/// For packets with known departures. Below 8 Mb/s, an audio packet takes longer than [`TOGETHER_NS`].
 const HELD_TOGETHER_NS: i64 = 100_000;
 /// In a batch, the time between two departures exceeds that between the records by this, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
@@ -20,8 +19,7 @@ const BATCHED_SHARE: f64 = 0.3;
 const COARSE_SHARE: f64 = 0.1;
 /// Of the intervals between batches, taken as the clock's interval.
 const SHORTER_PERCENT: usize = 5;
-/// Share of the other direction's records in the batches from which a clock causes them; scaled: 0 is chance, 1 is a
-/// clock.
+/// From this share of the other direction's records in the batches, a clock causes them; 0 is chance, 1 is a clock.
 const OF_CLOCK: f64 = 0.6;
 /// The scaled share up to which a link causes the batches.
 const OF_LINK: f64 = 0.3;
@@ -72,8 +70,8 @@ pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> 
         .then_some(Batches { interval: Span::nanos(shortest as u64), cause: Cause::Clock })
 }
 
-/// Returns how long packets are held until their batch is recorded, in 90 % of the batches, in nanoseconds; `None` if
-/// few packets are in batches.
+/// Returns how long 90 % of the batches hold packets until they are recorded, in nanoseconds; `None` if few packets are
+/// in batches.
 pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
     longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
 }
@@ -118,7 +116,7 @@ fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let lasts = (last.1 - first.0).max(1) as f64;
     let covered: i64 = groups.iter().map(|group| group.1 - group.0 + 2 * TOGETHER_NS).sum();
     let by_chance = covered as f64 / lasts;
-    // With a clock, a packet of the other direction is in a group if its interval has a packet of this direction.
+    // With a clock, intervals with packets of both directions have them in one group.
     let by_clock = (groups.len() as f64 * interval as f64 / lasts).min(1.0);
     if all.len() < LEAST_OTHERS || by_clock - by_chance < LEAST_DIFFERENCE {
         return Cause::Unknown;

@@ -22,7 +22,7 @@ pub struct Flight {
     pub arrival: Arrival,
     /// Whether the packet arrived or was lost.
     pub fate: Fate,
-    /// The size of the IP packet; that of a neighbour if the packet is missing in the recording.
+    /// The size of the IP packet; a neighbour's if the packet is missing in the recording.
     pub size: Bytes,
     /// The packet's SSRC.
     pub ssrc: u32,
@@ -65,8 +65,8 @@ pub struct Call {
     pub reports: usize,
     /// The input of the sender's controller; empty if the recording was not made at the sender.
     pub exchange: Exchange,
-    /// Whether the recording has the call's first packets. If not, a report arrives less than a round trip after the
-    /// first packet.
+    /// Whether the recording has the call's first packets. If not, a report follows the first one in less than a round
+    /// trip.
     pub begins: bool,
     /// The sender's bandwidth estimates, as logged.
     pub estimates: Vec<(Time, Rate)>,
@@ -204,7 +204,7 @@ enum DepartureClock {
 
 /// Delays that vary less show no queue; departures and arrivals may have been recorded at the same place.
 const SAME_PLACE_NS: i64 = 1_000_000;
-/// Two recordings whose delays vary less were made at the same place; time stamps of two hosts vary more.
+/// Two recordings whose delays vary less were made at one place: time stamps of two hosts vary more.
 const ONE_PLACE_NS: i64 = 100_000;
 /// Share of a stream's packets that carry a send time.
 const STAMPED_SHARE: f64 = 0.9;
@@ -279,8 +279,7 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
-        // The interval between batches is the resolution; intervals above `COARSEST` are accepted only if a link causes
-        // them.
+        // Intervals between batches are the resolution; above `COARSEST` only if a link causes them.
         let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),
@@ -570,7 +569,7 @@ impl Direction {
             })
             .collect();
         let points: Vec<(i64, i64)> = timed.iter().map(|one| one.1).collect();
-        // The steps that the send times showed have been removed to a few milliseconds; this removes the rest.
+        // The send times showed the steps to a few milliseconds; this removes the rest.
         let rest = self.set_at.iter().filter_map(|at| {
             let place = points.partition_point(|point| point.0 < at.as_nanos() as i64);
             Some(clock::Step { place, nanos: clock::rest_of_step(&points, place)? })
@@ -594,8 +593,8 @@ impl Direction {
         self.set_right_short(arrivals, notes);
     }
 
-    /// Removes steps of less than a second. A clock that is set changes the delays of both directions by the same
-    /// amount with opposite signs; otherwise the route has changed, which [`crate::path`] removes.
+    /// Removes steps of less than a second. A clock that is set changes the delays of both directions equally with
+    /// opposite signs; a change of the route, which [`crate::path`] removes, does not.
     fn set_right_short(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let timed = self.packets.iter().zip(&arrivals.reported);
         let mut timed: Vec<(i64, i64)> = timed
@@ -610,8 +609,7 @@ impl Direction {
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
         let resolution = arrivals.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
         let steps = lasting_steps(&points, Axis::Arrivals, resolution);
-        // Packets on a shorter route overtake earlier ones: one step in the order of departures, several in that of
-        // arrivals.
+        // Packets on a shorter route overtake earlier ones: one step by departures, several by arrivals.
         let mut by_departure: Vec<(f64, f64)> = points.iter().map(|(at, delay)| (at - delay, *delay)).collect();
         by_departure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of_route = lasting_steps(&by_departure, Axis::Departures, resolution);

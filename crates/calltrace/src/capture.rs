@@ -188,7 +188,7 @@ fn direction(
         let first = flow.packets.iter().find(|one| one.place >= step.place);
         set_at.extend(first.map(|one| one.record.seen));
     }
-    // Records may be out of order, for example after a merge or with several threads; their times are still right.
+    // Records may be out of order, for example after a merge; their times are still right.
     flow.packets.sort_by_key(|one| one.record.seen);
     let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
     let every = flow.resolution().ok_or_else(|| {
@@ -340,8 +340,7 @@ impl Capture {
         if is_cut && is_indication(found.payload) {
             return self.skip(Skipped::CutShort, Some(endpoints));
         }
-        // RTP and RTCP have version 2 in the first two bits. Others may be STUN, or a session description with the ID
-        // of abs-send-time.
+        // RTP and RTCP have version 2 in the first two bits; others may be STUN, or a session description.
         if head >> 6 != 2 {
             self.measure(at, found);
             self.send_time_id = self.send_time_id.or_else(|| send_time::described(found.payload));
@@ -591,7 +590,7 @@ pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, 
         return None;
     }
     let mut bytes = payload.to_vec();
-    // The length of the padding is in the last byte, which may be cut off; the padding then counts as payload.
+    // The last byte, with the padding's length, may be cut off; padding then counts as payload.
     bytes[0] &= !0x20;
     if is_cut {
         bytes.resize(bytes.len().max(FILLED), 0);

@@ -6,8 +6,7 @@ use steadycast_units::{Span, Time};
 pub(crate) const COARSEST: Span = Span::millis(5);
 /// A long step counts even if it does not last: a queue does not change by a second between two packets.
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
-/// The largest change of a queueing delay between two packets: a queue drains no faster than time passes, and packets
-/// of a call are seldom further apart.
+/// The largest change of a queueing delay between two packets: a queue drains no faster than time passes.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
 /// The recording continues for at least this long on either side of a step.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
@@ -20,8 +19,8 @@ const EQUAL_SHARE: f64 = 0.1;
 
 /// Returns the resolution of times, at least a nanosecond; `None` if all are equal.
 ///
-/// Up to 1 ms, the decimals of the times show it. A coarser one shows only if packets share a time: multiples of 10 ms
-/// may also come from a sender that spaces its packets by 10 ms.
+/// Up to 1 ms, the decimals of the times show it; a coarser one shows only if packets share a time, because a sender
+/// may space its packets by 10 ms.
 pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -49,12 +48,10 @@ pub(crate) fn set_note(nanos: i64) -> String {
     )
 }
 
-/// Finds where a recording's clock was set by at least a second; `delay_steps` finds shorter steps. Delays are
-/// differences between this clock and that of the send times or of the receiver's reports.
+/// Finds where a recording's clock was set by at least a second; `delay_steps` finds shorter steps.
 ///
-/// `points` are the recording's times and delays in nanoseconds, in the order of the records. A queue changes the
-/// delays until it drains, and a late packet only its own. A clock that was set changes the least delay of the whole
-/// part after the step.
+/// `points` are the recording's times and delays (against another clock) in nanoseconds, in the order of the records. A
+/// queue changes the delays until it drains, a late packet only its own, a step the least delay of all that follows.
 pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
@@ -80,8 +77,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
         };
-        // The jump includes the queue's change. If the least delays agree with it, the queue was empty at times on both
-        // sides, and their difference is exact.
+        // The jump includes the queue's change; the difference of the least delays is exact if the queue was empty at
+        // times.
         let nanos = if (moved - jump).abs() <= QUEUE_CHANGE_NS { moved } else { jump };
         found.push(Step { place: k, nanos });
         begin = k;
@@ -89,8 +86,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     found
 }
 
-/// Whether the delays before or after a step vary by at most a quarter of it. After a stall they vary more, while the
-/// queue drains.
+/// Whether the delays before or after a step vary by at most a quarter of it. After a stall, a draining queue varies
+/// more.
 fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     const LEAST_NS: i64 = 300_000_000;
     const LEAST_PACKETS: usize = 10;
@@ -100,8 +97,7 @@ fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
 }
 
-/// Returns the error in the size of the step at `place`, which another clock showed: the difference of the least delays
-/// in the ten seconds before and after.
+/// Returns the error in the size of a step, from the least delays in the ten seconds before and after.
 pub(crate) fn rest_of_step(points: &[(i64, i64)], place: usize) -> Option<i64> {
     const SIDE_NS: i64 = 10_000_000_000;
     let at = points.get(place)?.0;
@@ -121,8 +117,8 @@ fn lasts(part: &[(i64, i64)]) -> bool {
     part.first().zip(part.last()).is_some_and(|(first, last)| last.0 - first.0 >= LEAST_SIDE_NS)
 }
 
-/// Returns the spread of delays in nanoseconds: the largest difference of the 5th and 95th percentile within five
-/// seconds, in which clocks drift little; `None` if no five seconds have enough packets.
+/// Returns the largest difference of the 5th and 95th percentile of the delays within five seconds, in nanoseconds;
+/// `None` if no five seconds have enough packets.
 pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     const WINDOW_NS: i64 = 5_000_000_000;
     const LEAST_PACKETS: usize = 20;

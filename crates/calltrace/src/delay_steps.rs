@@ -11,8 +11,7 @@ const OVER_USUAL: f64 = 1.25;
 const USUAL_PERCENT: usize = 98;
 /// On either side of a step, the delays of this number of packets differ by the step: a single late packet is no step.
 const PACKETS_BESIDE: usize = 3;
-/// The most by which a queue drains between two packets, in seconds: no faster than time passes, and packets of a call
-/// are seldom farther apart.
+/// The most by which a queue drains between two packets, in seconds: no faster than time passes.
 const LONGEST_DRAIN_S: f64 = 0.04;
 /// Length of the parts whose least delays are compared, in seconds.
 const CELL_S: f64 = 0.25;
@@ -73,8 +72,8 @@ pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) 
         return Vec::new();
     }
     let cells = cells(points, &candidates);
-    // Each round makes the change that shortens the delays most. A step up and the later step back down have to be
-    // found together, because neither alone shortens the delays.
+    // Each round makes the change that shortens the delays most. A step up and the step back down have to be found
+    // together: neither alone shortens them.
     loop {
         let mut best: Option<(f64, Vec<Candidate>)> = None;
         for which in moves(&candidates) {
@@ -181,8 +180,8 @@ fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<
     other.iter().all(is_plausible).then_some(other)
 }
 
-/// Returns by how much [`standing`] decreases with the steps `other`, which differ in `which`. Each of these steps
-/// costs [`LEAST_GAIN_S`] times its size, so that a step without effect is not chosen.
+/// Returns by how much [`standing`] decreases with the steps `other`, which differ in `which`. A step costs
+/// [`LEAST_GAIN_S`] times its size, against steps without effect.
 fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[usize]) -> f64 {
     let (Some(&first), Some(&last)) = (which.first(), which.last()) else { return 0.0 };
     let at = |i: usize| cells.get(start_of(cells, i + 1)).map_or(0.0, |cell| cell.at);
@@ -218,8 +217,8 @@ fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     points.iter().map(|(at, delay, lasts)| (delay - line(*at)) * lasts).sum()
 }
 
-/// Whether nearly all delays between several steps grow, or nearly all fall, faster than clocks drift apart. The steps
-/// are then due to an excessive drift, or to other flows in the queue.
+/// Whether nearly all delays between several steps grow, or nearly all fall, faster than clocks drift apart. They are
+/// then due to drift or other flows.
 fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
     const SEVERAL: usize = 3;
     const NEARLY_ALL: f64 = 0.8;
@@ -274,8 +273,8 @@ fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     (hull, slope)
 }
 
-/// Returns the size of a step: the least delay after it minus that before it, without the other steps; or, outside of
-/// the candidate's range, the change between the two packets.
+/// Returns the size of a step: the change of the least delay without the other steps; outside of the candidate's range,
+/// the change between the two packets.
 fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
     let one = &candidates[i];
     let middle = start_of(cells, i + 1);

@@ -20,13 +20,13 @@ pub(crate) const IN_SEQUENCE: usize = 20;
 const LONGEST_STEP: i16 = 64;
 /// The longest time between two copies of a packet with a header extension.
 const COPY_WITHIN: Span = Span::secs(2);
-/// The same without a header extension: the packet's bytes do not show whether a second one is a retransmission.
+/// Without a header extension, a copy is not distinguishable from a retransmission.
 const COPY_WITHIN_BARE: Span = Span::millis(5);
-/// The largest variation of the time between copies from two interfaces of one host or from a mirror port.
+/// The largest variation of the time between copies, from two interfaces or a mirror port.
 const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
-/// A clock that is set ahead leaves a gap in the records of all flows, of at least this share of the step.
+/// A clock set ahead leaves a gap of this share of the step in the records of all flows.
 const GAP_OF_STEP: f64 = 0.8;
-/// The largest change of a queue between two packets; a larger difference between two clocks is a step.
+/// The largest change of a queue between two packets; more is a step between two clocks.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 
 #[derive(Clone)]
@@ -115,8 +115,8 @@ fn rtp_of(
     packets
 }
 
-/// Joins packets of one source between different endpoints: a NAT was rebound, or captured on both sides. The two
-/// directions of an echo, and packets that a relay forwards, are not joined.
+/// Joins packets of one source between different endpoints: a NAT was rebound, or captured on both sides. Echoes and
+/// relayed packets are not joined.
 fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<Flow> {
     let mut all: Vec<Flow> = Vec::new();
     for (endpoints, mut packets) in packets {
@@ -232,8 +232,8 @@ impl Flow {
         Ok(())
     }
 
-    /// Removes copies of packets, as in a capture of several interfaces or of a mirror port. If nearly all packets have
-    /// copies and all have header extensions, the later time is kept, nearer to the receiver.
+    /// Removes copies of packets, as from several interfaces or a mirror port. The later time, nearer to the receiver,
+    /// is kept if nearly all packets have copies and header extensions.
     fn drop_copies(&mut self) {
         self.packets.sort_by_key(|one| one.record.seen);
         let mut last: BTreeMap<(u32, u16), usize> = BTreeMap::new();
@@ -333,8 +333,8 @@ impl Flow {
         steps.into_iter().map(first).collect()
     }
 
-    /// Returns the steps of the recording's clock, each with the index of the packet before it. `gap` is the time from
-    /// the previous record to the record of an index.
+    /// Returns the steps of the recording's clock, each with the index of the packet before it. `gap` is the time
+    /// between an index's record and the previous one.
     fn steps_by_send_times(&self, gap: &impl Fn(usize) -> i64) -> Vec<(usize, clock::Step)> {
         let bits = self.bits();
         let stamped: Vec<(&CapturedPacket, u32)> =
@@ -371,8 +371,8 @@ impl Flow {
         for step in lasting_steps(&by_departure, Axis::Departures, resolution) {
             let (before, after) = (place(left[step.index - 1].2), place(left[step.index].2));
             let nanos = (step.seconds * 1e9) as i64;
-            // A clock that is set ahead leaves a gap in all records, one that is set back puts times out of order;
-            // otherwise the path's delay has changed.
+            // A clock set ahead leaves a gap in all records, one set back puts times out of order; else the path's
+            // delay has changed.
             let longest = (before + 1..=after).map(gap).max().unwrap_or(0);
             if before < after && (nanos < 0 || longest as f64 >= GAP_OF_STEP * nanos as f64) {
                 steps.push((before, clock::Step { place: after, nanos }));

@@ -71,8 +71,7 @@ impl Direction {
                 }
             }
         }
-        // Earliest deadline first: the lowest upper bound chooses first, so that each packet gets a number if that is
-        // possible.
+        // Earliest deadline first: the lowest upper bound chooses first, so that each packet gets a number if possible.
         missing.sort_by_key(|(packet, within)| (within.map(|within| within.1), packet.stamp, packet.seen));
         for (packet, within) in &mut missing {
             let free = within.and_then(|(from, to)| (from + 1..to).find(|number| !numbers.contains(number)));
@@ -84,9 +83,8 @@ impl Direction {
         restarted
     }
 
-    /// Returns the fates of missing packets by receiver reports: two successive reports show how many packets the
-    /// receiver lost; the others are only missing in the recording. The receiver of a stream in `restarted` restarts
-    /// its counts, too.
+    /// Returns the fates of missing packets by receiver reports: two successive ones show how many packets were lost;
+    /// the others are missing in the recording only. Counts restart with a stream in `restarted`.
     pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
         let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
         for (_, bytes) in &self.reports {
@@ -144,11 +142,11 @@ impl Direction {
         fates
     }
 
-    /// Returns the missing packets of unknown fate that the capture itself may have missed: a record near them is
-    /// unreadable, or nothing at all was recorded at that time.
+    /// Returns the missing packets of unknown fate that the capture may have missed: near an unreadable record, or when
+    /// nothing was recorded.
     ///
-    /// Returns `None` if it may have missed any packet: it dropped packets at unknown times, or most missing packets
-    /// whose fate is reported did arrive.
+    /// Returns `None` if it may have missed any packet: it dropped some at unknown times, or most missing packets of
+    /// known fate did arrive.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();

@@ -15,8 +15,7 @@ const CONFIRMING_PACKETS: usize = 5;
 const CONFIRMING_STEP: u16 = 10;
 /// A shorter gap is never a restart.
 const SHORTEST_JUMP: i64 = 100;
-/// A gap is a restart if its packets would have exceeded the mean rate by this factor; a key frame is some 20 times as
-/// large as the mean frame.
+/// A gap is a restart if its packets exceed the mean rate by this factor; key frames are some 20 times the mean frame.
 const JUMP_RATE: f64 = 40.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -73,8 +72,8 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
 /// Returns the number of restarts of each packet's stream before it. The packets are in the order of the file, each
 /// with its SSRC.
 ///
-/// Streams are followed in the order of the file, because a clock may have been set, and in the order of times, because
-/// records may be out of order; the one with fewer restarts counts.
+/// Streams are followed in the order of the file (a clock may have been set) and of times (records may be out of
+/// order); the one with fewer restarts counts.
 pub(crate) fn restarts(packets: &[(u32, Numbered)]) -> Vec<u32> {
     let mut streams: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (i, (ssrc, _)) in packets.iter().enumerate() {

@@ -29,8 +29,8 @@ const BASE_S: usize = 15;
 const WINDOW_S: f64 = 5.0;
 /// Two steps of the delay that are closer together, in seconds, can't be distinguished from cross traffic.
 const LEVEL_S: f64 = 0.5;
-/// From this number of delay steps on, several may be found as one, and the errors of their sizes add up. They then
-/// have to be [`LEAST_BETWEEN_STEPS_S`] apart on average and at least [`LEAST_OF_SEVERAL_S`] large.
+/// From this number on, several delay steps may be found as one. They have to be [`LEAST_BETWEEN_STEPS_S`] apart on
+/// average and at least [`LEAST_OF_SEVERAL_S`] large.
 const SEVERAL_STEPS: usize = 3;
 /// Mean time between several steps of the delay, in seconds.
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
@@ -123,13 +123,11 @@ pub struct Path {
     pub jitter: Span,
     /// Whose packets were in the queue.
     pub verdict: Verdict,
-    /// The capacity and the call's share of it, if packets of the call followed each other directly despite cross
-    /// traffic.
+    /// Capacity and the call's share of it, if its packets followed each other directly despite cross traffic.
     pub shared: Option<(Rate, Rate)>,
     /// The share of the bins with packets in which the capacity is known.
     pub known: f64,
-    /// The drift of the receiver's clock relative to the sender's, as a fraction; positive: the receiver's is faster;
-    /// `None`: unknown.
+    /// The drift of the receiver's clock as a fraction, positive if it is faster than the sender's; `None`: unknown.
     pub drift: Option<f64>,
     /// The size of the queue.
     pub queue: Queue,
@@ -155,7 +153,7 @@ enum Exit {
     Untimed,
     /// It is not counted, and ends a train.
     Unknown,
-    /// It was lost, or that part of the recording is unreadable or absent. It is not counted, and ends a train.
+    /// It was lost, or that part of the recording is unreadable or absent; it ends a train.
     LostOrUnread,
     /// It was lost, or the recording dropped it at an unknown time.
     LostOrDropped,
@@ -207,8 +205,7 @@ struct Pair {
 impl Path {
     /// Estimates the path of a call.
     ///
-    /// `beside` states that there was cross traffic. The capacity is then the rate at which the call's own packets
-    /// follow each other.
+    /// `beside` states that there was cross traffic. The capacity is then the rate of successive packets of the call.
     pub fn of(call: &Call, beside: bool) -> Self {
         let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
         let Placed { mut points, drift, routes, moved } = Placed::of(call, begin, beside);
@@ -255,7 +252,7 @@ impl Path {
             let of = |trains: &[Vec<Pair>]| capacities(bins.len(), trains, least, every, verdict == Verdict::Jittered);
             let (safe, all) = (of(&between_steps), of(&trains));
             for (k, bin) in bins.iter_mut().enumerate() {
-                // Trains across a step of the delay are used only if they agree with the trains between the steps.
+                // Use trains across a step of the delay only if they agree with the others.
                 bin.capacity = safe[k].or(all[k].filter(|band| is_near(&safe, k, band)));
             }
         }
@@ -368,8 +365,8 @@ struct Refused {
     steps: Option<usize>,
 }
 
-/// Whether there is still evidence of cross traffic if the delay may step once per [`LEVEL_S`]. A step changes the
-/// least delay and the longest service time of its period, which are therefore no evidence.
+/// Whether there is evidence of cross traffic even if the delay may step once per [`LEVEL_S`], which changes the least
+/// delay and the longest service time.
 ///
 /// `trains` are the trains without the `levels` of the packets.
 fn is_shared_between_steps(
@@ -400,8 +397,8 @@ fn longest(trains: &[Vec<Pair>]) -> BTreeMap<i64, f64> {
     longest
 }
 
-/// Returns each packet's larger least delay of the [`LEVEL_S`] before and after it, in seconds. At a step of the delay,
-/// one of these periods has only the new level.
+/// Returns each packet's larger least delay of the [`LEVEL_S`] before and after it, in seconds. At a step, one of the
+/// two has only the new level.
 fn levels(points: &[Point]) -> Vec<f64> {
     let least_before = |points: &mut dyn Iterator<Item = (f64, Option<f64>)>| -> Vec<f64> {
         let mut near: VecDeque<(f64, f64)> = VecDeque::new();
@@ -429,8 +426,7 @@ fn levels(points: &[Point]) -> Vec<f64> {
     before.iter().zip(behind.iter().rev()).map(|(before, behind)| before.max(*behind)).collect()
 }
 
-/// Returns how long packets were held for a batch, in seconds; `None` up to [`clock::COARSEST`], where delays are still
-/// visible.
+/// Returns how many seconds packets were held for a batch; `None` up to [`clock::COARSEST`].
 fn batch(points: &[Point]) -> Option<f64> {
     let nanos = |seconds: f64| (seconds * 1e9) as i64;
     let times: Vec<(i64, i64)> = points
@@ -440,8 +436,7 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// Returns the number of steps of the delay (`steps` in seconds) if they are too many or too small to trust the delays
-/// between them.
+/// Returns the number of delay steps (in seconds) if they are too many or too small to trust the delays between them.
 fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
     // The size of a step is not exact.
     let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
@@ -533,7 +528,7 @@ impl Placed {
     }
 }
 
-/// Returns the delay of an empty queue in a second of the call: the least delay around it on the same route.
+/// Returns the delay of an empty queue in a second of the call: the least on the same route.
 fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     let from = routes.iter().rev().find(|at| **at as usize <= second).map_or(0, |at| *at as usize);
     let to = routes.iter().find(|at| **at as usize > second).map_or(least.len(), |at| *at as usize);
@@ -542,8 +537,8 @@ fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     least[from..to].iter().copied().filter(|delay| delay.is_finite()).min_by(f64::total_cmp)
 }
 
-/// Returns the seconds at which the least delay changes by more than 3 ms, and is constant to 1 ms for five seconds
-/// before and after.
+/// Returns the seconds at which the least delay changes by more than 3 ms, constant to 1 ms for five seconds on both
+/// sides.
 fn routes(least: &[f64]) -> Vec<u32> {
     // A standing queue varies by more than 1 ms in five seconds.
     let level = |part: &[f64]| {
@@ -597,8 +592,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     Some(if wide && inner.len() >= 3 || touches { slope } else { 0.0 })
 }
 
-/// Whether delays touch a line in a tenth of the call's seconds and in at least three, which span more than half of the
-/// call. A queue does not grow linearly for that long.
+/// Whether delays touch a line in a tenth of the call's seconds, at least three, over more than half of the call. A
+/// queue does not grow linearly for that long.
 fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> bool {
     const CLOSE_S: f64 = 0.5e-3;
     let close = delays.iter().filter(|one| one.1 - point.1 - slope * (one.0 - point.0) <= CLOSE_S + every);
@@ -650,8 +645,8 @@ struct Window {
     at_mode: usize,
 }
 
-/// Looks for cross traffic in each [`WINDOW_S`]. Successive large packets are combined until their service time is long
-/// compared with the clock's resolution.
+/// Looks for cross traffic in each [`WINDOW_S`]. Large packets are combined until their service time is long against
+/// the clock's resolution.
 fn windows(trains: &[Vec<Pair>], every: f64) -> Vec<Window> {
     let mut all: BTreeMap<usize, (Vec<Pair>, Vec<Pair>)> = BTreeMap::new();
     for train in trains {
@@ -678,7 +673,7 @@ fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     let sum = groups.iter().fold((0.0, 0.0), |sum, group| (sum.0 + group.size, sum.1 + group.took));
     let mean = sum.0 * 8.0 / sum.1;
     let mode = mode(&groups.iter().map(|group| group.size * 8.0 / group.took).collect::<Vec<_>>());
-    // Cross traffic makes a pair longer; if it is shorter than its service time, jitter behind the queue changed it.
+    // Cross traffic makes a pair longer; jitter behind the queue makes one shorter than its service time.
     let short = pairs.iter().filter(|pair| pair.took + every < pair.size * 8.0 / (1.15 * mode)).count();
     let at_mode = pairs.iter().filter(|pair| (pair.size * 8.0 / pair.took / mode - 1.0).abs() < 0.1).count();
     let verdict = if short * 10 > pairs.len() {
@@ -721,7 +716,7 @@ fn mode(rates: &[f64]) -> f64 {
     libm::exp(low + (peak.unwrap_or_else(best) as f64 + 0.5) * STEP)
 }
 
-/// Returns the verdict on the whole call. In up to a quarter of the windows, a step of the capacity may look like cross
+/// Returns the verdict on the whole call. In a quarter of the windows, a step of the capacity may look like cross
 /// traffic.
 fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     let count = |of: Verdict| windows.iter().filter(|window| window.verdict == of).count();
@@ -743,7 +738,7 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
 }
 
 /// Whether there was cross traffic that trains do not show, because they leave as one burst: a tenth of the packets
-/// that found no other packet of the call in the queue waited for more than 3 ms. `levels` are as in [`trains`].
+/// without another of the call in the queue waited for more than 3 ms. `levels` are as in [`trains`].
 fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
     // For each train: the time of its first packet, and its service time per byte.
     let byte: Vec<(f64, f64)> = trains
@@ -781,8 +776,8 @@ struct Sums {
 
 /// Fills in rates, losses and delays of each bin, and the highest rate at which the queue did not grow.
 ///
-/// Losses are unknown in a bin with packets that may be missing only in the recording, and in all bins if more than
-/// half have such packets.
+/// Losses are unknown in bins with packets that may be missing only in the recording; in all, if more than half have
+/// such.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
     let mut lost_in = vec![0; bins.len()];
@@ -895,11 +890,11 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
 
 /// Estimates by how many seconds all trains are too long, and the standard deviation of this estimate.
 ///
-/// The receiver rounds arrival times to ticks. If frames leave at constant intervals, the first arrivals of all trains
-/// have the same rounding error, which averaging and the bootstrap miss. Trains of different lengths show it: in a bin
-/// with capacity C, a train takes its bytes divided by C, plus this error. It is estimated by least squares over all
-/// bins; its prior has the variance of rounding, a squared tick over 12. The rounding of the last arrival is added,
-/// except the part that is in the trains' scatter.
+/// Arrival times are rounded to ticks. If frames leave at constant intervals, the first arrivals of all trains have the
+/// same rounding error, which averaging and the bootstrap miss. Trains of different lengths show it: in a bin with
+/// capacity C, a train takes its bytes divided by C, plus this error. It is estimated by least squares; its prior has
+/// the variance of rounding, a squared tick over 12. The rounding of the last arrival is added, except the part in the
+/// trains' scatter.
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();
@@ -990,7 +985,7 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     let at_high = losses.iter().filter(|loss| loss.held >= 0.8 * most).count();
     let below = losses.len() - at_high;
     let deep = losses.iter().filter(|loss| loss.held >= 0.3 * most).count();
-    // Random losses occur at any depth of the queue, those of a full queue where it is deepest. Fewer than three show
+    // Random losses occur at any depth of the queue, those of a full queue at its deepest. Fewer than three show
     // nothing.
     let base = below as f64 / (all.len() - high).max(1) as f64;
     let full = at_high >= 3 && at_high * 2 > deep && at_high as f64 / high.max(1) as f64 > (5.0 * base).max(0.01);
@@ -1005,8 +1000,8 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 
-/// Returns the median delay at losses if the queue is managed: losses are more frequent at a longer queue, though it
-/// was never full. The losses above each quartile of all delays are compared with chance, by three standard deviations.
+/// Returns the median delay at losses if the queue is managed: losses above each quartile of the delays are more
+/// frequent than chance by three standard deviations, though it was never full.
 fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     let at: Vec<f64> = losses.iter().map(|loss| loss.delay).collect();
     let mut delays: Vec<f64> = all.iter().map(|one| one.0).collect();
@@ -1020,8 +1015,7 @@ fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     steadycast_record::median(&at).filter(|_| losses.len() >= 5 && with_queue)
 }
 
-/// Returns a capacity in bit/s for each bin: its own, or that of the nearest bin with one, or the highest rate that
-/// arrived.
+/// Returns each bin's capacity in bit/s: its own, the nearest bin's, or the highest rate that arrived.
 fn nearest(bins: &[Bin]) -> Vec<f64> {
     let most = bins.iter().map(|bin| bin.arrived.as_bps_f64()).fold(0.0, f64::max);
     let known: Vec<(usize, f64)> =

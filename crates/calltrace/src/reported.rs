@@ -27,9 +27,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns the increase of the return delay at an arrival, and the spread of this delay, in nanoseconds; `None`
-    /// with few reports. The return delay is the time from the newest arrival in a report to that report; its medians
-    /// in the ten seconds before and after are compared.
+    /// Returns the increase of the return delay at an arrival, and its spread, in nanoseconds; `None` with few reports.
+    /// It is the time from a report's newest arrival to the report, by medians of ten seconds on both sides.
     pub(crate) fn return_delay_change(&self, arrived: i64) -> Option<(i64, i64)> {
         const SIDE_NS: i64 = 10_000_000_000;
         const LEAST_REPORTS: usize = 5;
@@ -53,14 +52,13 @@ impl Arrivals {
 }
 
 impl Direction {
-    /// Joins reports with packets. Of several packets with the same number, the newest that had left before the report
-    /// is meant.
+    /// Joins reports with packets: of packets with one number, the newest that left before the report.
     pub(crate) fn arrivals(&self) -> Arrivals {
         let mut found = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
         let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
         let (mut next, mut near) = (0, None);
         for (at, bytes) in &self.reports {
-            // A report is about packets that left before it arrived; older ones with the same number are overwritten.
+            // Older packets with the same number are overwritten.
             while let Some(packet) = self.packets.get(next).filter(|packet| packet.seen <= *at) {
                 for (key, number) in [(Some(packet.ssrc), Some(packet.seq)), (None, packet.transport)] {
                     if let Some(number) = number {

@@ -1,8 +1,8 @@
 //! Finds the header extension abs-send-time, and decodes it.
 //!
-//! Its id is negotiated in a session description (RFC 8285, section 5), which a capture seldom has. It is found by its
-//! values: 24 bits in units of 2⁻¹⁸ s, which advance with the capture's clock and wrap at 64 s. The transmission offset
-//! of RFC 5450 has 24 bits as well, but stays near zero.
+//! Its id is negotiated (RFC 8285, section 5), and seldom in a capture. Its values show it: 24 bits in units of 2⁻¹⁸ s,
+//! which advance with the capture's clock and wrap at 64 s. RFC 5450's transmission offset has 24 bits, but stays near
+//! zero.
 
 use crate::Problem;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,8 +90,8 @@ pub(crate) fn described(text: &[u8]) -> Option<u8> {
     line.strip_prefix("a=extmap:")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Whether values advance like the capture's clock, over [`APART`]: in the order of the file, because a clock may have
-/// been set back, or of times, because records may be out of order.
+/// Whether values advance like the capture's clock, over [`APART`], in the order of the file (a clock may have been set
+/// back) or of times (records may be out of order).
 fn advances(values: &[(Time, u32)], bits: u32) -> bool {
     let (Some(first), Some(last)) = (values.iter().map(|v| v.0).min(), values.iter().map(|v| v.0).max()) else {
         return false;

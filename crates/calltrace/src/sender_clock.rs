@@ -1,13 +1,12 @@
-//! Groups streams by sender: each has send times of its own clock, and delays of its own path. A server may forward
-//! several senders between one pair of addresses, and a restarted sender may keep its SSRC.
+//! Groups streams by sender, each with its own clock and path. A server may forward several senders between one pair of
+//! addresses, and a restarted sender may keep its SSRC.
 
 use crate::numbering::{self, Numbered};
 use crate::send_time;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// A packet overtakes if the one before it left later by more than this; several threads may write send times of one
-/// clock.
+/// A packet overtakes one that left later by more than this; threads may write send times of one clock.
 const OVERTAKEN_NS: i64 = 5_000_000;
 /// Share of overtaken packets between two streams of one sender, besides those within each stream.
 const OVERTAKEN_SHARE: f64 = 0.1;
@@ -22,7 +21,7 @@ const LONGEST_STEP: u16 = 16;
 /// Packets per stream that are compared.
 const MOST_COMPARED: usize = 20_000;
 
-/// The SSRC, and how often the sender was restarted or set its clock back before: it then has another clock.
+/// The SSRC, and how often the sender was restarted or set its clock back before.
 pub(crate) type Stream = (u32, u32);
 
 /// The packets are in the order of the file: SSRC, number, and undecoded send time.
@@ -49,7 +48,7 @@ pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Ve
 }
 
 /// Whether the sender's clock was set back after the first packet: numbers continue, send times step back, and the
-/// delay has grown by more than the time that has passed. The latter excludes a pause in which send times wrapped.
+/// delay has grown by more than the passed time, unlike in a pause in which send times wrapped.
 fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
     let [(_, first, raw), others @ ..] = window else { return false };
     let is_later = |(_, other, other_raw): &(usize, Numbered, u32)| {
@@ -106,9 +105,8 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
     groups.into_iter().map(|(_, members)| members.into_iter().map(|i| streams[i].1[0].stream).collect()).collect()
 }
 
-/// Whether the packets of two streams arrived in the order in which they left, as in one sender's queue; with two
-/// clocks or two paths, packets seem to overtake. The order is that of the file, because a clock may have been set, or
-/// that of times, because records may be out of order.
+/// Whether packets of two streams arrived in the order of departure, as from one sender's queue. The order is that of
+/// the file (a clock may have been set) or of times (records may be out of order).
 fn is_one_sender(one: &[Stamped], other: &[Stamped], bits: u32) -> bool {
     let mut both: Vec<&Stamped> = one.iter().chain(other).collect();
     both.sort_by_key(|packet| packet.place);

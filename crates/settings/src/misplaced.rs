@@ -161,7 +161,6 @@ fn takes(schema: &Json, path: &[&str], value: &Json) -> bool {
     }
 }
 
-/// Compares type, enumerated words, unit pattern and keys.
 fn admits(schema: &Json, value: &Json) -> bool {
     if let Some(any) = schema["anyOf"].as_array() {
         return any.iter().any(|one| admits(one, value));

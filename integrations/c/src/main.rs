@@ -11,7 +11,6 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 const HEADER: &str = "../../crates/capi/include/steadycast.h";
 
-/// Returns the header as bytes.
 fn made(here: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut made = Vec::new();
     cbindgen::Builder::new()

@@ -176,7 +176,6 @@ impl State {
         }
     }
 
-    /// Appends an item to the queue, and returns its number.
     fn add(&mut self, item: Item) -> u64 {
         let number = self.next;
         self.next += 1;
@@ -439,7 +438,6 @@ impl Bwe {
         }
     }
 
-    /// Releases the queue and the thread.
     fn stop(&self) {
         let mut state = lock(&self.state);
         state.flushing = true;

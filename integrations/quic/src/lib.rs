@@ -63,7 +63,6 @@ impl Steadycast {
         Some(decision)
     }
 
-    /// Creates the state of a connection that starts at `now`.
     fn connect(&self, now: Instant) -> Arc<Mutex<Connection>> {
         let remote = Remote::new(&self.controller, &self.params, &self.bounds).expect("it was made before");
         let (rtt, fates) = (INITIAL_RTT, Vec::new());
@@ -96,7 +95,6 @@ impl Connection {
         Time::ZERO + Span::secs(60) + Span::nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Records a packet that was sent at `at`, and returns its number.
     fn sent(&mut self, at: Instant, bytes: u64) -> u64 {
         let size = Bytes::new(bytes + HEADERS);
         let packet = Packet { size, edge: FrameEdge::default(), data_limited: self.data_limited };

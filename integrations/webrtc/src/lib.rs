@@ -88,7 +88,6 @@ impl Steadycast {
         &self.decision
     }
 
-    /// Converts to the controller's clock.
     fn time(&mut self, at: Instant, now: Instant) -> Time {
         let (start, last) = self.clock.get_or_insert_with(|| (now.checked_sub(BEFORE).unwrap_or(now), now));
         *last = now.max(*last);

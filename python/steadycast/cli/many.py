@@ -260,7 +260,6 @@ def _experiment(
     *,
     as_json: bool,
 ) -> None:
-    """Run an experiment with these arguments of `run_experiment`, and print its tables."""
     experiments = base.module("steadycast.experiment")
     with base.interruptible():
         given = None if seeds is None else base.seed_range(seeds)
@@ -305,7 +304,6 @@ def _explain_paper(experiment: Any) -> None:
 
 
 def _named(names: Sequence[str], known: Iterable[str]) -> str:
-    """Format a list of variants for a table; "all" if none is missing."""
     return "all" if not {*known} - {*names} or not names else ", ".join(names)
 
 

@@ -451,7 +451,6 @@ def evaluate(
 
 @contextmanager
 def _saved(clip: EncodedClip, target: Path | None, count: int) -> Iterator[Callable[[Picture], None] | None]:
-    """Yield a function that writes a picture to the file, or `None` without a file."""
     if target is None:
         yield None
         return

@@ -116,7 +116,6 @@ def _notes(trace: PacketTrace) -> list[str]:
 
 
 def _of_flow(trace: PacketTrace, flow: str | None, option: str) -> list[Event]:
-    """Return the events of the given flow, or of the only one."""
     known = Counter(event.flow for event in trace.events)
     # The only flow needs no name, which a network address translator may change.
     chosen = [name for name in known if len(known) == 1 or flow is None or flow in name]

@@ -120,7 +120,6 @@ def read_packets(path: Path) -> PacketTrace:
 
 
 def _ns(path: Path, number: int, text: str) -> int:
-    """Convert a time in seconds to nanoseconds."""
     try:
         seconds = float(text)
     except ValueError:

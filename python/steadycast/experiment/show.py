@@ -227,7 +227,6 @@ def _times(done: Experiment, figure: FigureSpec, name: str) -> Iterator[Html]:
 
 
 def _with_code(text: str) -> Html:
-    """Return a text with the parts between backticks as code."""
     return joined(element("code", part) if n % 2 else part for n, part in enumerate(text.split("`")))
 
 

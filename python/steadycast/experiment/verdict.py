@@ -121,7 +121,6 @@ class Experiment:
         return self._by_name.get((name, values, point.draw, point.variant, point.placebo))
 
     def _context(self, point: Point, seed: int) -> Context | None:
-        """Return a run for the evaluation of formulas; `None` if it failed."""
         figures = self.runs.figures.get((point, seed))
 
         def other(name: str) -> Context | None:

@@ -273,7 +273,6 @@ def _within_budget(asked: Asked, networks: int) -> None:
 
 
 def _prepare(pair: Pair) -> None:
-    """Create the cells' inputs in the cache: the clip's pictures, and the files for programs."""
     clip = pair.clip
     assert clip is not None
     _ = clip.raw()

@@ -166,7 +166,6 @@ def _condition(text: str) -> Condition:
 
 
 def _baseline(path: Path) -> Json:
-    """Read an earlier judgement."""
     told = read_json(path, "name a judge.json")
     shape.check(told, shape.JUDGED, path, "name a judge.json")
     return told

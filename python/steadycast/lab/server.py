@@ -339,12 +339,6 @@ class Lab:
         return sides, [asdict(knob) for knob in found]
 
     def _asked(self, sent: Json) -> Asked:
-        """Check a request's structure.
-
-        Raises:
-            ValueError: the structure is wrong.
-
-        """
         base = sent.get("base", 0)
         # `bool` is a subclass of `int`.
         if type(base) is not int or not 0 <= base < len(self.bases):

@@ -114,7 +114,6 @@ def checked(
 
 
 def _files(tree: Json) -> Iterator[tuple[str, str]]:
-    """Yield the file names in a scenario, with their keys."""
     for key, value in all_texts(tree):
         named = (key in ("controller", "switching") and ":" in value) or (key == "network" and is_path(value))
         if key in _NAMES_FILES or named:

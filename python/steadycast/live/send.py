@@ -88,7 +88,6 @@ def _place(options: Options) -> str:
 
 
 def _to_address(options: Options) -> Options:
-    """Resolve the destination's address, and choose the controller."""
     if options.to is None:
         raise UserError(
             "--to", "there is no destination", "give a receiver by --to A:P, or a server by --whip URL"
@@ -101,7 +100,6 @@ def _to_address(options: Options) -> Options:
 
 
 def _to_server(options: Options) -> tuple[Options, Whip]:
-    """Check the options for a WHIP server, and choose the controller and the codec."""
     assert options.whip is not None
     for name in ("to", "sdp", "key_file", "interface", "buffer", "consume", "exclude"):
         if getattr(options, name):
@@ -124,7 +122,6 @@ def _to_server(options: Options) -> tuple[Options, Whip]:
 
 
 def _published(settings: Json, flow: Flow, planned: Any, server: Whip) -> Any:
-    """Send an offer to a WHIP server, and start a core `Sender` with the answer."""
     settings = {**settings, "server": server.open()}
     with named(flow):
         offer = session.live_core().Offer(_with_flow(settings, flow, planned), planned.medium)
@@ -270,7 +267,6 @@ def _follow(
 
 
 def _check_connected(sender: Any, url: str) -> None:
-    """Raise an error with the reason if no media connection to the server was established."""
     status = json.loads(sender.status()) or {}
     why = (status.get("browser") or {}).get("why")
     if why is not None and not status["packets"]:

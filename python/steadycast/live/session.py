@@ -24,7 +24,6 @@ from steadycast.table import Table, unscored
 
 
 def _read(text: str, option: str, kind: dict[str, float], example: str) -> float:
-    """Parse an option's quantity; the error has an example."""
     found = units.read(text, kind)
     if found is None:
         what, _, remedy = example.partition(", ")

@@ -72,7 +72,6 @@ def _few(told: list[str], more: str) -> list[str]:
 
 
 def _more_room(peers: list[Json], *more: str) -> str:
-    """Return a remedy for a rate that is too low for the pictures."""
     reported = any(peer["reports"] for peer in peers)
     ways = [*([] if reported else ["a player that sends RTCP"]), "a higher --floor (the key +)", *more]
     return " or ".join(ways) if len(ways) < 3 else f"{', '.join(ways[:-1])}, or {ways[-1]}"

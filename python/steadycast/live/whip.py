@@ -157,7 +157,6 @@ class Whip:
         return found
 
     def _refused(self, response: HTTPResponse, body: bytes) -> UserError:
-        """Return the error of an offer that the server did not accept."""
         status = response.status
         if 200 <= status < 300:
             problem, remedy = "a WHIP endpoint answers 201", "check the URL"

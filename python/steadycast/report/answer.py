@@ -167,7 +167,6 @@ def _seen(flow: Json) -> str | None:
 
 
 def _built_on(flow: Json, by: str) -> str:
-    """Describe the pictures' mean PSNR, if it was measured."""
     psnr = of_flow(flow, "psnr_db.raw.y")
     if by == "rate_score":
         return "; its pictures were not measured"

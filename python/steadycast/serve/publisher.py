@@ -232,7 +232,6 @@ class Publishers:
         self.pictures.stop()
 
     def _follow(self, publisher: Publisher) -> None:
-        """Pass on the publisher's media until its session ends."""
         clock = _Clock()
         # WebRTC encoders send no B frames.
         outbox = Outbox(publisher.core, _ROOM, low_delay=True, scaled=False)

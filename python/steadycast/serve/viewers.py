@@ -288,7 +288,6 @@ class Viewers:
             self.live.close()
 
     def _follow(self, viewer: Viewer) -> None:
-        """Poll a session until its end, and write its record."""
         options = self.options
         try:
             with ExitStack() as stack:
