@@ -202,9 +202,9 @@ impl PyBroadcast {
         self.0.passed(pictures);
     }
 
-    /// Reports that the source has no more pictures.
-    fn end(&self) {
-        self.0.end();
+    /// Reports that the source has no more pictures. Returns when the last picture's time is over.
+    fn end(&self, py: Python<'_>) {
+        py.detach(|| self.0.end());
     }
 
     /// Ends the broadcast.
