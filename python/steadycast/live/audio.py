@@ -25,6 +25,11 @@ PACKET_SAMPLES = HZ // 50
 """Samples per packet and channel: 20 ms."""
 _STEP_S = Fraction(1, 50)
 """Between a time stamp and the end of earlier samples, in seconds; more is a gap or overlap."""
+_JOINED_S = Fraction(1, 25)
+"""The largest gap between two repetitions that is filled with silence, in seconds.
+
+A repetition's beginning is known only 40 ms before, so a larger gap could be filled only too late.
+"""
 _QUIET = 10
 """Silent packets (0.2 s) that are sent before packets are omitted."""
 _KEPT = 20
@@ -86,7 +91,7 @@ class Sound:
             self._began = first_shown(container)
 
     def frames(self) -> Iterator[tuple[int, Samples]]:
-        """Yield each 20 ms of samples with the first one's number, from the first picture on."""
+        """Yield each 20 ms of samples with the first one's number, from the first picture on; the last may be fewer."""
         width = 1 if self.layout == "mono" else 2
         held, at = np.zeros((1, 0), dtype=np.int16), 0
         begun = False
@@ -101,6 +106,8 @@ class Sound:
             while held.shape[1] >= PACKET_SAMPLES * width:
                 yield at, np.ascontiguousarray(held[:, : PACKET_SAMPLES * width])
                 held, at = held[:, PACKET_SAMPLES * width :], at + PACKET_SAMPLES
+        if held.shape[1]:
+            yield at, held
 
     def _samples(self) -> Iterator[tuple[int, Samples]]:
         resampler = av.AudioResampler(format="s16", layout=self.layout, rate=HZ)
@@ -154,32 +161,51 @@ class Work:
 
     def __call__(self, sender: Any) -> None:
         """Run the loop."""
+        encoder, silent, left_out, first = Encoder(self._sound.layout), 0, True, 0
         try:
-            for n in itertools.count():
-                while (begins := self._loop_s(n)) is None:
-                    if sender.wait(0.02):
-                        return
-                if begins == float("inf") or not self._once(sender, begins):
-                    return
+            for at, samples, begins in self._blocks(sender):
+                if begins:
+                    encoder, left_out, first = Encoder(self._sound.layout), True, at
+                encoder.expect(sender.audio_loss)
+                silent = 0 if samples.any() else silent + 1
+                for number, data in encoder.packets(samples, at):
+                    if number < first:
+                        continue
+                    if silent > _QUIET and silent % _KEPT:
+                        left_out = True
+                        continue
+                    taken = False
+                    while not taken:
+                        taken = sender.push_audio(number / HZ, left_out, data, _PATIENCE_S)
+                        if taken is None:
+                            return
+                    left_out = False
         except (av.error.FFmpegError, OSError, ValueError) as error:
             self._warnings.append(f"{self._sound.path.name}: its sound ended early ({said(error)})")
 
-    def _once(self, sender: Any, begins: float) -> bool:
-        """Pass the sound to the sender once, from ``begins`` (in seconds); return whether the session continues."""
-        encoder, silent, left_out = Encoder(self._sound.layout), 0, True
-        for at, samples in self._sound.frames():
-            encoder.expect(sender.audio_loss)
-            silent = 0 if samples.any() else silent + 1
-            for number, data in encoder.packets(samples, at):
-                if number < 0:
-                    continue
-                if silent > _QUIET and silent % _KEPT:
-                    left_out = True
-                    continue
-                taken = False
-                while not taken:
-                    taken = sender.push_audio(begins + number / HZ, left_out, data, _PATIENCE_S)
-                    if taken is None:
-                        return False
-                left_out = False
-        return True
+    def _blocks(self, sender: Any) -> Iterator[tuple[int, Samples, bool]]:
+        """Yield the samples of each packet, with the first one's number and whether the sound begins there.
+
+        A repetition continues the one before, because a new encoder would interrupt the sound for 20 ms. Where they
+        overlap, its beginning is cut.
+        """
+        width = 1 if self._sound.layout == "mono" else 2
+        empty = np.zeros((1, 0), dtype=np.int16)
+        held, at, begins = empty, 0, True
+        for n in itertools.count():
+            while (begins_s := self._loop_s(n)) is None:
+                if sender.wait(0.02):
+                    return
+            if begins_s == float("inf"):
+                break
+            gap = round(begins_s * HZ) - (at + held.shape[1] // width)
+            if n == 0 or gap > HZ * _JOINED_S:
+                held, at, begins, gap = empty, round(begins_s * HZ), True, 0
+            held = np.concatenate([held, np.zeros((1, max(0, gap) * width), dtype=np.int16)], axis=1)
+            for number, samples in self._sound.frames():
+                held = np.concatenate([held, samples[:, max(0, -gap - number) * width :]], axis=1)
+                while held.shape[1] >= PACKET_SAMPLES * width:
+                    yield at, np.ascontiguousarray(held[:, : PACKET_SAMPLES * width]), begins
+                    held, at, begins = held[:, PACKET_SAMPLES * width :], at + PACKET_SAMPLES, False
+        if held.shape[1]:
+            yield at, np.pad(held, ((0, 0), (0, PACKET_SAMPLES * width - held.shape[1]))), begins
