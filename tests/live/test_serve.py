@@ -584,7 +584,8 @@ class Jobs:
         rungs = [(20 + 10 * rung, rung % 2) for rung in range(self.given_up, self.rungs)]
         return number, number % self.gop == 0, rungs
 
-    def push(self, picture: int, units: list[tuple[int, bytes]]) -> None:
+    def push(self, picture: int, units: list[tuple[int, bytes]], sampled_s: float | None) -> None:
+        assert sampled_s is None, "the pictures of a test pattern have no pace of their own"
         self.pushed.append((picture, units))
 
     def status(self) -> tuple[list[tuple[float, int, int]], int, int]:

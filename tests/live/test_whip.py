@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import re
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -381,6 +383,59 @@ def test_pictures_of_any_size_are_fitted_with_black_bars(size: tuple[int, int]) 
     assert white[90, 160]
     assert (luma[~white] == 16).all()
     assert np.abs(samples[320 * 180 :].astype(int) - 128).max() <= 2
+
+
+@pytest.mark.parametrize(
+    "rate", [Fraction(15), Fraction(25), Fraction(30_000, 1_001), Fraction(30), Fraction(50)]
+)
+@pytest.mark.parametrize("fps", ["10", "25", "30"])
+def test_a_publisher_s_pictures_keep_their_times_at_each_frame_rate(rate: Fraction, fps: str) -> None:
+    """Pictures have their own times, and none has a number that runs ahead of them.
+
+    A publisher with more pictures than ``--fps`` had numbers, and so times, that ran faster than its sound.
+    """
+    from steadycast.serve.publisher import Published
+
+    chance, source = random.Random(f"{rate} {fps}"), Published("64x64", fps)
+    sent = [0.0]
+    for n in range(1, 6_000):
+        # A publisher's clock deviates a little from its nominal rate, and its pictures deviate from the clock.
+        sent.append(n / float(rate) / 1.0003 + chance.uniform(-0.004, 0.004))
+    taken = [(source._number(at), source.taken_s, at) for at in sent]
+    kept = [(number, time_s, at) for number, time_s, at in taken if number is not None]
+    numbers = [number for number, _, _ in kept]
+    assert all(a < b for a, b in itertools.pairwise(numbers))
+    assert all(time_s == at for _, time_s, at in kept)
+    assert max(abs(number / float(fps) - at) for number, _, at in kept) <= 0.75 / float(fps) + 1e-6
+    # No more pictures are dropped than needed.
+    expected = min(len(sent), sent[-1] * float(fps))
+    assert 0.98 * expected <= len(kept) <= 1.01 * expected + 1
+
+
+def test_a_stall_does_not_move_a_publisher_s_times_and_a_reset_clock_does() -> None:
+    from steadycast.serve.publisher import _Clock
+
+    chance = random.Random(1)
+    for fps in (15, 25, 29.97, 50):
+        clock, base = _Clock(), chance.uniform(0, 1e5)
+        # Stalls of up to 1.9 s: the pictures of this time are decoded together at its end.
+        stalls = [(at, at + chance.uniform(0.1, 1.9)) for at in range(4, 60, 6)]
+        for n in range(round(60 * fps)):
+            media = n / fps
+            now = next((end for begin, end in stalls if begin <= media < end), media)
+            at = clock.at(round(media * 90_000), base + now + chance.uniform(0, 0.01))
+            assert abs(at - base - media) < 0.0101, (fps, media)
+        # The clock jumps, in either direction.
+        for jump in (-3_600, 3_600, -61):
+            base, media = base + 0.04, media + jump
+            at = clock.at(round(media * 90_000), base + 60)
+            assert at == pytest.approx(base + 60)
+        # The clock stood still for a minute, as that of a computer that was suspended.
+        ats = [
+            clock.at(round((media + n / fps) * 90_000), base + 120 + n / fps) for n in range(round(4 * fps))
+        ]
+        assert ats[-1] == pytest.approx(base + 120 + (len(ats) - 1) / fps, abs=1e-4)
+        assert ats[0] == pytest.approx(base + 60)
 
 
 def test_another_source_has_no_place_for_publishers_and_a_publisher_has_no_ladder() -> None:

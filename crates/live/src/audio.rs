@@ -6,13 +6,23 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use steadycast_media::{AudioFeed, CodedAudio};
+use steadycast_session::AUDIO_CLOCK_RATE;
 use steadycast_units::{Span, Time};
 
 /// Half a second of audio.
 const MAX_WAITING_PACKETS: usize = 25;
 
-/// A packet's sampling time, whether it follows a silence, and its bytes.
-type EncodedAudio = (Span, bool, Vec<u8>);
+/// An encoded packet of the source.
+#[derive(Debug)]
+struct EncodedAudio {
+    /// When the packet is to be sent.
+    due: Span,
+    /// The sampling time.
+    at: Span,
+    /// Whether it follows a silence.
+    begins: bool,
+    bytes: Vec<u8>,
+}
 
 #[derive(Debug, Default)]
 struct AudioQueueState {
@@ -38,6 +48,12 @@ impl AudioQueue {
     /// Adds a packet, sampled `at` after the first picture; `begins` if it follows a silence. Waits up to `patience`.
     /// Returns whether there was room; `None` after the session's end.
     pub fn push(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
+        self.push_due(at, at, begins, bytes, patience)
+    }
+
+    /// Adds a packet as [`AudioQueue::push`] does. The packet is to be sent at `due`, which may differ from its sampling
+    /// time.
+    pub(crate) fn push_due(&self, due: Span, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let full = |queue: &mut AudioQueueState| queue.waiting.len() >= MAX_WAITING_PACKETS && !queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, full);
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -47,7 +63,7 @@ impl AudioQueue {
         if queue.waiting.len() >= MAX_WAITING_PACKETS {
             return Some(false);
         }
-        queue.waiting.push_back((at, begins, bytes.to_vec()));
+        queue.waiting.push_back(EncodedAudio { due, at, begins, bytes: bytes.to_vec() });
         // Earlier waiting packets have woken the session already.
         if let Some(waker) = queue.waker.as_ref().filter(|_| queue.waiting.len() == 1) {
             waker.wake();
@@ -89,12 +105,12 @@ impl AudioQueue {
 
 impl AudioFeed for AudioQueue {
     fn due(&self) -> Span {
-        self.locked().waiting.front().map_or(Span::MAX, |(at, ..)| *at)
+        self.locked().waiting.front().map_or(Span::MAX, |packet| packet.due)
     }
 
     fn next(&mut self) -> Option<CodedAudio> {
         let mut queue = self.locked();
-        let (at, begins, bytes) = queue.waiting.pop_front()?;
+        let EncodedAudio { at, begins, bytes, .. } = queue.waiting.pop_front()?;
         let (index, len) = (queue.next, u16::try_from(bytes.len()).unwrap_or(u16::MAX));
         queue.next = queue.next.wrapping_add(1);
         queue.taken.push_back((index, bytes));
@@ -163,6 +179,10 @@ impl ReceivedAudioQueue {
     }
 }
 
+/// Maximum deviation of a packet's time from its sender reports, in ticks of 1/90000 s: 10 ms. A browser's reports
+/// deviate by a few milliseconds, and a player would conceal each move of the audio's times audibly.
+const MAX_DEVIATION: u64 = 900;
+
 /// Orders audio packets, and converts their times to the frames' clock.
 #[derive(Debug, Default)]
 pub(crate) struct AudioIntake {
@@ -173,6 +193,8 @@ pub(crate) struct AudioIntake {
     next: Option<u64>,
     /// Packets that wait for sender reports: RTP timestamp, packets missing before, and payload.
     unaligned: VecDeque<(u32, u64, Vec<u8>)>,
+    /// The RTP timestamp of the last aligned packet, and its time on the clock of the frames.
+    last: Option<(u32, i64)>,
 }
 
 impl AudioIntake {
@@ -214,8 +236,14 @@ impl AudioIntake {
 
     /// Passes packets on whose time `ticks_of` knows.
     pub(crate) fn align(&mut self, ticks_of: impl Fn(u32) -> Option<i64>) {
-        while let Some(ticks) = self.unaligned.front().and_then(|(timestamp, ..)| ticks_of(*timestamp)) {
-            let Some((_, missing, bytes)) = self.unaligned.pop_front() else { return };
+        while let Some(reported) = self.unaligned.front().and_then(|(timestamp, ..)| ticks_of(*timestamp)) {
+            let Some((timestamp, missing, bytes)) = self.unaligned.pop_front() else { return };
+            let continued = self.last.map(|(last, ticks)| {
+                let since = i64::from(timestamp.wrapping_sub(last) as i32);
+                ticks + since * 90_000 / i64::from(AUDIO_CLOCK_RATE)
+            });
+            let ticks = continued.filter(|ticks| ticks.abs_diff(reported) <= MAX_DEVIATION).unwrap_or(reported);
+            self.last = Some((timestamp, ticks));
             self.queue.push(ReceivedAudio { ticks, missing, bytes });
         }
     }
@@ -223,7 +251,7 @@ impl AudioIntake {
     pub(crate) fn restart(&mut self) {
         // The held packets end before the sequence numbers start again.
         self.end();
-        self.next = None;
+        (self.next, self.last) = (None, None);
     }
 }
 
@@ -247,6 +275,27 @@ mod tests {
         intake.align(|timestamp| Some(i64::from(timestamp) * 90 / 48));
         let came: Vec<_> = queue.take().into_iter().map(|packet| (packet.ticks / 1_800, packet.missing)).collect();
         assert_eq!(came, [(10, 0), (11, 0), (12, 0), (14, 1), (15, 0), (16, 0), (17, 0)]);
+    }
+
+    #[test]
+    fn sender_reports_that_deviate_a_little_leave_no_gaps() {
+        let queue = ReceivedAudioQueue::default();
+        queue.want();
+        for duration in [120u32, 240, 480, 960, 1_920, 2_880, 5_760] {
+            let mut intake = AudioIntake::new(111, queue.clone());
+            // A report changes the relation of the clocks before each packet. Then the source's clock jumps.
+            for n in 0..200u32 {
+                intake.take(at(u64::from(n)), u64::from(n), (u32::MAX - 5_000).wrapping_add(n * duration), &[1]);
+                let moved = i64::from(n * 37 % 200) * 4 - 400 + if n < 100 { 0 } else { 9_000 };
+                intake.align(|timestamp| Some(i64::from(timestamp.wrapping_sub(u32::MAX - 5_000)) * 90 / 48 + moved));
+            }
+            let ticks: Vec<i64> = queue.take().iter().map(|packet| packet.ticks).collect();
+            let steps: Vec<i64> = ticks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            let whole = i64::from(duration) * 90 / 48;
+            assert_eq!((ticks[0], ticks.len()), (-400, 200));
+            assert!(steps.iter().enumerate().all(|(n, step)| n == 99 || *step == whole), "{duration}: {steps:?}");
+            assert!((8_200..=9_800).contains(&(steps[99] - whole)), "{duration}: {}", steps[99]);
+        }
     }
 
     #[test]

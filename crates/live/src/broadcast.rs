@@ -78,6 +78,8 @@ struct RungUnit {
 struct SharedFrame {
     number: u64,
     picture: u32,
+    /// The sampling time, counted from the source's first picture.
+    sampled: Span,
     /// When the picture may be sent: at its time on the source's timeline, but not before it was coded.
     at: Time,
     first: bool,
@@ -320,8 +322,9 @@ impl Broadcast {
         true
     }
 
-    /// Adds a picture's access units, from the finest rung on.
-    pub fn push(&self, picture: u32, units: Vec<(FrameKind, Vec<u8>)>) {
+    /// Adds a picture's access units, from the finest rung on. `sampled` is its time from the first picture, if the
+    /// source has its own pace.
+    pub fn push(&self, picture: u32, sampled: Option<Span>, units: Vec<(FrameKind, Vec<u8>)>) {
         let mut state = self.locked();
         let Some(job) = state.job.take() else { return };
         if units.len() != job.rungs.len() || state.closed {
@@ -344,6 +347,7 @@ impl Broadcast {
         state.frames.push_back(Arc::new(SharedFrame {
             number,
             picture,
+            sampled: sampled.unwrap_or(self.time(picture)),
             at: self.clock.now().max(at),
             first: job.first,
             given_up,
@@ -420,8 +424,11 @@ impl Broadcast {
             let Some((queue, began, has_begun)) = member.audio.as_mut().filter(|(_, began, _)| *began <= at) else {
                 continue;
             };
+            let at = at.saturating_sub(*began);
+            // The clock of a source with its own pace may be ahead of ours, and its pictures are sent immediately.
+            let due = if self.steering.own_pace { Span::ZERO } else { at };
             // With a full queue, only this viewer misses the packet.
-            match queue.push(at.saturating_sub(*began), begins || !*has_begun, bytes, Duration::ZERO) {
+            match queue.push_due(due, at, begins || !*has_begun, bytes, Duration::ZERO) {
                 Some(taken) => *has_begun |= taken,
                 None => member.audio = None,
             }
@@ -472,11 +479,11 @@ impl Broadcast {
         self.locked().start.map_or(0, |start| self.pictures_since(start))
     }
 
-    /// Passes audio packets to a viewer, timed from the picture `base`.
-    fn join_audio(&self, id: u64, audio: Option<AudioQueue>, base: u32) {
+    /// Passes audio packets to a viewer, timed from `origin` on the source's timeline.
+    fn join_audio(&self, id: u64, audio: Option<AudioQueue>, origin: Span) {
         let mut state = self.locked();
         if let Some(member) = state.members.iter_mut().find(|member| member.id == id) {
-            member.audio = audio.map(|queue| (queue, self.time(base), false));
+            member.audio = audio.map(|queue| (queue, origin, false));
         }
     }
 
@@ -574,6 +581,10 @@ pub(crate) struct RungFeed {
     began: Option<Time>,
     /// The picture that was due then, from which the session's times count.
     base: Option<u32>,
+    /// The time on the source's timeline at which the session begins.
+    origin: Span,
+    /// The sampling time of the last frame, from the session's beginning.
+    sampled: Span,
     waits_for_key: bool,
     given_up: u32,
     index: u32,
@@ -602,6 +613,8 @@ impl RungFeed {
             cursor,
             began: None,
             base: None,
+            origin: Span::ZERO,
+            sampled: Span::ZERO,
             waits_for_key: true,
             given_up,
             index: 0,
@@ -680,7 +693,8 @@ impl RungFeed {
         let began = self.began?;
         if self.base.is_none() && frame.first {
             // A source with its own clock numbers pictures itself.
-            self.begin_at(frame.picture.saturating_sub(self.broadcast.pictures_since(began)));
+            let base = frame.picture.saturating_sub(self.broadcast.pictures_since(began));
+            self.begin_at(base, self.broadcast.time(base).min(frame.sampled));
         }
         // A picture that is older than the session has no number.
         let display = frame.picture.checked_sub(self.base?)?;
@@ -698,10 +712,10 @@ impl RungFeed {
         Some(display)
     }
 
-    /// Sets the picture from which the session's times count.
-    fn begin_at(&mut self, base: u32) {
-        self.base = Some(base);
-        self.broadcast.join_audio(self.id, self.audio.take(), base);
+    /// Sets the picture from which the session counts, and the time on the source's timeline at which it begins.
+    fn begin_at(&mut self, base: u32, origin: Span) {
+        (self.base, self.origin) = (Some(base), origin);
+        self.broadcast.join_audio(self.id, self.audio.take(), origin);
     }
 
     fn count(&self, size: u8) {
@@ -740,6 +754,7 @@ impl Feed for RungFeed {
             let Some(display) = self.takes(&frame, rate, backlog) else { continue };
             let Some(unit) = self.rung.and_then(|rung| frame.units.get(rung)) else { continue };
             self.count(unit.size);
+            self.sampled = frame.sampled.saturating_sub(self.origin);
             self.parts = self.store.put(self.index, &unit.bytes);
             let coded = Coded {
                 index: self.index,
@@ -763,6 +778,10 @@ impl Feed for RungFeed {
         self.broadcast.time(display)
     }
 
+    fn sampled_at(&self, _: &Coded) -> Span {
+        self.sampled
+    }
+
     fn resume(&mut self) -> u32 {
         self.waits_for_key = true;
         self.broadcast.want_key_frame();
@@ -779,7 +798,8 @@ impl Feed for RungFeed {
         if self.began.is_none() {
             self.began = Some(self.broadcast.clock.now());
             if !self.broadcast.steering.own_pace {
-                self.begin_at(self.broadcast.due_picture());
+                let base = self.broadcast.due_picture();
+                self.begin_at(base, self.broadcast.time(base));
             }
         }
     }
@@ -831,7 +851,7 @@ mod tests {
             unit.resize(bytes.max(8), 1);
             (kind, unit)
         });
-        broadcast.push(picture, units.collect());
+        broadcast.push(picture, None, units.collect());
         job.first
     }
 
@@ -1050,7 +1070,7 @@ mod tests {
                 broadcast.begin(&mut state, shown.before(PICTURE_LEAD))
             };
             assert_eq!((job.picture, job.first), (picture, picture % 12 == 0), "no picture is left out");
-            broadcast.push(picture, vec![(if job.first { FrameKind::I } else { FrameKind::P }, vec![1; 100]); 2]);
+            broadcast.push(picture, None, vec![(if job.first { FrameKind::I } else { FrameKind::P }, vec![1; 100]); 2]);
             assert_eq!(broadcast.frame(picture.into()).unwrap().at, shown);
         }
         assert_eq!(feed.due(), start.since(began));
@@ -1063,6 +1083,29 @@ mod tests {
             assert_eq!(feed.due(), start.since(began) + broadcast.time(picture + 1));
         }
         assert_eq!(feed.next(Rate::mbps(1), Bytes::ZERO).map(|coded| coded.display), Some(12));
+    }
+
+    #[test]
+    fn pictures_and_sound_of_a_publisher_keep_their_times_at_each_frame_rate() {
+        for (rate, offset_ms) in [(15.0, 0.0), (25.0, 300.0), (29.97, 7.0), (50.0, 0.0), (59.94, 300.0)] {
+            let broadcast = broadcast(12, 2);
+            let (mut feed, queue) = (viewer(&broadcast, Rate::mbps(1)), AudioQueue::default());
+            feed.audio = Some(queue.clone());
+            let mut taken = queue;
+            for n in 0..40u32 {
+                // The pictures have numbers at 25 per second, whatever their rate.
+                let at = Span::from_secs_f64(f64::from(n) / rate + offset_ms * f64::from(n.min(1)) / 1e3);
+                let picture = (at.as_secs_f64() * 25.0).round() as u32;
+                let NextBroadcastJob::Job(job) = broadcast.next_job(Duration::ZERO) else { panic!("there is work") };
+                let kind = if job.first { FrameKind::I } else { FrameKind::P };
+                broadcast.push(picture, Some(at), vec![(kind, vec![1; 100]); 2]);
+                let coded = feed.next(Rate::mbps(1), Bytes::ZERO).unwrap();
+                broadcast.push_audio(at, false, &[1], Duration::ZERO);
+                assert_eq!(steadycast_media::AudioFeed::due(&taken), Span::ZERO, "it is due with the picture");
+                let heard = steadycast_media::AudioFeed::next(&mut taken).unwrap();
+                assert_eq!(heard.at, feed.sampled_at(&coded), "{rate}");
+            }
+        }
     }
 
     #[test]

@@ -248,7 +248,7 @@ fn publish(broadcast: Broadcast) {
                 NextBroadcastJob::Job(job) => {
                     let (kind, first) = if job.first { (FrameKind::I, 0x10) } else { (FrameKind::P, 0x11) };
                     let unit = |len| (kind, [vec![first], vec![0; len]].concat());
-                    broadcast.push(n, vec![unit(800), unit(300)]);
+                    broadcast.push(n, None, vec![unit(800), unit(300)]);
                 }
                 NextBroadcastJob::Nothing => {}
                 NextBroadcastJob::Closed => return,

@@ -180,10 +180,12 @@ impl PyBroadcast {
     }
 
     /// Adds the access units of the picture number `picture`, from the finest rung on. Each has its kind, 0, 1 or 2 for
-    /// I, P and B.
-    fn push(&self, picture: u32, units: Vec<(u8, Bound<'_, PyBytes>)>) {
+    /// I, P and B. `sampled_s` is the picture's time in seconds from the source's first picture, if the source has its
+    /// own pace.
+    #[pyo3(signature = (picture, units, sampled_s=None))]
+    fn push(&self, picture: u32, units: Vec<(u8, Bound<'_, PyBytes>)>, sampled_s: Option<f64>) {
         let units = units.into_iter().map(|(kind, data)| (frame_kind(kind), data.as_bytes().to_vec())).collect();
-        self.0.push(picture, units);
+        self.0.push(picture, sampled_s.map(Span::from_secs_f64), units);
     }
 
     /// Adds an Opus packet for all viewers; see `Sender.push_audio`. Waits up to `patience` seconds for its time.

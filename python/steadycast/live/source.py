@@ -29,7 +29,10 @@ class Pictures:
     """Problems of the source; more may be added while it is read."""
     own_pace = False
     """Whether the source determines the time of each picture, as a camera does."""
+    taken_s: float | None = None
+    """The time of the picture that was returned last, in seconds from the first one, if the source has its own pace."""
     _passed = 0
+    _surplus = 0
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """Return picture ``number`` or a camera's newest one, with its number; `None` at the end."""
@@ -40,9 +43,14 @@ class Pictures:
         return 0.0 if n == 0 else float("inf")
 
     def passed(self) -> int:
-        """Return the number of pictures that were skipped since the last call."""
+        """Return the number of pictures that were skipped since the last call because the encoder was late."""
         passed, self._passed = self._passed, 0
         return passed
+
+    def surplus(self) -> int:
+        """Return the number of pictures that were dropped since the last call because they exceed the frame rate."""
+        surplus, self._surplus = self._surplus, 0
+        return surplus
 
     def close(self) -> UserError | None:
         """Stop reading; return the error of a source that ended prematurely."""
@@ -126,8 +134,18 @@ class Pattern:
         return Pictures(width, height, rate, frames())
 
 
+_MOST_AHEAD = 0.75
+"""The most pictures by which a picture's number may be ahead of the picture's time.
+
+Numbers are rounded times, so a source whose pictures are 0.5 apart from full numbers needs more than 0.5.
+"""
+
+
 class Newest(Pictures):
-    """A source with its own pace; an older picture that was not read is dropped."""
+    """A source with its own pace; an older picture that was not read is dropped.
+
+    Pictures that exceed the frame rate are dropped as well, since their numbers would run ahead of their times.
+    """
 
     own_pace = True
 
@@ -153,17 +171,32 @@ class Newest(Pictures):
 
     def picture(self, number: int) -> tuple[int, U8] | None:
         """See `Pictures.picture`; waits for a newer picture than the last one."""
-        with self._change:
-            while self._newest is None and not self._over:
-                self._change.wait(1.0)
-            if self._newest is None:
-                return None
-            at, samples = self._newest
-            self._newest = None
-            if self._began is None:
-                self._began = at
-        self._last = max(self._last + 1, round((at - self._began) * self.shape.fps))
-        return self._last, samples
+        while True:
+            with self._change:
+                while self._newest is None and not self._over:
+                    self._change.wait(1.0)
+                if self._newest is None:
+                    return None
+                at, samples = self._newest
+                self._newest = None
+                if self._began is None:
+                    self._began = at
+            found = self._number(at - self._began)
+            if found is not None:
+                return found, samples
+            self._surplus += 1
+
+    def _number(self, since_s: float) -> int | None:
+        """Return the number of the picture of this time; `None` if it is to be dropped.
+
+        The time is in seconds from the first picture.
+        """
+        ideal = since_s * float(self.shape.fps)
+        number = max(self._last + 1, round(ideal))
+        if number - ideal > _MOST_AHEAD:
+            return None
+        self._last, self.taken_s = number, since_s
+        return number
 
     def passed(self) -> int:
         """See `Pictures.passed`; counts the pictures that were replaced by newer ones."""
@@ -336,7 +369,7 @@ class Work:
                     continue
                 number, first, quantizer, size = job
                 taken = self._pictures.picture(number)
-                if passed := self._pictures.passed():
+                if passed := self._pictures.passed() + self._pictures.surplus():
                     sender.passed(passed)
                 if taken is None:
                     self.failed = self._pictures.close()

@@ -85,7 +85,8 @@ class _Encoders:
                         return encoder.unit(samples, first=first, quantizer=rung[0], size=rung[1])
 
                     # The finest rungs are given up first.
-                    broadcast.push(number, list(pool.map(unit, self.encoders[-len(rungs) :], rungs)))
+                    units = list(pool.map(unit, self.encoders[-len(rungs) :], rungs))
+                    broadcast.push(number, units, self.pictures.taken_s)
         except BaseException as error:
             self.failed = error
         finally:

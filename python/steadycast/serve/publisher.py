@@ -34,11 +34,19 @@ _FPS = Fraction(30)
 _CLOCK = 90_000
 """Ticks per second of the media's time stamps."""
 _APART_S = 0.5
-"""A larger change of arrival minus time stamp, in seconds, is a reset of the publisher's clock."""
+"""A larger deviation of arrivals from time stamps, in seconds, is a stall or a reset of the publisher's clock."""
+_STALL_S = 2.0
+"""The time in seconds after which it is a reset. Each move of the times interrupts the sound."""
 _PAUSE_S = 0.1
 """An audio packet after this gap in seconds begins a talkspurt (RFC 3551, section 4.1)."""
 _ROOM = 2
 """The most decoded pictures that wait in the queue."""
+_STALE_S = 0.2
+"""Sound that is older than the newest sound by more than this, in seconds, is dropped.
+
+Sound waits for the publisher's sender reports, which may come seconds after the first packet. Viewers would get all of
+it at once, and delay the sound for a long time.
+"""
 _POLL_S = 0.02
 """Polling interval of the audio, in seconds: the length of its packets."""
 _BLACK = (16, 128)
@@ -103,17 +111,37 @@ class _Clock:
 
     def __init__(self) -> None:
         self._offset: float | None = None
+        self._last = (0.0, 0.0)
+        self._apart_since: float | None = None
 
     def at(self, ticks: int, now: float) -> float:
         """Return the time of these ticks; ``now`` is when their picture was decoded."""
         media = ticks / _CLOCK
-        if self._offset is None or abs(now - media - self._offset) > _APART_S:
-            self._offset = now - media
+        if self._offset is None or self._was_reset(media, now, self._offset):
+            self._offset, self._apart_since = now - media, None
+        self._last = (media, now)
         return media + self._offset
+
+    def _was_reset(self, media: float, now: float, offset: float) -> bool:
+        step, elapsed = media - self._last[0], now - self._last[1]
+        if step < 0 or step > elapsed + _STALL_S:
+            return True
+        if abs(now - media - offset) <= _APART_S:
+            self._apart_since = None
+            return False
+        if self._apart_since is None:
+            self._apart_since = now
+        return now - self._apart_since > _STALL_S
 
     def known(self, ticks: int) -> float | None:
         """Return the time of these ticks; `None` before the first picture."""
         return None if self._offset is None else ticks / _CLOCK + self._offset
+
+
+def _fresh(packets: list[tuple[int, int, bytes]]) -> list[tuple[int, bytes]]:
+    """Return the time stamps and the data of audio packets that are not stale."""
+    oldest = packets[-1][0] - round(_STALE_S * _CLOCK) if packets else 0
+    return [(ticks, data) for ticks, _, data in packets if ticks >= oldest]
 
 
 class Publisher:
@@ -279,7 +307,7 @@ class Publishers:
     def _audio_of(self, publisher: Publisher, clock: _Clock) -> None:
         last = -1e9
         while not publisher.core.wait(_POLL_S):
-            for ticks, _, data in publisher.core.audio():
+            for ticks, data in _fresh(publisher.core.audio()):
                 known = clock.known(ticks)
                 at = None if known is None else self.pictures.since_first(known)
                 if at is not None and at >= 0:

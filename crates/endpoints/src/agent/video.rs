@@ -440,7 +440,7 @@ impl VideoSource {
         }
         self.frames.ready(now, coded);
         self.digest.add(u64::from(coded.quantizer) << 32 | u64::from(coded.index));
-        let sampled = shown_at(&self.epochs, &**encoder, coded.display);
+        let sampled = at_epoch(&self.epochs, coded.display, encoder.sampled_at(&coded));
         let frame = Frame { index: coded.index, kind: coded.kind, size: coded.size, sampled };
         sender.push_cut(now, &frame, encoder.parts());
         true
@@ -632,8 +632,13 @@ impl VideoSource {
 /// Returns when a frame was sampled. Groups of pictures are closed, so display and frame indices begin alike in each
 /// period.
 fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
+    at_epoch(epochs, display, encoder.shown_at(display))
+}
+
+/// Converts a time of the encoder's clock to the network's time, for the frame with display index `display`.
+fn at_epoch(epochs: &[Epoch], display: u32, at: Span) -> Time {
     let epoch = epochs.iter().rev().find(|e| e.first <= display).or(epochs.first());
-    epoch.map_or(Time::ZERO, |e| e.at + encoder.shown_at(display).saturating_sub(e.due))
+    epoch.map_or(Time::ZERO, |e| e.at + at.saturating_sub(e.due))
 }
 
 /// Returns whether the compound's sender stays in the session.
