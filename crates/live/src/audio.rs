@@ -51,8 +51,7 @@ impl AudioQueue {
         self.push_due(at, at, begins, bytes, patience)
     }
 
-    /// Adds a packet as [`AudioQueue::push`] does. The packet is to be sent at `due`, which may differ from its sampling
-    /// time.
+    /// Adds a packet that is to be sent at `due`, which may differ from its sampling time.
     pub(crate) fn push_due(&self, due: Span, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let full = |queue: &mut AudioQueueState| queue.waiting.len() >= MAX_WAITING_PACKETS && !queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, full);

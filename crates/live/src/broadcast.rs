@@ -39,8 +39,8 @@ const KEPT_GROUPS: usize = 3;
 /// Audio is passed on this long before its sampling time.
 const AUDIO_LEAD: Span = Span::millis(60);
 
-/// Pictures are coded this long before they are sent. Otherwise each would be late by its encoding time, while the sound
-/// is on time. On two cores with a load of 7, encoding took up to 92 ms (99 % below 50 ms).
+/// Pictures are coded this long before they are sent. Otherwise each would be late by its encoding time, while the
+/// sound is on time. On two cores with a load of 7, encoding took up to 92 ms (99 % below 50 ms).
 const PICTURE_LEAD: Span = Span::millis(100);
 
 /// The jobs of a picture's encoders.

@@ -20,7 +20,7 @@ pub trait Feed: Send {
     /// Returns the sampling time of the frame at position `display` in display order, from the start of the flow.
     fn shown_at(&self, display: u32) -> Span;
 
-    /// Returns the sampling time of the frame that [`Feed::next`] has returned last, from the start of the flow. A source
+    /// Returns the sampling time of the frame that [`Feed::next`] returned last, from the start of the flow. A source
     /// with its own pace knows it more exactly than the frame's position shows.
     fn sampled_at(&self, coded: &Coded) -> Span {
         self.shown_at(coded.display)
