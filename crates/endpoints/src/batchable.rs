@@ -1,4 +1,4 @@
-//! Batched delivery of packets to agents, so that a large simulation visits each receiver once for many packets.
+//! Batched delivery, so that a large simulation visits each receiver once for many packets.
 
 use crate::intake::Bundle;
 use crate::{Agent, Arriving, Body};

@@ -12,8 +12,8 @@ const FREEZE_MARGIN: Span = Span::millis(150);
 
 /// Counts of freezes.
 ///
-/// An interval between two shown pictures is a freeze from max(3·avg, avg + 150 ms) on; avg is the mean duration of the
-/// last 30 pictures, including this one. Unlike in the W3C's definition, the interval to the end counts, too.
+/// A picture freezes if it is shown for at least max(3·avg, avg + 150 ms), where avg is the mean duration of the last
+/// 30 pictures, including this one. Unlike in the W3C's definition, the last picture counts, too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
     /// The sum of squared durations in ns².
@@ -33,8 +33,8 @@ pub struct Freezes {
 }
 
 impl Freezes {
-    /// Counts the freezes in display slots: whether a new picture appears, and how long the slot lasts. Slots before
-    /// the first picture are blank.
+    /// Counts the freezes in display slots, given by whether a new picture appears and how long the slot lasts. Slots
+    /// before the first picture are blank.
     pub fn of(slots: impl IntoIterator<Item = (bool, Span)>) -> Self {
         let mut all = Self::default();
         let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT_PICTURES);

@@ -96,8 +96,8 @@ impl Intake {
         self.digest.add(digested(now, size));
     }
 
-    /// Counts a bundle like [`Intake::add`] each packet. Returns false, without effect, if the means begin, end or
-    /// pause within it.
+    /// Counts a bundle like [`Intake::add`] each packet. Returns false, without effect, if only some of its packets
+    /// count in the means.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
         // Only some of the packets would count.

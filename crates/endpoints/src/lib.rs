@@ -1,8 +1,8 @@
 //! The endpoints of flows, and the record of a run.
 //!
-//! An [`Agent`] is one end of a flow on one host. A scenario's world (simulated, emulated or live) passes packets and
-//! timers to the agents, transports what they send, and advances the time. The counts of agents and links form a
-//! [`Record`], from which the summary and tables of any world are made.
+//! An [`Agent`] is one end of a flow on one host. A scenario's world (simulated, emulated or live) passes it packets
+//! and timers, transports what it sends, and advances the time. A [`Record`] of agents and links gives the summary and
+//! the tables.
 
 mod activity;
 mod agent;

@@ -84,7 +84,7 @@ impl<'a> AgentFactory<'a> {
         FlowEnds { start, stop, active, means_from, sources, sinks }
     }
 
-    /// Returns the constructors of flow `n`'s agents.
+    /// Returns the constructors of a flow's agents.
     ///
     /// # Errors
     /// The controller, the TCP configuration or the ladder is not valid.

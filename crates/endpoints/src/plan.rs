@@ -1,4 +1,4 @@
-//! The plan of a run, for simulations and emulations: when ends of flows start, stop, join and leave.
+//! The plan of a run: when ends of flows start, stop, join and leave.
 
 use crate::FlowEnds;
 use steadycast_scenario::{self as sc, EventKind, FlowIx, Scenario};

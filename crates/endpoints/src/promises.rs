@@ -59,7 +59,7 @@ impl<'a> CheckedPromise<'a> {
 }
 
 impl Record<'_> {
-    /// Returns all promises' results by id. RTCP's share is checked here per step, the others at run time.
+    /// Returns all promises' results by id. Only RTCP's share is checked here.
     pub(crate) fn promises(&self) -> Vec<CheckedPromise<'_>> {
         let mut all = Vec::new();
         for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {

@@ -22,8 +22,8 @@ pub struct Record<'a> {
     pub viewers: &'a [Viewer],
     /// The scenario's links with two directions each; empty if not modelled.
     pub links: Vec<LinkRecord<'a>>,
-    /// For each flow, the link directions of its data as indices into `links`: one list, or one per receiver with its
-    /// own source.
+    /// The link directions of each flow's data as indices into `links`: one list, or one per receiver with its own
+    /// source.
     pub ways: Vec<Vec<Vec<u32>>>,
     /// The packets of each agent whose flow records them.
     pub logs: &'a [Option<Vec<PacketRow>>],
@@ -119,8 +119,7 @@ impl PacketRow {
     const STREAMS: [(Stream, &str); 4] =
         [(Stream::Media, "video"), (Stream::Repair, "repair"), (Stream::Padding, "padding"), (Stream::Audio, "audio")];
 
-    /// Creates the row of packet `seq`, sent or arrived at `at`. `frame` is the packet's frame, if any, and `delay` an
-    /// arrival's one-way delay.
+    /// Creates the row of a packet that was sent or arrived at `at`. `delay` is an arrival's one-way delay.
     #[inline]
     pub fn new(at: Time, seq: u64, size: Bytes, frame: Option<u32>, ecn: Ecn, delay: Option<Span>) -> Self {
         let size = (size.get() as u32 & Self::SIZE) | if ecn == Ecn::Ce { Self::CE } else { 0 };

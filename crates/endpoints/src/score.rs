@@ -1,13 +1,13 @@
-//! The rate score, from 1 to 5, of the video quality that a viewer saw. It is not an ITU MOS; docs/viewing-score.md has
-//! the formula.
+//! The rate score (1 to 5) of the video quality that a viewer saw. It is not an ITU MOS; docs/viewing-score.md has the
+//! formula.
 
 use steadycast_units::Span;
 
 /// Time beyond its slot for which a picture may be shown without effect.
 const UNNOTICED_STILL: Span = Span::millis(100);
 
-/// Share of frozen time at which quality falls to 1/e, fitted to P.1203.3 (equation 29) for half a minute with one to
-/// five freezes of 0.4 s and 0.5 s.
+/// The share of frozen time at which quality falls to 1/e. It is fitted to P.1203.3 (equation 29) for half a minute
+/// with one to five freezes of 0.4 s and 0.5 s.
 const STILL_SHARE_SCALE: f64 = 0.08;
 
 /// Width of G.1070's curve over frame rates at 1 Mb/s (`D_FrV`).
@@ -18,8 +18,8 @@ pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
     1.0 + (coding - 1.0) * smooth
 }
 
-/// Returns G.1070's video quality without loss (1 to 5), by its provisional H.264 coefficients for VGA, from bit rate
-/// and frame rate only.
+/// Returns G.1070's video quality without loss (1 to 5) by bit rate and frame rate, with its provisional H.264
+/// coefficients for VGA.
 pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     // G.1070's O_fr (1 to 30 frames per second), I_Ofr and D_FrV.
     let best_fps = (5.517 + 1.29e-2 * kbps).clamp(1.0, 30.0);
@@ -29,8 +29,8 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     1.0 + best * libm::exp(-apart * apart / (2.0 * width * width))
 }
 
-/// Returns the smoothness (0 to 1) of slots: whether a picture appeared, and how long the slot lasts. `None` without
-/// slots.
+/// Returns the smoothness (0 to 1) of slots, given by whether a picture appeared and how long the slot lasts. `None`
+/// without slots.
 ///
 /// It is the product of G.1070's curve for the ratio of pictures to slots, and of a factor for the share of time beyond
 /// a slot plus 100 ms. Neither rises if a picture is removed, so one long freeze is never better than two short ones.

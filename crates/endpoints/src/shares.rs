@@ -1,4 +1,4 @@
-//! Max–min fair shares of a run's flows over time. A flow's rate is compared with its share while it competes.
+//! Max–min fair shares of a run's flows over time.
 
 use crate::activity::within;
 use crate::{AgentIx, FlowEnds, Record, Viewer};
@@ -23,7 +23,7 @@ pub(crate) struct Stream {
 /// A flow's fair share, and its rate for comparison.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowShare {
-    /// The mean max–min share while the flow competes or, if it never does, while it is present; `None` if unlimited.
+    /// The mean max–min share while the flow competes or, if it never does, while it is present. `None` if unlimited.
     pub(crate) fair: Option<Rate>,
     /// The time of competition; `None` without a link of known capacity.
     pub(crate) competing: Option<Span>,
@@ -180,7 +180,7 @@ impl Record<'_> {
         )
     }
 
-    /// Returns each flow's receivers' mean shares per `interval`. Receivers of one session share a series; a
+    /// Returns each flow's receivers' mean shares per `interval`. Receivers of one session share a series. A
     /// simulcast's groups have none.
     pub(crate) fn shares_by_interval(&self, interval: Span) -> Vec<Vec<Vec<Option<Rate>>>> {
         let mut each = vec![Vec::new(); self.flows.len()];

@@ -127,7 +127,7 @@ impl Record<'_> {
         self.rate_over(sink, self.time_of_means(ends, sink))
     }
 
-    /// Returns the receivers' mean rate in bit/s while the flow is present. Differs from [`Record::throughput`] only
+    /// Returns the receivers' mean rate in bit/s while the flow is present. It differs from [`Record::throughput`] only
     /// after the end of the source's data.
     fn rate_while_sending(&self, n: usize) -> Option<f64> {
         let ends = &self.flows[n];

@@ -141,7 +141,7 @@ impl Record<'_> {
             let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
-                // Frames outside of the membership were not sent to this receiver, and a gap is only a skipped number.
+                // These frames were not sent to this receiver, or their numbers were skipped.
                 if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }

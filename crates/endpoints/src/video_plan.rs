@@ -76,7 +76,7 @@ pub struct RemotePeer {
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The rate's floor if neither scenario nor media has one, and the lowest that an operator can set.
+    /// The rate's floor without one in scenario and media, and the lowest that an operator can set.
     pub floor: Rate,
     /// The assumed play-out delay of a receiver that announces none.
     pub playout: Span,
@@ -310,7 +310,7 @@ impl VideoPlan {
         }
     }
 
-    /// Returns an end's identity, which depends on its name only, so that further receivers change no SSRCs.
+    /// Returns an end's identity. It depends on the name only, so that further receivers change no SSRCs.
     fn identity(&self, name: &str) -> Identity {
         let ssrc = self.place.seed.part(&format!("{name}.ssrc")).bits32();
         let cname = self.place.apart.as_ref().map_or(name, |apart| &apart.cname).to_owned();
@@ -418,7 +418,7 @@ impl VideoPlan {
         source
     }
 
-    /// Returns a function that creates a session's receiver `n`, `chosen` from several groups of a simulcast or not.
+    /// Returns a function that creates a session's receiver `n`. `chosen` is whether it can choose a simulcast's group.
     pub fn receiver(self: &Arc<Self>, n: usize, session: &str, chosen: bool) -> MakeReceiver {
         let plan = Arc::clone(self);
         let name = format!("{session}.dst{}", n + 1);
@@ -441,8 +441,8 @@ impl VideoPlan {
         })
     }
 
-    /// Creates a receiver without repair, and returns it with its name. `times` is the join's number, from 0. A further
-    /// join needs a new SSRC after the BYE.
+    /// Returns a receiver without repair and its name. `times` is the join's number, from 0, because a further join
+    /// needs a new SSRC.
     pub fn bare_receiver(&self, name: &str, now: Time, times: u32) -> (Receiver, String) {
         let name = if times == 0 { name.to_owned() } else { format!("{name}.{times}") };
         let identity = self.identity(&name);
@@ -550,15 +550,15 @@ impl ControllerChoice {
         }
     }
 
-    /// Returns the maximum bytes of a packet's header extensions, without the send time. A controller with per-packet
-    /// feedback sends no notices.
+    /// Returns the maximum bytes of header extensions, without the send time. A controller with per-packet feedback
+    /// sends no notices.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
         let silent = self.factory.terms().extension == 0 || self.own != FeedbackFormat::Own;
         let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER_BYTES } else { 0 };
         number + if silent { 0 } else { MAX_NOTICE_BYTES }
     }
 
-    /// Returns whether the receiver halves run at the sender. A Python class gets the packet reports itself.
+    /// Returns whether the receiver halves run at the sender.
     fn replayed(&self, feedback: FeedbackFormat) -> bool {
         self.registered && feedback.is_replayed_for(self.own)
     }
@@ -609,8 +609,7 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     RtcpSettings { t_min: video.rtcp.t_min, group, summary, mtu, ..RtcpSettings::new(profile, video.rtcp.session_bw) }
 }
 
-/// Returns the halves' setup without the pictures, within the flow's limits and the media's needs. `audio` is a
-/// constant rate on top.
+/// Returns the halves' setup without pictures, within the limits of flow and media. `audio` is a constant rate on top.
 fn setup(
     video: &sc::Video,
     group: bool,
@@ -656,7 +655,7 @@ fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     }
 }
 
-/// Describes RFC 8593's codec, which has no quantizers, for controllers: quantizers 2, 4 … 62 are rates in equal steps,
+/// Describes RFC 8593's codec, which has no quantizers, to controllers: quantizers 2, 4 … 62 are rates in equal steps,
 /// highest first.
 fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
     let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;

@@ -1,4 +1,4 @@
-//! Warnings about feedback and TCP windows that change how a run's numbers are read: `warnings` of `summary.json`.
+//! Warnings about feedback and TCP windows that affect a run's numbers.
 
 use crate::shares::FlowShare;
 use crate::{FlowEnds, Record};
@@ -10,7 +10,7 @@ use steadycast_units::{Bytes, Span, Time, counted};
 const MAX_RETURN_LINK_SHARE: f64 = 0.5;
 
 impl Record<'_> {
-    /// Returns a warning for each TCP flow whose window is below the bandwidth-delay product of its fair share.
+    /// Returns a warning for each TCP flow whose window is below its fair share's bandwidth-delay product.
     pub(crate) fn window_warnings(&self, shares: &[FlowShare]) -> Vec<String> {
         let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways);
         // A kernel's maximum window differs.

@@ -1,7 +1,6 @@
-//! RTP and RTCP packet formats, extended sequence numbers, NTP timestamps and video payload formats.
+//! RTP and RTCP packet formats, sequence numbers, NTP timestamps and video payload formats.
 //!
-//! Neither reads a clock nor sends. Parsers return a value or a [`ParseError`], never panic, and allocate in proportion
-//! to the input.
+//! Parsers return a value or a [`ParseError`], never panic, and allocate in proportion to the input.
 
 mod bytes;
 pub mod ntp;
@@ -91,8 +90,7 @@ pub fn is_rtcp(datagram: &[u8]) -> bool {
     matches!(datagram.get(1), Some(192..=223))
 }
 
-/// Decodes text from the network for display, without byte order mark and control characters (C0 and C1, except line
-/// breaks).
+/// Decodes text from the network for display, without byte order mark and control characters except line breaks.
 pub fn plain_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
     text.chars().filter(|c| !c.is_control() || matches!(c, '\r' | '\n')).collect()

@@ -7,8 +7,8 @@ pub const MAX_ROUND_TRIP: Span = Span::secs(60);
 
 const NS_PER_S: u128 = 1_000_000_000;
 
-/// The 64-bit NTP time (seconds since 1900 in 32.32 fixed point) at a local clock's [`Time::ZERO`]. Any value will do
-/// if no other clock has to agree.
+/// The 64-bit NTP time (seconds since 1900 in 32.32 fixed point) at a local clock's [`Time::ZERO`]. It may have any
+/// value if no other clock has to agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NtpEpoch(pub u64);
 

@@ -135,10 +135,10 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     Ok(symbol)
 }
 
-/// Returns a symbol's RTP packet: the inverse of [`symbol`], without header extension.
+/// Returns a symbol's RTP packet without header extension: the inverse of [`symbol`].
 ///
 /// # Errors
-/// The symbol announces more bytes than it has, or has nonzero bytes after them, so that it belongs to no packet.
+/// The symbol announces more bytes than it has, or has nonzero bytes after them.
 pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError> {
     let mut reader = Reader::new(symbol);
     let len = reader.u16("symbol")?;
@@ -169,7 +169,7 @@ pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
 }
 
 /// Recovers the missing symbols of a block of `packets`, with their positions, in order. `sources` are received
-/// packets' positions and symbols, `parities` received parity's indices and symbols. Only the first of duplicates is
+/// packets' positions and symbols, `parities` received parity's indices and symbols; only the first of duplicates is
 /// used. A symbol may have trailing zeros, which [`packet`] removes.
 ///
 /// # Errors

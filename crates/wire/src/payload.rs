@@ -157,8 +157,8 @@ impl Fragment {
 /// Packetises a frame into payloads of at most `max_payload` bytes ([`MIN_PAYLOAD`]). H.264 and H.265 are in annex B's
 /// byte stream format or single NAL units, AV1 in the low-overhead format (AV1, section 5).
 ///
-/// Whole units other than NAL units share a payload if they fit. A divided unit has its payloads alone, so that a loss
-/// damages few units. OBUs may start in the payload in which the previous one ends.
+/// Whole units other than NAL units share a payload if they fit. A divided unit shares none, so that a loss damages few
+/// units. OBUs may start in the payload in which the previous one ends.
 pub fn fragments(format: PayloadFormat, frame: &[u8], max_payload: usize) -> Fragments<'_> {
     let (max, units) = (max_payload.max(MIN_PAYLOAD), Units::new(format, frame).peekable());
     Fragments { format, frame, max, units, rest: None }
@@ -263,7 +263,7 @@ pub fn payloads(
     fragments(format, frame, max_payload).map(move |fragment| {
         let carried = &frame[fragment.offset..fragment.offset + fragment.len];
         let body = &carried[fragment.implied..];
-        // Each packet repeats the fields of the NAL unit header, which only the first fragment contains.
+        // Only the first fragment contains the NAL unit header, whose fields each packet repeats.
         if fragment.starts_unit && format.row().stood_for > 0 {
             let header = carried.get(fragment.implied.saturating_sub(format.row().stood_for)..fragment.implied);
             nal[..header.map_or(0, <[u8]>::len)].copy_from_slice(header.unwrap_or_default());

@@ -173,8 +173,8 @@ impl RtpHeader {
         out.extend_from_slice(payload);
     }
 
-    /// Parses a datagram into header, extension elements other than the send time, and payload without padding.
-    /// Contributing sources and unknown profiles are skipped.
+    /// Parses a datagram into header, extension elements other than the send time, and payload without padding. Skips
+    /// contributing sources and unknown profiles.
     pub fn parse(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
         let (mut header, extensions, mut payload) = Self::padded(datagram)?;
         if datagram.first().is_some_and(|flags| flags & 0x20 != 0) {
@@ -190,7 +190,7 @@ impl RtpHeader {
     }
 
     /// Parses a datagram that may be another protocol, by the version bits (RFC 7983, section 7). The payload includes
-    /// padding, whose length is encrypted under SRTP.
+    /// padding, because SRTP encrypts its length.
     pub fn recognise(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let read = (!is_rtcp(datagram)).then(|| Self::padded(datagram).ok())?;
         read.map(|(header, _, payload)| (header, payload))

@@ -297,7 +297,7 @@ impl VideoSource {
             self.past_checks = self.checks();
             self.past_skipped = self.skipped();
             if let Some(encoder) = &mut self.encoder {
-                // The new session begins with an I frame, so the encoder may skip to the next group of pictures.
+                // A new session begins with an I frame, to which the encoder may skip.
                 self.frames.skip_to(encoder.resume());
             }
         }
@@ -629,8 +629,8 @@ impl VideoSource {
     }
 }
 
-/// Returns when a frame was sampled. Groups of pictures are closed, so display and frame indices begin alike in each
-/// period.
+/// Returns when a frame was sampled. As groups of pictures are closed, display and frame indices agree at a period's
+/// start.
 fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     at_epoch(epochs, display, encoder.shown_at(display))
 }
@@ -804,7 +804,7 @@ impl VideoSink {
         }
     }
 
-    /// Returns whether the sink was in the session at this time. Packets sent at other times are not expected.
+    /// Returns whether the sink was in the session at this time. Otherwise packets are not expected.
     pub fn stayed(&self, at: Time) -> bool {
         self.stays.iter().any(|(from, until)| *from <= at && at < *until)
     }

@@ -106,8 +106,8 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
 }
 
 impl Fragments<'_> {
-    /// Returns the next payload: the rest of an OBU or the next one. If it fits and is not the last, the start of the
-    /// following OBU is added. A continuing OBU keeps at least one byte, so that Z and Y show that the frame continues.
+    /// Returns the next payload: the rest of an OBU or the next one, and if it fits, the start of the following one. A
+    /// continuing OBU keeps at least one byte, so that Z and Y show that the frame continues.
     pub(super) fn next_obus(&mut self) -> Option<Fragment> {
         let starts_unit = self.rest.is_none();
         let (offset, left, prefix, head) = match self.rest.take() {
@@ -201,8 +201,8 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     Ok(elements)
 }
 
-/// Completes the frame's last OBU, which starts at `at`: adds its size field, and a temporal delimiter before the first
-/// OBU. Removes OBUs that are malformed or not sent.
+/// Completes the frame's last OBU, which starts at `at`: adds its size field, and before the first OBU a temporal
+/// delimiter. Removes malformed and unsent OBUs.
 pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError> {
     let bytes = &frame[at..];
     if bytes.is_empty() {
@@ -243,8 +243,8 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
         match obu.kind {
             SEQUENCE_HEADER => {
                 sequence = true;
-                // seq_profile (3 bits), still_picture (1), reduced_still_picture_header (1): with the last one, the
-                // picture is a key frame without a frame type.
+                // seq_profile (3 bits), still_picture (1), reduced_still_picture_header (1). With the last one, a key
+                // frame has no frame type.
                 still = first & 0x08 != 0;
             }
             // show_existing_frame (1 bit) 0, frame_type (2 bits) 0, show_frame (1 bit) 1.

@@ -53,7 +53,7 @@ impl Depacketiser {
     }
 
     /// Handles a gap before the next packet. Drops what can't be decoded: the rest of a slice, GOB, NAL unit, VP8 or
-    /// VP9 frame, or a whole OBU. MPEG-4 decoders resynchronise, so their data is kept.
+    /// VP9 frame, or a whole OBU. MPEG-4 data is kept, because decoders resynchronise.
     pub fn gap(&mut self) {
         self.frame.damaged = true;
         self.headless = true;

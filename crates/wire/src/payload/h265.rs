@@ -21,7 +21,8 @@ pub(super) const IRAP: std::ops::Range<u8> = 16..24;
 /// SEI messages before their picture (H.265, table 7-1).
 const PREFIX_SEI: u8 = 39;
 
-/// Returns a frame's kind; `None` without picture data. Disposable frames are not detected, as our encoders make none.
+/// Returns a frame's kind; `None` without picture data. Disposable frames, which our encoders do not make, are not
+/// detected.
 pub(super) fn picture_kind(frame: &[u8]) -> Option<PictureKind> {
     let mut recovers = false;
     for unit in behind_start_codes(frame) {

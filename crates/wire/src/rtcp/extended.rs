@@ -10,7 +10,7 @@ const REFERENCE_TIME: u8 = 4;
 /// DLRR report block (RFC 3611, section 4.5).
 const SINCE_REFERENCE: u8 = 5;
 
-/// A receiver's reference time, by which it measures the round-trip time without sender reports of its own.
+/// A receiver's reference time, by which it measures the round-trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReferenceTime {
     /// The SSRC of the receiver.
@@ -38,7 +38,7 @@ impl ReferenceTime {
         Ok(None)
     }
 
-    /// Returns the DLRR block of the participant `from`; `since` is the time since this reference arrived, in 1/65536
+    /// Returns the DLRR block of the participant `from`. `since` is the time since this reference arrived, in 1/65536
     /// s.
     pub fn answer(self, from: u32, since: u32) -> Packet {
         let words = [from, u32::from_be_bytes([SINCE_REFERENCE, 0, 0, 3]), self.ssrc, (self.ntp >> 16) as u32, since];

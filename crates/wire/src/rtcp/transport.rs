@@ -61,8 +61,8 @@ pub struct TransportFeedback {
 }
 
 impl TransportFeedback {
-    /// Returns the report as RTCP packets of at most `max` bytes, but at least one status each. Their feedback counts
-    /// begin at `count`. A delta has 16 bits, so arrivals more than 8.19 s apart are split.
+    /// Returns RTCP packets of at most `max` bytes, but at least one status each. Their feedback counts begin at
+    /// `count`. Arrivals more than 8.19 s apart are split, as a delta has 16 bits.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
         for (n, status) in self.packets.iter().enumerate() {
@@ -172,7 +172,7 @@ impl TransportFeedback {
         }
         // Symbols 1 and 2 have deltas of one and two bytes; 0 and 3 none.
         let needed: usize = symbols.iter().map(|symbol| usize::from(*symbol % 3)).sum();
-        // A report without times has no deltas (version 2 of the header extension), only up to three zeros of padding.
+        // Without times (version 2 of the header extension) there are no deltas, only up to three zeros of padding.
         let rest = reader.rest;
         let timed = needed <= rest.len() || rest.len() > 3 || rest.iter().any(|byte| *byte != 0);
         let mut ticks = reference & 0xffff_ff00;

@@ -10,8 +10,8 @@ const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800)
 /// Reordering in packets after which a missing one is lost.
 const REORDERED: u64 = 50;
 
-/// An adaptive play-out ([`Playout`]) with the gaps that a player conceals: a late packet's delay, which later packets
-/// keep, or a lost packet's duration.
+/// An adaptive play-out ([`Playout`]) with the gaps that a player conceals: the delay of a late packet, or the duration
+/// of a lost one. Later packets keep the delay.
 #[derive(Debug)]
 pub struct AudioPlayout {
     playout: Playout,
@@ -117,8 +117,8 @@ pub struct AudioArrival {
 
 row!(AudioArrival { at, seq, gap });
 
-/// Returns the index in `sent` of the packet `seq` that arrived at `at`, if sent; the first packet has the number
-/// `first_seq`. Only the low 16 bits count, because a late receiver does not know the wraps.
+/// Returns the index in `sent` of the packet `seq` that arrived at `at`, if it was sent. The first packet has the
+/// number `first_seq`. Only the low 16 bits count, because a late receiver does not know the wraps.
 pub(crate) fn index_of(sent: &[Time], first_seq: u16, seq: u64, at: Time) -> Option<usize> {
     let newest = sent.partition_point(|left| *left <= at).checked_sub(1)?;
     let behind = (newest as u16).wrapping_add(first_seq).wrapping_sub(seq as u16);

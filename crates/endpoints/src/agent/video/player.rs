@@ -149,7 +149,7 @@ impl Adaptive {
     }
 }
 
-/// Estimator of frame 0's ready time, before which no packet is sent. Signed nanoseconds, because a restarted flow
+/// Estimates frame 0's ready time, before which no packet is sent. The nanoseconds are signed, because a restarted flow
 /// continues its frame numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {

@@ -56,8 +56,7 @@ impl Repaired {
         }
     }
 
-    /// Removes a packet whose original has arrived. Returns whether its repair came first, so that it was processed
-    /// already.
+    /// Removes a packet whose original has arrived. Returns whether its repair came first.
     pub(super) fn remove(&mut self, source: u32, number: u64) -> bool {
         if self.source.replace(source) != Some(source) {
             self.restart();
