@@ -60,7 +60,7 @@ CELLS = {
     "cell-load": Cell(seed=1, kbps=10_000, users=(2, 10)),
     "cell-holes": Cell(seed=2, kbps=2_000, users=(1, 3), holes=(14, 33, 52, 71)),
 }
-"""By the names of their traces in scenarios/traces."""
+"""The cells by the names of their traces in scenarios/traces."""
 
 
 def main() -> None:

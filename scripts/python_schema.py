@@ -70,7 +70,7 @@ class Class:
     only: tuple[str, ...] | None = None
     """The keys that the class itself has, if a base class has the others; `None`: all."""
     about: str = ""
-    """Empty: the table's description in the schema."""
+    """The description of the class; empty: the table's description in the schema."""
 
 
 CLASSES = [

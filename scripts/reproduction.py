@@ -97,7 +97,7 @@ SWEEPS = {
     "C-C": Scale(rows=8, seeds=(1,), only=("C-C",)),
     "B-G": Scale(rows=12, seeds=(1,), only=("B-G", "B-J", "B-K")),
 }
-"""By the paper's family or by a sweep's first experiment."""
+"""The extent of each sweep, by the paper's family or by the sweep's first experiment."""
 
 
 def main(words: list[str]) -> None:

@@ -59,7 +59,7 @@ SERVES: dict[str, tuple[Build, ...]] = {
     "--dev": (RELEASE,),
     "--test": (TESTS, RELEASE),
 }
-"""For each option, the build that it makes, and others that satisfy it."""
+"""The build that each option makes, and others that satisfy it."""
 
 
 class SetupError(Exception):

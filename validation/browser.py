@@ -121,7 +121,7 @@ class Seen:
     """A browser's measurements."""
 
     opened_s: float
-    """From opening the page to the first picture."""
+    """Seconds from opening the page to the first picture."""
     first_s: float | None
     counted: tuple[float, float]
     """Number of freezes by the browser's count, and their total seconds."""

@@ -79,7 +79,7 @@ SCENARIOS = (
     LINK.format(seconds=20, rate="8Mbps", delay="60ms", limit="100p", more=', loss = "0.5%"'),
     LINK.format(seconds=20, rate="600kbps", delay="5ms", limit="10p", more=', jitter = "2ms"') + TCP,
 )
-"""Beside a TCP, with random loss, and over a slow link with varying delay."""
+"""Networks beside a TCP, with random loss, and over a slow link with varying delay."""
 
 
 class Aimd:

@@ -18,7 +18,7 @@ from steadycast.errors import MissingError, UserError
 from steadycast.rootless import MARK
 
 TOOLS = ("nsenter", "unshare", "mount", "setpriv", "sh")
-"""From util-linux, and a shell."""
+"""Programs of util-linux, and a shell."""
 ENVIRONMENT = (
     *("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
     *("GST_PLUGIN_PATH", "PLAYWRIGHT_BROWSERS_PATH", "STEADYCAST_EMULATION", "STEADYCAST_HOST"),

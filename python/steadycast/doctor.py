@@ -29,7 +29,7 @@ class Finding:
     found: str
     remedy: str = ""
     code: Exit = Exit.DONE
-    """Of commands that need this check, if it has failed."""
+    """The exit code of commands that need this check, if it has failed."""
 
 
 NEEDED: dict[str, tuple[str, ...]] = {

@@ -76,7 +76,7 @@ class Stats:
     kinds: dict[str, str] = field(default_factory=dict)
     """The type of each id: outbound-rtp, inbound-rtp, and so on."""
     series: dict[tuple[str, str], Points] = field(default_factory=dict)
-    """By id and metric."""
+    """The series by id and metric."""
     untimed: int = 0
     """Number of values whose time is missing or can't be read."""
 

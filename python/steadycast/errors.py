@@ -19,7 +19,7 @@ class UserError(Exception):
     """
 
     code: ClassVar[Exit] = Exit.MISUSED
-    """Of a command that ends with this error."""
+    """The exit code of a command that ends with this error."""
 
     def __init__(self, place: str, problem: str, remedy: str) -> None:
         super().__init__(place, problem, remedy)

@@ -30,7 +30,7 @@ _GOP = 50
 WORST_S = 10
 """The length of the film of the worst seconds, in seconds."""
 MOST = 1_500_000
-"""Its largest size in bytes: two million as base64 in a page."""
+"""The film's largest size in bytes: two million as base64 in a page."""
 _TRIES = ((640, 33), (640, 45), (480, 54), (320, 60), (160, 63))
 """Largest picture widths and quantizers, tried in order until the film is small enough."""
 _RED = (81, 90, 240)

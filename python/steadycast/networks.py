@@ -18,7 +18,7 @@ class Network:
     """A network: tables in the format of scenario files, with absolute paths."""
 
     name: str
-    """As given, for example "cable-5+cubic"."""
+    """The name as given, for example "cable-5+cubic"."""
     topology: dict[str, Any]
     """A dumbbell: ``shape``, ``bottleneck`` and ``access``."""
     event: tuple[dict[str, Any], ...] = ()

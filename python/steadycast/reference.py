@@ -61,7 +61,7 @@ _MEANT = {
     "sound": "for a video's sound use flow.audio, for another program's a flow of kind cbr: --explain flow.audio",
     "wifi": "Wi-Fi is a link with jitter, loss and retransmission: --explain link.jitter, link.loss or link.arq",
 }
-"""For keys with another name, and for concepts of several keys."""
+"""Texts for keys with another name, and for concepts of several keys."""
 
 
 def explain(path: str) -> str:

@@ -65,7 +65,7 @@ class Run:
     film: tuple[Json, bytes] | None = None
     """The description of the film of the worst ten seconds, and the film in WebM; `None` if there is no film."""
     _scratch: TemporaryDirectory[str] | None = None
-    """Lives as long as the run, for its files."""
+    """The temporary folder of the run's files, which lives as long as the run."""
 
     def table(self, name: str) -> Table:
         """Return a table by its name.

@@ -47,7 +47,7 @@ class Plan:
     guests: Mapping[str, controller.Guest]
     """Controllers and switching rules that are a class or a program, by their scenario keys."""
     warnings: tuple[str, ...] = ()
-    """Added to the core's warnings in the summary."""
+    """Warnings that are added to the core's in the summary."""
 
     @classmethod
     def of(
@@ -92,7 +92,7 @@ class Keep:
     film: bool = False
     """Whether there is a film of the ten seconds with the worst picture quality."""
     recorded: Callable[[Folder], None] | None = None
-    """Called with the unfinished folder once the tables are written, before the film."""
+    """A callback that gets the unfinished folder once the tables are written, before the film."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Ready:
 
     plan: Plan
     media: Mapping[str, Ladder | FrameTable]
-    """By flow name; a ladder has pictures as well as frame sizes."""
+    """The media by flow name; a ladder has pictures as well as frame sizes."""
     world: World
     media_s: float
     """The time for preparing the media and the world, in seconds."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 RATE = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
-"""In bit/s. FFmpeg and iperf3 write only the prefix."""
+"""Units of rates in bit/s. FFmpeg and iperf3 write only the prefix."""
 SPAN = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-"""In seconds."""
+"""Units of times in seconds."""
 SIZE = {"B": 1.0, "kB": 1e3, "MB": 1e6, "KiB": 2.0**10, "MiB": 2.0**20}
-"""In bytes."""
+"""Units of sizes in bytes."""
 _WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 

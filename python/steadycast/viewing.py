@@ -177,9 +177,9 @@ class Record:
     """The record of a run's video flows, and their pictures."""
 
     videos: Sequence[Mapping[str, Any]]
-    """As from `_core.Scenario.videos`."""
+    """The flows as from `_core.Scenario.videos`."""
     ladders: Mapping[str, Ladder]
-    """By flow, if it has pictures."""
+    """The ladder of each flow that has pictures."""
     frames: Rows
     missing: Rows | None
     from_s: float = 0.0

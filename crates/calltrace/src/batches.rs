@@ -9,7 +9,7 @@ use steadycast_units::{Span, Time};
 
 /// Records of one batch follow each other within this time, in nanoseconds.
 const TOGETHER_NS: i64 = 500_000;
-/// For packets with known departures. Below 8 Mb/s, an audio packet takes longer than [`TOGETHER_NS`].
+/// The limit for packets with known departures. Below 8 Mb/s, an audio packet takes longer than [`TOGETHER_NS`].
 const HELD_TOGETHER_NS: i64 = 100_000;
 /// In a batch, the time between two departures exceeds that between the records by this, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
@@ -17,7 +17,7 @@ const LEAST_HELD_NS: i64 = 2_000_000;
 const BATCHED_SHARE: f64 = 0.3;
 /// Share of packets in batches from which the length of a batch is the resolution.
 const COARSE_SHARE: f64 = 0.1;
-/// Of the intervals between batches, taken as the clock's interval.
+/// The percentile of the intervals between batches that is taken as the clock's interval.
 const SHORTER_PERCENT: usize = 5;
 /// From this share of the other direction's records in the batches, a clock causes them; 0 is chance, 1 is a clock.
 const OF_CLOCK: f64 = 0.6;
@@ -39,7 +39,7 @@ pub(crate) enum Cause {
 /// Batches of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batches {
-    /// Over which packets are collected into a batch.
+    /// The interval over which packets are collected into a batch.
     pub(crate) interval: Span,
     pub(crate) cause: Cause,
 }

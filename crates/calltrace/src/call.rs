@@ -85,9 +85,9 @@ pub struct Call {
 /// Where a recording was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// At the sender, where packets left.
+    /// The sender, where packets left.
     Sender,
-    /// At the receiver, where packets arrived.
+    /// The receiver, where packets arrived.
     Receiver,
 }
 
@@ -113,7 +113,7 @@ pub(crate) enum Vantage {
     Sender,
     /// Where packets arrived.
     Receiver,
-    /// Between sender and receiver, with the round-trip time from there to the receiver.
+    /// A place between sender and receiver, with the round-trip time from there to the receiver.
     Before { receiver: Span },
     /// The capture does not show it.
     Unknown,
@@ -124,11 +124,11 @@ pub(crate) enum Vantage {
 pub(crate) enum Hidden {
     /// No RTCP from the receiver.
     Absent,
-    /// Encrypted.
+    /// The reports are encrypted.
     Sealed,
     /// Cut when it was captured.
     Cut,
-    /// Only cumulative counts.
+    /// The receiver sent only cumulative counts.
     Summary,
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct Direction {
     pub(crate) packets: Vec<PacketRecord>,
     /// RTCP from the receiver: time of the record, and bytes.
     pub(crate) reports: Vec<(Time, Vec<u8>)>,
-    /// By the user or the kind of log; `None`: to be determined from the recording.
+    /// The side that the user or the kind of log names; `None`: to be determined from the recording.
     pub(crate) side: Option<Side>,
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,
@@ -155,7 +155,7 @@ pub(crate) struct Direction {
 /// Gaps of the recording, in which missing packets may have arrived.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread {
-    /// Of records that can't be read.
+    /// Times of records that can't be read.
     pub(crate) times: Vec<Time>,
     /// Packets whose record has no time, by SSRC and sequence number.
     pub(crate) untimed: BTreeSet<(u32, u16)>,
@@ -196,9 +196,9 @@ impl Recording {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DepartureClock {
-    /// Of the send times that packets carry.
+    /// The clock of the send times that packets carry.
     Stamps,
-    /// Of the recording.
+    /// The clock of the recording.
     Record,
 }
 
@@ -215,7 +215,7 @@ const ENOUGH_REPORTED: f64 = 0.9;
 /// Share of packets with unknown fate from which there is a note.
 const NOTED_SHARE: f64 = 0.01;
 
-/// Of abs-send-time.
+/// The resolution of abs-send-time.
 const SEND_TIME_RESOLUTION: Span = Span::micros(4);
 /// Half of the time after which send times wrap.
 const LONGEST_DELAY: Span = Span::secs(32);

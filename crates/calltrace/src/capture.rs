@@ -18,7 +18,7 @@ use steadycast_wire::is_rtcp;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
-/// In a file.
+/// The most packets of a file.
 pub(crate) const MOST_PACKETS: usize = 20_000_000;
 /// The longest time between two records.
 const DAY: Duration = Duration::from_secs(86_400);
@@ -32,14 +32,14 @@ const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
 pub(crate) const FRAGMENTS_WITHIN: Span = Span::secs(5);
 /// STUN requests that are remembered until they are answered.
 const MOST_REQUESTS: usize = 100_000;
-/// Up to this round trip to an end, the capture was made at that end.
+/// The capture was made at an end to which the round trip is at most this.
 const HERE: Span = Span::millis(2);
 
 struct Fragments {
     last: Time,
     bytes: u64,
     place: usize,
-    /// From the first fragment: the datagram's size in bytes, its endpoints, and its index among their packets.
+    /// What the first fragment shows: the datagram's size in bytes, its endpoints, and its index among their packets.
     first: Option<(u64, (Endpoint, Endpoint), usize)>,
 }
 
@@ -59,11 +59,11 @@ struct Capture {
     other_ports: BTreeMap<u16, u64>,
     has_dtls: bool,
     records: usize,
-    /// Of the current record's time.
+    /// The source of the current record's time.
     source: TimeSource,
-    /// In the order of the file. A record without a time has that of the record before it.
+    /// The records' times, in the order of the file. A record without a time has that of the record before it.
     times: Vec<Time>,
-    /// As reported by the capturing program.
+    /// The number of dropped packets, as reported by the capturing program.
     dropped: u64,
     send_time_id: Option<u8>,
     /// Unanswered STUN requests, by transaction.
@@ -231,7 +231,7 @@ fn direction(
     Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
-/// If the capture's clock was set, packets have their corrected times.
+/// Returns the packets' times, corrected if the capture's clock was set.
 fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     let (Some(first), Some(last)) = (corrected.first(), corrected.last()) else { return Vec::new() };
     let within = capture.times.iter().filter(|at| (first..=last).contains(at)).copied();

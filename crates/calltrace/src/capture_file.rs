@@ -13,18 +13,18 @@ const PCAPNG: u32 = 0x0a0d_0d0a;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimeSource {
-    /// Its number in the file.
+    /// The interface's number in the file.
     pub(crate) interface: usize,
-    /// As the file states it.
+    /// The resolution that the file states.
     pub(crate) every: Span,
 }
 
 pub(crate) enum Record<'a> {
     /// `whole` is the length before it was cut.
     Packet { link: Linktype, at: Duration, source: TimeSource, whole: u32, bytes: &'a [u8] },
-    /// Without a usable time.
+    /// A packet without a usable time.
     Untimed { link: Linktype, bytes: &'a [u8] },
-    /// Can't be read.
+    /// A record that can't be read.
     Unreadable(Skipped),
     /// Packets that the capturing program has dropped so far.
     Dropped(u64),
@@ -120,7 +120,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     Ok(None)
 }
 
-/// By if_tsresol: a power of ten, or of two if its highest bit is set.
+/// Returns the ticks per second of if_tsresol: a power of ten, or of two if its highest bit is set.
 fn per_second(resolution: u8) -> Option<u128> {
     match resolution {
         two @ 0x80.. => 1_u128.checked_shl(u32::from(two & 0x7f)),
@@ -128,7 +128,7 @@ fn per_second(resolution: u8) -> Option<u128> {
     }
 }
 
-/// At least a nanosecond.
+/// Returns the duration of a tick, at least a nanosecond.
 fn tick(resolution: u8) -> Span {
     Span::nanos(per_second(resolution).map_or(1, |ticks| (1_000_000_000 / ticks).max(1) as u64))
 }

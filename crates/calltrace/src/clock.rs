@@ -10,9 +10,9 @@ const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
 /// The recording continues for at least this long on either side of a step.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
-/// Of a gap in which the recording may have been interrupted.
+/// The least length of a gap in which the recording may have been interrupted.
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
-/// Of such a gap, in median packet intervals; it has to reach both limits.
+/// The same in median packet intervals; a gap has to reach both limits.
 pub(crate) const SILENCE_INTERVALS: u64 = 20;
 /// Share of equal successive times from which the clock is coarser than the intervals between packets.
 const EQUAL_SHARE: f64 = 0.1;
@@ -34,7 +34,7 @@ pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     Some(Span::nanos(decimal.unwrap_or(1)))
 }
 
-/// From `place` on, the clock is ahead by `nanos`.
+/// A step of a clock, which is ahead by `nanos` from `place` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) place: usize,

@@ -16,7 +16,7 @@ const DIGESTED: usize = 34;
 /// A UDP datagram of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedDatagram {
-    /// Since 1970-01-01 00:00 UTC by the capturing host's clock; of several fragments, the last one's.
+    /// The time since 1970-01-01 00:00 UTC by the capturing host's clock; of several fragments, the last one's.
     pub at: Duration,
     /// The source address and port.
     pub from: SocketAddr,

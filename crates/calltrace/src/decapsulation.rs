@@ -22,12 +22,12 @@ const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 pub(crate) struct Datagram<'a> {
     pub(crate) from: Endpoint,
     pub(crate) to: Endpoint,
-    /// Of the IP packet; fragments count as one packet.
+    /// The size of the IP packet; fragments count as one packet.
     pub(crate) size: u64,
-    /// Of the IPv4 header.
+    /// The identification of the IPv4 header.
     pub(crate) id: Option<u16>,
     pub(crate) payload: &'a [u8],
-    /// If this is the first fragment of a datagram.
+    /// The fragment, if this is the first one of a datagram.
     pub(crate) fragment: Option<Fragment>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) type FragmentedDatagram = (IpAddr, IpAddr, u32);
 /// Why a record is not a readable datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Skipped {
-    /// Not supported.
+    /// The link type is not supported.
     LinkType(i32),
     /// No IP.
     EtherType(u16),
@@ -109,7 +109,7 @@ impl Skipped {
 
 pub(crate) enum Content<'a> {
     Datagram(Datagram<'a>),
-    /// Only the first fragment has ports.
+    /// A fragment after the first one; only that has ports.
     LaterFragment(Fragment),
     Skipped(Skipped),
     /// May contain a session description.

@@ -6,12 +6,12 @@ use steadycast_remote::{
     Bounds, Bytes, FrameEdge, Given, Need, Packet, PacketResult, ParamError, Rate, Remote, Span, Stream, Time,
 };
 
-/// Of the target rate, below the rates of calls.
+/// The lower limit of the target rate, below the rates of calls.
 const FLOOR: Rate = Rate::kbps(30);
 const CAP: Rate = Rate::mbps(30);
 /// The longest interval between two packets while the pacer's queue is not empty.
 const PACED: Span = Span::millis(10);
-/// In which the initial rate of a recording is measured.
+/// The time in which the initial rate of a recording is measured.
 const BEGUN: Span = Span::secs(2);
 
 /// A decision: its time, the target rate, and the rule.

@@ -23,16 +23,16 @@ const SIDE_S: f64 = 60.0;
 const LEAST_GAIN_S: f64 = 0.6;
 /// Time on either side whose least delays give the exact size of the step, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;
-/// Between two clocks, as a share of the time.
+/// The largest drift between two clocks, as a share of the time.
 const MOST_DRIFT: f64 = 1e-3;
 /// The largest changes that are examined as possible steps.
 const MOST_CANDIDATES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DelayStep {
-    /// Of the first packet after the step, in the order of departures.
+    /// The index of the first packet after the step, in the order of departures.
     pub(crate) index: usize,
-    /// By which the delay is longer from there on.
+    /// The seconds by which the delay is longer from there on.
     pub(crate) seconds: f64,
 }
 

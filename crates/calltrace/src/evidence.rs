@@ -9,7 +9,7 @@ pub enum Departure {
     Stamped(Time),
     /// The recording was made where packets left.
     Recorded(Time),
-    /// Not in the recording, or without a send time; the packets before and after it left near this time.
+    /// The packet is not in the recording, or has no send time; those before and after it left near this time.
     Unknown(Time),
 }
 
@@ -35,7 +35,7 @@ impl Departure {
 pub enum Arrival {
     /// The recording was made where packets arrived.
     Recorded(PeerTime),
-    /// By transport-wide feedback or RFC 8888.
+    /// The time that transport-wide feedback or RFC 8888 reports.
     Reported(PeerTime),
     /// The arrival time is unknown.
     Unknown(Unknown),
@@ -69,9 +69,9 @@ pub enum Evidence {
     Feedback,
     /// The cumulative loss of receiver reports (RFC 3550, section 6.4.1).
     ReceiverReport,
-    /// In the recording that was made at the receiver.
+    /// The recording, which was made at the receiver.
     Record,
-    /// Missing in the receiver's recording, which has sequence numbers before and after it.
+    /// The packet is missing in the receiver's recording, which has sequence numbers before and after it.
     Gap,
 }
 
@@ -82,16 +82,16 @@ pub enum Unknown {
     Lost,
     /// No report in the recording is about the packet.
     NotReported,
-    /// Reported as arrived, but without a time.
+    /// The packet was reported as arrived, but without a time.
     TimeNotReported,
-    /// Not in the recording, and without other evidence.
+    /// The packet is not in the recording, and there is no other evidence.
     Unrecorded,
-    /// In the recording, without a time.
+    /// The packet is in the recording, without a time.
     Untimed,
     /// Its delay would be impossible.
     Contradictory,
-    /// Lost, or that part of the recording is unreadable or absent.
+    /// The packet was lost, or that part of the recording is unreadable or absent.
     LostOrUnread,
-    /// Lost, or dropped by the recording at an unknown time.
+    /// The packet was lost, or dropped by the recording at an unknown time.
     LostOrDropped,
 }

@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time, counted};
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
 
-/// In sequence, so that a source counts as RTP.
+/// The least number of packets in sequence with which a source counts as RTP.
 pub(crate) const IN_SEQUENCE: usize = 20;
-/// Between the sequence numbers of two packets in sequence.
+/// The longest step between the sequence numbers of two packets in sequence.
 const LONGEST_STEP: i16 = 64;
 /// The longest time between two copies of a packet with a header extension.
 const COPY_WITHIN: Span = Span::secs(2);
@@ -54,13 +54,13 @@ pub(crate) struct CapturedRtcp {
 #[derive(Default)]
 pub(crate) struct Flow {
     pub(crate) endpoints: Vec<(Endpoint, Endpoint)>,
-    /// In the order of the file.
+    /// The packets in the order of the file.
     pub(crate) packets: Vec<CapturedPacket>,
-    /// With packets between the same endpoints.
+    /// The number of other senders with packets between the same endpoints.
     pub(crate) other_senders: usize,
     /// Packets of which the capture has two copies.
     copies: usize,
-    /// By SSRC.
+    /// The kind of send time of each SSRC.
     send_times: BTreeMap<u32, Kind>,
 }
 
@@ -275,7 +275,7 @@ impl Flow {
         one.elements.iter().find(|element| (element.0, element.1) == *kind).map(|element| element.2)
     }
 
-    /// Of the send times.
+    /// Returns the number of bits of the send times.
     fn bits(&self) -> u32 {
         self.send_times.values().next().map_or(24, |kind| send_time::bits(*kind))
     }

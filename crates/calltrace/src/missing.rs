@@ -14,7 +14,7 @@ const NEAR_GAP: Span = Span::millis(100);
 /// If the capture dropped one of this many missing packets, the number of losses is right to 2 %.
 const NEGLIGIBLE: u64 = 50;
 
-/// Missing packets that arrived by reports, from which the capture may be unreliable.
+/// The number of missing packets that arrived by reports, from which the capture may be unreliable.
 const LEAST_REPORTED: usize = 20;
 
 /// A missing packet, and the transport-wide numbers of its neighbours in the stream.

@@ -8,7 +8,7 @@ use steadycast_units::{Span, Time};
 
 /// The longest run of missing numbers that is a gap (`MAX_DROPOUT` of RFC 3550, appendix A.1).
 pub(crate) const LONGEST_GAP: i64 = 3000;
-/// By which a late packet may precede the stream's first one (`MAX_MISORDER` of RFC 3550, appendix A.1).
+/// The most by which a late packet may precede the stream's first one (`MAX_MISORDER` of RFC 3550, appendix A.1).
 const LONGEST_LATENESS: i64 = 100;
 /// A restart is confirmed if one of the next [`CONFIRMING_PACKETS`] numbers is higher by at most [`CONFIRMING_STEP`].
 const CONFIRMING_PACKETS: usize = 5;
@@ -30,11 +30,11 @@ pub(crate) struct Numbered {
 pub(crate) struct Position {
     /// Restarts of the numbering before this packet.
     pub(crate) run: u32,
-    /// Extended; numbers after a restart are larger than those before it.
+    /// The extended number; numbers after a restart are larger than those before it.
     pub(crate) number: i64,
 }
 
-/// Of one stream's packets, in the order of their times.
+/// Extends the numbers of one stream's packets, which are in the order of their times.
 pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
     let Some((first, last)) = packets.first().zip(packets.last()) else { return Vec::new() };
     let mean_interval = last.at.since(first.at).as_secs_f64() / packets.len() as f64;

@@ -13,11 +13,11 @@ use crate::evidence::{Fate, Unknown};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
-/// In seconds.
+/// The length of a bin in seconds.
 pub(crate) const BIN_S: f64 = 0.5;
 /// Total duration of the trains from which a bin's capacity is known, in seconds.
 const LEAST_TRAINS_S: f64 = 0.010;
-/// Of a train.
+/// The least number of packets of a train.
 const LEAST_PACKETS: usize = 4;
 /// Duration of a train in seconds, without jitter behind the queue.
 const LEAST_S: f64 = 0.004;
@@ -40,7 +40,7 @@ const LEAST_OF_SEVERAL_S: f64 = 0.05;
 const NEAR: f64 = 0.1;
 /// Without cross traffic, the trains' mean rate is at least this share of their highest mode.
 const ALONE: f64 = 0.9;
-/// Between two clocks; a larger slope of the delay is a growing queue.
+/// The largest drift between two clocks; a larger slope of the delay is a growing queue.
 const MOST_DRIFT: f64 = 1e-3;
 /// Share of packets with unknown arrivals up to which trains and queues are analysed.
 const MOST_UNKNOWN: f64 = 0.1;
@@ -67,7 +67,7 @@ pub struct Bin {
     pub arrived: Rate,
     /// Packets that left in this bin and whose fate is known.
     pub packets: u32,
-    /// Lost packets of these; `None` if a part of the recording is missing.
+    /// The number of these packets that were lost; `None` if a part of the recording is missing.
     pub lost: Option<u32>,
     /// The mean and the longest queueing delay; `None` if no packet arrived.
     pub delay: Option<(Span, Span)>,
@@ -144,9 +144,9 @@ pub struct Path {
 /// When a packet left the bottleneck: on the sender's clock, minus the delay of an empty queue.
 #[derive(Clone, Copy, PartialEq)]
 enum Exit {
-    /// In seconds.
+    /// The packet left the queue at this time, in seconds.
     At(f64),
-    /// In seconds. Its departure from the sender is unknown, but other packets may have waited for it.
+    /// The same, in seconds. Its departure from the sender is unknown, but other packets may have waited for it.
     Undated(f64),
     Lost,
     /// It arrived, but one of its times is unknown.
@@ -361,7 +361,7 @@ struct Refused {
     named: bool,
     unknown: f64,
     batch: Option<f64>,
-    /// If there are too many.
+    /// The number of delay steps, if there are too many.
     steps: Option<usize>,
 }
 
@@ -636,7 +636,7 @@ fn level_before(levels: Option<&[f64]>, i: usize) -> f64 {
 
 /// The trains within [`WINDOW_S`].
 struct Window {
-    /// In the call.
+    /// The index of the window in the call.
     place: usize,
     verdict: Verdict,
     mode: f64,
@@ -762,7 +762,7 @@ fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin
     idle >= 20 && late * 10 > idle
 }
 
-/// Over the packets of a bin: bytes, seconds of delay, and numbers of packets.
+/// Sums over the packets of a bin: bytes, seconds of delay, and numbers of packets.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     sent: f64,

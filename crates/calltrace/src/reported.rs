@@ -10,7 +10,7 @@ use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, Transpor
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
     At(PeerTime),
-    /// Arrived, but the report has no time for it.
+    /// The packet arrived, but the report has no time for it.
     Untimed,
     Missing,
 }

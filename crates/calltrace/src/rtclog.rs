@@ -16,7 +16,7 @@ use steadycast_wire::IP_UDP_OVERHEAD;
 
 /// An empty column of a few bytes could claim 2³² values.
 const MOST_DELTAS: u64 = 1 << 20;
-/// In a file.
+/// The most packets of a file.
 const MOST_PACKETS: usize = 20_000_000;
 /// The longest time between two times of a log.
 const DAY_MS: i64 = 86_400_000;
@@ -233,7 +233,7 @@ impl<'a> Batch<'a> {
         Ok(all)
     }
 
-    /// In milliseconds.
+    /// Returns times in milliseconds.
     fn times(&self, packed: u64) -> Result<Vec<i64>, Problem> {
         let all = self.column(1, packed)?;
         all.into_iter()
@@ -312,7 +312,7 @@ struct Log<'a> {
     delay_based: Vec<(i64, u64)>,
     scream: Vec<(i64, u64)>,
     unknown: usize,
-    /// Of the logs in the file.
+    /// The begins of the logs in the file.
     begins: BTreeSet<i64>,
     cut: Option<usize>,
 }
@@ -510,7 +510,7 @@ impl Log<'_> {
         Ok(side)
     }
 
-    /// Of the controller that set the rate.
+    /// Returns the estimates of the controller that set the rate.
     fn estimates(&mut self) -> Vec<(i64, u64)> {
         let all = [&mut self.scream, &mut self.loss_based, &mut self.delay_based];
         all.into_iter().find(|each| !each.is_empty()).map(std::mem::take).unwrap_or_default()
@@ -547,7 +547,7 @@ fn without_copies<T: Ord + Copy>(events: &mut Vec<(i64, T)>) -> usize {
     all - events.len()
 }
 
-/// Of a log's send times.
+/// The number of bits of a log's send times.
 const BITS: u32 = 24;
 
 /// Keeps the packets of one sender, because a server may forward several senders.

@@ -8,20 +8,20 @@ use crate::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 
-/// Of a packet: id, length, and the value of elements with 2 to 4 bytes.
+/// Extension elements of a packet: id, length, and the value of elements with 2 to 4 bytes.
 pub(crate) type Elements = Vec<(u8, usize, u32)>;
 /// An extension's id and length.
 pub(crate) type Kind = (u8, usize);
 
-/// Between two values that are compared, but at most a quarter of the recording.
+/// The time between two values that are compared, but at most a quarter of the recording.
 const APART: Span = Span::secs(2);
 /// The largest difference of the two clocks' advances, relative to [`APART`]; a queue may grow or drain.
 const TOLERANCE: f64 = 0.5;
 /// Share of comparisons that have to agree; the clock may be set.
 const AGREEING: f64 = 0.75;
-/// With the extension.
+/// The least number of packets with the extension.
 const LEAST_PACKETS: usize = 20;
-/// Of a second.
+/// The number of bits for fractions of a second.
 const FRACTION_BITS: u32 = 18;
 
 /// Finds each stream's extension with abs-send-time (3 bytes), or with the send time of this project's sessions (4
@@ -83,7 +83,7 @@ pub(crate) fn bits(kind: Kind) -> u32 {
     kind.1 as u32 * 8
 }
 
-/// If `text` contains a session description with it.
+/// Returns the id of abs-send-time, if `text` contains a session description with it.
 pub(crate) fn described(text: &[u8]) -> Option<u8> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().find(|line| line.starts_with("a=extmap:") && line.contains("abs-send-time"))?;
@@ -123,7 +123,7 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     compared >= LEAST_PACKETS / 2 && agreeing as f64 >= AGREEING * compared as f64
 }
 
-/// In seconds.
+/// Returns the seconds after which send times wrap.
 fn wrap_s(bits: u32) -> f64 {
     libm::exp2(f64::from(bits - FRACTION_BITS))
 }
@@ -140,7 +140,7 @@ pub(crate) struct SendTimes {
     first: Option<(u32, Time)>,
 }
 
-/// Added to send times, because packets that were recorded later may have left before the first one.
+/// A time added to send times, because packets that were recorded later may have left before the first one.
 pub(crate) const BEFORE: Span = Span::secs(1);
 
 impl SendTimes {

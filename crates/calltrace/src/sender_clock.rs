@@ -16,7 +16,7 @@ const LEAST_PAIRS: usize = 10;
 const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
 /// Packets whose numbers continue after the step, if a clock was set back.
 const CONFIRMING_PACKETS: usize = 4;
-/// Between the numbers of these packets and that before the step.
+/// The longest step from the number before the clock's step to those of these packets.
 const LONGEST_STEP: u16 = 16;
 /// Packets per stream that are compared.
 const MOST_COMPARED: usize = 20_000;
@@ -65,7 +65,7 @@ fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
 /// The send time is undecoded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamped {
-    /// Of the packet's record in the file.
+    /// The place of the packet's record in the file.
     pub(crate) place: usize,
     pub(crate) seen: Time,
     pub(crate) stream: Stream,

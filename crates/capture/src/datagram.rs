@@ -154,7 +154,7 @@ fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
     out[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Over the pseudo header and the data after the IP header.
+/// Returns the checksum over the pseudo header and the data after the IP header.
 fn transport_sum(datagram: &[u8]) -> u16 {
     let length = (datagram.len() - IP) as u32;
     fold(add(add(u32::from(datagram[9]) + length, &datagram[12..IP]), &datagram[IP..]))

@@ -9,7 +9,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The version of the protocol.
 pub(crate) const VERSION: u64 = 1;
-/// In characters.
+/// The most characters of a decision's reason.
 const LONGEST_WHY: usize = 200;
 
 /// An error in an answer.
@@ -28,9 +28,9 @@ fn wrong<T>(problem: impl Into<String>, remedy: &'static str) -> Result<T, Wrong
 /// The capabilities that a program declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// At which receivers send echoes.
+    /// The interval at which receivers send echoes.
     pub every: Span,
-    /// That the controller ("law") requests. With [`FeedbackFormat::Own`], there is one echo per packet.
+    /// The feedback that the controller ("law") requests. With [`FeedbackFormat::Own`], there is one echo per packet.
     pub feedback: FeedbackFormat,
     /// Whether the law receives the packets that were sent.
     pub sent: bool,

@@ -46,7 +46,7 @@ impl FaultSlot {
 /// The time of a fault, as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// Before the flow's first packet.
+    /// The time before the flow's first packet.
     Start,
     /// A time of the run.
     Run(Time),

@@ -6,7 +6,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// Without it, a controller could keep virtual time from advancing.
 const SHORTEST_WAIT: Span = Span::micros(100);
-/// Of an [`Echo`] in bytes; an external receiver's content follows.
+/// The size of an [`Echo`] in bytes; an external receiver's content follows.
 const ECHO: usize = 24;
 
 /// The decision rules of a controller outside this program.
@@ -102,7 +102,7 @@ fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
 /// The decision of a control law.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decided {
-    /// Limited to the range from floor to cap.
+    /// The rate, limited to the range from floor to cap.
     pub rate: Rate,
     /// `None`: the same as `rate`.
     pub pacing: Option<Rate>,

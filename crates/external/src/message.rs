@@ -86,7 +86,7 @@ impl Message {
         self.close(sent);
     }
 
-    /// With the packets sent since the previous message.
+    /// Writes a message with the packets sent since the previous one.
     pub(crate) fn at(&mut self, kind: &str, now: Time, sent: Option<&mut String>) {
         let _ = write!(self.begin(kind), ",\"t\":{}", now.as_nanos());
         self.close(sent);

@@ -11,9 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// In bytes.
+/// The most bytes of a line.
 pub(crate) const LONGEST_LINE: usize = 1 << 20;
-/// After it was asked to end.
+/// The time in which a process has to end after it was asked to.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why an exchange has no answer.
@@ -68,7 +68,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Without the newline.
+    /// Sends a line and returns the answer, both without the newline.
     pub(crate) fn exchange(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
         let result = self.answer(line, timeout);
         self.failed |= result.is_err();

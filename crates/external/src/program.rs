@@ -30,7 +30,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Searched for a log's last line.
+/// The bytes that are searched for a log's last line.
 const LAST: u64 = 4096;
 
 /// Bytes at the start of a log that are kept; a final line counts the others.
@@ -41,11 +41,11 @@ pub struct Program {
     source: Arc<Source>,
     hello: Hello,
     feedback: FeedbackFormat,
-    /// It has answered `hello`.
+    /// The first process, which has answered `hello`.
     first: Mutex<Option<Process>>,
 }
 
-/// Shared by all processes of a program.
+/// What all processes of a program share.
 struct Source {
     place: String,
     words: Vec<String>,

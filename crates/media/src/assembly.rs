@@ -66,7 +66,7 @@ impl SentFrame {
 /// All frames and packets that the sender of a flow has sent.
 #[derive(Clone, Debug, Default)]
 pub struct SentFrames {
-    /// In coding order. A lean list has only the latest ones.
+    /// The frames in coding order. A lean list has only the latest ones.
     pub frames: Vec<SentFrame>,
     /// Older frames that were removed from `frames`.
     gone: u32,

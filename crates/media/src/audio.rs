@@ -2,7 +2,7 @@
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// Of audio in one packet: the default frame of Opus (RFC 7587, section 4.2).
+/// The duration of audio in one packet: the default frame of Opus (RFC 7587, section 4.2).
 pub const AUDIO_PACKET_TIME: Span = Span::millis(20);
 
 /// A coded audio packet.

@@ -75,7 +75,7 @@ impl Kind<()> for Rungs {}
 /// How the bytes that wait in the pacer at the start of a GOP count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BacklogRule {
-    /// They are subtracted from the GOP's budget, of which at least half remains.
+    /// The bytes are subtracted from the GOP's budget, of which at least half remains.
     #[default]
     Drained,
     /// The rate is multiplied by e^(−k/1000) for k waiting packets, as in Evalvid-RA. A backlog of 20 packets costs
@@ -100,12 +100,12 @@ pub struct Coded {
     pub size: Bytes,
 }
 
-/// Of the rule of Evalvid-RA's program, after the previous GOP.
+/// The state of Evalvid-RA's rule after the previous GOP.
 #[derive(Clone, Copy, Debug)]
 struct LastGop {
-    /// In bit/s.
+    /// The mean rate in bit/s.
     mean: f64,
-    /// In bytes.
+    /// The allowed size in bytes.
     allowed: f64,
     /// The bucket's level at the start of the GOP, in bytes.
     level: f64,
@@ -124,7 +124,7 @@ pub struct Encoder {
     rung: usize,
     /// Sum and number of the rates that the controller set during the current GOP.
     rate_sum: (f64, u32),
-    /// Controlled by the bucket; may lie between the rungs.
+    /// The quantizer that the bucket controls; it may lie between the rungs.
     quantizer: f64,
     fill: Option<f64>,
     last_gop: Option<LastGop>,

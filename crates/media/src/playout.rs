@@ -6,13 +6,13 @@ use steadycast_settings::tree::Item;
 use steadycast_settings::{Findings, Kind, Within, settings};
 use steadycast_units::{Span, Time};
 
-/// Of the frames that determine the play-out delay.
+/// The age of the frames that determine the play-out delay.
 const WINDOW: Span = Span::secs(10);
 /// Share of the frames in [`WINDOW`] that must arrive in time without repair.
 const PERCENTILE: f64 = 0.95;
-/// Added to the frame delay and the repair time.
+/// The margin that is added to the frame delay and the repair time.
 const MARGIN: Span = Span::millis(10);
-/// By which the delay decreases, once per [`DECREASE_INTERVAL`].
+/// The step by which the delay decreases, once per [`DECREASE_INTERVAL`].
 const DECREASE_STEP: Span = Span::millis(10);
 const DECREASE_INTERVAL: Span = Span::secs(1);
 
@@ -54,7 +54,7 @@ pub struct Playout {
     repair: Span,
     /// Completion time and delay, in order of completion.
     recent: VecDeque<(Time, Span)>,
-    /// In ascending order.
+    /// The delays in ascending order.
     sorted: Vec<Span>,
     changed: Time,
 }

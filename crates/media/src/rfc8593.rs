@@ -6,11 +6,11 @@ use steadycast_settings::tree::Item;
 use steadycast_settings::{Findings, Within, positive, settings, words};
 use steadycast_units::{Bytes, Chance, Rate, Span};
 
-/// In bytes (RFC 8593, section 6.2.1).
+/// The smallest frame in bytes (RFC 8593, section 6.2.1).
 const MIN_FRAME: f64 = 10.0;
-/// In bytes (RFC 8593, section 6.2.1).
+/// The largest frame in bytes (RFC 8593, section 6.2.1).
 const MAX_FRAME: f64 = 1e6;
-/// As a share of the reference interval; the Laplace distribution has no lower bound.
+/// The shortest interval as a share of the reference interval; the Laplace distribution has no lower bound.
 const MIN_INTERVAL_SHARE: f64 = 0.1;
 
 words! {
@@ -141,7 +141,7 @@ impl Traces {
     }
 }
 
-/// Seconds in which the pacer's backlog drains by smaller frames, of at least half their size. RFC 8593 has no pacer.
+/// The seconds in which the pacer's backlog drains, by frames of at least half their size. RFC 8593 has no pacer.
 const BACKLOG_DRAIN_S: f64 = 0.4;
 
 /// A source of independent frames without content.
@@ -210,12 +210,12 @@ impl SyntheticCodec {
         wanted
     }
 
-    /// Of a frame that takes `bytes` on the wire.
+    /// Returns the size of a frame that takes `bytes` on the wire.
     fn frame_size(&self, bytes: f64) -> f64 {
         (bytes - libm::ceil(bytes / (self.payload + self.overhead)) * self.overhead).max(MIN_FRAME)
     }
 
-    /// Of a frame of `size`.
+    /// Returns the bytes on the wire of a frame of `size`.
     fn wire_size(&self, size: f64) -> f64 {
         size + libm::ceil(size / self.payload) * self.overhead
     }
@@ -234,7 +234,7 @@ impl SyntheticCodec {
         }
     }
 
-    /// With mean zero.
+    /// Draws from the Laplace distribution with mean zero.
     fn laplace(&mut self, scale: f64) -> f64 {
         // Inverse transform sampling.
         let u = self.chance.unit_open() - 0.5;
@@ -250,7 +250,7 @@ impl Feed for SyntheticCodec {
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         let now = self.due;
         let rate = self.request(now, rate);
-        // In bytes on the wire.
+        // The mean size of a frame in bytes on the wire.
         let mean = rate / 8.0 * self.settings.t0.as_secs_f64();
         let room = (1.0 - backlog.as_f64() * 8.0 / (rate * BACKLOG_DRAIN_S)).max(0.5);
         let by_trace = self.traces.as_ref().map(|traces| traces.size(self.place, rate * room));

@@ -43,14 +43,14 @@ const FIRST_WAIT: Span = Span::secs(4);
 /// The same until the stream first steps down, while it still looks for its rung.
 const START_WAIT: Span = Span::secs(1);
 
-/// By which the wait before a climb grows after each failed climb, and the longest wait.
+/// The factor by which the wait before a climb grows after each failed climb, and the longest wait.
 const WAIT_GROWTH: u64 = 8;
 const MAX_WAIT: Span = Span::secs(240);
 
 /// A climb has failed if the stream steps down within this time.
 const TRIAL: Span = Span::secs(120);
 
-/// Of the rates of two neighbouring rungs.
+/// The largest ratio of the rates of two neighbouring rungs.
 const MAX_RATIO: f64 = 3.0;
 
 /// Returns the rates of `count` rungs, finest first, evenly spaced by their logarithm from `top` to `bottom`. Too few
@@ -179,11 +179,11 @@ pub const BUILT_IN_SWITCHING: &str = "hysteresis";
 #[derive(Clone, Debug, Default)]
 pub struct RungChooser {
     reason: RungReason,
-    /// Since the next finer rung has fitted.
+    /// The time since which the next finer rung has fitted.
     fits_since: Option<Span>,
     /// The later one first.
     last_rates: [Rate; 2],
-    /// Of each rung.
+    /// The last climb to each rung.
     climbs: Vec<Climb>,
     /// Whether the stream has stepped down before.
     has_fallen: bool,

@@ -43,7 +43,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     Ok(total / ((across - 1) * (down - 1)) as f64)
 }
 
-/// Over some samples of both planes.
+/// Sums over some samples of both planes.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     a: u32,
@@ -63,7 +63,7 @@ impl Sums {
     }
 }
 
-/// Per column of a row of blocks. Separate arrays let the loops be vectorized.
+/// Sums per column of a row of blocks. Separate arrays let the loops be vectorized.
 struct Columns {
     a: Vec<u16>,
     b: Vec<u16>,

@@ -17,7 +17,7 @@ use steadycast_media::{RungContext, SwitchingFactory, SwitchingRule};
 use steadycast_settings::nearest;
 use steadycast_units::{Ecn, Rate, Span, Time};
 
-/// In bytes.
+/// The most bytes of a report.
 const LONGEST_REPORT: usize = 1024;
 
 /// Declares the Python class of an object that is passed to a controller. The class's `repr` shows all attributes.

@@ -278,7 +278,7 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     Ok(Medium::Ladder { format, config, ladder, rungs, frames: want(from, "frames")? })
 }
 
-/// For a session's status; its loop answers at once, unless it is about to end.
+/// The wait for a session's status; its loop answers at once, unless it is about to end.
 const ANSWER: Duration = Duration::from_millis(250);
 
 fn seconds(patience: f64) -> Duration {
@@ -286,7 +286,7 @@ fn seconds(patience: f64) -> Duration {
     Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 
-/// In Python's spelling.
+/// Returns a boolean in Python's spelling.
 const fn python(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }

@@ -232,7 +232,7 @@ const fn listed() -> [Column; LISTED] {
     all
 }
 
-/// By table, in order; those that need measured pictures are last.
+/// All columns by table, in order; those that need measured pictures are last.
 pub const COLUMNS: &[Column] = &listed();
 
 /// The values of a column.
@@ -265,7 +265,7 @@ impl Values {
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(&'static Column, Values)>,
-    /// By column: the indexes of its texts.
+    /// The indexes of each column's texts.
     places: Vec<BTreeMap<String, u32>>,
     rows: usize,
 }

@@ -61,9 +61,9 @@ pub struct Rows<T> {
 
 #[derive(Clone, Debug)]
 enum Older {
-    /// In the same list as the latest ones.
+    /// The older rows are in the same list as the latest ones.
     InMemory,
-    /// Packed in memory, field by field.
+    /// The older rows are packed in memory, field by field.
     Packed(Vec<u8>),
     /// The store, the number of blocks, and the last one's position. Each block points to the previous one, so
     /// positions need no memory.
@@ -245,7 +245,7 @@ impl<T: Row> Rows<T> {
 /// Writes or reads the fields of a row by the same calls.
 pub struct Fields<'a> {
     bytes: &'a mut Vec<u8>,
-    /// Of the next field to read; `None` while writing.
+    /// The place of the next field to read; `None` while writing.
     at: Option<usize>,
     words: &'a mut Vec<&'static str>,
 }

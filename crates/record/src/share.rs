@@ -5,7 +5,7 @@ use steadycast_units::{Rate, Span, Time};
 /// The rate that a claim could use at a certain time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// Not present: it uses nothing and has no share.
+    /// The claim is not present: it uses nothing and has no share.
     Absent,
     /// A rate of at most this value.
     AtMost(Rate),
@@ -15,17 +15,17 @@ pub enum Demand {
 
 /// Claims on links: for each claim, such as a flow, the links that it uses.
 pub struct Claims {
-    /// By claim: indexes into `links`.
+    /// The links of each claim, as indexes into `links`.
     ways: Vec<Vec<u32>>,
     /// The numbers of the links that claims use, in ascending order.
     links: Vec<u32>,
-    /// By link.
+    /// The claims that use each link.
     users: Vec<Vec<u32>>,
 }
 
-/// Of a link, while shares are assigned.
+/// What remains of a link while shares are assigned.
 struct Remaining {
-    /// In bit/s; `None` if the link is unlimited.
+    /// The rate in bit/s; `None` if the link is unlimited.
     rate: Option<u64>,
     open: u64,
 }
@@ -226,7 +226,7 @@ pub struct Shares {
 
 #[derive(Default)]
 struct Mean {
-    /// In bits per second times nanoseconds.
+    /// The integral of the share, in bits per second times nanoseconds.
     sum: u128,
     span: Span,
     unlimited: bool,

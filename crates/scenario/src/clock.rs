@@ -8,7 +8,7 @@ use steadycast_units::{Offset, Span};
 /// The packets' send times wrap after 4.5 hours, so a larger offset would be ambiguous.
 const MAX_OFFSET: Span = Span::secs(4 * 3600);
 
-/// In parts per million; a quartz drifts by 20 to 100.
+/// The largest drift in parts per million; a quartz drifts by 20 to 100.
 const MAX_DRIFT_PPM: f64 = 10_000.0;
 
 pub(crate) fn clock(table: &Spanned<ClockTable>, out: &mut Findings) -> OwnClock {

@@ -446,7 +446,7 @@ impl FromToml for LabelledChanges {
     }
 }
 
-/// By the paths of the drawn keys.
+/// Distributions by the paths of the drawn keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Distributions(Vec<(String, Distribution)>);
 
@@ -519,7 +519,7 @@ enum Distribution {
     Deck(Deck, Vec<String>),
 }
 
-/// As indices of values; `left` are those not drawn yet.
+/// A deck as indices of values; `left` are those not drawn yet.
 #[derive(Clone, Debug)]
 struct Deck {
     cards: Vec<usize>,

@@ -365,7 +365,7 @@ fn audio_rate(rate: &Rate) -> Option<(String, String)> {
     (!fits).then(|| (format!("Opus has no rate of {rate}"), "take 6kbps to 510kbps".to_owned()))
 }
 
-/// Of a video or TCP flow.
+/// The smallest packet of a video or TCP flow.
 pub(crate) const MIN_PACKET: Bytes = Bytes::new(100);
 
 fn packet(table: &FlowTable, default: Bytes, out: &mut Findings) -> Bytes {

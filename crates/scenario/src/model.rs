@@ -661,11 +661,11 @@ fn has_mean(shape: &f64) -> Option<(String, String)> {
     })
 }
 
-/// At least an IP and UDP header and one byte, for flows without a protocol above UDP.
+/// The smallest packet of flows without a protocol above UDP: IP and UDP headers and one byte.
 const PLAIN: PacketSize = PacketSize { least: 29 };
 
 pub(crate) struct PacketSize {
-    /// In bytes.
+    /// The smallest size in bytes.
     pub(crate) least: u64,
 }
 

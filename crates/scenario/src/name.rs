@@ -3,7 +3,7 @@
 use steadycast_settings::Findings;
 use steadycast_settings::tree::Place;
 
-/// Of a scenario's ranges.
+/// The most flows, nodes or links of a scenario, and the most names of a range.
 pub(crate) const MAX_COUNT: u64 = 200_000;
 
 /// A name, or a range of names that differ in a number.

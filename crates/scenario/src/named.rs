@@ -46,13 +46,13 @@ const BESIDE: [(&str, &str); 4] = [
     ("web", "congestion = \"cubic\"\nbytes = \"300kB\"\noff = { dist = \"exponential\", mean = \"4s\" }"),
 ];
 
-/// Of one `+`.
+/// The most flows of one `+`.
 const MOST_BESIDE: usize = 99;
 
 pub(crate) struct Named {
     pub(crate) text: String,
     key: Place,
-    /// With absolute paths; `flow` has the TCP flows of `+WORD`.
+    /// The network with absolute paths; `flow` has the TCP flows of `+WORD`.
     root: Item,
 }
 

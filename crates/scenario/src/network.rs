@@ -22,9 +22,9 @@ pub(crate) struct Host {
     pub(crate) left: bool,
 }
 
-/// In bit/s. A mean above makes Mb/s, assumed without a header, unlikely.
+/// The largest plausible mean in bit/s of a table without a header, which counts as Mb/s.
 const LIKELY_BPS: f64 = 5e8;
-/// Longer steps make seconds, assumed without a header, unlikely.
+/// The longest plausible step of a table without a header, which counts as seconds.
 const LIKELY_STEP: Span = Span::secs(60);
 
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
@@ -54,9 +54,9 @@ pub(crate) struct Network {
     groups: BTreeMap<String, Vec<usize>>,
     /// Some nodes could not be read, so unknown names are not reported.
     pub(crate) partial: bool,
-    /// Where flows start by default, if the network has a shape.
+    /// The node at which flows start by default, if the network has a shape.
     pub(crate) source: Option<u32>,
-    /// Where flows end by default, if the network has a shape.
+    /// The nodes at which flows end by default, if the network has a shape.
     pub(crate) ends: Vec<u32>,
     pub(crate) layout: Layout,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Files {
     traces: BTreeMap<(PathBuf, Quantity), Result<Recorded, Fault>>,
 }
 
-/// Of a trace in a run.
+/// The most changes of a trace in a run.
 const MOST_CHANGES: f64 = 4e6;
 
 impl Files {
@@ -111,7 +111,7 @@ impl Files {
         };
         Some(RateSpec::Trace(Opportunities { at: at.clone(), looped }, path))
     }
-    /// Also checks that there are not too many changes.
+    /// Reads a series, and checks that it does not have too many changes.
     fn series(
         &mut self,
         name: &Spanned<String>,

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use steadycast_settings::tree::quoted;
 use steadycast_units::{Span, counted};
 
-/// In bytes.
+/// The most bytes of a file.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
 const MOST_ROWS: usize = 2_000_000;
-/// In seconds; also the longest time of a scenario.
+/// The longest time of a table and of a scenario, in seconds.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
 /// First bytes of pcap in both byte orders, with micro- and nanoseconds, and of pcapng.
 const CAPTURES: [&[u8]; 5] =
@@ -38,7 +38,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Of a table without a header.
+    /// Returns the unit of a table without a header.
     const fn unit(self) -> f64 {
         match self {
             Self::Rate => 1e6,
@@ -53,7 +53,7 @@ impl Quantity {
             Self::Loss => "t_s,loss",
         }
     }
-    /// With a text for messages.
+    /// Returns the largest value, with a text for messages.
     const fn most(self) -> (f64, &'static str) {
         match self {
             Self::Rate => (1e12, "1 Tb/s"),

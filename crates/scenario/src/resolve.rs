@@ -18,10 +18,10 @@ use steadycast_settings::tree::{Place, quoted};
 use steadycast_settings::{Findings, OneOrMany, Spanned};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// With ranges expanded.
+/// The most events with ranges expanded.
 const MAX_EVENTS: usize = 1_000_000;
 
-/// Of all flows together.
+/// The most receivers of all flows together.
 const MAX_RECEIVERS: usize = 2_000_000;
 
 /// Returns the scenario, as far as it could be resolved, and the network's part of the resolved text.
@@ -389,7 +389,7 @@ fn ways<'a>(
     directed_ways(flow, links, around).map(|(link, forward)| (link, if forward { &*link.forward } else { &*link.back }))
 }
 
-/// As [`ways`]; the flag is true for the forward direction.
+/// Returns the links as [`ways`] does; the flag is true for the forward direction.
 fn directed_ways<'a>(
     flow: &Flow,
     links: &'a [Link],
@@ -520,7 +520,7 @@ impl Names<'_> {
         names.all.iter().flat_map(find).map(|i| LinkIx(i as u32)).collect()
     }
 
-    /// By the node's name, or by FLOW.NODE.
+    /// Returns the receivers that are named by their node, or by FLOW.NODE.
     fn receivers(&self, names: &OneOrMany<String>, flows: &[Flow], out: &mut Findings) -> Vec<(FlowIx, usize)> {
         let mut all = Vec::new();
         if !self.whole {

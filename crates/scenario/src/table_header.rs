@@ -5,9 +5,9 @@ use steadycast_settings::tree::quoted;
 
 /// The most columns that are searched.
 const MOST_COLUMNS: usize = 1_000;
-/// Before a unit.
+/// Names of the time, before a unit.
 const TIMES: [&str; 8] = ["t", "ts", "time", "timestamp", "elapsed", "seconds", "at", "offset"];
-/// In seconds.
+/// Units of time in seconds.
 const TIME_UNITS: [(&str, f64); 13] = [
     ("s", 1.0),
     ("sec", 1.0),
@@ -23,7 +23,7 @@ const TIME_UNITS: [(&str, f64); 13] = [
     ("usec", 1e-6),
     ("microseconds", 1e-6),
 ];
-/// Without names of round-trip times.
+/// Names of delays, without those of round-trip times.
 const DELAYS: [&str; 4] = ["delay", "latency", "owd", "oneway"];
 /// An upper-case K is not an SI prefix, but common.
 const PREFIXES: [(&str, f64); 9] = [
@@ -37,7 +37,7 @@ const PREFIXES: [(&str, f64); 9] = [
     ("G", 1e9),
     ("g", 1e9),
 ];
-/// In bit/s; b is bits, B is bytes.
+/// Units of rates in bit/s; b is bits, B is bytes.
 const RATES: [(&str, f64); 14] = [
     ("bps", 1.0),
     ("bit/s", 1.0),

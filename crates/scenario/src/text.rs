@@ -121,7 +121,7 @@ impl Loaded {
         }
     }
 
-    /// With absolute paths.
+    /// Returns the keys as written, with absolute paths.
     fn as_written(&self, item: &Item) -> Vec<String> {
         let keys = item.table().map_or(&[][..], |t| t);
         keys.iter().map(|(key, item)| format!("{} = {}", bare(key), absolute(key, &item.value, &self.folder))).collect()
@@ -167,7 +167,7 @@ fn quote(text: impl Display) -> String {
     string(&text.to_string())
 }
 
-/// In the shortest form that is read back as the same value.
+/// Writes a number in the shortest form that is read back as the same value.
 fn number(x: f64) -> String {
     Value::Real(x).to_toml()
 }
@@ -181,7 +181,7 @@ fn entry(key: &str, value: &impl ToToml) -> Option<String> {
     Some(format!("{key} = {}", value.value()?.to_toml()))
 }
 
-/// With absolute paths for keys that name files.
+/// Writes a value, with absolute paths for keys that name files.
 fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     match (key, value) {
         // A controller's parameter is not a file, even if its name is `trace`.

@@ -21,7 +21,7 @@ impl Around {
     }
 }
 
-/// Including the one that selects the kind.
+/// Returns the keys whose values are texts, including the one that selects the kind.
 fn texts(table: &Item) -> Json {
     let words = table.table().into_iter().flatten().filter(|(_, item)| item.text().is_some());
     words.map(|(key, item)| (key.clone(), item.value.to_json())).collect()
@@ -83,7 +83,7 @@ impl<'a> Misplaced<'a> {
             _ => self.takes(&path).then(|| (format!("did you mean \"{meant}\"?"), meant.to_owned())),
         }
     }
-    /// If exactly one inner table accepts the key.
+    /// Suggests the inner table that accepts the key, if exactly one does.
     fn inside(&self) -> Option<Remedy> {
         let mut all = self.keys.iter().filter_map(|outer| self.put(outer, self.key));
         all.next().filter(|_| all.next().is_none())
@@ -153,7 +153,7 @@ fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
     })
 }
 
-/// For the key at the end of a path of keys.
+/// Whether the key at the end of a path of keys accepts the value.
 fn takes(schema: &Json, path: &[&str], value: &Json) -> bool {
     match path {
         [] => admits(schema, value),

@@ -54,7 +54,7 @@ impl std::error::Error for Problems {}
 /// More problems would not help to correct the file.
 const MAX_PROBLEMS: usize = 100;
 
-/// In characters; a longer quotation is shortened to its two ends.
+/// The most characters of a quotation; a longer one is shortened to its two ends.
 const LONGEST: usize = 400;
 
 fn shortened(text: String) -> String {
@@ -78,7 +78,7 @@ pub struct Findings {
     excused: Vec<String>,
     /// A key's name here, and its names in other programs.
     other_words: &'static [(&'static str, &'static [&'static str])],
-    /// From the outermost to the innermost.
+    /// The tables that are being read, from the outermost to the innermost.
     #[doc(hidden)]
     pub tables: Vec<Around>,
 }

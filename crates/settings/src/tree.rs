@@ -33,7 +33,7 @@ impl Place {
 pub struct Item {
     /// The value.
     pub value: Value,
-    /// Its place.
+    /// The place of the value.
     pub at: Place,
 }
 
@@ -60,7 +60,7 @@ pub enum Value {
 }
 
 impl From<Value> for Item {
-    /// Without a place in the file.
+    /// Creates an item without a place in the file.
     fn from(value: Value) -> Self {
         Self { value, at: Place::line(None) }
     }
@@ -336,7 +336,7 @@ impl Lines {
     fn of(text: &str) -> Self {
         Self(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i).collect())
     }
-    /// From 1.
+    /// Returns the line of an offset, from 1.
     fn at(&self, offset: usize) -> u32 {
         self.0.partition_point(|newline| *newline < offset) as u32 + 1
     }

@@ -27,7 +27,7 @@ from steadycast_aiortc.feedback import wait
 OVERHEAD_BYTES = 20 + 8 + 16
 """Bytes of IPv4, UDP, and the tag of SRTP's AES-GCM profile. The tag of the older HMAC profile has 10 bytes."""
 AUDIO_BPS = 64_000
-"""Reserved for each audio stream."""
+"""The rate that is reserved for each audio stream."""
 PAYLOAD_SHARE = 0.9
 """Share of the payload in a full packet. The encoder's rate does not include headers."""
 KEPT = 4096

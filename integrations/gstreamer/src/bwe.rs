@@ -106,14 +106,14 @@ enum Item {
 struct State {
     sender: Option<MediaSender>,
     decision: Option<Decision>,
-    /// In order of arrival, by number. The numbers are the sender's packet identifiers.
+    /// The queued items by number, in order of arrival. The sender uses these numbers as packet identifiers.
     items: BTreeMap<u64, Item>,
     next: u64,
     numbers: Numbers,
     flushing: bool,
     flow: Option<gst::FlowError>,
     clock_id: Option<gst::SingleShotClockId>,
-    /// By SSRC.
+    /// The streams by SSRC.
     sources: BTreeMap<u32, Source>,
     first: Option<Time>,
     /// Feedback that waits for the rest of its RTCP compound, until `feedback_at`.
@@ -128,7 +128,7 @@ struct State {
     counts: Counts,
 }
 
-/// Sent after the state is unlocked.
+/// Notifications that are sent after the state is unlocked.
 #[derive(Default)]
 struct Notifications {
     estimated: bool,

@@ -10,7 +10,7 @@ const REMEMBERED: usize = 1 << 14;
 /// A packet that was passed to `rtpsession`.
 #[derive(Clone, Copy, Debug)]
 struct SentPacket {
-    /// On the system's clock.
+    /// The departure time on the system's clock.
     left: u64,
     payload: u32,
     is_reported: bool,
@@ -19,7 +19,7 @@ struct SentPacket {
 /// Maps to the controller's numbers the transport-wide ones, which `rtpsession` assigns across all of its streams.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
-    /// In order of departure.
+    /// The packets in order of departure.
     kept: VecDeque<SentPacket>,
     /// The controller's number of the first packet in the history.
     first: u64,

@@ -7,7 +7,7 @@ pub(crate) const HEAD: usize = 12 + 4 * 15 + 4;
 /// The fields of an RTP packet that the sender needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rtp {
-    /// On the wire.
+    /// The size on the wire.
     pub(crate) size: u64,
     pub(crate) payload: u32,
     pub(crate) seq: u16,

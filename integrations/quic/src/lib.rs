@@ -30,7 +30,7 @@ const HEADERS: u64 = 28;
 /// Window in excess of the rate's bytes in flight: two full packets. Stacks need room for one, and a receiver may delay
 /// an acknowledgement until it has two.
 const EXTRA: u64 = 2_400;
-/// Assumed before a round-trip time is measured (RFC 9002, section 6.2.2).
+/// The round-trip time before one is measured (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 
 /// Makes the controllers of an endpoint's connections.

@@ -22,7 +22,7 @@ from steadycast.media.table import Kind
 from steadycast.media.yuv import Layout, is_raw
 
 _KINDS = {1: Kind.I, 2: Kind.P, 3: Kind.B}
-"""By FFmpeg's AVPictureType. All others are switching pictures, which have references like P frames."""
+"""Kinds by FFmpeg's AVPictureType. All others are switching pictures, which have references like P frames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class EncodedClip:
     height: int
     fps: Fraction
     units: tuple[bytes, ...]
-    """In coding order."""
+    """The access units in coding order."""
     kinds: tuple[Kind, ...]
     slots: tuple[int, ...]
     """The display slot of each access unit."""

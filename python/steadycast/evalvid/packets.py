@@ -34,12 +34,12 @@ class Event(NamedTuple):
     """`None` if the trace lists a single kind, at a single host."""
     time_ns: int
     node: str
-    """Empty if the trace has only one node."""
+    """The node; empty if the trace has only one."""
     flow: str
     id: int | None
     """The packet's number in the trace or in the IP header; `None` if it has none."""
     size: int | None
-    """In bytes, as the trace counts it."""
+    """The size in bytes, as the trace counts it."""
     rtp: tuple[int, int] | None = None
     """RTP source and sequence number."""
     digest: int | None = None

@@ -84,7 +84,7 @@ _OPERATORS: tuple[dict[str, Callable[[float, float], float]], ...] = (
     {"+": operator.add, "-": operator.sub},
     {"*": operator.mul, "/": operator.truediv},
 )
-"""In ascending order of precedence."""
+"""Operators in ascending order of precedence."""
 
 
 def _one(values: Sequence[float]) -> float:
@@ -99,7 +99,7 @@ class Formula:
 
     text: str
     paths: tuple[str, ...]
-    """Without those inside ``in( )``, which may exist only in other scenarios."""
+    """The paths without those inside ``in( )``, which may exist only in other scenarios."""
     names: tuple[str, ...]
     """Names of other variants and scenarios."""
     series: tuple[Series, ...]

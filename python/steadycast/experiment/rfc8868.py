@@ -63,7 +63,7 @@ class Facts:
     """The data of a run for the measures."""
 
     step: float
-    """In seconds."""
+    """The record's step in seconds."""
     flows: tuple[Flow, ...]
     received: Mapping[str, Series]
     """The received rate of each flow per step, summed over its receivers."""
@@ -88,7 +88,7 @@ class Facts:
 
     @cached_property
     def judged(self) -> tuple[float, float]:
-        """From `SETTLING_S` after the first start of a video to the first end, in seconds."""
+        """The judged time in seconds: from `SETTLING_S` after the first start of a video to the first end."""
         start = min(flow.active[0][0] for flow in self.videos)
         return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)
 

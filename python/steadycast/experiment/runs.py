@@ -48,7 +48,7 @@ class Runs:
     """The figures of all runs."""
 
     figures: Mapping[tuple[Point, int], Mapping[str, float | None]]
-    """By point and seed; without failed runs."""
+    """The figures by point and seed, without failed runs."""
     errors: Mapping[tuple[Point, int], str]
     ran: int
     """The number of runs that this call executed."""

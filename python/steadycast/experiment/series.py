@@ -95,7 +95,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "share_below": Statistic(lambda values, level: sum(v < level for v in values) / len(values), level=True),
     "longest_below": Statistic(_longest_below, level=True),
 }
-"""By name. In a formula the level precedes the times."""
+"""The statistics by name. In a formula the level precedes the times."""
 
 
 @dataclass(frozen=True)

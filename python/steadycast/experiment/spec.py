@@ -152,16 +152,16 @@ class TableSpec:
     """"points", "bounds", "counts", "held" or "choice": what a row is."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
-    """In a "choice" table: measures whose bounds a second list of variants ignores."""
+    """The measures whose bounds a second list of variants ignores, in a "choice" table."""
     by: tuple[str, ...] | None
     """Axes, variables, classes or columns of ``about`` that make the rows (in a "held" table, the columns).
 
     With `None`, there is a row per point in a "points" table, per scenario in others.
     """
     against: str | None
-    """In a "points" table: the variant from whose means the differences are shown."""
+    """The variant from whose means a "points" table shows the differences."""
     by_bound: bool
-    """In a "counts" table: whether undecided points, and the bounds of each measure, have columns."""
+    """Whether a "counts" table has columns for undecided points, and for the bounds of each measure."""
     when: Condition
     """Which points the table shows."""
     spread: str
@@ -178,7 +178,7 @@ class FigureSpec:
     kind: str
     """"measure", or "time" for rates and delays over time."""
     measure: str
-    """Empty in a figure over time."""
+    """The measure; empty in a figure over time."""
     over: str | None
     """The horizontal axis; `None`: a bar per variant."""
     against: str | None
@@ -719,7 +719,7 @@ def _at(path: Path) -> Path:
 
 
 def _written(told: Mapping[str, Any], origin: Path) -> Path | None:
-    """Relative to the experiment file or, for a built-in experiment, to the results folder."""
+    """Return a path relative to the experiment file or, for a built-in experiment, to the results folder."""
     if not told["write"]:
         return None
     own = origin in built_in().values()

@@ -241,7 +241,7 @@ def _counts(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
-    """By the measure's name in tables."""
+    """Return the bounds by the measure's name in tables."""
     found: dict[str, list[Bound]] = {}
     for bound in done.spec.bounds:
         if done.spec.counts(bound, spec.measures):

@@ -100,7 +100,7 @@ class Experiment:
     spec: Spec
     runs: Runs
     folder: Path
-    """Of its page, tables and runs."""
+    """The folder of its page, tables and runs."""
 
     @cached_property
     def points(self) -> tuple[Point, ...]:

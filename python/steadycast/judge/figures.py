@@ -139,7 +139,7 @@ _ALL = (
 )
 FIGURES: Mapping[str, Figure] = {figure.key: figure for figure in _ALL}
 COLUMNS: Mapping[str, Column] = {each.key: each.column for each in _ALL if each.column is not None}
-"""By figure, in order."""
+"""The columns by figure, in order."""
 
 _FORMER: Mapping[str, tuple[str, float]] = {
     f"{name}_pct": (f"{name}_frac", 0.01)

@@ -103,7 +103,7 @@ class Pair:
     programs: tuple[Program, ...]
     networks: str = "smoke"
     lead_s: float = 10.0
-    """In seconds: the sender must have begun by its end, from which network events count."""
+    """The lead time in seconds: the sender must have begun by its end, from which network events count."""
     seconds: float = 60.0
     clip: Marked | None = None
     rtp: Rtp = Rtp()

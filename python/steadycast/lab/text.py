@@ -29,7 +29,7 @@ Where = Sequence[str | int]
 """Keys of tables, and indices of lists."""
 
 MOST_TEXT = 64 << 10
-"""In bytes."""
+"""The most bytes of a text."""
 _MOST_LINKS = 3
 """The most links with controls."""
 _NAMES_FILES = ("clip", "trace", "delay_trace", "loss_trace")

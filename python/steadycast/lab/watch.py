@@ -18,7 +18,7 @@ from steadycast.report import say
 KEPT = 600
 """Status lines that are shown: ten minutes."""
 _MOST_BYTES = 1 << 20
-"""Per read. Of a longer file, only the end is read at first."""
+"""The most bytes per read. Of a longer file, only the end is read at first."""
 _MOST_PEERS = 20
 _OLD_S = 5.0
 """Seconds without a line after which the page says so."""

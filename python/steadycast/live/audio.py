@@ -24,7 +24,7 @@ HZ = 48_000
 PACKET_SAMPLES = HZ // 50
 """Samples per packet and channel: 20 ms."""
 _STEP_S = Fraction(1, 50)
-"""Between a time stamp and the end of earlier samples, in seconds; more is a gap or overlap."""
+"""The largest difference between a time stamp and the end of earlier samples; more is a gap or overlap, in seconds."""
 _JOINED_S = Fraction(1, 25)
 """The largest gap between two repetitions that is filled with silence, in seconds.
 

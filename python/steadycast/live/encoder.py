@@ -24,7 +24,7 @@ class Shape:
 
 
 _SCALES = tuple(map(Fraction, ("1", "3/4", "1/2", "3/8", "1/4", "3/16", "1/8")))
-"""Of the coded width and height, for rates that are too low for the source's size."""
+"""Scales of the coded width and height, for rates that are too low for the source's size."""
 _SMALLEST = 48
 """Smallest width and height of a scaled picture, in samples."""
 

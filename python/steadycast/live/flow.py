@@ -23,7 +23,7 @@ class Option:
     metavar: str
     help: str
     default: object = None
-    """If it differs from the scenario's."""
+    """The option's default, if it differs from the scenario's."""
 
 
 CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."

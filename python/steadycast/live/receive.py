@@ -38,7 +38,7 @@ MPEG-TS, for example, has no stream type for VP8 (ISO/IEC 13818-1).
 
 
 LONGEST_PLAYOUT_S = 4.0
-"""In seconds. At 60 frames per second it fits into the player's queue of 256 frames."""
+"""The longest delay in seconds. At 60 frames per second it fits into the player's queue of 256 frames."""
 
 
 @dataclass(frozen=True, kw_only=True)

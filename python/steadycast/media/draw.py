@@ -23,7 +23,7 @@ Place = tuple[float, float]
 Colour = tuple[float, float, float]
 """Luma and the two chroma differences, 0…255 (BT.601, full range)."""
 _LIGHT = (-0.45, -0.6, 0.66)
-"""From the left, above and in front of the picture."""
+"""The direction of the light: from the left, above and in front of the picture."""
 
 
 def rgb(text: str) -> Colour:

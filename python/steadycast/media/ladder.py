@@ -31,7 +31,7 @@ from steadycast.media.table import U8, U32, U64, FrameTable, Kind
 from steadycast.workers import cores
 
 Progress = Callable[[str, int, int], None]
-"""Called with a label, the number of finished parts and the total number."""
+"""A callback that gets a label, the number of finished parts and the total number."""
 
 About = dict[str, Any]
 _FORMAT = 2

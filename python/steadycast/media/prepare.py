@@ -93,7 +93,7 @@ def opened(video: Mapping[str, Any]) -> None:
 
 
 def _needed_s(video: Mapping[str, Any]) -> int:
-    """In full minutes, so that runs of similar length share a ladder."""
+    """Return the needed seconds, in full minutes so that runs of similar length share a ladder."""
     return max(1, math.ceil(float(video["lasts_s"]) / 60)) * 60
 
 

@@ -96,7 +96,7 @@ class Facts:
     """A source's metadata."""
 
     width: int
-    """Of the upright picture with square samples."""
+    """The width of the upright picture with square samples."""
     height: int
     rate: Fraction | None
     """Pictures per second; `None` if the source has no rate, or one outside of `RATES`."""

@@ -31,7 +31,7 @@ class TracedFrame:
     line: int
     kind: Kind
     size_bytes: int
-    """Rounded up to whole bytes."""
+    """The size, rounded up to whole bytes."""
     packets: int
     time_s: float
     """Sending time in seconds."""

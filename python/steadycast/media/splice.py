@@ -15,7 +15,7 @@ NEVER = np.iinfo(np.int64).max
 """The arrival time of lost frames, in nanoseconds."""
 
 Quantizers = Sequence[int | tuple[int, ...]]
-"""Of each GOP of a flow, or of its frames in coding order."""
+"""The quantizers of each GOP of a flow, or of its frames in coding order."""
 
 Holes = Mapping[int, Sequence[tuple[int, int]]]
 """The lost byte ranges [from, to) of each frame's access unit, by frame number."""

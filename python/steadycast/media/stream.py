@@ -20,7 +20,7 @@ class Form(NamedTuple):
     endings: tuple[str, ...]
     """File name suffixes."""
     fourcc: bytes = b""
-    """In IVF."""
+    """The codec's FourCC in IVF."""
     delimiter: bytes = b""
     """The optional delimiter before each access unit (H.264 and H.265, 7.3.1)."""
 

@@ -62,7 +62,7 @@ class Drawing:
     """A figure of a run or of a sweep, which a notebook can display."""
 
     figure: Figure
-    """For further changes."""
+    """The matplotlib figure, for further changes."""
 
     def save(self, path: Path | str) -> None:
         """Save the figure; the suffix selects the format (.png, .svg, .pdf).

@@ -451,7 +451,7 @@ ALONE: tuple[Plot, ...] = tuple(
     Plot(name, over_time.QUANTITIES[name].heading, "", over_time.of_one(name))
     for name in ("jitter", "cumulative-jitter", "fairness")
 )
-"""Drawn on request, not part of the report."""
+"""The figures that are drawn on request, and not part of the report."""
 
 PLOTS: tuple[Plot, ...] = (
     Plot("rates", "Rates", "Band: from the lowest to the highest receiver.", draw_rates, ranges=True),

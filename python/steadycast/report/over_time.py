@@ -120,7 +120,7 @@ QUANTITIES = {
         Quantity("delay", "One-way delay, mean of each interval (ms)", _rates("delay_ms"), 0.0),
     )
 }
-"""By name; reports have more detailed figures of the last two."""
+"""The quantities by name; reports have more detailed figures of the last two."""
 
 
 def draw(quantity: Quantity, runs: Sequence[tuple[str, Folder]]) -> Figure | None:

@@ -38,7 +38,7 @@ _BELOW_CAP = 0.65
 Viewers get a rung if its highest rate is at most 0.8 of their target rate (`rungs.rs`).
 """
 NICER = 5
-"""Added to the nice value of encoding threads."""
+"""The number that is added to the nice value of encoding threads."""
 
 
 @dataclass(frozen=True)

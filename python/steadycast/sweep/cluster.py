@@ -35,7 +35,7 @@ class Parcel:
     base: Base
     pixels: bool
     files: Mapping[str, bytes] = field(repr=False)
-    """By paths relative to the scenario's folder."""
+    """The files by paths relative to the scenario's folder."""
     encoded: Mapping[str, bytes] = field(repr=False)
     """Encoded clips, by their names in the cache."""
     key: str = ""

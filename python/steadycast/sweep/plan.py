@@ -39,7 +39,7 @@ class Point:
     """A value of each axis, and the hash of the resulting scenario."""
 
     values: tuple[str, ...]
-    """As written, in the order of the axes."""
+    """The values as written, in the order of the axes."""
     key: str
     """SHA-256 of the resolved scenario without its seed, of the program and of all files that the scenario names."""
     seeds: tuple[int, ...]
