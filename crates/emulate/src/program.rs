@@ -92,7 +92,7 @@ impl Started {
                 kernel::pause_ms(50);
             }
         }
-        // Ends processes that ignore SIGTERM, and those that the program left running.
+        // SIGKILL ends processes that ignore SIGTERM, and those that the program left running.
         end_all(|owner| owner == self.mark, Signal::KILL);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

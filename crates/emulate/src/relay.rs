@@ -182,7 +182,7 @@ impl Relay {
     /// Runs until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<Relayed> {
         kernel::precise_waits();
-        // Without this, which may be denied, a busy machine delays releases by whole scheduler slices.
+        // Without real-time priority, which may be denied, a busy machine delays releases by whole scheduler slices.
         kernel::set_realtime_priority(true);
         let mut buffer = vec![0; MAX_DATAGRAM];
         let mut ready: Vec<usize> = Vec::new();

@@ -240,7 +240,7 @@ impl Running {
         }
     }
 
-    /// Discards queued data.
+    /// Stops the source immediately: queued data is not sent.
     fn stop(&mut self, now: Time) {
         if !std::mem::replace(&mut self.active, false) {
             return;
@@ -283,7 +283,7 @@ impl Running {
             match open.socket.peer_addr() {
                 Ok(_) => open.connected = true,
                 Err(_) if matches!(open.socket.take_error(), Ok(None)) => return Ok(()),
-                // Repeats an attempt that timed out, as a user would.
+                // The attempt timed out, and is repeated as by a user.
                 Err(_) => {
                     let (left, last) = (open.left, open.last);
                     return self.connect(left, last);

@@ -132,7 +132,7 @@ impl ReceivedBytes {
     /// Returns whether the segment contains a new byte.
     fn add(&mut self, segment: &Segment) -> bool {
         if segment.syn {
-            // Begins a new connection, or is retransmitted before any data.
+            // A SYN begins a new connection, or is retransmitted before any data.
             *self = Self { base: segment.seq.wrapping_add(1), ..Self::default() };
             return false;
         }

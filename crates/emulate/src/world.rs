@@ -575,7 +575,7 @@ impl Planner<'_> {
     }
 
     fn reserve(&mut self) -> AgentIx {
-        // A placeholder, replaced at the end of the run by the agent that holds the record.
+        // This is a placeholder, replaced at the end of the run by the agent that holds the record.
         self.agents.push(Agent::KernelSource(Box::default()));
         AgentIx(self.agents.len() as u32 - 1)
     }

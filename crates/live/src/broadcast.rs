@@ -29,7 +29,7 @@ const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
 /// Share of left-out pictures up to which the encoders are on time.
 const ON_TIME_SHARE: f64 = 0.01;
-/// Time on time before a rung returns. Doubles with each further failure.
+/// The time for which pictures must be on time before a rung returns. It doubles with each further failure.
 const FIRST_RETURN_WAIT: Span = Span::secs(60);
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
@@ -120,7 +120,7 @@ struct State {
     given_up: Vec<Rate>,
     /// The time for which the encoders have been on time.
     on_time: Span,
-    /// Time on time before a rung returns.
+    /// The time for which pictures must be on time before a rung returns.
     return_wait: Span,
     /// Whether the last change of the rungs was such a return.
     has_returned: bool,

@@ -217,7 +217,7 @@ impl NegotiatedOffer {
     /// Completes the flow's keys by what the browser supports, and removes audio that it does not accept.
     ///
     /// # Errors
-    /// The flow requires something else.
+    /// The flow requires a feature that the browser does not support.
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
         let NegotiatedParameters { congestion, transport, repair, audio, .. } = &self.negotiated;
         let keys = if audio.is_some() { keys } else { keys.without("audio") };

@@ -114,7 +114,7 @@ impl Waker {
 
     /// Makes the loop call [`End::on_wake`] of every end as soon as possible.
     pub fn wake(&self) {
-        // Fails only at 2⁶⁴ − 2 pending calls, which wake the loop anyway.
+        // The write fails only at 2⁶⁴ − 2 pending calls, which wake the loop anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 

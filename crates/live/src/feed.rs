@@ -329,7 +329,7 @@ impl LiveFeed {
         }
         let times = |bytes: Bytes, pictures: u32| Bytes::new(bytes.get().saturating_mul(u64::from(pictures)));
         let lasts = |pictures: u32| self.time(pictures).scale(self.longer());
-        // Assumes frames of the last one's size.
+        // Further frames are assumed to have the last one's size.
         let left = (waits + times(last, ahead)).saturating_sub(self.rate.over(lasts(ahead)));
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;

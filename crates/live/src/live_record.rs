@@ -111,7 +111,7 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
         if peer.reports == 0 {
             continue;
         }
-        // Losses before the first report need a receiver that was present from the start.
+        // Losses before the first report only count if the receiver was present from the start.
         let early = peer.first.since(start) < Span::secs(10);
         let (from, before) = match peer.begin {
             Some(begin) if !early => (begin.highest_seq, begin.cumulative_lost),

@@ -139,7 +139,7 @@ impl Port {
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
             // A controller's header extension may exceed the planned size, so datagrams may be fragmented.
             discover_no_mtu(&socket, bind.is_ipv6())?;
-            // Holds what arrives while this thread sleeps. The kernel limits the size.
+            // The buffer holds what arrives while this thread sleeps. The kernel limits the size.
             socket.set_recv_buffer_size(1 << 21)?;
             let local = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("no address"))?;
             Ok((socket, state, local))

@@ -128,7 +128,7 @@ impl DescribedSession {
             };
             let chance = plan.chance(&format!("{name}.parity"));
             let receiver = match parity {
-                // Lets a sender with both kinds of repair choose the one that arrives in time.
+                // The play-out delay lets a sender with both kinds of repair choose the one that arrives in time.
                 Some(parity) if repair.is_some() => {
                     receiver.with_parity_of_any_source(parity, chance).telling_playout()
                 }

@@ -503,7 +503,7 @@ fn describe(
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // Receivers then reject another session's packets with the same key.
+        // With an announced SSRC, receivers reject another session's packets with the same key.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
         ours: ours(options, video, medium),

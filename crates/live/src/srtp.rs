@@ -436,7 +436,7 @@ impl Srtp {
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
-        // Unknown after a wrap before the join or in an outage. The tag shows the right guess.
+        // The counter is unknown after a wrap before the join or in an outage. The tag shows the right guess.
         let (first, wraps) =
             nearest.map_or((seq.into(), 0..MAX_JOIN_ROLLOVERS), |nearest| (nearest, 1..MAX_OUTAGE_ROLLOVERS + 1));
         let index = match nearest.filter(&mut right) {

@@ -157,7 +157,7 @@ pub(crate) struct ClockReference {
 /// Converts an audio RTP timestamp to the video's (RFC 3550, section 6.4.1).
 pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, timestamp: u32) -> u32 {
     let since = i128::from(timestamp.wrapping_sub(audio.rtp) as i32);
-    // From the video's sender report to the audio sample, in 2⁻³² s.
+    // The time from the video's sender report to the audio sample, in 2⁻³² s.
     let at = i128::from(audio.ntp.wrapping_sub(video.ntp) as i64) + (since << 32) / i128::from(AUDIO_CLOCK_RATE);
     let ticks = (at * i128::from(CLOCK_RATE)) >> 32;
     video.rtp.wrapping_add(ticks as u32)

@@ -308,7 +308,7 @@ impl Reporter {
             packets: window.from(*begin).map(status).collect(),
         };
         let packets = feedback.to_packets(room);
-        // Numbers RTCP packets, so that the sender detects missing ones.
+        // The count numbers RTCP packets, so that the sender detects missing ones.
         self.count = self.count.wrapping_add(packets.len() as u8);
         packets
     }

@@ -85,7 +85,7 @@ impl OperatorControls {
         if let Some(floor) = floor.filter(|floor| decision.target < *floor) {
             (decision.target, decision.pacing, decision.limit) = (floor, decision.pacing.max(floor), Limit::Floor);
         }
-        // Applied last, so the cap has precedence over a higher floor.
+        // The cap is applied last, so it has precedence over a higher floor.
         if let Some(cap) = cap.filter(|cap| decision.pacing > *cap) {
             (decision.target, decision.pacing, decision.limit) = (decision.target.min(cap), cap, Limit::Cap);
         }

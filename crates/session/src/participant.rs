@@ -165,7 +165,8 @@ impl Participant {
             // Unicast may use the reduced minimum interval (RFC 3550, section 6.2).
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
-        // Must not be guessable. After a collision, the next random number's upper half becomes the public SSRC.
+        // The key must not be guessable. After a collision, the upper half of the next random number becomes the public
+        // SSRC, so the key is the lower half.
         let key = chance.clone().bits64() as u32;
         let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);
@@ -208,7 +209,7 @@ impl Participant {
             return;
         }
         let receivers = group.receivers.min(MAX_MEMBERS as u32);
-        // Advances the next report (reverse reconsideration, RFC 3550, section 6.3.4).
+        // A smaller group advances the next report (reverse reconsideration, RFC 3550, section 6.3.4).
         if self.members.on_group_size(receivers) > 0 {
             let census = self.census();
             self.timer.on_departures(now, &census);
@@ -360,7 +361,7 @@ impl Participant {
         }
         self.identity.ssrc = new;
         self.members.renew(new);
-        // Without it, no BYE may be sent (RFC 3550, section 6.3.7).
+        // A participant that has sent nothing must not send a BYE (RFC 3550, section 6.3.7).
         if self.has_sent || self.members.census().we_sent {
             self.given_up = Some(old);
         }
@@ -492,7 +493,7 @@ impl Participant {
             let fits = |compound: &Compound| compound.encoded_len() + packet.encoded_len() <= most;
             if !fits(&compound) {
                 let next = Compound { packets: head.to_vec() };
-                // Does not fit beside the shortest report, so into no datagram.
+                // The packet does not fit beside the shortest report, so into no datagram.
                 if !fits(&next) {
                     self.refused += 1;
                     continue;

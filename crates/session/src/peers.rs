@@ -30,7 +30,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// Returns a block's highest sequence number, extended like the sender's; `next` is the next packet's.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // Never negative, so that an unsent number stays too high.
+        // The offset is never negative, so that an unsent number stays too high.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }
@@ -45,7 +45,7 @@ impl Peer {
             ..REORDERED_BLOCK => (self.cycles, self.cumulative) = (None, 0),
             0.. => {}
         }
-        // May be negative, because duplicates count as received (RFC 3550, section 6.4.1).
+        // The loss may be negative, because duplicates count as received (RFC 3550, section 6.4.1).
         let lost = i64::from(block.cumulative_lost) - i64::from(self.cumulative);
         (self.highest, self.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
         (ahead.max(0).unsigned_abs().into(), lost)

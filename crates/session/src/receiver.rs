@@ -641,7 +641,7 @@ impl Receiver {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
                 Some(number) => transport = Some(number.seq),
-                // Assumed to be the notice, which the receiver half checks.
+                // Any other element is assumed to be the notice, which the receiver half checks.
                 None => notice = notice.or(Some(bytes)),
             }
         }
@@ -775,7 +775,7 @@ impl Receiver {
                 Some(_) => repair.requester.on_original(now, number, sent, header.marker),
                 None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
-            // May include packets on probation that this packet has confirmed.
+            // The difference may include packets on probation that this packet has confirmed.
             repair.checked_packets += stream.reception.received() - before;
             // Retransmissions must not change the report block's counters.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
@@ -1017,12 +1017,12 @@ impl Receiver {
         let slot = Slot {
             now,
             expected: expected - self.prior.expected.min(expected),
+            // Duplicates can make the loss negative (RFC 3550, section 6.4.1).
             lost: (expected as i64 - self.prior.expected as i64) - (received as i64 - self.prior.received as i64),
             members: self.participant.census().members,
             interval: self.participant.interval(),
             rtcp_share: self.participant.share(now),
         };
-        // Signed, because duplicates can make it negative (RFC 3550, section 6.4.1).
         let reply = self.half.report(&slot);
         if reply == Reply::Suppress {
             return None;
@@ -1327,7 +1327,7 @@ impl Stream {
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        // Can exceed 64 bits after five jumps of nearly half the range.
+        // The product can exceed 64 bits after five jumps of nearly half the range.
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
         PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }

@@ -1051,7 +1051,7 @@ impl Sender {
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
         let fits = room(cost).max(Bytes::new(1));
-        // Includes the payload format's header, which is not part of the frame.
+        // The payload includes the payload format's header, which is not part of the frame.
         let (len, payload) = match part {
             Some(part) => (most, Bytes::new(u64::from(part.payload))),
             None if self.settings.greedy => (fits, fits),
@@ -1161,7 +1161,7 @@ impl Sender {
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // Returns zero, because padded probes do not count against the pacing rate.
+        // The result is zero, because padded probes do not count against the pacing rate.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;

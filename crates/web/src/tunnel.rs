@@ -218,7 +218,7 @@ impl Tunnel {
     ) -> Result<Self, dimpl::Error> {
         let (first, times) = DTLS_RETRANSMISSION;
         let config = Config::builder()
-            // Proves that the browser receives at its address, before this end sends a large flight.
+            // The cookie proves that the browser receives at its address, before this end sends a large flight.
             .use_server_cookie(true)
             // The certificate is required, so that its fingerprint can be verified.
             .require_client_certificate(true)
@@ -233,7 +233,7 @@ impl Tunnel {
         if controlling.is_none() {
             dtls.handle_timeout(start)?;
         }
-        // Differs per session, and the browser does not know it.
+        // The secret differs per session, and the browser does not know it.
         let secret = hmac(&certificate.dtls.private_key, &[b"checks", ends.own.password.as_bytes()]);
         Ok(Self {
             epoch,

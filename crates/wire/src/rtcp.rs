@@ -470,7 +470,7 @@ fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseEr
     let (what, mut group) = ("receiver summary's sub-report", None);
     while !reader.rest.is_empty() {
         let [kind, words] = reader.array(what)?;
-        // Counts 32-bit words, including the two bytes just read (RFC 5760, section 7.1).
+        // The length counts 32-bit words, including the two bytes just read (RFC 5760, section 7.1).
         let mut body = Reader::new(reader.take((usize::from(words) * 4).saturating_sub(2), what)?);
         if kind == GROUP_SIZE {
             group = Some(GroupSize { average: body.u16(what)?, receivers: body.u32(what)? });

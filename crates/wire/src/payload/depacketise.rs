@@ -260,7 +260,7 @@ impl Depacketiser {
 
     fn push_vp9(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (descriptor, body) = vp9::parse(payload)?;
-        // Starts a frame while one is open, or continues one while none is.
+        // The packet starts a frame while one is open, or continues one while none is.
         if descriptor.begins == self.open && !self.headless {
             self.gap();
         }

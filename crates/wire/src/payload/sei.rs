@@ -16,7 +16,7 @@ pub(super) fn has_recovery_point(body: &[u8]) -> bool {
         let (Some(kind), Some(size)) = (number(&mut bytes), number(&mut bytes)) else { return false };
         let whole = (0..size).all(|_| bytes.next().is_some());
         if !whole || kind == RECOVERY_POINT {
-            // Never empty, because it contains the number of frames until recovery.
+            // A recovery point is never empty, because it contains the number of frames until recovery.
             return whole && size > 0;
         }
     }
