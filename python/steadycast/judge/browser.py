@@ -2,6 +2,7 @@
 
     python -m steadycast.judge.browser answer CELL
     python -m steadycast.judge.browser offer CELL --clip CLIP.y4m
+    python -m steadycast.judge.browser offer CELL --clip CLIP.y4m --cap 4000000
 
 Both browsers run until a signal ends them. The results of getStats are written to `stats.jsonl` (for the offering
 browser: `stats-send.jsonl`), one line per second. The marks of the displayed pictures are written to `look.tsv`, in the
@@ -49,9 +50,13 @@ async function told(described) {
   while (pc.iceGatheringState !== "complete") await new Promise((done) => setTimeout(done, 50));
   return JSON.stringify(pc.localDescription);
 }
-async function offer() {
+async function offer(cap) {
   const camera = await navigator.mediaDevices.getUserMedia({video: true});
-  for (const track of camera.getTracks()) pc.addTrack(track, camera);
+  for (const track of camera.getTracks()) {
+    const sender = pc.addTrack(track, camera), parameters = sender.getParameters();
+    if (cap) parameters.encodings[0].maxBitrate = cap;
+    await sender.setParameters(parameters);
+  }
   return told(await pc.createOffer());
 }
 async function answer(other) {
@@ -70,11 +75,11 @@ def strip_number(encoded: str) -> int | None:
     return mark.read(np.vstack([strip, np.zeros(((mark.PART - 1) * _DOWN, _ACROSS), np.uint8)]))
 
 
-def _exchanged(page: Any, what: str, cell: Path) -> None:
+def _exchanged(page: Any, what: str, cell: Path, cap_bps: int | None) -> None:
     """Send this page's description to the other browser, and set the other's in this page."""
     own, theirs = cell / f"{what}.json", cell / ("answer.json" if what == "offer" else "offer.json")
     if what == "offer":
-        _put(own, page.evaluate("offer()"))
+        _put(own, page.evaluate("offer", cap_bps))
         page.evaluate("(other) => pc.setRemoteDescription(JSON.parse(other))", _taken(theirs))
     else:
         _put(own, page.evaluate("answer", _taken(theirs)))
@@ -104,7 +109,7 @@ def _noted(page: Any, offset_s: float, stats: Any, look: Any) -> None:
         look.write(f"{at / 1e3 + offset_s:.5f}\t{'' if number is None else number}\t\t\t\n")
 
 
-def run(what: str, cell: Path, clip: Path | None, program: str | None) -> None:
+def run(what: str, cell: Path, clip: Path | None, program: str | None, cap_bps: int | None = None) -> None:
     """Run one of the two browsers until a signal ends it."""
     try:
         from playwright.sync_api import sync_playwright
@@ -127,7 +132,7 @@ def run(what: str, cell: Path, clip: Path | None, program: str | None) -> None:
         page.goto(_ORIGIN)
         offset_s = time.monotonic() - page.evaluate("performance.now()") / 1e3
         print("ready", flush=True)
-        _exchanged(page, what, cell)
+        _exchanged(page, what, cell, cap_bps)
         try:
             while True:
                 time.sleep(1)
@@ -147,6 +152,12 @@ def main() -> int:
     parser.add_argument(
         "--program", default=shutil.which("chromium"), help="without it Playwright's own, if none is in PATH"
     )
+    parser.add_argument(
+        "--cap",
+        type=int,
+        metavar="BPS",
+        help="the encoder's highest rate, in bit/s; without it Chromium's own for the size of the pictures",
+    )
     given = parser.parse_args()
 
     def stop(*_: object) -> None:
@@ -155,7 +166,7 @@ def main() -> int:
     # Closes the browser, as Ctrl-C does.
     signal.signal(signal.SIGTERM, stop)
     try:
-        run(given.what, given.cell, given.clip, given.program)
+        run(given.what, given.cell, given.clip, given.program, given.cap)
     except KeyboardInterrupt:
         return 0
     except MissingError as error:
