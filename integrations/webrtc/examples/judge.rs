@@ -19,7 +19,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use steadycast_remote::{Bounds, Rate};
 use steadycast_webrtc::{SharedEstimator, Steadycast};
-use support::{at, video_packet, video_stream};
+use support::{MEDIA_TYPE, RETRANSMISSION_TYPE, SSRC, at, video_packet, video_stream};
 
 const PORT: u16 = 5004;
 /// The maximum payload of a packet in bytes.
@@ -31,6 +31,17 @@ const FLOOR: u64 = 100_000;
 const CAP: u64 = 4_000_000;
 const STEP: Duration = Duration::from_millis(1);
 
+/// Returns the packet that a retransmission carries (RFC 4588, section 4); any other packet is returned unchanged. The
+/// chain does not do this. Its NACK generator would request a lost packet again and again, and be sent it each time.
+fn restored(mut packet: rtc_rtp::Packet) -> rtc_rtp::Packet {
+    if packet.header.payload_type == RETRANSMISSION_TYPE && packet.payload.len() >= 2 {
+        let original = packet.payload.split_to(2);
+        packet.header.sequence_number = u16::from_be_bytes([original[0], original[1]]);
+        (packet.header.ssrc, packet.header.payload_type) = (SSRC, MEDIA_TYPE);
+    }
+    packet
+}
+
 /// Waits up to a millisecond for a datagram for the chain, handles its timers, and sends its packets.
 fn process(chain: &mut impl Interceptor, socket: &UdpSocket, peer: &mut Option<SocketAddr>) {
     let mut buffer = [0; 2048];
@@ -41,7 +52,7 @@ fn process(chain: &mut impl Interceptor, socket: &UdpSocket, peer: &mut Option<S
         let packet = if data.get(1).is_some_and(|kind| (192..=223).contains(kind)) {
             rtc_rtcp::packet::unmarshal(&mut data).ok().map(Packet::Rtcp)
         } else {
-            rtc_rtp::Packet::unmarshal(&mut data).ok().map(Packet::Rtp)
+            rtc_rtp::Packet::unmarshal(&mut data).ok().map(|packet| Packet::Rtp(restored(packet)))
         };
         if let Some(packet) = packet {
             chain.handle_read(at(Instant::now(), packet)).unwrap();

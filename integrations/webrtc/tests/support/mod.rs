@@ -7,8 +7,10 @@ use std::time::Instant;
 
 /// The SSRC of the media. That of the retransmissions is the next one.
 pub(crate) const SSRC: u32 = 7;
-/// The payload types of media and of retransmissions.
-const PAYLOAD_TYPES: [u8; 2] = [96, 97];
+/// The payload type of the media.
+pub(crate) const MEDIA_TYPE: u8 = 96;
+/// The payload type of retransmissions.
+pub(crate) const RETRANSMISSION_TYPE: u8 = 97;
 
 /// Returns a video stream with transport-wide feedback, NACK and RTX.
 pub(crate) fn video_stream() -> StreamInfo {
@@ -18,8 +20,8 @@ pub(crate) fn video_stream() -> StreamInfo {
         ssrc_rtx: Some(SSRC + 1),
         clock_rate: 90_000,
         mime_type: "video/VP8".to_owned(),
-        payload_type: PAYLOAD_TYPES[0],
-        payload_type_rtx: Some(PAYLOAD_TYPES[1]),
+        payload_type: MEDIA_TYPE,
+        payload_type_rtx: Some(RETRANSMISSION_TYPE),
         rtcp_feedback: vec![feedback("transport-cc"), feedback("nack")],
         rtp_header_extensions: vec![RTPHeaderExtension {
             uri: "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01".to_owned(),
@@ -40,7 +42,7 @@ pub(crate) fn video_packet(
     let header = rtc_rtp::header::Header {
         version: 2,
         marker,
-        payload_type: PAYLOAD_TYPES[0],
+        payload_type: MEDIA_TYPE,
         sequence_number,
         timestamp,
         ssrc: SSRC,
