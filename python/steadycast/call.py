@@ -38,6 +38,8 @@ _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "es
 """Keys of the core's result that describe the whole call."""
 _MOST_BYTES = 1 << 30
 """Largest size of a decompressed file, in bytes."""
+_MOST_OF_CALL = 0.9
+"""If the pictures cover less than this share of the call, the time that they cover is named."""
 _LOST_MS = 1000.0
 """A lost packet counts as this delay, in ms, in the search for the worst ten seconds."""
 
@@ -235,6 +237,8 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
         "whole": len(came),
         "per_s": per_s,
         "sizes": _relative(sizes, rates, early, per_s or 1.0, asked),
+        "from_s": min(left),
+        "to_s": max(left),
         "pause_s": least,
         "pauses": len(pauses),
         "paused_s": sum(pauses),
@@ -294,12 +298,24 @@ def sentences(call: Json) -> list[str]:
         )
     if frames := seen["frames"]:
         said.append(
-            f"Pictures: {say.count(frames['whole'])} of {say.count(frames['all'])} were complete without "
+            f"{_pictures_of(frames, seen)}: {say.count(frames['whole'])} of {say.count(frames['all'])} were complete "
+            "without "
             f"retransmissions. Between these there were {say.count(frames['pauses'])} pauses of more than "
             f"{say.seconds(frames['pause_s'])}, {say.seconds(frames['paused_s'])} in total. Whether "
             "retransmissions completed the others is unknown."
         )
     return said + _path_said(path) + [f"Note: {note}." for note in seen["notes"]]
+
+
+def _pictures_of(frames: Json, seen: Json) -> str:
+    """Return "Pictures", with their time if the stream is only a part of the call.
+
+    A call has pictures of several streams if the SSRC changed, or if a server forwards several senders. Only the
+    largest one is examined.
+    """
+    if frames["to_s"] - frames["from_s"] >= _MOST_OF_CALL * seen["length_s"]:
+        return "Pictures"
+    return f"Pictures of the largest video stream ({say.seconds(frames['from_s'])} to {say.seconds(frames['to_s'])})"
 
 
 def _packets_said(seen: Json) -> str:

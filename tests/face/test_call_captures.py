@@ -1118,6 +1118,94 @@ def test_a_refusal_names_what_most_of_the_skipped_records_are(tmp_path: Path, ki
     assert f"{len(whole[::10])} records were left out" in " ".join(read["seen"]["notes"])
 
 
+def arrived(place: Path, sent: Iterable[Sent]) -> Path:
+    """Write a capture at the receiver, without reports."""
+    way = Way()
+    frame = framed(way)
+    came = [(one.arrived, frame(ip(rtp(one, way), False, way, 40_000, 9)[0])) for one in sent if one.arrived]
+    return written(place, way, sorted(came))
+
+
+def whole_pictures(sent: Iterable[Sent]) -> int:
+    """Return the number of pictures of which each packet arrived when it was sent first."""
+    parts: dict[int, list[bool]] = {}
+    for one in sent:
+        if one.ssrc == VIDEO:
+            parts.setdefault(one.timestamp, []).append(one.arrived is not None)
+    return sum(map(all, parts.values()))
+
+
+@pytest.mark.parametrize("every", [20, 50])
+@pytest.mark.parametrize("after_s", [0.05, 0.4])
+@pytest.mark.parametrize("begin", [2**32 - 90 * 3000])
+def test_packets_that_are_sent_again_with_their_own_number_were_lost(
+    tmp_path: Path, every: int, after_s: float, begin: int
+) -> None:
+    call_ = [replace(one, timestamp=(one.timestamp + begin) % 2**32) for one in simulated()]
+    is_lost = [one.ssrc == VIDEO and one.seq % every == 0 for one in call_]
+    first = [replace(one, arrived=None) if lost else one for one, lost in zip(call_, is_lost, strict=True)]
+    again = [
+        replace(one, left=one.left + after_s, arrived=one.arrived + after_s)
+        for one, lost in zip(call_, is_lost, strict=True)
+        if lost and one.arrived is not None
+    ]
+    # A receiver asks for a packet when a later one arrives, so that the next picture has begun before the repetition.
+    read = call.read(arrived(tmp_path, first + again), controllers=[])
+    # A repeated packet is a packet, too.
+    lost = sum(one.arrived is None for one in first) / (len(first) + len(again))
+    assert read["seen"]["lost_frac"] == pytest.approx(lost, abs=0.002)
+    pictures = read["seen"]["frames"]
+    assert pictures["all"] == 750
+    assert pictures["whole"] == pytest.approx(whole_pictures(first), abs=5)
+
+
+@pytest.mark.parametrize("late_s", [0.005, 0.03])
+def test_packets_that_the_network_delays_leave_their_pictures_whole(tmp_path: Path, late_s: float) -> None:
+    sent = [
+        replace(one, arrived=one.arrived + late_s) if one.arrived and one.seq % 7 == 0 else one
+        for one in simulated()
+    ]
+    read = call.read(arrived(tmp_path, sent), controllers=[])
+    assert read["seen"]["frames"]["all"] == 750
+    assert read["seen"]["frames"]["whole"] == pytest.approx(whole_pictures(sent), abs=5)
+    assert read["seen"]["lost_frac"] == pytest.approx(truth(Way())[0], abs=0.002)
+
+
+@pytest.mark.parametrize("tail", ["zeros", "joined", "cut"])
+@pytest.mark.parametrize("form", ["pcap", "big endian"])
+def test_what_follows_the_records_of_a_capture_is_named(tmp_path: Path, form: str, tail: str) -> None:
+    way = Way(form=form)
+    file = written(tmp_path, way)
+    data = file.read_bytes()
+    file.write_bytes(data + {"zeros": bytes(4096), "joined": data, "cut": data[24:50]}[tail])
+    read = call.read(file, controllers=[])
+    is_right(read, way)
+    said = {"joined": "another capture begins at byte", "zeros": "is cut or broken at byte"}.get(
+        tail, "is cut"
+    )
+    assert any(f"{said}" in note for note in read["seen"]["notes"])
+
+
+@pytest.mark.parametrize("flags", [0x14000000, 0x44000000, 0xF4000000])
+def test_a_link_type_has_the_length_of_the_check_sequence_beside_it(tmp_path: Path, flags: int) -> None:
+    file = written(tmp_path, Way())
+    data = bytearray(file.read_bytes())
+    data[20:24] = (1 | flags).to_bytes(4, "little")
+    file.write_bytes(data)
+    is_right(call.read(file, controllers=[]), Way())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2021-08-16T18:58:58Z,Mozilla/5.0,1\n", "\n\nrate\n1\n", "* \u00fcber\n", ":10.5;3\n", "\tx\ty\n"],
+)
+def test_a_text_is_no_event_log(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "file.csv"
+    file.write_text(text * 3)
+    with pytest.raises(UserError, match="neither an event log of version 2 nor a capture"):
+        call.read(file)
+
+
 def message(values: dict[int, int | bytes]) -> bytes:
     """Return a message in protobuf encoding."""
 

@@ -91,7 +91,12 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
         notes.push(format!("the key opened {} of {sealed}", capture.rtcp.len()));
     }
     if let Some(at) = cut {
-        notes.push(format!("the capture is cut or broken at byte {at}: what stands before is used"));
+        let rest = usize::try_from(at).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+        notes.push(if capture_file::is(rest) {
+            format!("another capture begins at byte {at}, and is not read: mergecap joins captures")
+        } else {
+            format!("the capture is cut or broken at byte {at}: what stands before is used")
+        });
     }
     capture.note_skipped(&mut notes);
     let packets = std::mem::take(&mut capture.packets);
@@ -366,6 +371,7 @@ impl Capture {
             timestamp: header.timestamp,
             marker: header.marker,
             is_recorded: true,
+            is_repeat: false,
         };
         let packets = self.packets.entry(endpoints).or_default();
         packets.push(CapturedPacket {

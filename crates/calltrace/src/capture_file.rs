@@ -144,9 +144,14 @@ fn pcap(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) 
     let (mut rest, header) = parse_pcap_header(bytes).map_err(|_| broken())?;
     let parse = if header.is_bigendian() { parse_pcap_frame_be } else { parse_pcap_frame };
     let unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
-    // The upper four bits describe the frame check sequence.
-    let link = Linktype(header.network.0 & 0x0fff_ffff);
+    // The upper half describes the frame check sequence.
+    let link = Linktype(header.network.0 & 0xffff);
     while !rest.is_empty() {
+        // Files that were joined without a tool have the header of the second one here, and a program that stopped
+        // early leaves zeros.
+        if bytes.get(..4).is_some_and(|magic| rest.starts_with(magic)) || rest.starts_with(&[0; 16]) {
+            return Ok(Some((bytes.len() - rest.len()) as u64));
+        }
         let Ok((next, packet)) = parse(rest) else { return Ok(Some((bytes.len() - rest.len()) as u64)) };
         rest = next;
         let at = Duration::from_secs(packet.ts_sec.into()) + Duration::from_nanos(u64::from(packet.ts_usec) * unit);

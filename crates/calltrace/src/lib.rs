@@ -87,7 +87,9 @@ pub fn read_ends(
 }
 
 /// First bytes and names of formats that are not supported.
-const FOREIGN: [(&[u8], &str); 7] = [
+const FOREIGN: [(&[u8], &str); 9] = [
+    (b"\x34\xcd\xb2\xa1", "a capture in the modified format of old Linux versions"),
+    (b"\xa1\xb2\xcd\x34", "a capture in the modified format of old Linux versions"),
     (b"snoop\0\0\0", "a Solaris snoop capture"),
     (b"btsnoop\0", "a Bluetooth capture"),
     (b"GMBU", "a Microsoft Network Monitor capture"),

@@ -14,6 +14,8 @@ const NEAR_GAP: Span = Span::millis(100);
 /// If the capture dropped one of this many missing packets, the number of losses is right to 2 %.
 const NEGLIGIBLE: u64 = 50;
 
+/// A packet that leaves by less than this after one with a higher number is not a repetition, which takes a round trip.
+const LEAST_REPEAT: Span = Span::millis(1);
 /// The number of missing packets that arrived by reports, from which the capture may be unreliable.
 const LEAST_REPORTED: usize = 20;
 
@@ -23,33 +25,50 @@ type Missing = (PacketRecord, Option<(i64, i64)>);
 impl Direction {
     /// Adds the packets that are missing by the sequence numbers; returns the streams whose numbers restarted.
     ///
-    /// Each gets an unused transport-wide number between those of its neighbours in the stream.
+    /// A packet that left later than one with a higher number is a repetition, because senders send in the order of the
+    /// numbers. Repetitions are marked, and fill no gap: the packet was lost when it was sent first.
+    ///
+    /// Each added packet gets an unused transport-wide number between those of its neighbours in the stream.
     pub(crate) fn add_missing(&mut self) -> BTreeSet<u32> {
         // By departure, if packets carry send times.
         self.packets.sort_by_key(|packet| packet.stamp.unwrap_or(packet.seen));
         let mut numbers: BTreeSet<i64> = BTreeSet::new();
         let mut number = 0;
-        let mut streams: BTreeMap<u32, Vec<(PacketRecord, Option<i64>)>> = BTreeMap::new();
-        for packet in &self.packets {
+        let mut streams: BTreeMap<u32, Vec<(usize, PacketRecord, Option<i64>)>> = BTreeMap::new();
+        for (i, packet) in self.packets.iter().enumerate() {
             let counted = packet.transport.map(|wrapped| {
                 number += i64::from(wrapped.wrapping_sub(number as u16) as i16);
                 number
             });
             numbers.extend(counted);
-            streams.entry(packet.ssrc).or_default().push((*packet, counted));
+            streams.entry(packet.ssrc).or_default().push((i, *packet, counted));
         }
         let mut missing: Vec<Missing> = Vec::new();
         let mut restarted = BTreeSet::new();
         for (ssrc, stream) in streams {
-            let positions = numbering::extend(&numbered(stream.iter().map(|one| &one.0)));
-            let mut placed: Vec<_> = positions.iter().zip(&stream).collect();
+            let positions = numbering::extend(&numbered(stream.iter().map(|one| &one.1)));
+            let mut known = BTreeSet::new();
+            // The packets with a higher number than all before them, in the order of their departures.
+            let mut ahead: Vec<(i64, Time)> = Vec::new();
+            let mut placed = Vec::new();
+            for (position, one) in positions.iter().zip(&stream) {
+                let stamp = one.1.stamp;
+                let overtaken = ahead.get(ahead.partition_point(|one| one.0 <= position.number));
+                let is_behind = overtaken.zip(stamp).is_some_and(|(one, stamp)| stamp.since(one.1) > LEAST_REPEAT);
+                if is_behind || !known.insert(position.number) {
+                    self.packets[one.0].is_repeat = true;
+                    continue;
+                }
+                let leads = ahead.last().is_none_or(|one| position.number > one.0);
+                ahead.extend(stamp.filter(|_| leads).map(|stamp| (position.number, stamp)));
+                placed.push((position, one));
+            }
             placed.sort_by_key(|(position, _)| position.number);
-            placed.dedup_by_key(|(position, _)| position.number);
             if positions.iter().any(|position| position.run > 0) {
                 restarted.insert(ssrc);
             }
             for two in placed.windows(2) {
-                let [(from, (before, counted_before)), (to, (after, counted))] = two else { continue };
+                let [(from, (_, before, counted_before)), (to, (_, after, counted))] = two else { continue };
                 let ahead = to.number - from.number;
                 // After a restart, the numbers do not show how many packets are missing.
                 if from.run != to.run || ahead > numbering::LONGEST_GAP {
@@ -65,6 +84,7 @@ impl Direction {
                         transport: None,
                         marker: false,
                         is_recorded: false,
+                        is_repeat: false,
                         ..*after
                     };
                     missing.push((packet, counted_before.zip(*counted)));

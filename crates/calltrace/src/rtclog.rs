@@ -378,8 +378,17 @@ fn rates(batch: &Batch<'_>, base: u64, packed: u64, unit: u64, into: &mut Vec<(i
     Ok(())
 }
 
-/// Whether the bytes begin with a field of an event log, complete or cut.
+/// The number of bytes at the beginning of a file that show whether it is a text.
+const HEAD: usize = 256;
+
+/// Whether the bytes begin with a field of an event log, complete or cut. A text may begin like a field, as a year or a
+/// line feed do, but a log's first fields have bytes that no text has.
 pub(crate) fn is(bytes: &[u8]) -> bool {
+    let is_printed = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace() || *byte >= 0x80;
+    let head = &bytes[..bytes.len().min(HEAD)];
+    if head.len() > 8 && head.iter().all(is_printed) {
+        return false;
+    }
     let mut fields = Fields { bytes, at: 0 };
     let Some(key) = fields.varint() else { return false };
     key & 7 == 2 && (matches!(key >> 3, 1..=7 | 16..=35 | 101..=104)) && fields.varint().is_some()
@@ -440,6 +449,7 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
             timestamp: packet.timestamp,
             marker: packet.marker,
             is_recorded: true,
+            is_repeat: false,
         }
     });
     let times: Vec<Time> = all().map(at).collect();
