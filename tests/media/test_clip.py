@@ -220,3 +220,33 @@ def test_a_film_of_a_single_picture_is_told(tmp_path):
     pictures = Clip.of(write_clip(tmp_path / "still.mp4", frames=1)).pictures("clip", "clip")
     assert len(list(pictures.frames)) == 1
     assert pictures.warnings == ["still.mp4 has a single picture, which stands still"]
+
+
+@pytest.mark.parametrize("kind", ["segments", "main playlist", "concat"])
+def test_a_playlist_is_another_clip_when_its_pictures_change(kind: str, tmp_path: Path) -> None:
+    first, other = (
+        write_clip(tmp_path / name, frames, "mpeg2video") for name, frames in (("a.ts", 20), ("b.ts", 30))
+    )
+    segments = tmp_path / "segments.m3u8"
+    segments.write_text("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:0.8,\na.ts\n#EXT-X-ENDLIST\n")
+    clip = tmp_path / "clip.m3u8"
+    clip.write_text(
+        {
+            "segments": segments.read_text(),
+            "main playlist": "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nsegments.m3u8\n",
+            "concat": "ffconcat version 1.0\nfile 'a.ts'\n",
+        }[kind]
+    )
+    before = Clip.of(clip).identity()
+    assert before == Clip.of(clip).identity()
+    assert before != Clip.of(first).identity()
+    first.write_bytes(other.read_bytes())
+    assert before != Clip.of(clip).identity()
+
+
+def test_a_film_that_holds_the_name_of_another_file_is_no_playlist(tmp_path: Path, clip_path: str) -> None:
+    film = tmp_path / "film.mp4"
+    film.write_bytes(Path(clip_path).read_bytes() + b'\n"other.ts"\n')
+    before = Clip.of(film).identity()
+    (tmp_path / "other.ts").write_bytes(b"x")
+    assert before == Clip.of(film).identity()

@@ -3,9 +3,11 @@
 import hashlib
 import itertools
 import math
+import re
 import stat
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from io import BufferedReader
@@ -31,6 +33,13 @@ _RATE_OF_NONE = Fraction(25)
 
 _MOST_BOXES = 10_000
 """The most boxes of an MP4 file that are searched for its index."""
+
+_PLAYLISTS = (b"#EXTM3U", b"ffconcat version", b"<MPD")
+"""Bytes near the beginning of playlists: HLS, FFmpeg's concat demuxer, and DASH."""
+_PLAYLIST_HEAD, _MOST_PLAYLIST = 4096, 1 << 20
+"""The bytes in which `_PLAYLISTS` are searched, and the further bytes in which names are searched."""
+_DEEPEST_PLAYLIST = 1
+"""The nesting of playlists: a main playlist of HLS names one for each quality."""
 
 _READING = b"2"
 """The version of the conversion from file to pictures, part of the cache's key."""
@@ -179,8 +188,9 @@ class Clip:
         for path in self.paths:
             if is_raw(path):
                 digest.update(f"{Layout.named(path)} {self.pixels}".encode())
-            with _bytes_of(path) as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+            for each in (path, *_parts(path)):
+                with _bytes_of(each) as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
         return digest.hexdigest()
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
@@ -284,6 +294,23 @@ def _bytes_of(path: Path) -> BufferedReader:
     raise ClipError(
         str(path), "this is no file", "name one; of a pipe, `steadycast send -` takes the pictures"
     )
+
+
+def _parts(path: Path, nesting: int = 0) -> Iterator[Path]:
+    """Yield the files that a playlist plays. Its own text may stay the same when their pictures change."""
+    with _bytes_of(path) as file:
+        head = file.read(_PLAYLIST_HEAD)
+        if not any(magic in head for magic in _PLAYLISTS):
+            return
+        text = (head + file.read(_MOST_PLAYLIST)).decode(errors="replace")
+    # A name stands alone on its line (HLS), or in quotation marks or after a keyword.
+    names = re.split(r"[\"'\n]|(?m:^file +)", text)
+    for part in dict.fromkeys(path.parent / name.strip() for name in names if name.strip()):
+        with suppress(OSError, ValueError):
+            if part.is_file() and part.stat().st_size > 0 and part != path:
+                yield part
+                if nesting < _DEEPEST_PLAYLIST:
+                    yield from _parts(part, nesting + 1)
 
 
 def _lacks_index(path: Path) -> bool:
