@@ -287,9 +287,17 @@ LEVELS = """async () => {
 
 def apart_ms(page: Any) -> float:
     """Return the difference in ms between the film times of the sound and the picture that are played now."""
+    return abs(ahead_ms(page))
+
+
+def ahead_ms(page: Any) -> float:
+    """Return by how many ms the film time of the sound that is played now is ahead of that of the picture.
+
+    Both times are from one snapshot, in whole ms. Between two pictures, the browser continues the picture's time.
+    """
     found = page.evaluate(STATS)
     heard, seen = (found[f"inbound-rtp {kind}"]["estimatedPlayoutTimestamp"] for kind in ("audio", "video"))
-    return abs(float(heard - seen))
+    return float(heard - seen)
 
 
 def test_a_film_is_heard_in_sync_and_its_pictures_stay_whole(browser: Any, tmp_path: Path) -> None:
@@ -330,16 +338,19 @@ def test_sound_and_picture_stay_in_sync_for_ten_minutes(browser: Any, tmp_path: 
         until(lambda: page.evaluate(HEARD))
         # The browser moves the two together in steps of 80 ms per second.
         until(lambda: apart_ms(page) <= 40)
-        found = []
+        ahead, loads = [], []
         for _ in range(600):
             page.wait_for_timeout(1_000)
-            found.append(apart_ms(page))
+            ahead.append(ahead_ms(page))
+            loads.append(os.getloadavg()[0])
         (viewer,) = told(served)
+        found = np.abs(ahead)
         print(f"apart: median {np.median(found):.1f} ms, most {max(found):.1f} ms; {viewer['audio']}")
-        # The bound of all samples was 40 ms. In the only run so far the median was 12 ms, and the most 48 ms. Sound
-        # that is 125 ms late is noticed (ITU-R BT.1359).
-        assert np.median(found) <= 40
-        assert max(found) < 125
+        far = [(n, ms, loads[n]) for n, ms in enumerate(ahead) if abs(ms) > 30]
+        print(f"load {min(loads)} to {max(loads)}; more than 30 ms (second, ms ahead, load): {far}")
+        # On an overloaded machine (two cores, load 8 to 12), 2 of 600 samples broke this bound: 50 and 125 ms. While
+        # pictures were coded when they were due, the most was 48 ms, and 255 ms under such a load.
+        assert max(found) <= 40
         assert viewer["audio"]["loss_frac"] == 0.0
         page.close()
 
