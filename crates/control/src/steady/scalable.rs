@@ -87,14 +87,17 @@ impl ScalableLaw {
             self.window *= LOSS_BETA;
             self.cut_at = now;
             rule = "l4s: loss";
-        } else if input.mark && now - self.cut_at >= round {
-            // One response per round trip (RFC 9331, section 4.3).
-            self.window *= 1.0 - 0.5 * self.alpha;
-            self.cut_at = now;
-            rule = "l4s: marks";
-        } else if feedback.marked == 0 {
-            // Scaled to the virtual round-trip time, so that shorter round trips get no larger share (Prague draft).
-            self.window += ADDITIVE_INCREASE * dt / round * (rtt / round);
+        } else {
+            if input.mark && now - self.cut_at >= round {
+                // One response per round trip (RFC 9331, section 4.3).
+                self.window *= 1.0 - 0.5 * self.alpha;
+                self.cut_at = now;
+                rule = "l4s: marks";
+            }
+            // Each unmarked packet raises the window: beside a classic TCP, nearly every report has a mark, too. Scaled
+            // to the virtual round-trip time, so that shorter round trips get no larger share (Prague draft).
+            let unmarked = 1.0 - f64::from(feedback.marked) / f64::from(feedback.arrived.max(1));
+            self.window += ADDITIVE_INCREASE * unmarked * dt / round * (rtt / round);
         }
         self.window = self.window.max(WINDOW_MIN);
         let mut rate = self.window * SEGMENT_BITS / rtt;

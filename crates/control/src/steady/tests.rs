@@ -804,6 +804,34 @@ fn marks_of_packets_that_were_in_flight_at_a_cut_do_not_cut_again() {
 }
 
 #[test]
+fn the_scalable_window_grows_by_the_unmarked_share_of_a_report() {
+    let mut driver = LawDriver::new(Rate::mbps(4));
+    driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));
+    let (signals, config) = (&driver.law.signals, Config { l4s: true, ..config() });
+    let growth = |marked: u32| {
+        let first = FeedbackSummary { arrived: 10, marked: 10, ..FeedbackSummary::default() };
+        let later = FeedbackSummary { arrived: 10, marked, ..FeedbackSummary::default() };
+        let mut scalable = ScalableLaw::default();
+        assert!(scalable.rules(&LawInput { mark: true, ..step(signals, &first, 3.0, 4e6) }, false, &config));
+        let mut rate = |feedback, now, mark| {
+            let input = LawInput { mark, ..step(signals, feedback, now, 4e6) };
+            match scalable.update(&input, &mut LossClassifier::new(), &config) {
+                Transition::Stay(rate, _) => rate,
+                other => panic!("{other:?}"),
+            }
+        };
+        let cut = rate(&first, 3.0, true);
+        rate(&later, 3.01, true) - cut
+    };
+    let whole = growth(0);
+    assert!(whole > 0.0);
+    for marked in 1..=10 {
+        let share = growth(marked) / whole;
+        assert!((share - (1.0 - f64::from(marked) / 10.0)).abs() < 0.01, "{marked} of 10: {share}");
+    }
+}
+
+#[test]
 fn eight_round_trips_without_a_mark_end_the_scalable_law_and_a_later_mark_finds_alpha_decayed() {
     for rtt in [0.005, 0.040, 0.2] {
         let mut driver = LawDriver::new(Rate::mbps(4));
