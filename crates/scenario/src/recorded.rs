@@ -150,14 +150,18 @@ fn opportunities(bytes: &[u8], shown: &str) -> Result<Arc<[Span]>, Fault> {
     let mut all = Vec::new();
     let mut last = 0u64;
     for (n, text) in lines(bytes) {
-        let ms: u32 = text
+        let ms: u64 = text
             .parse()
             .map_err(|_| fault(format!("{shown}:{n}: {} is not a time in whole milliseconds", quoted(&text))))?;
         // Several opportunities in the same millisecond are allowed, as in Mahimahi.
-        if u64::from(ms) < last {
+        if ms < last {
             return Err(fault(format!("{shown}:{n}: {ms} ms comes after {last} ms")));
         }
-        last = u64::from(ms);
+        if ms as f64 > LONGEST_S * 1e3 {
+            let remedy = "write times from the beginning of the trace, not of an epoch";
+            return Err((format!("{shown}:{n}: {ms} ms is more than 30 days"), remedy.to_owned()));
+        }
+        last = ms;
         all.push(Span::millis(last));
     }
     if last == 0 { Err(fault(format!("{shown} ends at 0 ms: it takes no time"))) } else { Ok(all.into()) }

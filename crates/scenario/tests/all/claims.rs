@@ -580,7 +580,8 @@ fn files_that_are_no_traces_are_refused_with_their_line() {
         ("back", "1\n5\n4\n", "back:3: 4 ms comes after 5 ms"),
         ("zero", "0\n0\n", "takes no time"),
         ("bytes", "1\n\u{0}\u{1}\n", "bytes:2:"),
-        ("huge", "99999999999999\n", "huge:1:"),
+        ("huge", "99999999999999\n", "huge:1: 99999999999999 ms is more than 30 days"),
+        ("epoch", "1764400000000\n1764400000012\n", "from the beginning of the trace"),
     ] {
         std::fs::write(folder.join(name), content).unwrap();
         let text = format!(
