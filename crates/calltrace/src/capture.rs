@@ -150,7 +150,7 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     }
 }
 
-/// Adds notes on unused packets with an SSRC or the endpoints of the chosen direction.
+/// Adds a note on packets that were left out although they have the chosen SSRC, or the chosen direction's endpoints.
 fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut Vec<String>) {
     let others = || flows.iter().enumerate().filter(|(i, _)| *i != chosen).map(|one| one.1);
     let elsewhere = others().filter(|flow| flow.endpoints != flows[chosen].endpoints).flat_map(|flow| &flow.packets);

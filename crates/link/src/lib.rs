@@ -425,7 +425,7 @@ impl Link {
             return Fate::Arrives { at: idle.free + delay, ecn };
         }
         state.counts.offered += 1;
-        // With packets of one size, the length follows from when the transmitter becomes free.
+        // With packets of one size, the queue's length follows from the time at which the transmitter becomes free.
         let is_uniform = now >= state.uniform_from;
         let room = if is_uniform {
             let backlog = idle.backlog(now);

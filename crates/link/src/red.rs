@@ -199,7 +199,7 @@ impl State {
             packet.packets.saturating_sub(1) as f64
         };
         if packet.packets == 0 {
-            // An idle queue counts as one sample of zero per mean packet's transmission time.
+            // While the queue was idle, a sample of zero counts for each packet that could have been sent.
             let one = packet.rate.or(self.nominal).map_or(0, |r| red.mean_packet.at(r).as_nanos()).max(1);
             let missed = packet.now.since(packet.empty_since).as_nanos() / one;
             self.average *= libm::pow(1.0 - red.weight, missed as f64 + 1.0);

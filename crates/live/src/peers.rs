@@ -19,7 +19,7 @@ pub struct Peer {
     pub last: Time,
     /// Compounds with a report block or feedback on this sender.
     pub reports: u64,
-    /// Whether the peer sends the controller's own reports.
+    /// Whether the peer sends the controller's own kind of reports (RTCP APP).
     pub ours: bool,
     /// Whether the peer sends standard per-packet feedback.
     pub packets: bool,

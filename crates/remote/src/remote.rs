@@ -129,7 +129,7 @@ pub struct Remote {
     offset: ClockOffset,
     /// The last feedback about an arrival.
     last_feedback: Option<Time>,
-    /// The interval of assumed packets, and the next one; `None` if packets are recorded at sending.
+    /// If feedback is late, the interval of `assume_packet`, and the time of its next call.
     assumes: Option<(Span, Time)>,
 }
 

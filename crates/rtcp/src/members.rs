@@ -450,7 +450,7 @@ impl Members {
             return SourceStatus::Refused;
         }
         loop {
-            // Receivers report on senders, so sampling never excludes these.
+            // Sampling never excludes a member that sends RTP, because receivers report on it.
             if matches!(kind, PacketKind::Rtcp) && self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
                 return SourceStatus::Unsampled;
             }

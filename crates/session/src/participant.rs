@@ -81,7 +81,7 @@ const MAX_MEMBERS: usize = 1 << 17;
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
 /// The counted size of another member's compound is at most this multiple of this member's longest one.
 const MAX_SIZE_RATIO: usize = 4;
-/// Maximum number of new members from one compound. A mixer's contributors use no RTCP bandwidth.
+/// Maximum number of new members from one compound: its author, and another SSRC of the same host.
 const MAX_NEW_MEMBERS: usize = 2;
 
 /// The size of a report, the SDES and a controller's APP packet.

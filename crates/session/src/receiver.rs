@@ -350,7 +350,7 @@ impl Receiver {
     /// (RFC 4585). Only under [`crate::Profile::Avpf`]. Poll afterwards.
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
         if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
-            // A repetition keeps FIR's number (RFC 5104, section 4.3.1.1).
+            // Only a new FIR has a new number, not a repetition of it (RFC 5104, section 4.3.1.1).
             self.intra = self.intra.wrapping_add(u8::from(joins));
             self.pending_key_frame = Some(PendingKeyFrameRequest { joins, at: now, scheduled: false });
         }
@@ -958,7 +958,7 @@ impl Receiver {
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // A half with its own schedule does not use RTCP's timer.
+        // If the controller schedules its own reports, RTCP's timer is not used.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {

@@ -360,8 +360,7 @@ macro_rules! settings {
 
 /// Declares enums of settings. The key `kind`, or the key after `by`, selects the variant.
 ///
-/// Each variant has a word, a type (optional) and a phrase such as "a RED queue". Messages use the phrase to say what a
-/// key does not belong to. Messages and the schema list the variants in the order of their declaration.
+/// Each variant has a word, a type (optional) and a phrase for messages, as in "a RED queue has no key `target`". Messages and the schema list the variants in the order of their declaration.
 ///
 /// Options after the context:
 ///

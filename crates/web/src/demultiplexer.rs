@@ -48,7 +48,7 @@ impl DropReason {
         Self::FullQueue,
     ];
 
-    /// Returns the name in a status.
+    /// Returns the reason's name in `/api/viewers`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::UnknownUser => "unknown_user",

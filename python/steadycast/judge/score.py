@@ -549,7 +549,7 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     else:
         handed = {n: low + n / fps for n in range(int(cell.pair.seconds * fps))}
     delays = {n: t - handed[n] for n, t in first.items() if n in handed}
-    # A damaged mark may be misread as a later number, giving too small a delay.
+    # A damaged picture may be read as a later one, which gives too small a delay.
     least = min((t for n, t in delays.items() if n in sound), default=min(delays.values(), default=0.0))
     deadline = cell.pair.rtp.deadline_s
     due = [n for n, t in handed.items() if low <= t < high - least - deadline]

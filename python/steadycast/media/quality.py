@@ -202,8 +202,8 @@ class _Decoded:
             return found.result()
         try:
             pictures = self._decode(chosen_q, told, groups)
-        # A later call decodes the segment again.
         except BaseException as error:
+            # A later call decodes the segment again.
             with self.lock:
                 del self.kept[key]
             ours.set_exception(error)

@@ -105,7 +105,7 @@ class Candidate:
         return min(shares, key=lambda item: number(item[1]) or 0.0, default=None)
 
     def others_share(self, sample: Sample) -> Value:
-        """Return the fraction of its fair share that the flow of `least` has in one run."""
+        """Return the share of the flow named by `least` in one run, as a fraction of its fair share."""
         return None if self.least is None else sample.others.get(self.least[0])
 
     @property

@@ -156,7 +156,7 @@ _LOCK = threading.Lock()
 
 
 def _begun(parcel: Parcel) -> Callable[[Task], bytes]:
-    """Return the function that executes runs, which each thread of a worker has; files are shared."""
+    """Return this thread's function that executes runs. All threads of a worker share the unpacked files."""
     from steadycast.sweep.work import Setup, begin
 
     if getattr(_LOCAL, "key", None) != parcel.key:

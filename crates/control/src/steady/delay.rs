@@ -78,7 +78,7 @@ const PUSHED_DOWN_START_SHARE: f64 = 0.8;
 const START_QUEUE_RTTS: f64 = 3.0;
 /// A loss shows other flows if the queueing delay exceeds this multiple of the target plus [`LOSS_QUEUE_MARGIN`].
 const LOSS_QUEUE_TARGETS: f64 = 3.0;
-/// The margin that is added to [`LOSS_QUEUE_TARGETS`] targets, in seconds.
+/// In seconds; see [`LOSS_QUEUE_TARGETS`].
 const LOSS_QUEUE_MARGIN: f64 = 0.010;
 /// The minimum queueing delay, in seconds, at which a loss shows other flows. Flows that run DELAY keep their queue
 /// shorter than this.

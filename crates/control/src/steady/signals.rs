@@ -286,7 +286,8 @@ impl Signals {
         self.base_rtt + self.q
     }
 
-    /// Processes a report. `keep` is the base delay's window in seconds, and `rate` the law's rate in bit/s.
+    /// Processes a report. `rate` was the sending rate until now, in bit/s. The base delay is the minimum of the last
+    /// `keep` seconds.
     pub(super) fn on_feedback(
         &mut self,
         at: Time,
