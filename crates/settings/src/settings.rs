@@ -360,7 +360,8 @@ macro_rules! settings {
 
 /// Declares enums of settings. The key `kind`, or the key after `by`, selects the variant.
 ///
-/// Each variant has a word, a type (optional) and a phrase for messages, as in "a RED queue has no key `target`". Messages and the schema list the variants in the order of their declaration.
+/// Each variant has a word, a type (optional) and a phrase for messages, as in "a RED queue has no key `target`".
+/// Messages and the schema list the variants in the order of their declaration.
 ///
 /// Options after the context:
 ///
