@@ -28,15 +28,17 @@ pub(super) struct Profile {
     pub(super) spare_below: f64,
     /// Up to this mean loss rate, losses reduce the window only if the queue exceeds a quarter of the target.
     pub(super) loss_ignored: f64,
-    /// Whether the round-trip time is smoothed twice, and the seconds added to it for the rate.
+    /// Whether the round-trip time is smoothed twice.
     pub(super) rtt_twice: bool,
+    /// The time added to the round-trip time when the rate is computed, in seconds.
     pub(super) rtt_more: f64,
     /// The round trips over whose minima the bias of the queueing delay is computed.
     pub(super) bias_rounds: u32,
     /// The divisor of the target.
     pub(super) rate_divisor: f64,
-    /// `RATE_ADJUST_GAIN`: the gain of a queued frame, and the queueing time, in frame periods, without effect.
+    /// `RATE_ADJUST_GAIN`: the gain with which queued frames lower the target.
     pub(super) rate_adjust_gain: f64,
+    /// The queueing time, in frame periods, up to which queued frames do not lower the target.
     pub(super) queue_goal: f64,
     /// `FRAME_SIZE_DEV_ALPHA`: the gain of the frames' mean excess over their nominal size.
     pub(super) frame_size_gain: f64,
