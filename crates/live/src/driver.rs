@@ -149,8 +149,8 @@ pub struct Loop<E> {
     places: Vec<AttachedEnd<E>>,
     buffers: Buffers,
     out: Outbox,
-    /// The end of the last wait, to detect clock gaps.
-    last_wait: Option<Time>,
+    /// The last reading of the clock, to detect clock gaps.
+    last_reading: Option<Time>,
     /// Lateness of timer calls.
     pub late: Spread,
 }
@@ -162,7 +162,8 @@ const PORT_MASK: u64 = 3;
 
 /// Maximum number of batches read from a socket before others are served. Level-triggered epoll reports the rest again.
 const BATCHES: usize = 16;
-/// A wait that ends this late is a clock gap. A busy machine causes milliseconds, seldom hundreds.
+/// A step this long between two readings of the clock, not counting the requested wait, is a clock gap. A busy machine
+/// causes milliseconds, seldom hundreds.
 const MIN_CLOCK_GAP: Span = Span::secs(1);
 /// Maximum time for emptying the sockets after a gap. The kernel queues about 16,000 small datagrams per socket.
 const MAX_EMPTYING: Span = Span::secs(1);
@@ -183,7 +184,7 @@ impl<E: End> Loop<E> {
             places: Vec::new(),
             buffers: Buffers::new(),
             out: Outbox::default(),
-            last_wait: None,
+            last_reading: None,
             late: Spread::default(),
         })
     }
@@ -220,7 +221,7 @@ impl<E: End> Loop<E> {
 
     /// Calls `what` with an end, and sends what the end emits.
     pub fn call(&mut self, ix: EndIx, what: impl FnOnce(&mut E, Time, &mut Outbox)) {
-        let now = self.clock.now();
+        let now = self.now(Span::ZERO);
         let place = &mut self.places[ix.0];
         place.last_call = now.max(place.last_call);
         what(&mut place.end, place.last_call, &mut self.out);
@@ -242,9 +243,7 @@ impl<E: End> Loop<E> {
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let mut events = Vec::with_capacity(64);
         loop {
-            let now = self.clock.now();
-            // The process may also be suspended between two waits.
-            let was_suspended = self.last_wait.is_some_and(|last| now > last + MIN_CLOCK_GAP);
+            let now = self.now(Span::ZERO);
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
@@ -259,11 +258,7 @@ impl<E: End> Loop<E> {
                 Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            let waited = self.clock.now();
-            self.last_wait = Some(waited);
-            if was_suspended || waited > now + Span::nanos(wait) + MIN_CLOCK_GAP {
-                self.on_clock_gap();
-            }
+            self.now(Span::nanos(wait));
             let tokens = || events.iter().map(|event| event.data.u64());
             for token in tokens().filter(|token| *token != WAKER) {
                 let which = [Which::Rtp, Which::Rtcp, Which::Audio, Which::AudioRtcp][(token & PORT_MASK) as usize];
@@ -280,19 +275,30 @@ impl<E: End> Loop<E> {
     }
 
     fn serve_timers(&mut self) {
-        let mut now = self.clock.now();
-        for place in &mut self.places {
+        for ix in 0..self.places.len() {
+            let now = self.now(Span::ZERO);
+            let place = &mut self.places[ix];
             if place.wake <= now {
                 self.late.add(now.since(place.wake));
                 place.on_wake(now, &mut self.out);
-                now = self.clock.now();
             }
         }
     }
 
-    /// Tells the ends about the clock gap, then empties the sockets.
-    fn on_clock_gap(&mut self) {
+    /// Reads the clock. The process may have been suspended anywhere since the last reading, except for a requested
+    /// wait of `waited`; the ends learn this before anything else.
+    fn now(&mut self, waited: Span) -> Time {
         let now = self.clock.now();
+        let last = self.last_reading.replace(now);
+        if last.is_some_and(|last| now > last + waited + MIN_CLOCK_GAP) {
+            self.on_clock_gap(now);
+            return self.clock.now();
+        }
+        now
+    }
+
+    /// Tells the ends about the clock gap, then empties the sockets.
+    fn on_clock_gap(&mut self, now: Time) {
         for place in &mut self.places {
             place.last_call = now.max(place.last_call);
             place.end.on_clock_gap(place.last_call);
@@ -310,13 +316,22 @@ impl<E: End> Loop<E> {
 
     fn woken(&mut self) {
         self.waker.reset();
-        for place in &mut self.places {
-            place.on_wake(self.clock.now(), &mut self.out);
+        for ix in 0..self.places.len() {
+            let now = self.now(Span::ZERO);
+            self.places[ix].on_wake(now, &mut self.out);
         }
     }
 
     /// Reads up to [`BATCHES`] batches. Returns whether there may be more.
     fn readable(&mut self, ix: usize, at: Which) -> bool {
+        (0..BATCHES).all(|_| {
+            self.now(Span::ZERO);
+            self.read_batch(ix, at)
+        })
+    }
+
+    /// Reads a batch. Returns whether there may be more.
+    fn read_batch(&mut self, ix: usize, at: Which) -> bool {
         let Self { clock, places, buffers, out, .. } = self;
         let Some(place) = places.get_mut(ix) else { return false };
         let AttachedEnd { end, pair, echo, last_call, .. } = place;
@@ -331,7 +346,7 @@ impl<E: End> Loop<E> {
             *last_call = meta.at.max(*last_call);
             end.on_datagram(*last_call, &Datagram { which, bytes, meta: *meta }, out);
         };
-        let more = (0..BATCHES).all(|_| port.receive(clock, buffers, &mut each));
+        let more = port.receive(clock, buffers, &mut each);
         place.settle(out);
         more
     }
@@ -356,11 +371,23 @@ mod tests {
     use super::*;
     use crate::PairOptions;
     use std::net::UdpSocket;
+    use std::time::Duration;
 
     /// An end that records its calls.
     struct Witness {
         seen: Vec<&'static str>,
         wake: Time,
+        /// The call during which the process is suspended.
+        suspended_in: &'static str,
+    }
+
+    impl Witness {
+        fn enter(&mut self, call: &'static str) {
+            self.seen.push(call);
+            if call == self.suspended_in {
+                std::thread::sleep(Duration::from_nanos((MIN_CLOCK_GAP * 2).as_nanos()));
+            }
+        }
     }
 
     impl End for Witness {
@@ -369,12 +396,12 @@ mod tests {
         }
 
         fn on_wake(&mut self, _: Time, _: &mut Outbox) {
-            self.seen.push("timer");
+            self.enter("timer");
             self.wake = Time::NEVER;
         }
 
         fn on_datagram(&mut self, _: Time, _: &Datagram<'_>, _: &mut Outbox) {
-            self.seen.push("datagram");
+            self.enter("datagram");
         }
 
         fn on_clock_gap(&mut self, _: Time) {
@@ -388,11 +415,27 @@ mod tests {
         let at = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let pair = Pair::receiver(at, &PairOptions { mux: true, ..PairOptions::default() }).unwrap();
         let mut driver = Loop::new(Clock::start()).unwrap();
-        let ix = driver.add(Witness { seen: Vec::new(), wake: Time::ZERO }, pair).unwrap();
+        let ix = driver.add(Witness { seen: Vec::new(), wake: Time::ZERO, suspended_in: "" }, pair).unwrap();
         for _ in 0..count {
             out.send_to(&[0x80; 20], at).unwrap();
         }
         (driver, ix)
+    }
+
+    #[test]
+    fn a_suspension_in_a_call_is_notified_before_timers_are_served() {
+        for call in ["datagram", "timer"] {
+            let (mut driver, first) = filled(1);
+            let at = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let pair = Pair::receiver(at, &PairOptions { mux: true, ..PairOptions::default() }).unwrap();
+            let other = Witness { seen: Vec::new(), wake: Time::ZERO, suspended_in: "" };
+            let second = driver.add(other, pair).unwrap();
+            driver.places[first.0].end.suspended_in = call;
+            driver.run(Time::ZERO, |_| true).unwrap();
+            assert_eq!(driver.end(second).seen, ["gap", "timer"]);
+            let at_first = driver.end(first).seen.iter().position(|seen| *seen == "gap").unwrap();
+            assert_eq!(driver.end(first).seen[at_first - 1], call);
+        }
     }
 
     #[test]
@@ -422,7 +465,7 @@ mod tests {
         // The largest count needs several reads of the socket, but fits the smallest default receive buffer.
         for count in [0, 1, 100, 250] {
             let (mut driver, ix) = filled(count);
-            driver.on_clock_gap();
+            driver.on_clock_gap(Time::ZERO);
             assert_eq!(driver.end(ix).seen, [vec!["gap"], vec!["datagram"; count]].concat());
         }
     }
