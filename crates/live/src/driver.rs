@@ -385,6 +385,7 @@ mod tests {
         fn enter(&mut self, call: &'static str) {
             self.seen.push(call);
             if call == self.suspended_in {
+                #[expect(clippy::disallowed_methods, reason = "a suspension takes real time")]
                 std::thread::sleep(Duration::from_nanos((MIN_CLOCK_GAP * 2).as_nanos()));
             }
         }
