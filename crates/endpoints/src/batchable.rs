@@ -36,7 +36,7 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns whether the packet can be delivered later, but before any that can't.
+    /// Returns whether the packet may wait for a batch. Deliver the batch before the next packet that may not wait.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         match (self, packet) {
@@ -76,7 +76,8 @@ impl Agent {
         if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }
     }
 
-    /// Returns which packets may be delivered later, before the agent's timer and any other event; `None` if none.
+    /// Returns which packets may be delivered in a batch; `None` if none may wait. Deliver the batch before the agent's
+    /// timer and before any other event.
     pub fn batchable(&self) -> Option<Batchable> {
         match self {
             Self::PlainSink(_) => Some(Batchable::Plain),

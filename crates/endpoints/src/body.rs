@@ -21,8 +21,8 @@ pub enum Body {
     TcpAck(u32, steadycast_tcp::Ack),
     /// An RTP packet, boxed because of its size.
     Rtp(Box<Media>),
-    /// A parity packet and its coverage, which over sockets is in the bytes: [`Protection::packets`] is then empty on
-    /// arrival.
+    /// A parity packet, and the packets that it protects. Over sockets, [`Protection::packets`] is empty on arrival,
+    /// because the receiver reads the packets' headers from recovered bytes.
     Parity(Box<(Media, Protection)>),
     /// An RTCP compound. A group's members share the parsed form.
     Rtcp {

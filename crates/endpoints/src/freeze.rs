@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use steadycast_record::{Figures, receiver};
 use steadycast_units::Span;
 
-/// The number of pictures in the mean duration (W3C, Identifiers for WebRTC's Statistics API, `freezeCount`).
+/// The mean duration is that of this number of recent pictures (W3C, Identifiers for WebRTC's Statistics API,
+/// `freezeCount`).
 const RECENT_PICTURES: usize = 30;
 
 /// Minimum excess of a freeze over the mean duration.

@@ -96,11 +96,10 @@ impl Intake {
         self.digest.add(digested(now, size));
     }
 
-    /// Counts a bundle like [`Intake::add`] each packet. Returns false, without effect, if only some of its packets
-    /// count in the means.
+    /// Counts a bundle's packets as [`Intake::add`] does. Returns false, without effect, if only some of the packets
+    /// lie in the averaging period.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
-        // Only some of the packets would count.
         if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
             return false;
         }
@@ -123,7 +122,7 @@ impl Intake {
         self.digest.add(!digested(now, size));
     }
 
-    /// Returns whether `now` lies in the period of the means.
+    /// Returns whether `now` lies in the averaging period, outside of its pauses.
     pub fn counts(&self, now: Time) -> bool {
         let pauses = self.pauses.iter().any(|(from, to)| now > *from && now < *to);
         now >= self.from && now <= self.until && !pauses

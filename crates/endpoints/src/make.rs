@@ -20,7 +20,7 @@ pub struct Inputs {
     pub ladders: BTreeMap<String, Arc<Ladder>>,
     /// Controllers outside of the registry, by flow.
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
-    /// Switching rules that are a class or a program, by flow.
+    /// External switching rules, by flow: Python classes or programs.
     pub switching: BTreeMap<String, Arc<dyn SwitchingFactory>>,
     /// The maximum catch-up time of a source after a late wake-up; zero in virtual time.
     pub credit: Span,
@@ -238,7 +238,7 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError
         sc::Workload::Bulk => None,
     };
     if !flow.send_jitter.is_zero() {
-        // With `overhead_`, ns-2 does not limit segments per acknowledgment in recovery.
+        // ns-2 models send jitter with `overhead_`. It then does not limit the segments per acknowledgment in recovery.
         config.recovery_burst = 0;
     }
     Ok(config)

@@ -82,7 +82,8 @@ impl Record<'_> {
     }
 }
 
-/// Returns whether RTCP's timer rules limit the feedback. The arriving packets limit per-packet feedback.
+/// Returns whether RTCP's timer rules limit the feedback. They do not limit per-packet feedback, which follows the
+/// arriving packets.
 fn has_timed_feedback(video: &sc::Video) -> bool {
     video.feedback == FeedbackFormat::Own
         && video.controller.entry().is_some_and(|controller| controller.feedback != FeedbackTiming::Clocked)

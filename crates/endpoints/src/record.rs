@@ -162,7 +162,7 @@ impl PacketRow {
         (self.delay != Span::MAX).then_some(self.delay)
     }
 
-    /// Creates the row of this content; `None` if it is not recorded, as feedback and parity.
+    /// Creates the row of this content; `None` for content that is not recorded, such as feedback and parity.
     pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
         let seq = match body {
             Body::Plain(n) => *n,

@@ -29,11 +29,12 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     1.0 + best * libm::exp(-apart * apart / (2.0 * width * width))
 }
 
-/// Returns the smoothness (0 to 1) of slots, given by whether a picture appeared and how long the slot lasts. `None`
-/// without slots.
+/// Returns the smoothness of display slots, from 0 to 1; `None` without slots. Each slot has a flag for a new picture,
+/// and a duration.
 ///
-/// It is the product of G.1070's curve for the ratio of pictures to slots, and of a factor for the share of time beyond
-/// a slot plus 100 ms. Neither rises if a picture is removed, so one long freeze is never better than two short ones.
+/// The smoothness is a product of two factors. The first is G.1070's curve for the ratio of pictures to slots. The
+/// second falls with the share of time for which pictures are shown longer than `period` + 100 ms. Neither factor rises
+/// if a picture is removed.
 pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span) -> Option<f64> {
     let (mut shown, mut count) = (0_u64, 0_u64);
     let (mut total, mut standing, mut gap) = (Span::ZERO, Span::ZERO, Span::ZERO);

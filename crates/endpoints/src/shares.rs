@@ -91,7 +91,7 @@ impl Record<'_> {
             let fair = mean(streams.iter().map(|stream| stream.there));
             return FlowShare { fair, competing: Some(Span::ZERO), rate: CompetingRate::None };
         }
-        // A stream that never competes has no share while competing.
+        // `competing` has no value for a stream that never competes.
         let fair =
             mean(streams.iter().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
         let rate = if throughout { CompetingRate::OfAllTime } else { CompetingRate::Bps(self.rate_at(n, streams)) };
@@ -249,26 +249,25 @@ impl Record<'_> {
         busy.stretches().flat_map(both).collect()
     }
 
-    /// Returns a stream's demand while present: the used rate in seconds that its encoder or cap limited, otherwise up
-    /// to the best quality's mean rate.
+    /// Returns a stream's demand while present. In a second in which its encoder or cap limited the rate, the demand is
+    /// the used rate. Otherwise it is the best quality's mean rate.
     fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
         let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
         let video = source.and_then(|source| self.agents[source.0 as usize].video_source());
         let (FlowKind::Video(_), Some(video)) = (&spec.kind, video) else {
             return at_most(spec.kind.rate_while_active());
         };
-        let content = video.self_limited(self.now);
+        let self_limited = video.self_limited(self.now);
         // Without such limits, the demand is constant.
-        if content.iter().all(|span| span.is_zero()) {
+        if self_limited.iter().all(|span| span.is_zero()) {
             return at_most(Some(video.most));
         }
-        let second = |(n, (content, took)): (usize, (&Span, Bytes))| {
+        let second = |(n, (self_limited, took)): (usize, (&Span, Bytes))| {
             let begin = Time::ZERO + SECOND * n as u64;
             let present = within(there.iter().copied(), begin, begin + SECOND);
-            // For at least half of the presence, the source itself limited the rate.
-            Demand::AtMost(if *content * 2 >= present { took.per(present) } else { video.most })
+            Demand::AtMost(if *self_limited * 2 >= present { took.per(present) } else { video.most })
         };
-        Wants::BySecond(content.iter().zip(self.took(sinks, content.len())).enumerate().map(second).collect())
+        Wants::BySecond(self_limited.iter().zip(self.took(sinks, self_limited.len())).enumerate().map(second).collect())
     }
 
     /// Returns the bytes per second at the receiver that got most.

@@ -14,7 +14,8 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
 impl Record<'_> {
-    /// Returns the summary so far, without figures of pixels; `complete` if the run has reached its end.
+    /// Returns the summary so far, without the figures that need decoded pictures. `complete` states whether the run
+    /// has reached its end.
     pub fn summary(&self, complete: bool) -> Value {
         self.tree(complete).into()
     }
@@ -106,12 +107,12 @@ impl Record<'_> {
         FigureContext { active, from, first_step, source: None, others: Vec::new() }
     }
 
-    /// Returns the start of a sink's mean values, for a late member its join.
+    /// Returns the start of a sink's averaging period. For a late member, this is the join.
     fn means_from(&self, ends: &FlowEnds, sink: AgentIx) -> Time {
         self.recorded(sink).joined().max(ends.means_from)
     }
 
-    /// Returns how long the flow was active in a sink's means.
+    /// Returns how long the flow was active in a sink's averaging period.
     fn time_of_means(&self, ends: &FlowEnds, sink: AgentIx) -> Span {
         ends.active(self.means_from(ends, sink), self.now)
     }
@@ -153,7 +154,7 @@ impl Record<'_> {
         self.recorded(ends.source_of(receiver)?).activity()
     }
 
-    /// Returns how long a receiver's source had data to send in its means.
+    /// Returns how long a receiver's source had data to send, in the receiver's averaging period.
     fn time_active(&self, ends: &FlowEnds, receiver: usize) -> Option<Span> {
         let from = self.means_from(ends, ends.sinks[receiver]);
         Some(within(self.activity(ends, receiver)?.stretches(), from, self.now.min(ends.stop)))
@@ -202,7 +203,7 @@ impl Record<'_> {
         (Span::secs(1).as_nanos() / self.step.as_nanos()).max(1) as usize
     }
 
-    /// Returns the rates of all whole seconds of the flow's means, in bit/s.
+    /// Returns the rate of each whole second of the flow's averaging period, in bit/s.
     fn seconds_from(&self, ends: &FlowEnds, bins: &[f64]) -> Vec<f64> {
         let per = self.steps_per_second();
         let second = |n: usize| bins[n * per..(n + 1) * per].iter().sum::<f64>() * 8.0;
@@ -275,7 +276,7 @@ impl Record<'_> {
         Some(into)
     }
 
-    /// Returns whether the source had no data during a part of the flow's means.
+    /// Returns whether the source had no data for a part of the averaging period.
     fn paused(&self, n: usize) -> bool {
         let ends = &self.flows[n];
         let pauses = |(receiver, sink): (usize, &AgentIx)| {
@@ -292,7 +293,7 @@ impl Record<'_> {
         ends.active_throughout(from, until) && (!self.scenario.flows[n].kind.pauses() || activities.all(busy))
     }
 
-    /// Writes the fairness of flows that adapt their rate. Others get theirs in any case.
+    /// Writes the fairness among video and TCP flows. Other flows do not adapt their rate.
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
             matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))

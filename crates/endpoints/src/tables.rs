@@ -9,8 +9,7 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// Returns a table: rates, decisions, frames, missing, audio, links, tcp, moves, packets or, without rows, wire;
-    /// `None` for another name.
+    /// Returns the table with this name; `None` if there is no such table. The table `wire` has no rows here.
     pub fn table(&self, name: &str) -> Option<Table> {
         let mut table = Table::called(name)?;
         match name {

@@ -19,9 +19,10 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtx::OSN;
 
-/// Bytes of a packet's headers without a notice: IP, UDP, RTP and the send time.
+/// Bytes of a packet's headers: IP, UDP, RTP and the send time. A controller's header extension (`Notice`) is not
+/// included.
 const HEADER_BYTES: u64 = 28 + 12 + 4 + 8;
-/// Bytes of the largest notice with its extension element's header.
+/// Bytes of the largest `Notice`, with the header of its extension element.
 const MAX_NOTICE_BYTES: u64 = 24;
 /// Bytes of the extension element with the transport-wide sequence number.
 const TRANSPORT_NUMBER_BYTES: u64 = 4;
@@ -76,7 +77,7 @@ pub struct RemotePeer {
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The rate's floor without one in scenario and media, and the lowest that an operator can set.
+    /// The minimum rate if neither the scenario nor the media sets a minimum. An operator can't set a lower one.
     pub floor: Rate,
     /// The assumed play-out delay of a receiver that announces none.
     pub playout: Span,
@@ -441,8 +442,8 @@ impl VideoPlan {
         })
     }
 
-    /// Returns a receiver without repair and its name. `times` is the join's number, from 0, because a further join
-    /// needs a new SSRC.
+    /// Creates a receiver without repair, and returns it with its name. The name contains the join's number `times`
+    /// (from 0), because each join needs a new SSRC.
     pub fn bare_receiver(&self, name: &str, now: Time, times: u32) -> (Receiver, String) {
         let name = if times == 0 { name.to_owned() } else { format!("{name}.{times}") };
         let identity = self.identity(&name);
@@ -511,7 +512,8 @@ impl ControllerChoice {
         let feedback = video.feedback.or(self.own);
         let repairs = Repairs::of(video, self.group);
         let headers = match &place.apart {
-            // If both ends are in this program, a notice's size is known in time.
+            // If both ends are in this program, the sender subtracts each packet's actual header extensions from the
+            // payload.
             None => HEADER_BYTES,
             Some(apart) => HEADER_BYTES + self.elements(feedback) + apart.tag + repairs.more(),
         };
@@ -568,12 +570,12 @@ impl ControllerChoice {
         if self.replayed(feedback) { Replayed::around(own, Span::ZERO) } else { own }
     }
 
-    /// Returns the factory of sender halves with their layers, from the inside: replay, standard reports, circuit
-    /// breaker (RFC 8083), plausibility checks.
+    /// Returns the factory of sender halves. Its layers, from the controller outwards: replay of the receiver half,
+    /// standard reports, circuit breaker (RFC 8083), plausibility checks.
     fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &HostContext) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };
-        // Report blocks are replayed to a receiver half as arrivals.
+        // Coarse feedback has only packet counts. [`StandardReports`] converts these to arrivals for a receiver half.
         let blocks = self.registered && video.feedback.is_coarse();
         if !video.defences && !blocks {
             return factory;

@@ -30,7 +30,7 @@ fn wrong<T>(problem: impl Into<String>, remedy: &'static str) -> Result<T, Wrong
 pub struct Hello {
     /// The interval at which receivers send echoes.
     pub every: Span,
-    /// The feedback that the controller ("law") requests. With [`FeedbackFormat::Own`], there is one echo per packet.
+    /// The feedback that the controller ("law") requests. With [`FeedbackFormat::Own`], receivers send echoes.
     pub feedback: FeedbackFormat,
     /// Whether the law receives the packets that were sent.
     pub sent: bool,

@@ -61,7 +61,7 @@ pub struct LawReport<'a> {
 impl<'a> LawReport<'a> {
     fn of(report: &Report<'a>, feedback: FeedbackFormat, waiting: (Bytes, Span)) -> Self {
         let (echo, added) = report.body.map_or((None, None), split);
-        // Report blocks are used only as the flow's feedback format.
+        // The law gets report blocks only if they are the flow's feedback format.
         let blocks = report.reception.filter(|_| feedback == FeedbackFormat::Blocks);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         // Duplicates can make the number negative (RFC 3550, section 6.4.1).
@@ -90,11 +90,11 @@ impl<'a> LawReport<'a> {
     }
 }
 
-/// Into the echo and what an external receiver has appended; an invalid part is `None`.
+/// Splits a report into the echo and the bytes that an external receiver appended. An invalid part is `None`.
 fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
     let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
-    // A length precedes it, because RTCP pads the report to whole words.
+    // A length precedes the added bytes, because RTCP pads the report to whole words.
     let added = rest.split_first_chunk::<4>().and_then(|(len, rest)| rest.get(..u32::from_be_bytes(*len) as usize));
     (echo, added)
 }

@@ -42,7 +42,8 @@ impl Process {
     /// Starts a program in its own process group, with its stderr in `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        // The guard starts first: only a kill before it has the group leaves the program behind.
+        // The guard starts before the program. The program then survives this process only if this process is killed
+        // before the guard has the group's ID.
         let mut guard = start_guard()?;
         let mut child = Command::new(name)
             .args(arguments)
@@ -153,7 +154,8 @@ impl Process {
         }
     }
 
-    /// Returns how the process ended within a second, without reaping it: its group can still be killed.
+    /// Waits up to one second for the process to end, and returns how it ended. The process is not reaped, so that its
+    /// group can still be killed.
     fn ending(&self) -> Option<String> {
         let pid = Pid::from_child(&self.child);
         for _ in 0..100 {
@@ -188,8 +190,8 @@ impl Drop for Process {
     }
 }
 
-/// Starts a process that kills the group whose ID it reads, once its input is closed, as by this process's end. Without
-/// an ID, it kills nothing.
+/// Starts the guard, a process that reads a process group's ID. When the guard's input is closed, also by the end of
+/// this process, the guard kills that group.
 fn start_guard() -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r group || exit; read -r _; kill -s KILL -- \"-$group\""])

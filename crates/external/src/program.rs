@@ -36,7 +36,7 @@ const LAST: u64 = 4096;
 /// Bytes at the start of a log that are kept; a final line counts the others.
 pub const LOG_BYTES: u64 = 4 << 20;
 
-/// A flow's program, of which each sender half, or each switching rule, starts a process.
+/// A flow's external program. Each sender half or switching rule starts its own process of the program.
 pub struct Program {
     source: Arc<Source>,
     hello: Hello,

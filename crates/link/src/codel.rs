@@ -150,7 +150,6 @@ impl State {
         let queue = queues.get_mut(&n)?;
         // Whether the signal is a CE mark.
         let marks = |packet: &Waiting| codel.ecn && packet.ecn.is_capable();
-        // The flag is true after an interval above the target.
         let mut marked = false;
         let mut head = queue.pop(now, codel, *mtu);
         let over = |head: &Option<(Waiting, bool)>| head.as_ref().is_some_and(|(_, over)| *over);
@@ -201,8 +200,8 @@ impl State {
 impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
-            // Meanwhile a real transmitter would have polled all queues and removed them from the lists (RFC 8290,
-            // section 4.2).
+            // The link was idle. A real transmitter would have polled all queues, and removed the empty queues from the
+            // lists (RFC 8290, section 4.2).
             for n in self.new.drain(..).chain(self.old.drain(..)) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.active = false;

@@ -110,7 +110,8 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
 }
 
 /// Draws from the C4 simulator's Wi-Fi model, which was fitted to measurements (picoquic d199d45b,
-/// picoquic/sim_link.c). The mean is 0.684 ms, plus 86.25 · (mean − 1 ms) / 84 above 1 ms.
+/// picoquic/sim_link.c). The draws have a mean of 0.684 ms. If the parameter `mean` is above 1 ms, they have 86.25 ·
+/// (`mean` − 1 ms) / 84 more.
 fn wifi(mean: Span, chance: &mut Chance) -> Span {
     const TURN: Span = Span::millis(1);
     const PAUSE: Span = Span::micros(7_500);

@@ -54,8 +54,8 @@ pub use steadycast_units::Ecn;
 use steadycast_units::{Bytes, Rate, Seed, Span, Spread, Time, TokenBucket};
 
 settings! {
-    /// Link-layer retransmission: a frame that the radio loses is sent again, and the packets behind it wait (papers
-    /// 002 and 003).
+    /// Link-layer retransmission: a frame that the radio loses is sent again, and the packets behind it wait (Hong and
+    /// Park 2011).
     #[derive(Copy, Eq)]
     Arq {
         /// The maximum number of transmissions of a packet, including the first one; after these the packet is lost.
@@ -116,7 +116,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the sustained rate: the transmitter's first or mean rate, at most the shaper's; `None` if unlimited.
+    /// Returns the sustained rate: [`Service::nominal`], limited by the shaper's rate; `None` if unlimited.
     fn sustained(&self) -> Option<Rate> {
         self.service.nominal().into_iter().chain(self.shaper.map(|shaper| shaper.rate)).min()
     }
@@ -129,7 +129,7 @@ pub enum Drop {
     Full,
     /// RED, PIE or DualPI2 dropped the packet before the queue was full.
     Early,
-    /// CoDel dropped the packet: packets had waited too long for an interval.
+    /// CoDel dropped the packet: the sojourn time had been above the target for an interval.
     Stale,
     /// The policer's bucket had too few tokens.
     Policed,
@@ -525,8 +525,8 @@ impl Link {
         self.state.transmitter.capacity(from, until)
     }
 
-    /// Returns the long-term limit of the throughput between two times without a rate change; `None` if there is
-    /// none. It is zero while every packet is lost, and a trace's mean rate.
+    /// Returns the long-term limit of the throughput between two times without a rate change; `None` without a limit.
+    /// The limit is zero while every packet is lost.
     pub fn throughput_limit(&self, from: Time, until: Time) -> Option<Rate> {
         if self.state.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
             return Some(Rate::ZERO);
@@ -562,7 +562,7 @@ impl Idle {
         Bytes::new(self.size.get().wrapping_mul(self.passed))
     }
 
-    /// Returns the packets left at `now`, if all have the size [`Idle::size`].
+    /// Returns the number of packets that have not departed at `now`, if all have the size [`Idle::size`].
     fn backlog(&self, now: Time) -> u64 {
         self.free.since(now).as_nanos().div_ceil(self.span.as_nanos().max(1))
     }

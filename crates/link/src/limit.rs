@@ -11,7 +11,8 @@ pub enum Limit {
     Packets(u32),
     /// A number of bytes.
     Bytes(Bytes),
-    /// The bytes that the link sends in this time at its first or mean rate, at least one MTU.
+    /// The bytes that the link sends in this time at its nominal rate, at least one MTU. The nominal rate is the first
+    /// rate above 0, or the mean of a file.
     Time(Span),
 }
 

@@ -6,7 +6,7 @@ use steadycast_settings::{Declared, Findings, FromToml, Kind, Packets, Spanned, 
 use steadycast_units::{Chance, Time};
 
 kinds! {
-    /// The packets that the link loses, apart from the queue, in the order in which they are sent.
+    /// The model by which the link loses sent packets. Drops in the queue are not included.
     Loss for (), example "0.01, \"1%\" or { kind = \"run\", mean = \"50p\" }", short share {
         /// each packet is lost with the probability "p", independently.
         "bernoulli" => Bernoulli(BernoulliLoss), "bernoulli loss";
@@ -207,7 +207,8 @@ impl LossState {
             Loss::Run(RunLoss { mean: Packets(mean) }) => {
                 let lost = self.packets as f64 >= self.next;
                 if lost {
-                    // From the drawn position, so that the mean is exact.
+                    // The next run starts at the drawn position. If it started at the lost packet, rounding up would
+                    // lengthen the mean.
                     self.next = (self.next + self.chance.exponential(*mean)).max(self.packets as f64);
                 }
                 lost

@@ -110,7 +110,8 @@ pub(crate) trait Discipline {
 
 /// An algorithm that drops or marks on arrival.
 pub(crate) trait EnqueueAqm: Debug + Send + Sync {
-    /// Returns the packet's new ECN field, or why it is dropped. It must be dropped without room.
+    /// Returns the packet's new ECN field, or why the packet is dropped. If [`Arrival::room`] is false, the packet must
+    /// be dropped.
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop>;
 }
 
@@ -208,7 +209,7 @@ impl QueueState {
         self.bytes = 0;
     }
 
-    /// Returns the departures of the packets left at `now`, and the bytes sent for them.
+    /// Returns, for each packet that has not departed at `now`, the departure and [`Waiting::spent`].
     pub(crate) fn unsent(&self, now: Time) -> impl Iterator<Item = (Time, Bytes)> {
         let waiting = self.waiting.iter().skip_while(move |packet| packet.departure <= now);
         waiting.map(|packet| (packet.departure, Bytes::new(u64::from(packet.spent))))

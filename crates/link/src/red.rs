@@ -17,8 +17,8 @@ words! {
 }
 
 settings! {
-    /// Random early detection (Floyd and Jacobson 1993). `min` and `max` are in the same unit, and so is the average.
-    /// Above `max` packets are dropped even where they could be marked.
+    /// Random early detection (Floyd and Jacobson 1993). `min` and `max` limit the average queue length, in the same
+    /// unit. From `max` on, packets are dropped even if they are ECN-capable.
     #[derive(Copy)]
     Red checked by thresholds {
         /// The maximum length of the queue, in packets, bytes or time.

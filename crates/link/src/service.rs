@@ -86,8 +86,8 @@ pub(crate) struct Transmitter {
     shaping: Option<Box<Shaping>>,
 }
 
-/// A shaper's bucket. A packet leaves with tokens for the largest size, because a queue may select the packet only
-/// then.
+/// A shaper's token bucket. A packet departs when the bucket has tokens for the largest packet size, because the queue
+/// selects the packet only at its departure.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,
@@ -188,7 +188,7 @@ impl Transmitter {
         self.rate(now).map_or(Span::ZERO, |rate| size.at(rate))
     }
 
-    /// Returns the bytes not sent at `now`, of `size` sent until `done`.
+    /// Returns the unsent bytes at `now` of a transmission of `size` bytes that ends at `done`.
     pub(crate) fn unsent(&self, now: Time, done: Time, size: Bytes) -> Bytes {
         match &self.service {
             Service::Unlimited => Bytes::ZERO,

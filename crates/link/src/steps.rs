@@ -16,7 +16,7 @@ impl<T> Steps<T> {
     pub fn as_constant(&self) -> Option<&T> {
         self.later.is_empty().then_some(&self.first)
     }
-    /// Sets the value from `at` on. Steps are added in order of time; the last one at a time is valid.
+    /// Sets the value from `at` on. A step at the same time is replaced.
     pub fn then(&mut self, at: Time, value: T) {
         let place = self.later.partition_point(|(t, _)| *t < at);
         match self.later.get_mut(place).filter(|(t, _)| *t == at) {

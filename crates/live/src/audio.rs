@@ -179,7 +179,7 @@ impl ReceivedAudioQueue {
 }
 
 /// Maximum deviation of a packet's time from its sender reports, in ticks of 1/90000 s: 10 ms. A browser's reports
-/// deviate by a few milliseconds, and a player would conceal each move of the audio's times audibly.
+/// deviate by a few milliseconds. If packets followed each deviation, a player would make audible corrections.
 const MAX_DEVIATION: u64 = 900;
 
 /// Orders audio packets, and converts their times to the frames' clock.
@@ -248,7 +248,7 @@ impl AudioIntake {
     }
 
     pub(crate) fn restart(&mut self) {
-        // The held packets end before the sequence numbers start again.
+        // The held packets belong to the old sequence numbers, so they are passed on before.
         self.end();
         (self.next, self.last) = (None, None);
     }

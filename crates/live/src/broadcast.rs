@@ -288,8 +288,8 @@ impl Broadcast {
         (state.group_began, state.since_key, state.key_wanted) = (state.next, 0, false);
     }
 
-    /// Gives up the finest rung after too many left-out pictures. Returns true if one returns after enough time on
-    /// time.
+    /// Removes the finest rung if too many pictures were left out. Adds a removed rung again after `return_wait`
+    /// without lag, and then returns true.
     fn judge_lag(&self, state: &mut State, now: Time) -> bool {
         let lasted = now.since(state.lag_since);
         if lasted < LAG_OVER {
@@ -646,7 +646,8 @@ impl RungFeed {
     /// Returns whether the rate has fallen, so that the rest of the group is skipped.
     fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
         let needs = self.broadcast.needs();
-        // If a rung was added since, the frame has the last ones of `needs`.
+        // A finer rung may have been added after the frame was coded. The frame's rungs are the last entries of
+        // `needs`.
         abandons_group(self.rung, &needs[needs.len().saturating_sub(frame.units.len())..], rate)
     }
 
@@ -666,7 +667,8 @@ impl RungFeed {
             (sum, count) => Rate::from_bps_f64(sum / f64::from(count)),
         };
         let needs = self.broadcast.needs();
-        // If the rungs have changed since, the frame has the last ones of `needs`.
+        // A finer rung may have been added after the frame was coded. The frame's rungs are the last entries of
+        // `needs`.
         let needs = &needs[needs.len().saturating_sub(frame.units.len())..];
         let context = RungContext {
             at: self.broadcast.time(frame.picture),
@@ -744,7 +746,8 @@ impl Feed for RungFeed {
         self.rate = rate;
         let begins = self.cursor;
         while let Some(frame) = self.broadcast.frame(self.cursor) {
-            // The caller knows only that the first frame is due. The frames after one that is not sent may not be.
+            // The caller knows only that the first frame is due. If that frame is skipped, the next frame may not be
+            // due.
             if self.cursor > begins && frame.at > self.broadcast.clock.now() {
                 return None;
             }

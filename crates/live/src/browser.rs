@@ -108,7 +108,7 @@ impl NegotiatedOffer {
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Offers a server the feedback and audio of the flow's keys.
+    /// Creates an offer to a WHIP server, with the feedback and audio that the flow's scenario keys request.
     pub(crate) fn to_server(medium: &Medium, keys: &FlowKeys) -> Result<Self, LiveError> {
         if keys.is("feedback", "own") {
             return Err(LiveError::new("--feedback own", "a WHIP server has no such reports", "take twcc or rfc8888"));
@@ -214,7 +214,7 @@ impl NegotiatedOffer {
         }
     }
 
-    /// Completes the flow's keys by what the browser supports, and removes audio that it does not accept.
+    /// Adds what the browser supports to the flow's scenario keys. Removes audio if the browser does not accept it.
     ///
     /// # Errors
     /// The flow requires a feature that the browser does not support.

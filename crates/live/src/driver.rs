@@ -91,7 +91,8 @@ pub trait End {
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
     /// Handles a datagram. The end's own looped-back RTCP is left out.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// Handles a suspension until now. The datagrams that arrived meanwhile come later, and may serve timers.
+    /// Handles a suspension of the process, which has just ended. The datagrams that arrived during the suspension are
+    /// delivered after this call.
     fn on_clock_gap(&mut self, _now: Time) {}
     /// Returns whether the end is done. A loop returns when all ends are.
     fn done(&self) -> bool {
@@ -285,8 +286,8 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Reads the clock. The process may have been suspended anywhere since the last reading, except for a requested
-    /// wait of `waited`; the ends learn this before anything else.
+    /// Reads the clock. If the process was suspended since the last reading, calls [`End::on_clock_gap`] of every end
+    /// first. A requested wait, which lasts `waited`, is no suspension.
     fn now(&mut self, waited: Span) -> Time {
         let now = self.clock.now();
         let last = self.last_reading.replace(now);

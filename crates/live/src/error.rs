@@ -21,12 +21,12 @@ impl LiveError {
         Self { place: place.to_string(), problem: problem.to_string(), remedy: remedy.to_owned() }
     }
 
-    /// The error of a record that no scenario can express, which is a bug.
+    /// Creates the error of a record that can't be written because of a bug.
     pub(crate) fn unwritten(what: &str) -> Self {
         Self::new("the record can't be written", what, "please report this")
     }
 
-    /// Replaces a flow's key, as the place, by the session description's attribute.
+    /// If the place is a flow's scenario key, names the session description's attribute as the place instead.
     pub(crate) fn of_description(self) -> Self {
         match self.place.strip_prefix("flow.video.") {
             Some(key) => Self { place: format!("the description's {key}"), ..self },

@@ -165,7 +165,7 @@ impl EncoderQueue {
     pub fn passed(&self, pictures: u32) {
         let mut encoder_queue = self.locked();
         let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
-        // A source that ends may skip fewer pictures. Those of the slow encoder come first.
+        // A source that ends may skip fewer pictures than requested. These count first as skipped for the slow encoder.
         let no_room = pictures.saturating_sub(late).min(no_room);
         encoder_queue.no_room += u64::from(no_room);
         encoder_queue.left_out += u64::from(pictures - no_room);
@@ -226,8 +226,8 @@ impl EncoderQueue {
     }
 }
 
-/// The maximum backlog, as time at the rate. As it is below the pacer's 1 s, the rate may fall by half without skipped
-/// frames.
+/// The maximum backlog, as time at the rate. If the rate falls by half, the backlog becomes 800 ms, which is still
+/// below the pacer's limit of 1 s.
 const MAX_BACKLOG: Span = Span::millis(400);
 
 /// [`MAX_BACKLOG`] after an aborted group, when the backlog already drains.
@@ -334,7 +334,8 @@ impl LiveFeed {
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // The first [`MAX_PICTURE_GAP`] of a new group: a share of the I frame, and frames of the last size.
+        // `open` is the predicted size of the first [`MAX_PICTURE_GAP`] of a new group. It consists of a share of the I
+        // frame, and of frames of the size `last`.
         let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last, pictures - 1).as_f64();
@@ -408,7 +409,7 @@ impl Feed for LiveFeed {
         // A source with its own pace skips pictures itself.
         let left_out = if self.control.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
-        // Skipping a coded frame would break the prediction chain.
+        // The coded frame counts as backlog: it must be sent, because later frames are predicted from it.
         let waits = backlog + size + headers;
         self.aborted_quantizer = self.quantizer_if_outgrown(waits, size + headers, headers);
         let most = if self.follows_aborted || self.aborted_quantizer.is_some() {

@@ -34,16 +34,16 @@ impl Steering {
 /// The bucket's size in groups of pictures (Evalvid-RA).
 const BUCKET_GROUPS: f64 = 1.5;
 
-/// A picture's bytes grow with this power of its samples, for a smaller and a larger size. These are the cautious ends
-/// of 0.6 to 1, measured with FFmpeg's test pattern.
+/// The exponents by which a picture's bytes grow with its samples: for a smaller size, and for a larger size. Measured
+/// with FFmpeg's test pattern: 0.6 to 1. Both values rather predict too many bytes.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// The needed step size, relative to the coarsest quantizer's, from which pictures get smaller. At the new size, the
-/// step size keeps this margin.
+/// Pictures get smaller if the needed step size exceeds the coarsest quantizer's by this factor. The new size must need
+/// a step size below the coarsest quantizer's by this factor.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// The margins of the step size from which pictures get larger, and how long they must last. The second is for a rate
-/// far above the need.
+/// Pictures get larger if the larger size, for this time, needs a step size below the coarsest quantizer's by this
+/// factor. The second entry reacts faster to a rate far above the need.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
 /// The result of the last group.
@@ -229,7 +229,8 @@ impl GroupControl {
     }
 }
 
-/// Returns a group's byte budget: what the rate sends, minus the backlog, but at least half of it.
+/// Returns a group's byte budget: `whole` minus the backlog, but at least half of `whole`. `whole` is what the rate
+/// sends during the group.
 pub(crate) fn room(whole: Bytes, backlog: Bytes) -> f64 {
     whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }

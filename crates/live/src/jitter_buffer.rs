@@ -15,8 +15,8 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// The wait for a missing packet without retransmissions. It starts at the last packet in sequence, as a number far
-/// ahead may be forged.
+/// The wait for a missing packet without retransmissions. It starts at the latest arrival in sequence. Packets after
+/// the gap do not start it, because they may be forged.
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
 /// Maximum number of packets that wait for [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
@@ -24,7 +24,7 @@ const MAX_HELD_SHORT: usize = 256;
 const HELD_PER_MS: u64 = 20;
 const MAX_HELD: u64 = 1 << 14;
 
-/// A packet with its arrival time. Without payload, it only fills its number.
+/// A packet with its arrival time. A packet with empty payload only fills the gap of its sequence number.
 type Held = (Time, RtpHeader, Vec<u8>);
 
 /// A jitter buffer that puts packets into order and reassembles frames.
@@ -112,8 +112,8 @@ impl JitterBuffer {
         self.late.1.clear();
     }
 
-    /// Discards a packet whose gap was given up. If a forged number caused the gap, more consecutive packets than have
-    /// followed it make the stream go back.
+    /// Discards a packet whose gap was given up. A forged sequence number may have caused the gap. The buffer goes back
+    /// if the late packets are consecutive, and more than the packets since the gap.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {

@@ -1,5 +1,5 @@
-//! A UDP port that all browsers' sessions share, read by one thread into their queues. Each session authenticates its
-//! datagrams again.
+//! A UDP port that all browsers' sessions share. One thread sorts the datagrams into the sessions' queues. The sessions
+//! authenticate their datagrams themselves.
 
 use crate::net::{PairOptions, Port};
 use crate::{Clock, Datagram, End, LiveError, Loop, Meta, Outbox, Pair, Waker};

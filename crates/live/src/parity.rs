@@ -1,5 +1,5 @@
-//! Symbols of forward error correction: parity from sent ones, lost packets from received ones. The session decides on
-//! blocks.
+//! Forward error correction on symbols, which contain a packet's bytes: makes parity from the symbols of sent packets,
+//! and recovers lost packets from received symbols. The session decides which packets form a block.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};
@@ -114,8 +114,8 @@ impl ReceivedSymbols {
         }
     }
 
-    /// Returns the recoverable RTP packets with the session's sequence numbers, without invalid results of forged
-    /// parity.
+    /// Returns the RTP packets that could be recovered, with the session's sequence numbers. Forged parity may give an
+    /// invalid packet, which is left out.
     pub fn recover_packets(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {

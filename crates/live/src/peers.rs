@@ -72,7 +72,7 @@ impl Peers {
             self.unreadable += 1;
             return;
         };
-        // A compound with a report block has been counted already.
+        // Feedback next to a report does not count, because the report itself counts.
         let alone =
             !compound.packets.iter().any(|p| matches!(p, Packet::ReceiverReport { .. } | Packet::SenderReport { .. }));
         for packet in &compound.packets {

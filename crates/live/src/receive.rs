@@ -193,7 +193,7 @@ impl Receiving {
         let group = description.address.ip().is_multicast();
         let keys = FlowKeys::described(description)?;
         let own = std::slice::from_ref(&options.cname);
-        // A scenario's rules apply, but errors name the attribute.
+        // A scenario's rules apply, but an error names the session description's attribute as the place.
         let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
         let apart = RemotePeer {
             cname: options.cname.clone(),
@@ -277,7 +277,7 @@ fn reports_of(options: &ReceiveOptions) -> Reports {
     match description.reports {
         // `b=RR:0` forbids receiver reports.
         Some(Rate::ZERO) => Reports::Nowhere,
-        // In a source-specific group, receivers can't reach each other.
+        // Receivers can reach each other in a group, unless it is source-specific.
         _ if description.address.ip().is_multicast() && source.is_none() => Reports::Group,
         _ => Reports::Sender { known: None, mux, heard: false },
     }

@@ -320,8 +320,8 @@ impl Description {
             None => {}
         }
         if self.ecn.is_capable() {
-            // ECN starts with the first packet (RFC 6679, section 6.1). RFC 8888's reports replace its feedback
-            // (section 7).
+            // `leap`: ECN starts with the first packet (RFC 6679, section 6.1). RFC 8888's reports replace RFC 6679's
+            // ECN feedback (RFC 8888, section 7).
             let ect = if self.ecn == Ecn::Ect1 { 1 } else { 0 };
             put("ecn-capable-rtp", format!(" leap mode=setonly; ect={ect}"));
         }

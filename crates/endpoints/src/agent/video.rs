@@ -179,7 +179,7 @@ pub struct VideoSource {
     pub backlog: steadycast_units::Spread,
     /// A digest of all packets and decisions with their times.
     pub digest: Digest,
-    /// Figures of the flow that replace the source's own of the same name.
+    /// Further figures, set by the caller. They replace this source's figures of the same name.
     pub also: Figures,
 }
 
@@ -255,7 +255,7 @@ impl VideoSource {
         }
     }
 
-    /// Returns whether the path preserves the ECN field, and counts; `None` without ECN-capable packets.
+    /// Returns whether the path preserves the ECN field, with the ECN counts; `None` unless packets are ECN-capable.
     pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
         let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
         self.settings.ecn.is_capable().then(|| (path, self.past_ecn + counts))
@@ -577,7 +577,7 @@ impl VideoSource {
         self.past_feedback + self.sender.as_ref().map(Sender::feedback).unwrap_or_default()
     }
 
-    /// Returns the run-time checks of all sessions' sender halves.
+    /// Returns the run-time checks of the present session and all past ones.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.sender.as_ref().map_or(&[][..], Sender::checks));
@@ -599,7 +599,8 @@ impl VideoSource {
 
     /// Returns whether the flow paused after the frame with this display index.
     pub fn pauses_after(&self, display: u32) -> bool {
-        // Groups of pictures are closed, so a period's first frame has one index in both orders.
+        // [`Epoch::first`] counts in coding order. Groups of pictures are closed, so the first frame after a pause has
+        // the same index in display order.
         self.epochs.iter().skip(1).any(|epoch| epoch.first == display + 1)
     }
 
@@ -629,8 +630,7 @@ impl VideoSource {
     }
 }
 
-/// Returns when a frame was sampled. As groups of pictures are closed, display and frame indices agree at a period's
-/// start.
+/// Returns when the frame with this display index was sampled.
 fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     at_epoch(epochs, display, encoder.shown_at(display))
 }
@@ -660,8 +660,8 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
-/// The cumulative jitter: each frame's last packet's delay minus the first frame's (Multi-Evalvid-RA, equations 3 and
-/// 4).
+/// The cumulative jitter of a frame: the one-way delay of its last packet, minus that of the first frame
+/// (Multi-Evalvid-RA, equations 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
     /// The first frame's SSRC and one-way delay. Another source has another clock.
@@ -726,7 +726,7 @@ pub struct VideoSink {
     pub views: Rows<ViewRow>,
     /// Whether views are recorded. In a large group they take too much memory.
     pub(crate) keep_views: bool,
-    /// Figures of the receiver that replace the sink's own of the same name.
+    /// Further figures, set by the caller. They replace this sink's figures of the same name.
     pub also: Figures,
 }
 
@@ -833,7 +833,7 @@ impl VideoSink {
         self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
     }
 
-    /// Returns the run-time checks of all sessions' receiver halves.
+    /// Returns the run-time checks of the present session and all past ones.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.receiver.as_ref().map_or(&[][..], Receiver::checks));
@@ -997,7 +997,8 @@ impl VideoSink {
         received
     }
 
-    /// Processes packets recovered from parity. Real ones' bytes are left to the caller.
+    /// Processes packets recovered from parity. A packet without known headers is stored for
+    /// [`VideoSink::take_computable`], because only the caller has its bytes.
     fn recover(&mut self, now: Time) {
         let Some(receiver) = &mut self.receiver else { return };
         for recovered in receiver.take_recovered() {
@@ -1013,12 +1014,12 @@ impl VideoSink {
         std::mem::take(&mut self.computable)
     }
 
-    /// Processes a packet recovered from parity, with the session's number ([`Recovered::seq`]).
+    /// Processes a packet recovered from parity. `packet.seq` is the session's sequence number ([`Recovered::seq`]).
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         self.on_recovered_as(now, packet.seq, packet);
     }
 
-    /// Like [`VideoSink::on_recovered`], with the session's number `counted` and the sender's in `packet.seq`.
+    /// Like [`VideoSink::on_recovered`], but `counted` is the session's sequence number, and `packet.seq` the sender's.
     pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);

@@ -118,7 +118,8 @@ impl FrameAssembler {
 
     /// Finishes the stream's last frame.
     pub(super) fn end(&mut self) {
-        // A sender that stops within a frame loses no packet.
+        // A last frame without its expected marker is left out: the sender stopped within the frame, and no packet was
+        // lost.
         let ended = |open: &OpenFrame| open.damaged || open.marked || !self.markers.needed(self.kind());
         if self.open.as_ref().is_some_and(ended) {
             self.finish();

@@ -39,7 +39,7 @@ pub struct FrameCounts {
     pub missing: u64,
     /// Arrival of the latest displayable frame's last packet.
     pub shown: Option<Time>,
-    /// Whether all packets of more than `FRAME_ARRIVAL_TIME` have one timestamp.
+    /// Whether all packets have had one timestamp for more than `FRAME_ARRIVAL_TIME`.
     pub one_stamp: bool,
 }
 

@@ -12,7 +12,8 @@ pub(super) struct Markers {
     pub(super) sparing: bool,
     /// Whether a marker was set before a frame's end.
     pub(super) wrong: bool,
-    /// After a frame was finished at its marker: its timestamp, and what the marker proves.
+    /// The timestamp of the frame that was finished at its marker, and the proof that counts if the next frame has
+    /// another timestamp.
     pub(super) early: Option<(u32, Proof)>,
 }
 
@@ -37,12 +38,12 @@ impl Markers {
         }
     }
 
-    /// Handles a frame's first packet. `next` is whether no packet is missing before it.
-    pub(super) fn on_frame(&mut self, timestamp: u32, next: bool) {
+    /// Handles a frame's first packet. `in_sequence` states whether the packet before has arrived.
+    pub(super) fn on_frame(&mut self, timestamp: u32, in_sequence: bool) {
         if let Some((before, proof)) = self.early.take() {
             if before == timestamp {
                 self.wrong = true;
-            } else if next {
+            } else if in_sequence {
                 self.prove(proof);
             }
         }

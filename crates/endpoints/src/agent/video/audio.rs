@@ -10,8 +10,8 @@ const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800)
 /// Reordering in packets after which a missing one is lost.
 const REORDERED: u64 = 50;
 
-/// An adaptive play-out ([`Playout`]) with the gaps that a player conceals: the delay of a late packet, or the duration
-/// of a lost one. Later packets keep the delay.
+/// An adaptive play-out ([`Playout`]), which counts the gaps that a player conceals. A late packet's gap is the rise of
+/// the play-out delay; a lost packet's gap is [`AUDIO_PACKET_TIME`].
 #[derive(Debug)]
 pub struct AudioPlayout {
     playout: Playout,
@@ -49,7 +49,8 @@ impl Default for AudioPlayout {
 }
 
 impl AudioPlayout {
-    /// Processes packet `seq`, `took` after it was sent. Returns the rise of the play-out delay; zero if on time.
+    /// Processes the packet `seq`, which arrived `took` after its departure. Returns the rise of the play-out delay;
+    /// zero if the packet is on time.
     pub fn on_packet(&mut self, now: Time, seq: u64, took: Span) -> Span {
         let (first, next) = self.range.unwrap_or((seq, seq));
         // Reordered packets may still arrive.
@@ -76,7 +77,7 @@ impl AudioPlayout {
         (self.range, self.run) = (None, None);
     }
 
-    /// Returns the number of lost packets, including those that may still arrive.
+    /// Returns the number of lost packets. A missing packet counts as lost until it arrives.
     pub fn lost(&self) -> u64 {
         self.lost + self.missing.len() as u64
     }
@@ -117,10 +118,11 @@ pub struct AudioArrival {
 
 row!(AudioArrival { at, seq, gap });
 
-/// Returns the index in `sent` of the packet `seq` that arrived at `at`, if it was sent. The first packet has the
-/// number `first_seq`. Only the low 16 bits count, because a late receiver does not know the wraps.
+/// Returns the index in `sent` of the packet `seq` that arrived at `at`; `None` if no such packet was sent. `first_seq`
+/// is the sequence number of `sent[0]`.
 pub(crate) fn index_of(sent: &[Time], first_seq: u16, seq: u64, at: Time) -> Option<usize> {
     let newest = sent.partition_point(|left| *left <= at).checked_sub(1)?;
+    // Only the low 16 bits of `seq` are known: a receiver that joined late can't count earlier wraps.
     let behind = (newest as u16).wrapping_add(first_seq).wrapping_sub(seq as u16);
     newest.checked_sub(usize::from(behind))
 }

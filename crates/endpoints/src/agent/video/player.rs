@@ -6,7 +6,7 @@ use steadycast_units::{Span, Time};
 
 /// Maximum number of incomplete frames, the newest.
 const MAX_OPEN_FRAMES: usize = 256;
-/// Length of a period. Ready times are learned from the present and the previous one.
+/// The length of the windows whose minima [`Origin`] uses.
 const ORIGIN_WINDOW: Span = Span::secs(10);
 
 /// Play-out delay per frame.
@@ -77,8 +77,8 @@ impl Player {
         Self { schedule: Schedule::fixed(delay), adaptive: None }
     }
 
-    /// Creates a player whose delay adapts within `bounds`. Frames are ready every `period` or, without one, at their
-    /// RTP timestamps in display order.
+    /// Creates a player whose delay adapts within `bounds`. Frames are ready every `period`; without a period, their
+    /// RTP timestamps give the times.
     pub fn adaptive(bounds: Bounds, period: Option<Span>) -> Self {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
         let adaptive = Adaptive { playout, period, clock: None, origin, open, fresh: true };
@@ -149,11 +149,12 @@ impl Adaptive {
     }
 }
 
-/// Estimates frame 0's ready time, before which no packet is sent. The nanoseconds are signed, because a restarted flow
-/// continues its frame numbers.
+/// Estimates when frame 0 was ready: the smallest difference between a packet's send time and its frame's time after
+/// frame 0. A packet is never sent before its frame is ready.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
-    /// The minima of the present and the previous period, and the present one's start.
+    /// The minimum of the present window, the minimum of the previous window, and the present window's start. The
+    /// minima are in ns, and negative if frame 0 was ready before [`Time::ZERO`].
     earliest: Option<(i64, i64, Time)>,
 }
 
