@@ -7,25 +7,26 @@
 use crate::clock;
 use steadycast_units::{Span, Time};
 
-/// Records of one batch follow each other within this time, in nanoseconds.
+/// The maximum time between successive records of one batch, in nanoseconds.
 const TOGETHER_NS: i64 = 500_000;
-/// The limit for packets with known departures. Below 8 Mb/s, an audio packet takes longer than [`TOGETHER_NS`].
+/// The maximum time between successive records of one batch if the departures are known, in nanoseconds.
 const HELD_TOGETHER_NS: i64 = 100_000;
 /// In a batch, the time between two departures exceeds that between the records by this, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
-/// Share of packets in batches from which the recording is batched.
+/// If at least this share of the packets is in batches, the recording is batched.
 const BATCHED_SHARE: f64 = 0.3;
-/// Share of packets in batches from which the length of a batch is the resolution.
+/// If at least this share of the packets is in batches, the resolution is the length of a batch.
 const COARSE_SHARE: f64 = 0.1;
 /// The percentile of the intervals between batches that is taken as the clock's interval.
 const SHORTER_PERCENT: usize = 5;
-/// From this share of the other direction's records in the batches, a clock causes them; 0 is chance, 1 is a clock.
+/// The minimum score at which a clock causes the batches. At score 0, records of the other direction are in the batches
+/// as often as by chance; at score 1, as often as with a clock.
 const OF_CLOCK: f64 = 0.6;
-/// The scaled share up to which a link causes the batches.
+/// The maximum score at which a link causes the batches.
 const OF_LINK: f64 = 0.3;
 /// If the shares by chance and by a clock differ less, the cause is unknown.
 const LEAST_DIFFERENCE: f64 = 0.3;
-/// Records of the other direction that show the cause.
+/// The minimum number of records of the other direction; with fewer, the cause is unknown.
 const LEAST_OTHERS: usize = 10;
 
 /// The cause of batches.
@@ -85,7 +86,7 @@ fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
         let left = || batch.iter().map(|point| point.1);
         let apart = left().max().zip(left().min()).map_or(0, |(last, first)| last - first);
         let lasts = batch[batch.len() - 1].0 - batch[0].0;
-        // Departures that are farther apart than the records show that packets were held and delivered together.
+        // The departures are farther apart than the records, so the packets were held and delivered together.
         if apart - lasts >= LEAST_HELD_NS {
             batches.push(apart - lasts);
             packets += batch.len();
@@ -116,7 +117,7 @@ fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let lasts = (last.1 - first.0).max(1) as f64;
     let covered: i64 = groups.iter().map(|group| group.1 - group.0 + 2 * TOGETHER_NS).sum();
     let by_chance = covered as f64 / lasts;
-    // With a clock, intervals with packets of both directions have them in one group.
+    // A clock has one group per interval, and all records of the interval are in this group.
     let by_clock = (groups.len() as f64 * interval as f64 / lasts).min(1.0);
     if all.len() < LEAST_OTHERS || by_clock - by_chance < LEAST_DIFFERENCE {
         return Cause::Unknown;

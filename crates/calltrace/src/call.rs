@@ -65,8 +65,8 @@ pub struct Call {
     pub reports: usize,
     /// The input of the sender's controller; empty if the recording was not made at the sender.
     pub exchange: Exchange,
-    /// Whether the recording has the call's first packets. If not, a report follows the first one in less than a round
-    /// trip.
+    /// Whether the recording has the call's first packets. It has not if the first report follows the first packet in
+    /// less than a round trip.
     pub begins: bool,
     /// The sender's bandwidth estimates, as logged.
     pub estimates: Vec<(Time, Rate)>,
@@ -109,7 +109,7 @@ pub(crate) struct PacketRecord {
     pub(crate) is_repeat: bool,
 }
 
-/// Where a capture was made, by the capture itself.
+/// Where a capture was made, as its packets show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vantage {
     /// Where packets left.
@@ -215,7 +215,7 @@ const STAMPED_SHARE: f64 = 0.9;
 const LEAST_SHARE: f64 = 0.5;
 /// Share of the bytes below which the recording's own times are preferred to reports.
 const ENOUGH_REPORTED: f64 = 0.9;
-/// Share of packets with unknown fate from which there is a note.
+/// If the fate of at least this share of the packets is unknown, a note says so.
 const NOTED_SHARE: f64 = 0.01;
 
 /// The resolution of abs-send-time.
@@ -289,7 +289,8 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
-        // Intervals between batches are the resolution; above `COARSEST` only if a link causes them.
+        // The resolution is the interval between batches, but at most `COARSEST`, because longer batches are due to the
+        // link and not to the clock.
         let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),
@@ -349,7 +350,7 @@ impl Direction {
             }
             DepartureClock::Stamps
         };
-        // Without times of the recording, batches do no harm.
+        // Batches distort only the recorded times.
         if departures == DepartureClock::Record || !by_reports {
             self.check_batches(notes)?;
         }
@@ -619,7 +620,8 @@ impl Direction {
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
         let resolution = arrivals.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
         let steps = lasting_steps(&points, Axis::Arrivals, resolution);
-        // Packets on a shorter route overtake earlier ones: one step by departures, several by arrivals.
+        // If the route becomes shorter, packets overtake earlier packets. There is then a single step in the order of
+        // departures, and several in the order of arrivals.
         let mut by_departure: Vec<(f64, f64)> = points.iter().map(|(at, delay)| (at - delay, *delay)).collect();
         by_departure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of_route = lasting_steps(&by_departure, Axis::Departures, resolution);
@@ -655,7 +657,7 @@ impl Direction {
     /// # Errors
     /// One of these does not hold.
     fn arrives_here(&self, stamps: &Stamps, any_report: bool) -> Result<(), Problem> {
-        // Complete reports may be those without per-packet feedback, which are shorter.
+        // Receiver reports (RR) are short. They can be complete although reports with per-packet feedback were cut.
         let is_cut = self.hidden == Hidden::Summary && self.cut_reports * 10 > self.reports.len();
         let hidden = if is_cut { Hidden::Cut } else { self.hidden };
         let reports = match hidden {

@@ -109,7 +109,7 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     direction(flows.swap_remove(chosen), &capture, options, notes)
 }
 
-/// A sender that was restarted, or whose clock was set back, repeats its SSRC.
+/// The remedy if a stream restarted with the same SSRC.
 pub(crate) const RESTART_REMEDY: &str =
     "give --stream SSRC for the larger part, or cut the file at the restart (editcap -A or -B)";
 
@@ -236,7 +236,7 @@ fn direction(
     Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
-/// Returns the packets' times, corrected if the capture's clock was set.
+/// Returns the times of all records between the first and the last packet, and the packets' corrected times.
 fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     let (Some(first), Some(last)) = (corrected.first(), corrected.last()) else { return Vec::new() };
     let within = capture.times.iter().filter(|at| (first..=last).contains(at)).copied();

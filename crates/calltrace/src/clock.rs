@@ -6,7 +6,7 @@ use steadycast_units::{Span, Time};
 pub(crate) const COARSEST: Span = Span::millis(5);
 /// A long step counts even if it does not last: a queue does not change by a second between two packets.
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
-/// The largest change of a queueing delay between two packets: a queue drains no faster than time passes.
+/// The largest plausible change of a queueing delay between two packets, in nanoseconds.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
 /// The recording continues for at least this long on either side of a step.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
@@ -14,13 +14,13 @@ const LEAST_SIDE_NS: i64 = 2_000_000_000;
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
 /// The same in median packet intervals; a gap has to reach both limits.
 pub(crate) const SILENCE_INTERVALS: u64 = 20;
-/// Share of equal successive times from which the clock is coarser than the intervals between packets.
+/// If more than this share of successive times is equal, the clock is coarser than the intervals between packets.
 const EQUAL_SHARE: f64 = 0.1;
 
 /// Returns the resolution of times, at least a nanosecond; `None` if all are equal.
 ///
-/// Up to 1 ms, the decimals of the times show it; a coarser one shows only if packets share a time, because a sender
-/// may space its packets by 10 ms.
+/// A resolution up to 1 ms is found from the decimals of the times. A coarser resolution is found only if packets share
+/// a time, because intervals of 10 ms may also be the sender's.
 pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -50,8 +50,10 @@ pub(crate) fn set_note(nanos: i64) -> String {
 
 /// Finds where a recording's clock was set by at least a second; `delay_steps` finds shorter steps.
 ///
-/// `points` are the recording's times and delays (against another clock) in nanoseconds, in the order of the records. A
-/// queue changes the delays until it drains, a late packet only its own, a step the least delay of all that follows.
+/// `points` are the recording's times and delays (against another clock) in nanoseconds, in the order of the records.
+///
+/// A step changes the delays of all later packets. A queue changes delays only until it drains, and a late packet
+/// changes only its own delay.
 pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
@@ -66,7 +68,7 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     for (i, &k) in jumps.iter().enumerate() {
         let jump = points[k].1 - points[k - 1].1;
         let (before, after) = (&points[begin..k], &points[k..]);
-        // Late packets jump and soon return, and do not end the part after this jump.
+        // Jumps that follow within `LEAST_SIDE_NS` are late packets, and do not end this part.
         let end = jumps[i + 1..].iter().copied().find(|&next| lasts(&points[k..next])).unwrap_or(points.len());
         let after = &after[..end - k];
         if !(lasts(before) || is_level(before, jump)) || !(lasts(after) || is_level(after, jump)) {

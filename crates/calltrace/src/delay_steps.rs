@@ -11,7 +11,8 @@ const OVER_USUAL: f64 = 1.25;
 const USUAL_PERCENT: usize = 98;
 /// On either side of a step, the delays of this number of packets differ by the step: a single late packet is no step.
 const PACKETS_BESIDE: usize = 3;
-/// The most by which a queue drains between two packets, in seconds: no faster than time passes.
+/// The largest plausible decrease of the queueing delay between two packets, in seconds, if their departures are
+/// unknown.
 const LONGEST_DRAIN_S: f64 = 0.04;
 /// Length of the parts whose least delays are compared, in seconds.
 const CELL_S: f64 = 0.25;
@@ -19,13 +20,13 @@ const CELL_S: f64 = 0.25;
 const LEAST_OF_CHANGE: f64 = 0.5;
 /// Time on either side in which a step is evaluated, in seconds.
 const SIDE_S: f64 = 60.0;
-/// How long a step has to shorten the delays by its own size, in seconds.
+/// A step is chosen only if it lowers [`standing`] by more than this time multiplied by its size, in seconds.
 const LEAST_GAIN_S: f64 = 0.6;
 /// Time on either side whose least delays give the exact size of the step, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;
 /// The largest drift between two clocks, as a share of the time.
 const MOST_DRIFT: f64 = 1e-3;
-/// The largest changes that are examined as possible steps.
+/// The maximum number of changes that are examined as possible steps.
 const MOST_CANDIDATES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,8 +181,10 @@ fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<
     other.iter().all(is_plausible).then_some(other)
 }
 
-/// Returns by how much [`standing`] decreases with the steps `other`, which differ in `which`. A step costs
-/// [`LEAST_GAIN_S`] times its size, against steps without effect.
+/// Returns by how much [`standing`] decreases if `other` replaces `candidates`. The two differ in the candidates
+/// `which`.
+///
+/// Each step in `which` costs [`LEAST_GAIN_S`] times its size, so that steps without effect are not chosen.
 fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[usize]) -> f64 {
     let (Some(&first), Some(&last)) = (which.first(), which.last()) else { return 0.0 };
     let at = |i: usize| cells.get(start_of(cells, i + 1)).map_or(0.0, |cell| cell.at);
@@ -217,8 +220,8 @@ fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     points.iter().map(|(at, delay, lasts)| (delay - line(*at)) * lasts).sum()
 }
 
-/// Whether nearly all delays between several steps grow, or nearly all fall, faster than clocks drift apart. They are
-/// then due to drift or other flows.
+/// Whether the delay grows by more than [`MOST_DRIFT`] in nearly all segments between the steps, or falls in nearly
+/// all. The steps are then not trusted, because clock drift or other flows explain them.
 fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
     const SEVERAL: usize = 3;
     const NEARLY_ALL: f64 = 0.8;
@@ -273,8 +276,8 @@ fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     (hull, slope)
 }
 
-/// Returns the size of a step: the change of the least delay without the other steps; outside of the candidate's range,
-/// the change between the two packets.
+/// Returns the size of a step: the change of the least delay after the other steps are subtracted. If this size is
+/// outside of the candidate's range, returns the change of the delay between the two packets.
 fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
     let one = &candidates[i];
     let middle = start_of(cells, i + 1);

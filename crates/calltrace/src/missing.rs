@@ -14,9 +14,10 @@ const NEAR_GAP: Span = Span::millis(100);
 /// If the capture dropped one of this many missing packets, the number of losses is right to 2 %.
 const NEGLIGIBLE: u64 = 50;
 
-/// A packet that leaves by less than this after one with a higher number is not a repetition, which takes a round trip.
+/// The minimum time by which a repetition leaves after a packet with a higher number. A shorter time is reordering,
+/// because a repetition takes a round trip.
 const LEAST_REPEAT: Span = Span::millis(1);
-/// The number of missing packets that arrived by reports, from which the capture may be unreliable.
+/// If reports show that more missing packets than this arrived, the capture may have missed any packet.
 const LEAST_REPORTED: usize = 20;
 
 /// A missing packet, and the transport-wide numbers of its neighbours in the stream.
@@ -103,8 +104,10 @@ impl Direction {
         restarted
     }
 
-    /// Returns the fates of missing packets by receiver reports: two successive ones show how many packets were lost;
-    /// the others are missing in the recording only. Counts restart with a stream in `restarted`.
+    /// Returns the fates of missing packets according to receiver reports. Two successive reports show how many of the
+    /// packets between them were lost; the rest arrived, and is missing only in the recording.
+    ///
+    /// Streams in `restarted` are skipped, because their counts restart.
     pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
         let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
         for (_, bytes) in &self.reports {

@@ -15,13 +15,13 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
 /// The length of a bin in seconds.
 pub(crate) const BIN_S: f64 = 0.5;
-/// Total duration of the trains from which a bin's capacity is known, in seconds.
+/// The minimum total duration of a bin's trains for a known capacity, in seconds.
 const LEAST_TRAINS_S: f64 = 0.010;
 /// The least number of packets of a train.
 const LEAST_PACKETS: usize = 4;
-/// Duration of a train in seconds, without jitter behind the queue.
+/// The minimum duration of a train in seconds, without jitter behind the queue.
 const LEAST_S: f64 = 0.004;
-/// Duration of a train in seconds, with jitter behind the queue.
+/// The minimum duration of a train in seconds, with jitter behind the queue.
 const LEAST_JITTERED_S: f64 = 0.020;
 /// Half of the window, in seconds, whose least delay is that of an empty queue.
 const BASE_S: usize = 15;
@@ -29,12 +29,12 @@ const BASE_S: usize = 15;
 const WINDOW_S: f64 = 5.0;
 /// Two steps of the delay that are closer together, in seconds, can't be distinguished from cross traffic.
 const LEVEL_S: f64 = 0.5;
-/// From this number on, several delay steps may be found as one. They have to be [`LEAST_BETWEEN_STEPS_S`] apart on
-/// average and at least [`LEAST_OF_SEVERAL_S`] large.
+/// From this number of delay steps on, [`too_many`] checks their intervals and sizes. Steps that are small or close
+/// together may be found as a single step with their sum.
 const SEVERAL_STEPS: usize = 3;
-/// Mean time between several steps of the delay, in seconds.
+/// The minimum mean time between several steps of the delay, in seconds.
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
-/// Size of each of several steps of the delay, in seconds.
+/// The minimum size of each of several steps of the delay, in seconds.
 const LEAST_OF_SEVERAL_S: f64 = 0.05;
 /// A capacity that assumes a constant delay may differ by this share from the nearest known capacity.
 const NEAR: f64 = 0.1;
@@ -44,7 +44,7 @@ const ALONE: f64 = 0.9;
 const MOST_DRIFT: f64 = 1e-3;
 /// Share of packets with unknown arrivals up to which trains and queues are analysed.
 const MOST_UNKNOWN: f64 = 0.1;
-/// Share of bins with known capacity from which the path is known.
+/// The minimum share of bins with known capacity; below it, the path's capacity is unknown.
 const LEAST_KNOWN: f64 = 0.4;
 
 /// A rate with its confidence interval, from the 5th to the 95th percentile of a bootstrap.
@@ -365,10 +365,10 @@ struct Refused {
     steps: Option<usize>,
 }
 
-/// Whether there is evidence of cross traffic even if the delay may step once per [`LEVEL_S`], which changes the least
-/// delay and the longest service time.
+/// Whether the call shows cross traffic even if each [`LEVEL_S`] may have a step of the delay. A step changes the least
+/// delay and the longest service time of its [`LEVEL_S`], so these are left out.
 ///
-/// `trains` are the trains without the `levels` of the packets.
+/// `trains` were found after `levels` were subtracted from the delays.
 fn is_shared_between_steps(
     points: &[Point],
     levels: &[f64],
@@ -397,8 +397,10 @@ fn longest(trains: &[Vec<Pair>]) -> BTreeMap<i64, f64> {
     longest
 }
 
-/// Returns each packet's larger least delay of the [`LEVEL_S`] before and after it, in seconds. At a step, one of the
-/// two has only the new level.
+/// Returns for each packet the larger of two delays, in seconds: the least delay in the [`LEVEL_S`] before it, and the
+/// least delay in the [`LEVEL_S`] after it.
+///
+/// Near a step, this is the larger of the old and the new level.
 fn levels(points: &[Point]) -> Vec<f64> {
     let least_before = |points: &mut dyn Iterator<Item = (f64, Option<f64>)>| -> Vec<f64> {
         let mut near: VecDeque<(f64, f64)> = VecDeque::new();
@@ -436,7 +438,8 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// Returns the number of delay steps (in seconds) if they are too many or too small to trust the delays between them.
+/// Returns the number of delay steps if they are too many or too small to trust the delays between them. `steps` are
+/// their sizes in seconds, `seconds` is the call's duration.
 fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
     // The size of a step is not exact.
     let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
@@ -492,7 +495,7 @@ impl Placed {
             delays = delays_of(&raw);
         }
         let drift = drift(&delays, resolution);
-        // A larger slope is due to a queue that cross traffic fills.
+        // A slope too large for clocks (`None`) is a queue that cross traffic fills.
         let Some(slope) = drift.or(beside.then_some(0.0)) else {
             // Without a line below them, delays are relative to the least of all.
             let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
@@ -556,9 +559,10 @@ fn routes(least: &[f64]) -> Vec<u32> {
     found
 }
 
-/// Estimates the drift of the receiver's clock against the sender's: the slope of the nearest line below all delays
-/// (Moon, Skelly, Towsley, INFOCOM 1999). Returns 0 if too few delays touch it, and `None` if it is too large for a
-/// clock. `every` is the resolution of the delays in seconds.
+/// Estimates the drift of the receiver's clock against the sender's. The drift is the slope of the nearest line below
+/// all delays (Moon, Skelly, Towsley, INFOCOM 1999). `every` is the resolution of the delays in seconds.
+///
+/// Returns 0 if too few delays touch the line, and `None` if its slope is too large for a clock.
 fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let mut sorted = delays.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -737,8 +741,10 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     (verdict, shared)
 }
 
-/// Whether there was cross traffic that trains do not show, because they leave as one burst: a tenth of the packets
-/// without another of the call in the queue waited for more than 3 ms. `levels` are as in [`trains`].
+/// Whether packets waited for cross traffic. Of the packets without an earlier packet of the call in the queue, a tenth
+/// waited for more than 3 ms.
+///
+/// Trains do not show this cross traffic if each train leaves as one burst. `levels` are as in [`trains`].
 fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
     // For each train: the time of its first packet, and its service time per byte.
     let byte: Vec<(f64, f64)> = trains
@@ -776,8 +782,8 @@ struct Sums {
 
 /// Fills in rates, losses and delays of each bin, and the highest rate at which the queue did not grow.
 ///
-/// Losses are unknown in bins with packets that may be missing only in the recording; in all, if more than half have
-/// such.
+/// Losses are unknown in a bin with packets that may be missing only in the recording. If this applies to more than
+/// half of the bins, losses are unknown in all bins.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
     let mut lost_in = vec![0; bins.len()];
@@ -888,13 +894,15 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
     }
 }
 
-/// Estimates by how many seconds all trains are too long, and the standard deviation of this estimate.
+/// Estimates the common error of the trains' durations in seconds, and the standard deviation of this estimate.
 ///
-/// Arrival times are rounded to ticks. If frames leave at constant intervals, the first arrivals of all trains have the
-/// same rounding error, which averaging and the bootstrap miss. Trains of different lengths show it: in a bin with
-/// capacity C, a train takes its bytes divided by C, plus this error. It is estimated by least squares; its prior has
-/// the variance of rounding, a squared tick over 12. The rounding of the last arrival is added, except the part in the
-/// trains' scatter.
+/// Arrival times are rounded to ticks of `every` seconds. If frames leave at constant intervals, the first arrivals of
+/// all trains have the same rounding error. Averaging and the bootstrap do not show it.
+///
+/// Trains of different lengths do: in each bin, a train's duration is its bytes divided by the capacity, plus this
+/// error. The error is estimated by least squares, with a prior variance of `every`² / 12 (rounding).
+///
+/// The rounding of the last arrivals adds to the standard deviation, as far as the residuals do not include it.
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();
@@ -1000,8 +1008,8 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 
-/// Returns the median delay at losses if the queue is managed: losses above each quartile of the delays are more
-/// frequent than chance by three standard deviations, though it was never full.
+/// Returns the median delay at losses if the queue is managed. In a managed queue, losses are more frequent above a
+/// quartile of the delays than chance allows, by three standard deviations.
 fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     let at: Vec<f64> = losses.iter().map(|loss| loss.delay).collect();
     let mut delays: Vec<f64> = all.iter().map(|one| one.0).collect();

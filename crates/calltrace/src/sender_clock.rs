@@ -6,7 +6,8 @@ use crate::send_time;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// A packet overtakes one that left later by more than this; threads may write send times of one clock.
+/// The minimum difference of send times by which a packet counts as overtaken, in nanoseconds. Smaller differences may
+/// come from threads that write the send times of one clock.
 const OVERTAKEN_NS: i64 = 5_000_000;
 /// Share of overtaken packets between two streams of one sender, besides those within each stream.
 const OVERTAKEN_SHARE: f64 = 0.1;
@@ -16,7 +17,7 @@ const LEAST_PAIRS: usize = 10;
 const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
 /// Packets whose numbers continue after the step, if a clock was set back.
 const CONFIRMING_PACKETS: usize = 4;
-/// The longest step from the number before the clock's step to those of these packets.
+/// The maximum distance between the number of a confirming packet and the last number before the clock was set back.
 const LONGEST_STEP: u16 = 16;
 /// Packets per stream that are compared.
 const MOST_COMPARED: usize = 20_000;
@@ -47,8 +48,10 @@ pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Ve
     streams
 }
 
-/// Whether the sender's clock was set back after the first packet: numbers continue, send times step back, and the
-/// delay has grown by more than the passed time, unlike in a pause in which send times wrapped.
+/// Whether the sender's clock was set back after the first packet of `window`. In all later packets the numbers
+/// continue, but the send times are earlier.
+///
+/// The delay has also grown by more than the passed time. This excludes a pause in which send times wrapped.
 fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
     let [(_, first, raw), others @ ..] = window else { return false };
     let is_later = |(_, other, other_raw): &(usize, Numbered, u32)| {

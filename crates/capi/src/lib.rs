@@ -1,8 +1,10 @@
-//! The C library: both halves of a rate controller at the sender, on per-packet feedback.
+//! The C library: a rate controller at the sender that works with per-packet feedback.
 //!
-//! A handle has a [`steadycast_remote::Remote`], a controller alone, or a [`steadycast_sender::MediaSender`], which
-//! adds a pacer and a frame queue. Nothing is sent, and there are no threads or callbacks. Times are nanoseconds of
-//! one clock of the product, rates bit/s and sizes bytes of IP packets. One thread at a time uses a handle.
+//! A handle has a [`steadycast_remote::Remote`] or a [`steadycast_sender::MediaSender`]. `Remote` is the controller
+//! alone; `MediaSender` adds a pacer and a frame queue. The library sends nothing, and has no threads or callbacks.
+//!
+//! Times are nanoseconds of one clock of the product, rates bit/s and sizes bytes of IP packets. One thread at a time
+//! uses a handle.
 //!
 //! An invalid call returns a code below zero and changes nothing. A fault of the library ends the handle: every later
 //! call returns [`STEADYCAST_BROKEN`].
