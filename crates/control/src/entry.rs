@@ -375,11 +375,14 @@ impl fmt::Display for Value {
 
 /// Declares a controller's parameters as `PARAMS`, and a configuration struct with their values.
 ///
-/// A parameter is written as `KIND name: about, source, [repaired, paper], range;` and becomes a field. `secs` is a
-/// span whose field is in seconds. `let` declares no field. The second block has further fields, computed from the
-/// values.
+/// In the first block, each parameter is `KIND name: about, source, [repaired, paper], range;`. The parameter becomes a
+/// field of the struct. The field of a `secs` parameter is in seconds. A parameter with `let` before it becomes a local
+/// variable instead of a field.
 ///
-/// `const { … }` declares no struct, brackets make an array, and a name before each parameter makes a constant.
+/// The second block has further fields, whose values are computed from the parameters.
+///
+/// The macro has three shorter forms without a struct: `const { … }` declares `PARAMS` only, `[ … ]` is an array, and
+/// `NAME = KIND name: …;` declares each parameter as a constant.
 macro_rules! params {
     ($(#[$doc:meta])* const { $($kind:ident $name:ident: $($of:expr),+;)* }) => {
         $(#[$doc])*

@@ -44,7 +44,7 @@ pub struct Departing {
     pub at: Time,
     /// The extended sequence number.
     pub seq: u64,
-    /// The IP size, estimated with a notice as long as the previous packet's.
+    /// The IP size, as if the notice were as long as the previous packet's.
     pub size: Bytes,
     /// The packet's position in its frame.
     pub edge: FrameEdge,
@@ -321,8 +321,10 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Records packets that feedback has skipped. They count as received, and are neither lost nor in flight. The
-    /// report that skips them follows; it or a later one may still carry their fates.
+    /// Records packets that feedback has skipped. They are neither lost nor in flight, and count as received.
+    ///
+    /// This call comes before [`SenderHalf::on_report`] with the report that skips them. A later report may still carry
+    /// their fates.
     fn on_unknown(&mut self, packets: &[PacketReport]) {
         if let Some(half) = self.inner_mut() {
             half.on_unknown(packets);

@@ -337,8 +337,8 @@ impl LossHistory {
         }
         for run in new {
             lost = lost.saturating_add((run.last - run.first).saturating_add(1));
-            // A mark counts on arrival, a gap only when overtaken. A gap older than the mark moves the event's start,
-            // so later runs are regrouped (RFC 5348, section 5.1).
+            // A mark counts when it arrives, a gap only after later packets. A gap may thus be older than a counted
+            // mark. The loss event then starts earlier, and later runs are regrouped (RFC 5348, section 5.1).
             let place = self.runs.partition_point(|r| r.first < run.first);
             rebuild |= place < self.runs.len();
             if self.runs.len() == self.runs.capacity() {

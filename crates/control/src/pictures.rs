@@ -25,8 +25,10 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    /// Returns a substitute for the MPEG-TFRCP paper's source: GOPs of 30 frames at 29.97 per second, quantizers 2, 4
-    /// … 62. The paper prints 5.25 Mb/s at 12; the exponent fits its other figures.
+    /// Returns a substitute for the video of the MPEG-TFRCP paper: GOPs of 30 frames at 29.97 frames per second, with
+    /// quantizers 2, 4 … 62.
+    ///
+    /// The paper gives 5.25 Mb/s for quantizer 12. The exponent was chosen to fit the paper's other rates.
     ///
     /// ```text
     ///  rate(Q) = 5.25 Mb/s · (12/Q)^0.9

@@ -26,7 +26,7 @@ pub const REPAIR_NOT_COUNTED: Promise = Promise {
     about: "the controller's receiver half gets as many media packets as RTCP's counters have, so a packet that was \
             repaired still counts as lost",
 };
-/// The session's loss counters do not include repaired packets.
+/// A repaired packet does not count as received in the session's counters.
 pub const LOSSES_COUNT: Promise = Promise {
     id: "repair.losses-still-count",
     about: "the session's count of received packets has only media packets that arrived, without repaired ones",
@@ -79,7 +79,7 @@ impl Check {
 }
 
 impl Default for Check {
-    /// Returns the placeholder of a half that has not set its own.
+    /// Returns a placeholder without a promise, until the controller sets its own check.
     fn default() -> Self {
         Self::new(&Promise { id: "", about: "" })
     }

@@ -10,7 +10,7 @@ const IN_A_ROW: u32 = 4;
 /// The minimum duration of the delay, in round trips. A competing slow start's burst has drained by then.
 const PART: f64 = 0.5;
 
-/// The queueing delay by one-way delays between unsynchronized clocks.
+/// Detects a standing queue from one-way delays. The clocks need not be synchronized.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Queue {
     limit: Span,
@@ -28,8 +28,9 @@ impl Queue {
         Self { limit, ..Self::default() }
     }
 
-    /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns whether there is a queue. `short`
-    /// replaces a lower threshold.
+    /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns whether there is a queue.
+    ///
+    /// The threshold is at least `short`.
     pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, short: Span) -> bool {
         // The minimum expires, so that a longer route does not look like a queue forever.
         if at >= self.until {

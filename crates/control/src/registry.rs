@@ -205,8 +205,10 @@ impl Terms {
         Self { extension: 0, app, feedback, slowest_feedback, repeats: false, needs: &[], receivers }
     }
 
-    /// Returns the needs in a group or a unicast session. In a group, receivers can't all send per-packet feedback,
-    /// so a controller for both works without it.
+    /// Returns the needs in a group or in a unicast session.
+    ///
+    /// In a group, receivers can't all send per-packet feedback. A controller for both kinds of session therefore does
+    /// not need it there.
     pub fn needs_in(&self, group: bool) -> Vec<Need> {
         let without = group && self.receivers == Receivers::OneOrMany;
         self.needs.iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()

@@ -81,7 +81,7 @@ pub(super) struct Receiver {
     first: Option<Time>,
     /// The packets expected and lost since the last sent report, as far as `losses` includes them.
     counted: (u64, i64),
-    /// The packets expected and lost before the last sent report, as far as `losses` lacks them.
+    /// The packets expected and lost before the last sent report that `losses` does not include yet.
     carried: (u64, i64),
     reports: u32,
     ramp: Option<Ramp>,
@@ -292,8 +292,9 @@ impl Receiver {
         let starting = self.ramp.is_some() || (self.config.ramp && !self.rtt.is_known());
         let own = match self.claim {
             Some(_) if starting && fast < slot.interval.max(least) => fast,
-            // The first report is sent at RTCP's own time, so that the sender announces the round-trip time early.
             Some(_) if slot.interval < least => least,
+            // Before the first claim, RTCP's timer applies. A wait of `least` would delay the sender's announcement of
+            // the round-trip time.
             _ => return NextReport::Rtcp,
         };
         NextReport::Own(slot.now + own.scale(self.chance.between(0.5, 1.5)))

@@ -112,13 +112,13 @@ impl Aimd {
             || acknowledged.is_some_and(|acknowledged| acknowledged < self.rate.scale(0.5))
     }
 
-    /// Updates the rate by the detected usage and the state.
+    /// Updates the rate and the state by the detected usage.
     ///
     /// ```text
-    ///                    decrease         increase                    hold
-    ///  overuse      →    decrease         decrease                    decrease     then hold
-    ///  normal       →                     increase                    increase
-    ///  underuse     →                     hold                        hold
+    ///  usage       rate          state afterwards
+    ///  overuse     decreases     hold
+    ///  normal      increases     increase
+    ///  underuse    unchanged     hold
     /// ```
     pub(super) fn update(&mut self, usage: BandwidthUsage, acknowledged: Option<Rate>, now: Time) {
         self.acknowledged = acknowledged.unwrap_or(self.acknowledged);

@@ -10,10 +10,10 @@ pub(super) const SMOOTHING: f64 = 0.9;
 pub(super) const GAIN: f64 = 4.0;
 /// The initial threshold for overuse (`trendline_estimator.cc`).
 pub(super) const THRESHOLD: f64 = 12.5;
-/// The threshold's gain per ms towards a slope above it (`trendline_estimator.cc`). With the draft's 0.01 it would
-/// hardly fall again.
+/// The threshold's gain per ms towards a slope above it (`trendline_estimator.cc`; the draft: 0.01).
 pub(super) const K_UP: f64 = 0.0087;
-/// The threshold's gain per ms towards a slope below it (`trendline_estimator.cc`; the draft: 0.00018).
+/// The threshold's gain per ms towards a slope below it (`trendline_estimator.cc`; the draft: 0.00018, with which the
+/// threshold hardly falls).
 pub(super) const K_DOWN: f64 = 0.039;
 /// The share of the acknowledged rate after overuse (`aimd_rate_control.cc`).
 pub(super) const BETA: f64 = 0.85;

@@ -38,7 +38,8 @@ const COMPLETE: f64 = 0.8;
 /// Limits of a valid result: the duration, and the ratio of the receive rate to the send rate.
 const LONGEST: Span = Span::secs(1);
 const MOST_RATIO: f64 = 2.0;
-/// Below this share of the send rate the link was full, and the result is TARGET_UTILIZATION of the receive rate.
+/// If a probe arrived at less than this share of its send rate, the link was full. The result is then
+/// [`TARGET_UTILIZATION`] of the receive rate.
 const UNSATURATED: f64 = 0.9;
 const TARGET_UTILIZATION: f64 = 0.95;
 /// The minimum send rate of a valid result, as a share of the probe's rate. Below it the pacer had too little data.

@@ -47,7 +47,7 @@ impl Trendline {
     /// Adds a group difference, completed by an arrival at `arrived`.
     pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
         let first = *self.first.get_or_insert(arrived);
-        // Only up to 60 matter, so the bound prevents an overflow.
+        // The bound prevents an overflow. Only the first `MOST_DELTAS` matter.
         self.deltas = (self.deltas + 1).min(1_000);
         self.accumulated += delta.variation();
         self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.accumulated;

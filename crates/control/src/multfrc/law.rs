@@ -85,15 +85,18 @@ impl Law {
         }
     }
 
-    /// Ends the period. Returns whether the number has changed.
+    /// Ends the period. Returns whether the number of connections n has changed.
+    ///
+    /// A period is congested if R_ave − R_min > γ R_min. R_ave is the mean of the period's round-trip times, R_min
+    /// their minimum over all periods.
     ///
     /// ```text
-    ///                                        congested          otherwise
-    ///  congested:  R_ave − R_min > γ R_min   IIAD:  n − β       n + α/n
-    ///                                        IIMD:  β n + α/n   n + α/n
+    ///  law      congested      otherwise
+    ///  IIAD     n − β          n + α/n
+    ///  IIMD     β n + α/n      n + α/n
     /// ```
     ///
-    /// R_ave is the mean of the period's samples, and n ≥ 1. Source: Chen, Zakhor (EAIO-TFRC), equations 1 and 2.
+    /// n is at least 1. Source: Chen, Zakhor (EAIO-TFRC), equations 1 and 2.
     pub(super) fn on_timer(&mut self, now: Time) -> bool {
         let Some(next) = self.next.filter(|at| *at <= now) else { return false };
         // There are no samples for further periods.

@@ -13,10 +13,10 @@ pub(super) const EXTENSION: u8 = 3;
 pub(super) struct Sender {
     tfrc: tfrc::Sender,
     law: Law,
-    /// The sum of 1/n over the packets sent, minus the marked packets.
+    /// The sum of 1/n over the packets sent, minus the number of marked packets. At 1 the next packet is marked.
     credit: f64,
     vseq: u16,
-    /// The marked packets and the sum of 1/n, for the check.
+    /// The number of marked packets, and the sum of 1/n over the packets sent. `honest` compares them.
     marked: (u64, f64),
     honest: Check,
 }

@@ -12,7 +12,7 @@ pub(super) const D_FILT: Span = Span::millis(120);
 pub(super) const Q_BOUND: Span = Span::millis(50);
 /// `GAMMA_MAX`: the maximum ramp-up per report, as a share of the receive rate.
 pub(super) const GAMMA_MAX: f64 = 0.5;
-/// MULTILOSS: the mean loss intervals after a loss in which a long delay counts less (section 4.2).
+/// MULTILOSS: for how long a long delay counts less after a loss, in mean loss intervals (section 4.2).
 pub(super) const MULTI_LOSS: f64 = 7.0;
 /// QTH: a delay above this value counts less after a loss.
 pub(super) const Q_TH: Span = Span::millis(50);
@@ -29,17 +29,18 @@ pub(super) const FPS: f64 = 30.0;
 pub(super) const BETA_V: f64 = 0.1;
 /// `BETA_S`: the weight with which queued data raises the send rate.
 pub(super) const BETA_S: f64 = 0.1;
-/// The maximum signal (ns3-rmcat); in paper mode, that of 15 bits (section 5.3).
+/// The maximum signal x (ns3-rmcat). In paper mode, the 15 bits of the report limit x (section 5.3).
 pub(super) const X_MAX: Span = Span::millis(500);
 /// The packets over which the minimum queueing delay is taken (section 5.1.1).
 pub(super) const FILTER: usize = 15;
 /// The minimum of the no-feedback timeout, which is two report intervals and a round trip. The RFC has no such timer.
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
-/// RMAX if nothing limits the rate. With a larger one, no signal could push the rate below a video's usual range.
+/// RMAX if nothing limits the rate. The rate settles in proportion to RMAX / x, and x is at most [`X_MAX`]. With a
+/// larger RMAX, even this x would leave the rate above a video's usual range.
 pub(super) const R_MAX: Rate = Rate::mbps(20);
 /// The maximum change by the rate-shaping buffer, as a share of the reference rate (section 5.2.2).
 pub(super) const MOST_SHAPING: f64 = 0.05;
-/// The maximum time between updates that counts, in report intervals.
+/// The time since the last update counts up to this number of report intervals.
 pub(super) const MOST_INTERVALS: u64 = 2;
 /// The base delay's window has ten such slots (RFC 6817, section 3.4.2). RFC 8698, section 5.1.1, has tens of
 /// minutes.

@@ -1,7 +1,7 @@
 //! `nada`: Network-Assisted Dynamic Adaptation (RFC 8698).
 //!
-//! Queueing delay, loss and ECN marks are merged into one signal x, to which the rate settles inversely proportional.
-//! `docs/controllers/nada.md` has the equations and deviations.
+//! Queueing delay, loss and ECN marks are merged into one signal x. The rate settles at a value inversely proportional
+//! to x. `docs/controllers/nada.md` has the equations and deviations.
 
 mod constants;
 mod message;

@@ -49,8 +49,8 @@ impl ReceiverHalf for Receiver {
 
     fn due(&self) -> Due {
         match self.last.filter(|_| self.fresh) {
-            // The sender's no-feedback timer detects the silence.
             Some(last) => Due::At(Wake { at: last + self.delta, why: "report interval" }),
+            // Without new packets the sender's no-feedback timer detects the silence.
             None => Due::Hold,
         }
     }

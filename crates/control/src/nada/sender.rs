@@ -48,7 +48,7 @@ impl Law {
                 self.rate = self.rate.min(message.received.as_bps_f64());
             }
         } else {
-            // The ramp-up ends when the path is full.
+            // The ramp-up does not lower the rate (RFC 8698, section 4.3).
             self.rate = self.rate.max((1.0 + self.gamma(rtt)) * message.received.as_bps_f64());
         }
         self.set(self.rate);

@@ -12,8 +12,9 @@ use steadycast_units::{Bytes, OneWay, Span, Time};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) at: Time,
-    /// The sequence number; `None` for another stream, of which `missing` packets are missing before this one.
+    /// The sequence number; `None` for another stream than the media.
     pub(super) number: Option<u64>,
+    /// The missing packets before this packet; used only without `number`.
     pub(super) missing: u64,
     pub(super) size: Bytes,
     pub(super) delay: Option<OneWay>,
@@ -118,13 +119,18 @@ impl Signal {
     }
 }
 
-/// Reduces a long delay after a loss, so that flows that fill the queue do not starve this one (RFC 8698, section
-/// 4.2). Delays are in seconds, `since` (the last loss) and `interval` in packets.
+/// Reduces a long delay after a loss, so that flows that fill the queue do not starve this one (RFC 8698, section 4.2).
+///
+/// `delay` is in seconds. `since` is the number of packets since the last loss, `interval` the mean loss interval in
+/// packets.
 ///
 /// ```text
-///            QTH · exp(−λ (d − QTH)/QTH)   for d ≥ QTH, less than 7 loss intervals after a loss
-///  d_tilde =  d                             else; in the eighth interval it goes over from one to the other
+///             QTH · exp(−λ (d − QTH)/QTH)    for d ≥ QTH, less than 7 loss intervals after a loss
+///  d_tilde =
+///             d                              otherwise
 /// ```
+///
+/// In the eighth loss interval after a loss, d_tilde rises linearly from the first value to the second.
 fn warped(delay: f64, since: f64, interval: Option<f64>) -> f64 {
     let threshold = Q_TH.as_secs_f64();
     let Some(interval) = interval.filter(|_| delay >= threshold) else { return delay };

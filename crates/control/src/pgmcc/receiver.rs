@@ -6,13 +6,13 @@ use crate::tfrc::echo;
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Chance, PeerTime, Span, Time};
 
-/// The maximum number of missing packets of one gap; the filter is at 1 by then.
+/// The maximum number of missing packets of a gap that are counted. By then the loss filter has reached 1.
 const LONGEST_GAP: u64 = 8_192;
 
 /// The time after which a repeated request is answered again.
 const ASK_AGAIN: Span = Span::millis(500);
 
-/// The group size for the delays of reports, as N in RFC 4654.
+/// The assumed group size in the suppression timer of reports: N in RFC 4654.
 const CROWD: u32 = 10_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ impl Receiver {
 
     /// Cancels the pending report because of another receiver's, unless the loss here is higher.
     fn suppress_by(&mut self, loss: f64) {
-        // A report announces the loss rate and requests no repair.
+        // The pending report announces this receiver's loss rate. A report with the same or a higher rate replaces it.
         if self.loss <= loss {
             self.nak = None;
         }

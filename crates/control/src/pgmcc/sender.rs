@@ -9,8 +9,9 @@ use crate::{
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The retransmission timeout before the first measurement, and its maximum (RFC 6298).
+/// The retransmission timeout before the first measurement.
 const FIRST_RTO: Span = Span::secs(3);
+/// The maximum retransmission timeout (RFC 6298).
 const MOST_RTO: Span = Span::secs(60);
 const MOST_RTTS: usize = 4_096;
 const SMOOTHING: Span = Span::secs(1);
@@ -64,10 +65,11 @@ pub(super) struct Sender {
     smoothed: Rate,
     smoothed_at: Time,
     lossy: bool,
-    /// Whether reports are confirmed, the last confirmation, and whether a packet has carried it. A confirmation
-    /// suppresses other receivers' reports.
+    /// Whether reports are confirmed. A confirmation suppresses other receivers' reports.
     confirms: bool,
+    /// The last confirmation.
     confirmed: Option<Confirmation>,
+    /// Whether a packet has carried the last confirmation.
     confirmation_sent: bool,
     /// The check that the packets in flight fit the window, with a margin for losses not yet detected.
     within: Check,
@@ -168,7 +170,7 @@ impl Sender {
     /// Removes acknowledged and lost packets, and grows or reduces the window.
     fn acknowledge(&mut self, back: &ReceiverReport, now: Time) {
         let near = self.highest.unwrap_or_default();
-        // Only the 16 bits of the RTP number are common: a receiver that joined later counts fewer wraps.
+        // Only the low 16 bits of `lead` are used, because a receiver that joined later has counted fewer wraps.
         let lead = near.saturating_add_signed(i64::from((back.lead as u16).wrapping_sub(near as u16) as i16));
         if lead > near {
             return;

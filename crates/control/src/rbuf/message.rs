@@ -20,8 +20,9 @@ pub(super) struct FeedbackReport {
     pub(super) buffer: BufferLevel,
     /// The change of the level since the last report.
     pub(super) change: i32,
+    /// The stamp of the newest packet that arrived.
     pub(super) echo: Stamp,
-    /// The time from that packet's arrival to the report.
+    /// The time from the arrival of this newest packet to the report.
     pub(super) delay: Span,
     /// Zero without loss; `None` if the sender does not use it.
     pub(super) loss: Option<f32>,

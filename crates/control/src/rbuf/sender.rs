@@ -7,7 +7,7 @@ use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, 
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 const LEAST_RTT: Span = Span::millis(1);
-/// The rounds without a report for which the rate is kept, including the one in which it is due.
+/// The number of rounds after a report in which the rate is kept. The next report is due in the first of them.
 const HELD_ROUNDS: u64 = 2;
 
 /// The state of the receiver's buffer (equation 10).
@@ -40,7 +40,7 @@ pub(super) struct Sender {
     most: Rate,
     /// T, in bytes per second.
     rate: f64,
-    /// The moving average of ΔB over the rounds per packet.
+    /// The moving average of ΔB. It covers the rounds between two packets, at least one round.
     change: f64,
     srtt: Option<Span>,
     last_echo: Option<Stamp>,

@@ -15,9 +15,9 @@ pub(super) const JITTER_EXTREMES_GAIN: f64 = 1.0 / 16.0;
 pub(super) const JITTER_GAIN: f64 = 1.0 / 32.0;
 /// `QDELAY_DEV_THRESHOLD`: the delay variation with the slowest growth.
 pub(super) const JITTER_THRESHOLD: Span = Span::millis(10);
-/// `REF_WND_OVERHEAD_MIN`: bytes in flight over the window with maximum delay variation.
+/// `REF_WND_OVERHEAD_MIN`: the maximum bytes in flight as a multiple of the window, at the maximum delay variation.
 pub(super) const OVERHEAD_MIN: f64 = 1.5;
-/// `REF_WND_OVERHEAD_MAX`: bytes in flight over the window without delay variation.
+/// `REF_WND_OVERHEAD_MAX`: the maximum bytes in flight as a multiple of the window, without delay variation.
 pub(super) const OVERHEAD_MAX: f64 = 3.0;
 /// `PACKET_PACING_HEADROOM`: the pacing rate, as a multiple of the target.
 pub(super) const PACING_HEADROOM: f64 = 1.5;

@@ -7,8 +7,9 @@ use std::collections::VecDeque;
 /// The samples of the normalized queueing delay for variance and mean (RFC 8298, section 4.1.2.3).
 const VARIANCE_OVER: usize = 200;
 const MEAN_OVER: usize = 50;
-/// The share of round trips with a loss above which other flows compete, and its gain.
+/// If more than this share of round trips has a loss, other flows compete.
 const COMPETING_LOSS: f64 = 0.002;
+/// The gain of the mean share of round trips with a loss.
 const LOSS_EVENT_GAIN: f64 = 0.02;
 /// The gain of a rising bias (EricssonResearch/scream).
 const BIAS_GAIN: f64 = 0.125;

@@ -114,7 +114,7 @@ impl InFlight {
             summary.lost += 1;
             summary.latest_lost = summary.latest_lost.max(Some(missing.sent));
         }
-        // A late arrival of a lost packet shows the reordering time.
+        // Lost packets are kept for a while, because their late arrival shows the reordering time.
         self.missing.retain(|_, m| !(m.lost || m.unknown) || now.since(m.passed) < MISSING_MAX_AGE);
         summary
     }

@@ -76,7 +76,8 @@ params! {
         profile: Profile = if profile == "code" { CODE } else { DRAFT },
         qdelay_target: f64 = of_profile(qdelay_target, DRAFT.qdelay_target, profile.qdelay_target).as_secs_f64(),
         reduce_jitter: bool = reduce_jitter || profile.reduce_jitter,
-        /// The minimum interval between two reductions; at most a round trip.
+        /// The minimum interval between two reductions, in seconds. If the round-trip time is shorter, it is used
+        /// instead.
         cut_interval: f64 = VIRTUAL_RTT.as_secs_f64().max(profile.cut_interval),
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// Whether losses and classic marks from before the last reduction are ignored (RFC 9002, section 7.3.2); not

@@ -9,16 +9,17 @@ pub(super) struct Profile {
     pub(super) beta_ecn: f64,
     /// `MUL_INCREASE_FACTOR`: the window's growth per round trip, as a share of itself.
     pub(super) mul_increase: f64,
-    /// `REDUCE_JITTER`: whether growth slows down with delay variation; whether every packet counts in it (else the
-    /// newest of each report); its maximum in seconds.
+    /// `REDUCE_JITTER`: whether growth slows down with delay variation.
     pub(super) reduce_jitter: bool,
+    /// Whether the delay variation is measured from every packet; otherwise from the newest packet of each report.
     pub(super) every_packet: bool,
+    /// The maximum delay variation that slows growth, in seconds.
     pub(super) jitter_most: f64,
-    /// `BYTES_IN_FLIGHT_HEAD_ROOM`: the maximum window over the maximum bytes in flight.
+    /// `BYTES_IN_FLIGHT_HEAD_ROOM`: the maximum window, as a multiple of the maximum bytes in flight.
     pub(super) head_room: f64,
-    /// `POST_CONGESTION_DELAY_RTTS`: the round trips after congestion until growth is at its full rate, and whether a
-    /// reduction by delay is congestion.
+    /// `POST_CONGESTION_DELAY_RTTS`: the round trips after congestion until growth is at its full rate.
     pub(super) post_congestion: f64,
+    /// Whether a reduction by delay counts as congestion in `post_congestion`.
     pub(super) delay_congests: bool,
     /// The minimum interval between reductions, in seconds, if longer than `VIRTUAL_RTT`.
     pub(super) cut_interval: f64,
@@ -67,7 +68,7 @@ pub(super) const DRAFT: Profile = Profile {
     frame_size_gain: 1.0 / 64.0,
 };
 
-/// The defaults of EricssonResearch/scream, `ScreamV2Tx.cpp`, whose divisor also scales `adjust`.
+/// The defaults of EricssonResearch/scream, `ScreamV2Tx.cpp`.
 pub(super) const CODE: Profile = Profile {
     qdelay_target: Span::millis(100),
     beta_ecn: 0.9,
@@ -86,6 +87,7 @@ pub(super) const CODE: Profile = Profile {
     rtt_more: 0.001,
     bias_rounds: 100,
     rate_divisor: 1.1,
+    // The code multiplies its divisor by 1 + adjust, so its gain of 1/40 is multiplied by `rate_divisor` here.
     rate_adjust_gain: 1.1 / 40.0,
     queue_goal: 0.5,
     frame_size_gain: 0.0,

@@ -35,8 +35,8 @@ const FIRST_PACE: f64 = 1e6;
 /// The duration of draining a standing queue, in round trips, and its minimum.
 const DRAIN_ROUNDS: f64 = 5.0;
 const DRAIN_LEAST: Span = Span::millis(200);
-/// Above this share of the cap, the data in flight limits the window, to at least [`CAP_HEADROOM`] times what the cap
-/// needs.
+/// If the target is above this share of the cap, the window is limited to the peak of the bytes in flight, or to
+/// [`CAP_HEADROOM`] times the window that the cap needs, whichever is larger.
 const NEAR_CAP: f64 = 0.95;
 const CAP_HEADROOM: f64 = 1.5;
 /// Added to the round-trip time for the window that the cap needs, in seconds (EricssonResearch/scream).
@@ -213,7 +213,7 @@ impl Sender {
 
     fn limit_at_cap(&mut self) {
         let (Some(s_rtt), Some(peak)) = (self.s_rtt, self.peak.get()) else { return };
-        // At the cap, congestion does not limit the window.
+        // At the cap, no congestion stops the window from growing.
         if self.target > NEAR_CAP * self.cap {
             let needed = CAP_HEADROOM * self.cap / 8.0 * (s_rtt + CAP_RTT_ADDEND);
             self.window.limit(peak.max(needed));

@@ -3,9 +3,9 @@ use super::constants::{BETA_LOSS, MIN_REF_WND, VIRTUAL_RTT};
 use steadycast_settings::words;
 use steadycast_units::{Span, Time};
 
-/// The minimum scale of growth near the inflection point. The scale is the square of [`INFLECTION`] times the
-/// relative distance to it.
+/// The minimum scale of growth near the inflection point.
 const LEAST_SCALE: f64 = 0.1;
+/// The scale of growth is the square of `INFLECTION` · (ref_wnd − inflection) / inflection.
 const INFLECTION: f64 = 8.0;
 /// The lower bound of each factor that makes a reduction smaller.
 const LEAST_CUT: f64 = 0.25;
@@ -191,7 +191,7 @@ impl ReferenceWindow {
             * scale.max(LEAST_CUT)
             * input.delay_scale.max(LEAST_SCALE)
             * (1.0 + config.profile.mul_increase * self.bytes / config.mss * post * scale);
-        // The source would not test more than it has in flight.
+        // A larger window would be untested, because the source does not fill it.
         if by > 0.0 && self.bytes + by <= self.room(input.flight, config) && !input.at_cap {
             self.bytes += by;
             self.may_move = true;

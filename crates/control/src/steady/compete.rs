@@ -3,8 +3,8 @@
 //!
 //! The rules of [`CompeteLaw::update`], in order:
 //!
-//! 1. The queue is considered the flow's own, and DELAY begins, if the receive rate does not follow the sent rate, or
-//!    if two trains arrive at the flow's own rate.
+//! 1. DELAY begins if the flow shares the queue with no other flow: if the receive rate does not follow the sent rate
+//!    ([`RateResponse`]), or if two packet trains show it ([`super::trains`]).
 //! 2. A loss or a mark cuts the window. After a loss, [`CompeteLaw::may_drain`] decides whether a drain follows.
 //! 3. Otherwise the window grows as CUBIC's, up to what the session and the source use.
 //! 4. [`CompeteLaw::equation_window`]: beside Reno, and at low rates behind a policer, the window is at most what TCP's
@@ -19,7 +19,8 @@ use super::signals::RECEIVED_SPAN_MIN;
 use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier, RateResponse};
 use crate::equation::{LossRate, time_per_packet};
 
-/// The rule's name if the queue is the flow's own: the receive rate does not follow the sent rate.
+/// The rule's name if no other flow shares the queue. The receive rate then does not follow the sent rate, because a
+/// scheduler serves this queue at a fixed rate.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
 // CUBIC (RFC 9438).
@@ -39,8 +40,8 @@ const ROUND_GROWTH_MAX: f64 = 1.5;
 pub(super) const WINDOW_MIN: f64 = 2.0;
 /// Before the first loss, a window starts at this share of W_max, the plateau of CUBIC's curve.
 const PLATEAU_SHARE: f64 = 0.85;
-/// The factor by which the window grows per round trip until the first loss. START has the same factor: a TCP that
-/// began at the same time is in slow start.
+/// The factor by which the window grows per round trip until the first loss, as in START. A TCP that began at the same
+/// time is in slow start, too.
 const SLOW_START_GROWTH: f64 = 1.35;
 
 // Limits of the window and of the rate.
@@ -50,8 +51,8 @@ const SLOW_START_GROWTH: f64 = 1.35;
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
 /// A source of frames is allowed at most this many times the window's rate.
 const GRANT_MULTIPLE_MAX: f64 = 1.2;
-/// The span over which the usage of a source of frames is measured, in seconds. The less it uses, the more it is
-/// allowed.
+/// The span over which the usage of a source of frames is measured, in seconds. An encoder that uses less than its rate
+/// is allowed more, so that it sends what a TCP would send.
 const GRANT_SPAN: f64 = 2.0;
 /// If the flow has more than this share of the queue, it has more than its fair share.
 const FAIR_SHARE_MAX: f64 = 0.5;
@@ -61,9 +62,11 @@ const LOSS_RATE_MEMORY: f64 = 20.0;
 /// packets in a row. A silence of the path drops all packets that were sent in it, but a TCP responds to that once only
 /// (RFC 5348, 5.2: one loss event per round trip). Set by `crates/sim/tests/all/handover.rs`.
 const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
-/// Behind a policer, a TCP loses this many times the share of packets that this flow loses: a policer drops the end of
-/// a TCP's burst, and few paced packets. The shares of a CUBIC in this flow's place were 2.2 to 4 times as large in
-/// eight drawn networks of 0.7 to 6 Mb/s. The factors 2.2 and 5 let fewer networks of three draws pass.
+/// Behind a policer, a TCP's loss rate is taken as this many times the flow's loss rate. A policer drops the end of a
+/// TCP's burst, but few paced packets.
+///
+/// In eight random networks of 0.7 to 6 Mb/s, a CUBIC flow in this flow's place had 2.2 to 4 times the loss rate. With
+/// factors of 2.2 and 5, fewer networks passed in three draws (`steadycast experiment networks --draw`).
 const POLICED_LOSS_MULTIPLE: f64 = 3.0;
 /// The retransmission timeout of TCP's equation, in round trips (RFC 5348, 3.1).
 const TIMEOUT_RTTS: f64 = 4.0;
@@ -327,9 +330,9 @@ impl CompeteLaw {
         Transition::Stay(rate, rule)
     }
 
-    /// Whether the queue is the flow's own: the receive rate does not follow the sent rate, or trains show it. If the
-    /// flow's share of the queue, as measured by trains, shows a shared queue, the response of the receive rate is
-    /// ignored.
+    /// Whether no other flow shares the queue: the receive rate does not follow the sent rate, or trains show it.
+    ///
+    /// The receive rate is ignored if the flow's share of the queue, as measured by trains, shows other flows.
     fn shows_own_queue(&self, input: &LawInput<'_>) -> bool {
         let by_response = !input.feedback.rows.is_empty() && self.response.shows_own_queue() && !input.is_shared();
         by_response || input.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS)

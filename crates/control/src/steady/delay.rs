@@ -29,9 +29,9 @@ pub(super) const UP: &str = "delay: up";
 const LOW_SPAN_MIN: f64 = 0.060;
 /// The longest span over which the standing queue is measured, in seconds.
 const LOW_SPAN_MAX: f64 = 1.0;
-/// The span over which the standing queue is measured grows by this many times the time of [`JITTER_PACKETS`] packets,
-/// if the jitter is as large as the target. Set by the random networks of the draws 9303 and 9304 (`steadycast
-/// experiment networks --draw`).
+/// How strongly jitter lengthens the span over which the standing queue is measured. This factor is multiplied by the
+/// time of [`JITTER_PACKETS`] packets, and by the ratio of the jitter to the target. Set by the random networks of the
+/// draws 9303 and 9304 (`steadycast experiment networks --draw`).
 const LOW_SPAN_PER_JITTER: f64 = 6.0;
 /// The jitter is measured over the time in which this number of packets is sent.
 const JITTER_PACKETS: f64 = 5.0;
@@ -43,7 +43,7 @@ const JITTER_MEMORY: f64 = 3.0;
 const JITTER_NOISE_SHARE: f64 = 0.7;
 /// The upper limit that the target approaches at low rates, in seconds.
 const TARGET_MAX: f64 = 0.050;
-/// For a source of frames, the limit [`TARGET_MAX`] lowers the target at most to this share of the unlimited target.
+/// For a source of frames, the target is at least this share of the target without the limit [`TARGET_MAX`].
 const FRAMES_TARGET_SHARE_MIN: f64 = 0.9;
 /// CoDel's target in seconds, above which it drops (RFC 8289, 3.2).
 const CODEL_TARGET: f64 = 0.005;
@@ -96,16 +96,17 @@ const STANDING_LOSS_MEMORY: f64 = 20.0;
 /// The factor by which a mark multiplies the rate.
 const MARK_BETA: f64 = 0.95;
 
-// The flow has only a small share of a standing queue.
+// Detection of a small share of a standing queue.
 
 /// The time for which a queue must stand, in seconds, before the response of the receive rate is evaluated. A burst
 /// drains sooner, even the burst of another flow that runs `steady`.
 const RESPONSE_QUEUE_SPAN: f64 = 1.0;
 /// The minimum queueing delay during that time, in seconds.
 const RESPONSE_QUEUE_MIN: f64 = 0.020;
-/// If the flow has less than a packet in the queue, and, as measured by its trains, less than this share of the queue,
-/// the other flows do not run DELAY. More than ten DELAY flows would be needed for so small a share. Beside BBRv3 the
-/// share is 0.02 to 0.05 (validation/experiments/dossier.toml, 5.2.1).
+/// The other flows do not run DELAY if the flow has less than a packet in the queue, and less than this share of the
+/// queue as measured by its trains. So small a share would need more than ten flows with DELAY.
+///
+/// Beside BBRv3 the share is 0.02 to 0.05 (validation/experiments/dossier.toml, 5.2.1).
 const SMALL_SHARE_MAX: f64 = 0.1;
 
 // The experiment: above the target, the rate is cut ("yielded").
@@ -116,8 +117,8 @@ const QUEUE_CERTAIN_TARGETS: f64 = 3.0;
 /// A cut, as a share of the rate: half of the target is subtracted from the queueing delay, and the result is divided
 /// by this time, in seconds.
 const CUT_QUEUE_SCALE: f64 = 0.2;
-/// If the target is below this, in seconds, the cut is larger in proportion. A queue of a few milliseconds often
-/// exceeds the targets of all flows. Equal cuts would then leave their shares as they are. Set by
+/// Below this target, in seconds, a cut is larger, in inverse proportion to the target. A queue of a few milliseconds
+/// often exceeds the targets of all flows, and equal cuts would not change their shares. Set by
 /// `validation/experiments/kin.toml`.
 const CUT_TARGET_MIN: f64 = 0.004;
 /// The greatest cut, as a share of the rate.
@@ -150,9 +151,11 @@ const REFILL_SHARE: f64 = 0.9;
 
 // Another path.
 
-/// A delay counts as the base delay of another path if it stays within noise for a round trip plus this number of
-/// [`DelayLaw::low_span`]s. Without jitter these spans take half a second. In that time a CUBIC's queue changes by more
-/// than the noise of 1 ms: by 3 ms/s at 40 Mb/s and 44 ms (RFC 9438, equation 1).
+/// If a delay stays within the noise for a round trip plus this number of [`DelayLaw::low_span`]s, it counts as the
+/// base delay of another path.
+///
+/// Without jitter, these spans take half a second. In half a second, a CUBIC's queue changes by more than the noise of
+/// 1 ms. For example, it changes by 3 ms per second at 40 Mb/s and 44 ms (RFC 9438, equation 1).
 const CONSTANT_DELAY_SPANS: f64 = 8.0;
 /// A cut of the rate by less than this share does not count as a yield. The rate before the cut is only known to a
 /// tenth ([`PATH_DROP_ACCURACY`]), so a smaller difference may be an error.
@@ -243,7 +246,7 @@ struct Experiment {
     since: f64,
     /// The highest standing queueing delay so far, in seconds. Increases within the noise are ignored.
     peak: f64,
-    /// The rate to which a yielded rate is compared, in bit/s.
+    /// The rate before the cut, in bit/s. Rates after the cut are compared with it.
     rate: f64,
     /// The path rate at the beginning of the experiment, in bit/s.
     received: f64,

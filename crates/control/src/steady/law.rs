@@ -22,7 +22,7 @@ const START_RECEIVED_RTTS: f64 = 0.6;
 /// The shortest span over which the receive rate is measured in START, in seconds.
 const START_RECEIVED_SPAN_MIN: f64 = 0.060;
 /// The longest span over which the receive rate is measured in START, in seconds. Halvings for missing feedback may
-/// slow a start down to a packet each 150 ms.
+/// slow a start down to a packet each 150 ms. Several packets still fit in this span.
 const START_RECEIVED_SPAN_MAX: f64 = 1.0;
 /// The span over which the receive rate that limits the growth is measured, in seconds. It is long enough to cover a
 /// source's pauses.
@@ -88,7 +88,8 @@ const STEP_TIME_MAX: f64 = 0.5;
 /// The window of the loss rate that is shown to users, in seconds.
 const SHOWN_LOSS_SPAN: f64 = 1.0;
 
-/// The promise of COMPETE allows this many packets per round trip in addition to its bound, so that low rates can grow.
+/// The number of packets per round trip by which the rate may exceed the bound of [`super::TWICE`] in COMPETE, so that
+/// low rates can grow.
 const PROMISED_PACKETS: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +127,7 @@ pub(super) struct Law {
     scalable: ScalableLaw,
     /// The highest receive rate in START, in bit/s.
     start_carried: f64,
-    /// Whether the scalable law made the last decision. The promises do not apply to its decisions.
+    /// Whether the scalable law made the last decision. `checks` does not apply to its decisions.
     marks_rule: bool,
     pub(super) losses: LossClassifier,
     /// The time of the last report, in seconds.
@@ -183,8 +184,8 @@ impl Law {
 
     /// Records a sent packet. The frames of its source leave at `pacing` times `rate`, in bit/s.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
-        // In an unshared queue there are no other packets, so all of the queue that is measured may come from the
-        // flow's burst.
+        // The delay of a burst is subtracted from the measured delay, but not in an unshared queue: all of that queue
+        // may be due to the burst, and would be hidden.
         let own = self.mode == Mode::Delay && self.delay.has_own_queue(at.as_secs_f64(), self.rate);
         let burst =
             pacing.filter(|_| !own).map(|pacing| Burst { rate: rate.max(1.0), pacing, max_queue: BURST_QUEUE_MAX });

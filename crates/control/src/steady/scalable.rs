@@ -6,10 +6,10 @@ use super::signals::RECEIVED_SPAN_MIN;
 use super::verdict::LossClassifier;
 use super::{Config, RATE_MIN};
 
-/// The round trips after a mark for which this law decides. In equilibrium, eight without a mark occur by chance once
-/// in 370 times.
+/// The number of round trips after a mark for which this law decides. In equilibrium, eight round trips without a mark
+/// occur by chance in one of 370 cases.
 const MARK_VALIDITY_ROUNDS: f64 = 8.0;
-/// The minimum share of the rate at which the law takes over.
+/// When this law takes over, it begins at the receive rate, but at least at this share of the previous rate.
 const ENTRY_RATE_SHARE_MIN: f64 = 0.5;
 /// The gain of the mean share of marks per round trip (Prague draft: 1/16).
 const ALPHA_GAIN: f64 = 0.0625;
@@ -43,8 +43,8 @@ pub(super) struct ScalableLaw {
 }
 
 impl ScalableLaw {
-    /// Whether this law decides, because packets were marked recently. Behind a policer it does not: a policer drops
-    /// without marks, so their absence shows nothing.
+    /// Whether this law decides: packets were marked recently, and there is no policer. A policer drops packets without
+    /// marking them, so behind it this law would grow too far.
     pub(super) fn rules(&mut self, input: &LawInput<'_>, is_policed: bool, config: &Config) -> bool {
         if !config.l4s {
             return false;
@@ -94,8 +94,9 @@ impl ScalableLaw {
                 self.cut_at = now;
                 rule = "l4s: marks";
             }
-            // Each unmarked packet raises the window: beside a classic TCP, nearly every report has a mark, too. Scaled
-            // to the virtual round-trip time, so that shorter round trips get no larger share (Prague draft).
+            // Growth counts unmarked packets and not reports without marks, because beside a classic TCP nearly every
+            // report has a mark. The factor `rtt / round` keeps shorter round trips from getting a larger share (Prague
+            // draft).
             let unmarked = 1.0 - f64::from(feedback.marked) / f64::from(feedback.arrived.max(1));
             self.window += ADDITIVE_INCREASE * unmarked * dt / round * (rtt / round);
         }

@@ -37,9 +37,10 @@ const BURST_DURATION_MAX: f64 = 1.0;
 const PACKET_REORDER_THRESHOLD: u32 = 3;
 /// The reordering window, as a multiple of the lateness of the last packet that was declared lost too early.
 const REORDER_WINDOW_FACTOR: f64 = 1.25;
-/// The upper limit of the reordering window, in round-trip times; one in RFC 8985.
+/// The upper limit of the reordering window, in round-trip times (RFC 8985: 1).
 const REORDER_WINDOW_RTTS_MAX: f64 = 2.0;
-/// The path reorders while the reordering window is above this, in seconds. 30 ms stay above it for five minutes.
+/// The path counts as reordering while the reordering window is above this, in seconds. A window of 30 ms falls to this
+/// in five minutes ([`REORDER_WINDOW_HALF_LIFE`]).
 const REORDERING_MIN: f64 = 0.001;
 /// The reordering window's half-life, in seconds.
 const REORDER_WINDOW_HALF_LIFE: f64 = 60.0;
@@ -66,10 +67,11 @@ const UNQUEUED_SHARE_FULL: f64 = 0.1;
 /// A packet is compared with one sent at least this much earlier, in seconds; reports resolve arrivals to a
 /// millisecond.
 const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
-/// If packets arrive this many times closer together than they were sent, they did not come from a queue.
+/// If the time between two packets is this many times shorter at the receiver than at the sender, the second packet did
+/// not come from a queue. A queue separates packets by their transmission times.
 const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
 
-/// A row is a sequence of packets that all waited in a queue.
+/// The minimum number of packets in a row: a sequence of packets that all waited in a queue.
 const ROW_PACKETS_MIN: f64 = 5.0;
 /// The minimum duration of a row at the receiver, in seconds.
 const ROW_DURATION_MIN: f64 = 0.040;
@@ -86,7 +88,8 @@ const PAUSES_SPAN_MIN: f64 = 0.5;
 
 /// The window of a source's usage, in seconds.
 const USAGE_SPAN: f64 = 2.0;
-/// The maximum rate or window, as a multiple of the usage (RFC 7661, section 4.3). The source does not test more.
+/// The maximum rate or window, as a multiple of the usage (RFC 7661, section 4.3). A higher rate would be untested,
+/// because the source does not use it.
 const USAGE_MULTIPLE_MAX: f64 = 6.0;
 /// Below this share of its rate a source is idle.
 const IDLE_SHARE_MAX: f64 = 0.8;
@@ -422,7 +425,7 @@ impl Signals {
         self.arrived_bytes += packet.size;
         self.delays.add(now, delay);
         let whole = delay;
-        // An overtaken packet is late on a path that was not silent.
+        // A packet that was overtaken is late even if the path was not silent, so packets are compared in sent order.
         let is_silence = |before: &ArrivedPacket| packet.sent > before.sent && whole - before.whole > PATH_SILENCE_MIN;
         if self.arrivals.back().is_some_and(is_silence) {
             self.resumed_at = Some(came);
@@ -430,7 +433,7 @@ impl Signals {
         // A fast path does not delay a burst, so at most the measured queueing delay is subtracted.
         let own = packet.own_queue;
         let delay = if own > 0.0 { (whole - own).max(self.base.min(whole)) } else { whole };
-        // The rest of the earliness, beyond the subtracted queueing delay.
+        // The part of `early` that did not show as queueing delay is added to the arrival time.
         let at = (came + (packet.early - (whole - delay)).max(0.0)).max(last.0);
         let left = packet.sent + packet.early;
         // The comparison is with earlier packets.
@@ -590,8 +593,10 @@ impl Signals {
             .then(|| 8.0 * (newest.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Returns the rate that the path carries in the last `span` seconds, in bit/s. For a source with bursts and
-    /// pauses it is at least `rate` times the sending time over the arrival time.
+    /// Returns the rate that the path carried in the last `span` seconds, in bit/s.
+    ///
+    /// For a source with bursts and pauses, the result is at least `rate` multiplied by the ratio of the sending time
+    /// of these packets to their arrival time.
     pub(super) fn path_rate(&self, span: f64, rate: f64) -> Option<f64> {
         let received = self.received(span);
         let (first, newest) = self.ends(span)?;

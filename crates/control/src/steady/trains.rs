@@ -1,10 +1,13 @@
-//! Packet trains: a few packets sent back to back. From a shared queue they arrive at the link's rate, from an
-//! unshared one at the flow's rate. The receive rate before a train over the train's rate is the flow's share of the
-//! queue.
+//! Packet trains: a few packets sent back to back.
+//!
+//! A queue that other flows share serves a train at the link's rate, because no other packet is between its packets. A
+//! queue of the flow alone serves the train at the flow's rate.
+//!
+//! The flow's share of the queue is the receive rate before the train, divided by the rate at which the train arrives.
 
 use super::packet::ArrivedPacket;
 
-/// Packets that arrive this many times as fast as the rate belong to a train.
+/// Packets that are sent at least this many times as fast as the law's rate belong to a train.
 const TRAIN_SPEEDUP_MIN: f64 = 8.0;
 const TRAIN_PACKETS_MIN: u32 = 3;
 /// A train shows an unshared queue if the receive rate before it is above this share of its rate.
@@ -62,12 +65,14 @@ impl TrainMonitor {
 
     pub(super) fn add(&mut self, now: f64, train: &Train) {
         let Some(before) = train.rate_before else { return };
-        // A sum in bits, because reports measure a train's duration only to a quarter of it at high rates.
+        // Shares of several trains are averaged by their bits, because at high rates reports measure a single train's
+        // duration only to a quarter of it.
         let share = before * train.duration;
-        // Trains without a queue count, too: other flows then use little of the path.
+        // A train without a queue before it counts, too: it arrives at the flow's rate only if other flows use little
+        // of the path.
         self.own = if share > OWN_QUEUE_SHARE_MIN * train.bits { self.own + 1 } else { 0 };
         if !train.was_queued {
-            // Without a queue, the source may only have sent less.
+            // Without a queue, the receive rate before the train may be low because the source sent little.
             return;
         }
         let kept = libm::exp(-(now - self.share_at) / SHARE_MEMORY);

@@ -4,7 +4,7 @@
 use super::packet::{Loss, drop_old};
 use std::collections::VecDeque;
 
-/// A loss is a congestion loss at any rank if the lost packet met a longer queueing delay than this, in seconds.
+/// If the lost packet met a longer queueing delay than this, in seconds, the loss is a congestion loss.
 pub(super) const CERTAIN_CONGESTION_QUEUE: f64 = 0.020;
 
 /// The gain of the mean rank, per loss.
@@ -159,11 +159,10 @@ impl OwnQueue {
 const RESPONSE_MEMORY: f64 = 4.0;
 /// Time for which a verdict on a shared queue is valid after the last observation, in seconds.
 const RESPONSE_VALIDITY: f64 = 4.0;
-/// The minimum total weight of the observations with which the power of the response counts as known. A new observation
-/// has weight 1.
+/// The minimum total weight of observations for a known power of the response. A new observation has weight 1.
 const RESPONSE_WEIGHT_MIN: f64 = 8.0;
-/// The minimum standard deviation of the logarithms of the sent rates with which the power of the response counts as
-/// known. A rate that hardly varies shows no response.
+/// The minimum standard deviation of the logarithms of the sent rates for a known power of the response. A rate that
+/// hardly varies shows no response.
 const SENT_RATE_DEVIATION_MIN: f64 = 0.1;
 /// If the power of the response ([`RateResponse`]) plus its standard error is below this, the queue is the flow's own.
 /// Nine in ten of the measured values were 0.06 to 0.14 in an unshared queue, and 0.43 to 0.97 in one shared with a

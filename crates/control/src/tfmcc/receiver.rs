@@ -16,7 +16,8 @@ const LOSS_EXPIRY_RTTS: u64 = 10;
 /// The queueing delay that ends a quick start.
 const START_DELAY: Span = Span::millis(20);
 
-/// The minimum of [`START_DELAY`] in packet times. On a slow link, a few packets of other flows take longer.
+/// The minimum queueing delay that ends a quick start, in packet times. On a slow link, a few packets of other flows
+/// cause a delay of more than [`START_DELAY`].
 const LEAST_QUEUE_PACKETS: u64 = 4;
 /// The window of the receive rate in slow start, in round trips. With this value the rate doubles every two round
 /// trips.
@@ -182,8 +183,9 @@ impl Receiver {
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            // The square-root law ignores timeouts: at two packets per round trip, the equation would give 1/50 of
-            // the measured rate.
+            // `first_interval_sqrt` ignores timeouts. At two packets per round trip, its interval would make the
+            // throughput equation return 1/50 of the measured rate, so a quick start uses the inverse of the full
+            // equation.
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {

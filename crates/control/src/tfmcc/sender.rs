@@ -52,7 +52,8 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
-    /// R_max without its lower bound, the packet interval; with it if the start is the RFC's.
+    /// R_max before [`Sender::stretch`] raises it to the packet interval. Without a quick start, as in the RFC, it
+    /// equals `r_max`.
     r_known: Span,
     r_peak: Span,
     raised: bool,
@@ -67,7 +68,7 @@ pub(super) struct Sender {
     hold: Option<Time>,
     slow_start: bool,
     ramp: Option<Ramp>,
-    /// Up to this rate, the send rate rises without a limit on its slope. It ends with the next loss event.
+    /// The send rate rises to this rate without a limit on its slope. The next loss event clears it.
     proven: Option<ProvenRate>,
     raised_at: Option<Time>,
     /// The bytes sent since this time, which show whether the source is application-limited.

@@ -26,7 +26,7 @@ pub(crate) fn read_rtt_notice(bytes: &[u8]) -> Option<Span> {
     (units > 0).then(|| RTT_UNIT * units)
 }
 
-/// Returns the stamp of a packet from `sent`, which is that stamp in nanoseconds, rounded.
+/// Returns the stamp that a packet carried. `sent` is this stamp, converted to nanoseconds and rounded.
 pub(crate) fn echo(sent: PeerTime) -> Stamp {
     Stamp(((i128::from(sent.as_nanos()) << 18) + 500_000_000).div_euclid(1_000_000_000) as u32)
 }

@@ -9,7 +9,7 @@ use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 /// The no-feedback timeout before the first round-trip measurement (RFC 5348, section 4.2).
 const FIRST_TIMER: Span = Span::secs(2);
-/// The maximum number of stored runs, enough for about two round trips.
+/// The maximum number of entries in `not_limited`, enough for about two round trips.
 const MOST_RUNS: usize = 64;
 /// The number of entries in X_recv_set (RFC 5348, section 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;
@@ -167,8 +167,8 @@ impl Sender {
     /// Returns whether the sender was data-limited for the whole round trip that ends with the packet sent at `to`
     /// (RFC 5348, section 8.2.1).
     ///
-    /// The RFC stores only two such times. With two reports in a round trip, a sender that always has data would then
-    /// seem data-limited.
+    /// The RFC stores only two times at which the sender was not data-limited. With two reports in a round trip, a
+    /// sender that always has data would then seem data-limited.
     fn was_data_limited(&mut self, to: Time, rtt: Span) -> bool {
         let from = to.before(rtt);
         // Reports arrive in order.
@@ -210,7 +210,7 @@ impl Sender {
     }
 
     fn set_timer(&mut self, now: Time) {
-        // Four round trips, but at least two packets' time (RFC 5348, section 4.3, step 5).
+        // By default max(4 R, 2 s / X) as in RFC 5348, section 4.3, step 5, but at least two report intervals.
         let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.profile.nofeedback));
         let packets = (self.packet + self.packet).at(self.bounded(self.allowed));
         self.nofeedback = Some(now + round_trips.max(packets).max(self.apart * 2));

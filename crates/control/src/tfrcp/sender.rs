@@ -99,8 +99,8 @@ impl Sender {
         let map = setup.pictures.clone().unwrap_or_else(|| Arc::new(Pictures::stand_in()));
         let pictured = setup.pictures.is_some();
         let cap = setup.cap.min(map.highest().max(map.rungs.iter().map(|r| r.peak).max().unwrap_or(Rate::ZERO)));
-        // The encoder can skip frames, so a floor at the lowest quantizer's rate does not bind. Any other floor was
-        // set on purpose.
+        // A floor at the lowest quantizer's rate is not used, because the encoder can skip frames. A user has set any
+        // other floor.
         let own = setup.packet.per(LONGEST_GAP);
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;
