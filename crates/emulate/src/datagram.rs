@@ -44,7 +44,7 @@ impl<'a> Datagram<'a> {
         self.bytes[9]
     }
 
-    /// Returns what follows the IP header, except in other protocols and later fragments.
+    /// Returns the bytes after the IP header; `None` for another protocol, or a fragment after the first.
     fn carried(&self, protocol: u8) -> Option<&'a [u8]> {
         let fragment = u16::from_be_bytes([self.bytes[6], self.bytes[7]]) & 0x1fff;
         (self.protocol() == protocol && fragment == 0).then(|| &self.bytes[self.header..])

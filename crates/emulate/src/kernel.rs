@@ -86,7 +86,7 @@ pub(crate) fn open_tun(addr: Ipv4Addr, mtu: u16) -> io::Result<OwnedFd> {
 
 /// Moves the calling thread into an empty network namespace.
 pub(crate) fn new_network() -> io::Result<()> {
-    // SAFETY: the call only takes a number. The threads' shared descriptors are not changed.
+    // SAFETY: the call only takes a number. It leaves open descriptors as they are.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
 }
 

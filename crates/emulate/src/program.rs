@@ -108,7 +108,8 @@ impl Started {
     }
 }
 
-/// Names the environment variable of a host: with `NET_`, of its namespace's path; otherwise of its address.
+/// Returns the name of a host's environment variable. With `NET_` as `what`, the variable has the path of the host's
+/// namespace; with an empty `what`, the host's address.
 fn variable(what: &str, name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("STEADYCAST_{what}{}", name.chars().map(letter).collect::<String>())
@@ -133,8 +134,8 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     mounted
 }
 
-/// Creates a mark. Its start time distinguishes this process from others with the same ID, and its counter the
-/// emulations in one process.
+/// Creates the mark of an emulated program: process ID, start time, counter. The start time distinguishes this process
+/// from another with the same ID. The counter distinguishes the programs of this process.
 fn new_mark() -> String {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let id = std::process::id();

@@ -88,7 +88,7 @@ impl Streams {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let Some(segment) = datagram.tcp() else { return };
         let Some(stream) = self.all.get_mut(&(arrival.host, segment.ports.1)) else { return };
-        // `add` advances `next`, relative to which `place` resolves sequence numbers.
+        // `place` comes before `add`, because it resolves the sequence number near `next`, which `add` advances.
         let offset = stream.bytes.place(segment.seq);
         if stream.bytes.add(&segment) {
             stream.intake.add(arrival.at, Bytes::new(datagram.len() as u64), arrival.sent);

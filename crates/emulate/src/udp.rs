@@ -17,7 +17,7 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
-/// The bytes of four zeros, which distinguish the packet from RTCP, the packet's number, and its send time.
+/// The bytes of the payload: four zeros, the packet's number, and its send time. The zeros distinguish it from RTCP.
 pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
 /// The number of packets that are kept for parity in addition to those that the session still needs, because send

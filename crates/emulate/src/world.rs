@@ -524,7 +524,7 @@ fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Ho
     Ok((hosts, gates))
 }
 
-/// The thread that runs the planner changes its namespace.
+/// Sets up the agents of an emulation. Its methods move the calling thread into the hosts' network namespaces.
 struct Planner<'a> {
     scenario: &'a Scenario,
     inputs: &'a Inputs,
@@ -673,7 +673,8 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            // Reports to the sender only reach its own address, as with source-specific multicast.
+            // The receivers send their reports to the sender's unicast address if `reports` is `Source`, as with
+            // source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
             let source = alone.then_some(IpAddr::V4(host_address(flow.from)));

@@ -43,7 +43,7 @@ impl Out<'_> {
 pub(crate) trait Recorded {
     fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
-    /// Returns a digest of the agent's actions, and a count. A sink's digest covers the arrivals.
+    /// Returns a digest of the agent's actions and their number. A sink's digest and number are those of the arrivals.
     fn digest(&self) -> (u64, u64) {
         self.intake().map_or_else(Default::default, |intake| (intake.digest.value(), intake.packets()))
     }

@@ -744,7 +744,8 @@ fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
             let world = table.world.as_ref().map_or(default, |world| world.value).word();
             let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
             let sets = changes(&table.set);
-            // Variants of a `group` can be compared: of one list of names, or with `${variant}` in their changes.
+            // Variants of a `group` can be compared. A table makes a group if it has several names, or `${variant}` in
+            // its changes.
             let is_group = names.len() > 1 || sets.to_string().contains("${variant}");
             let group = is_group.then_some(place);
             let json = json!({ "name": name.value, "sets": sets, "world": world, "group": group });
@@ -780,7 +781,7 @@ fn text(said: &Option<Spanned<String>>, key: &str, at: &Place, remedy: &str, out
     }
 }
 
-/// Returns the unique names of a list of tables, which is not empty.
+/// Returns the names of a list of tables. Reports an empty list, and missing or duplicate names.
 fn named<T>(
     all: &Option<Spanned<Vec<Spanned<T>>>>,
     what: &str,
@@ -815,7 +816,7 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Returns the labels of an axis, which several scenarios may have.
+    /// Returns the labels of all axes with this name. Several scenarios may have an axis of the same name.
     fn labels(&self, axis: &str) -> Vec<&str> {
         let mut found = Vec::new();
         for one in self.axes {

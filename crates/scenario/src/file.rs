@@ -1,4 +1,4 @@
-//! The tables of a scenario file: every key once, with the description that the schema shows.
+//! The tables of a scenario file. They declare each key once, with the description that the schema shows.
 
 use crate::Directions;
 use crate::encode::Encode;
@@ -16,8 +16,8 @@ use steadycast_units::{Bytes, Ecn, Rate, Span};
 
 pub(crate) const FORMAT: u64 = 1;
 
-/// Keys of scenario files, each with its names in other programs, which error messages translate. Of several keys, the
-/// first one that is valid in the table is suggested.
+/// Keys of scenario files, and the names of the same setting in other programs. For such a name, an error message
+/// suggests the key. If several keys have that name, the first key that is valid in the table is suggested.
 pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("rate", &["bandwidth", "bitrate", "bw", "capacity", "speed", "throughput"]),
     ("delay", &["latency", "propagation", "rtt"]),
@@ -701,7 +701,8 @@ impl FromToml for Params {
     }
 }
 
-/// Turns a phrase into a sentence, without changing a literal value before a colon.
+/// Turns a phrase into a sentence. A first word before a colon, as in `clip: a video file`, is a value and keeps its
+/// lower case.
 fn sentence(phrase: &str) -> String {
     let word = phrase.split([' ', ':']).next().unwrap_or_default();
     let typed = phrase[word.len()..].starts_with(':');

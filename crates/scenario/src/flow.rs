@@ -60,7 +60,7 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
         }
         let names = pattern.names();
         total += names.len();
-        // A duplicate would be a second problem: its host's name exists.
+        // A duplicate is left out, because a second host of this name would be another problem.
         if let Some(twice) = names.iter().find(|one| seen.contains(*one)) {
             out.problem(&name.at, format!("two flows are called {}", quoted(twice)), "call one of them something else");
             continue;
@@ -169,7 +169,7 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     }
 }
 
-/// Returns `text`, or its `i`th name if it is a range, which must be as long as that of the flow's name.
+/// Returns `text`, or its `i`th name if `text` is a range. A range needs as many names as the flow's name has.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read_or_report(text, &text.at, out)?;
     if !pattern.is_range() {
@@ -392,7 +392,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     };
     let mut params = Vec::new();
     for (name, given) in table.params.as_ref().map_or(&[][..], |p| &p.0) {
-        // Only a user's own controller knows its parameters.
+        // The parameters of an outside controller are not checked here, because only that controller knows them.
         if Outside::of(name).is_none() {
             match files.registry.find(name) {
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),

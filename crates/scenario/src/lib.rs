@@ -7,9 +7,9 @@
 //!                                                                      file, line, key, what and a remedy
 //! ```
 //!
-//! `--set` changes the tree, the text with the position of every value. The tables of `file` declare each key once,
-//! with type and description, for reading, messages and [`schema`]. Resolving fills in defaults, expands shapes and
-//! ranges, looks up names, and checks several keys together.
+//! `--set` changes the tree of the document, which has the position of every value in the text. The tables of `file`
+//! declare each key once, with type and description, for reading, messages and [`schema`]. Resolving fills in defaults,
+//! expands shapes and ranges, looks up names, and checks several keys together.
 
 mod clock;
 mod encode;

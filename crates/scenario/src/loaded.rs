@@ -151,7 +151,7 @@ impl Document {
             self.hash.update(network.text.as_bytes());
             network.below(&mut self.root, &mut out);
         }
-        // Each use of the network's nodes and links would be another problem.
+        // Without the network, each reference to its nodes and links would add a problem.
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
         }
@@ -193,7 +193,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, (Option<u32>, String, &'sta
     }
     String::from_utf8(std::fs::read(path).map_err(unread)?).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
-        // On the line after all line ends before it.
+        // The line of the first invalid byte.
         let line = error.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() as u32 + 1;
         (Some(line), "not a text in UTF-8".into(), "save it as UTF-8")
     })

@@ -21,17 +21,16 @@ pub struct NodeIx(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIx(pub u32);
 
-/// A direction of a link. Link `i` has the directions `2i` (forward, away from the link's first name) and `2i + 1`
-/// (back).
+/// A direction of a link. Link `i` has the directions `2i` (from [`Link::a`] to [`Link::b`]) and `2i + 1` (back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirIx(pub u32);
 
 impl DirIx {
-    /// Returns the direction away from the link's first name.
+    /// Returns the direction from [`Link::a`] to [`Link::b`].
     pub const fn forward(link: LinkIx) -> Self {
         Self(2 * link.0)
     }
-    /// Returns the direction towards the link's first name.
+    /// Returns the direction from [`Link::b`] to [`Link::a`].
     pub const fn back(link: LinkIx) -> Self {
         Self(2 * link.0 + 1)
     }
@@ -216,7 +215,7 @@ impl Flow {
     }
 }
 
-/// Upper bound of the time in which a kernel usually acknowledges a segment (measured: docs/emulation.md).
+/// The time within which a kernel acknowledges nearly all segments (measured: docs/emulation.md).
 pub const KERNEL_JITTER: Span = Span::micros(100);
 
 /// How packets of a flow are addressed to its receivers.

@@ -38,7 +38,7 @@ words! {
     }
 }
 
-/// The TCP flow that `+WORD` adds, as a Linux server sends.
+/// The words that can follow a `+` in the key `network`, and the keys of the TCP flow that each adds.
 const BESIDE: [(&str, &str); 4] = [
     ("cubic", "congestion = \"cubic\""),
     ("newreno", "congestion = \"newreno\""),
@@ -213,7 +213,7 @@ fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &m
     Some(networks.join(format!("{name}.toml")))
 }
 
-/// The first line is a number, or cells without an equals sign.
+/// Whether the text is a trace, not TOML. The first line of a trace is a number, or columns without `=`, `[` and `{`.
 fn is_trace(text: &str) -> bool {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default();
     first.parse::<f64>().is_ok() || first.contains([',', ';', '\t']) && !first.contains(['=', '[', '{'])
@@ -279,7 +279,8 @@ fn moved(item: &mut Item, at: &Place, folder: &Path) {
     }
 }
 
-/// Keeps a topology's keys from `--set`; `--set network=…` replaces those of the file.
+/// Removes all keys of a topology that are not from `--set`, because `--set network=…` replaces those of the file.
+/// Returns whether anything is left.
 pub(crate) fn keep_set(item: &mut Item) -> bool {
     let Value::Table(table) = &mut item.value else { return item.at.set };
     let kept: Table = std::mem::take(table)

@@ -22,14 +22,15 @@ pub(crate) struct Host {
     pub(crate) left: bool,
 }
 
-/// The largest plausible mean in bit/s of a table without a header, which counts as Mb/s.
+/// The largest plausible mean rate of a table without a header, in bit/s. The rates in such a table are read as Mb/s.
 const LIKELY_BPS: f64 = 5e8;
-/// The longest plausible step of a table without a header, which counts as seconds.
+/// The longest plausible time step of a table without a header. The times in such a table are read as seconds.
 const LIKELY_STEP: Span = Span::secs(60);
 
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A link of a shape: its key in the file, its keys without behaviour, and its behaviour.
+/// A link of a shape: its key in the file, the keys that do not set its behaviour, and its behaviour (rate, delay,
+/// queue, …).
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
 /// The network's part of the resolved text.
@@ -596,7 +597,7 @@ impl Network {
         let mut all: Vec<(String, usize, Place)> = Vec::new();
         for leg in legs {
             let (extra, rest) = leg.item.split(LegExtra::KEYS);
-            // The resolved text repeats these keys before the link's behaviour.
+            // These keys are kept for the resolved text.
             let mut kept = extra.table().cloned().unwrap_or_default();
             let Some(extra) = LegExtra::read(&extra, out) else { continue };
             let spec = drafts.spec(rest);

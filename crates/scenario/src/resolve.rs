@@ -35,7 +35,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     // Reading a trace checks how many changes it makes in this duration.
     files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
-    // Other programs can use the network of a scenario that lists its nodes.
+    // A scenario with `nodes` needs no flow, because other programs can use its network.
     if file.nodes.is_none() && file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
         out.missing(&file.here, "flow", "write at least one [[flow]]");
     }
@@ -200,7 +200,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
         };
         let part = |node: NodeIx| parts.get(node.0 as usize).copied();
         for to in &flow.to {
-            // All flows of a range can have the same problem.
+            // Only the first problem is reported, because all flows of a range can have the same one.
             if *to == flow.from {
                 let node = quoted(&network.nodes[to.0 as usize]);
                 out.problem(
@@ -310,8 +310,10 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     }
 }
 
-/// The rate of the synthetic film in CIF at its best quality, including IP, UDP and RTP headers. With `None` the film
-/// stays in CIF, because encoding it in 720p takes minutes (its frame sizes are not shipped for the codec).
+/// The rate of the synthetic film in CIF at its best quality, including IP, UDP and RTP headers.
+///
+/// `None` for codecs without shipped frame sizes in 720p. With these the film stays in CIF, because encoding it in 720p
+/// takes minutes.
 const fn most_in_cif(codec: Codec) -> Option<Rate> {
     match codec {
         Codec::Mpeg4 => Some(Rate::mbps(2)),
@@ -421,8 +423,8 @@ fn directed_ways<'a>(
 }
 
 impl Scenario {
-    /// Returns the largest packet that fits through all links on a flow's paths in both directions; 1500 bytes if it
-    /// crosses no link.
+    /// Returns the largest packet that fits through all links on a flow's paths in both directions; 1500 bytes without
+    /// links.
     pub fn mtu(&self, flow: &Flow) -> Bytes {
         let all = self.links.iter().map(mtu);
         let (Some(least), Some(most)) = (all.clone().min(), all.max()) else { return Bytes::new(1500) };

@@ -110,7 +110,8 @@ pub(crate) fn plain(cell: &str) -> &str {
     cell.trim().trim_matches('"').trim()
 }
 
-/// Returns the only column for which `unit` returns a unit, or the one whose heading is a unit or a short name.
+/// Returns the only column for which `unit` returns a unit. If there are several, returns the only column among them
+/// whose heading is just a unit or a short name.
 fn only(
     cells: &[&str],
     unit: impl Fn(&str) -> Option<(f64, bool)>,

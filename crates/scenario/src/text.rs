@@ -197,8 +197,8 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     }
 }
 
-/// Returns a link's keys. With `change` they override another link, so properties that this link lacks are written to
-/// remove them.
+/// Returns the keys of a link's behaviour. With `change`, the keys override those of an existing link. Properties that
+/// this link lacks are then written, too, so that they do not remain.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
     // Loss applies to the forward direction by default.

@@ -193,7 +193,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// Makes a file's name relative to the scenario's folder if the file is there, or else to the current folder.
+/// Makes a file's name absolute if the file is in the current folder and not in the scenario's folder.
 pub(crate) fn find_file(value: &mut Value, folder: &Path) {
     match value {
         Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {

@@ -68,8 +68,10 @@ impl<T> FrameQueue<T> {
         self.broken
     }
 
-    /// Decides whether a frame is admitted, by the time of this queue's bytes and `others` at the rate `pacing`.
-    /// Returns the frames dropped for it; `None` if it has to be skipped.
+    /// Decides whether a frame is admitted. Returns the frames dropped for it; `None` if the new frame has to be
+    /// skipped.
+    ///
+    /// The queue is full if its bytes and `others` take longer than the bound at the rate `pacing`.
     ///
     /// In a full queue, disposable frames are skipped first, then reference frames. A key frame drops the frames
     /// before it that have not begun.

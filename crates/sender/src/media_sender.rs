@@ -82,11 +82,11 @@ pub struct RtcpCounts {
     pub nacked: u64,
     /// The requests for a key frame.
     pub key_frames: u64,
-    /// The feedback messages ignored beyond the permitted number of packets.
+    /// The feedback messages ignored because they cover too many packets.
     pub refused: u64,
 }
 
-/// The number of names kept, as long as the controller's history.
+/// The number of sent packets whose names are kept. The controller's history has the same length.
 const NAMED_PACKETS: usize = 1 << 14;
 /// The backlog, as time at the pacing rate, up to which encoders keep their rate: one frame at 25 per second.
 const FRAME_BACKLOG: Span = Span::millis(40);
@@ -206,7 +206,8 @@ impl MediaSender {
     /// each gets up to its maximum, or is paused below its minimum. The first one is never paused.
     pub fn encoder(&mut self, now: Time, stream: StreamId) -> EncoderTarget {
         let Decision { target, pacing, .. } = self.remote.decision();
-        // An encoder with one per cent too much would fill the queue.
+        // The rate is lowered while there is a backlog. Otherwise an encoder that exceeds its rate by only one per cent
+        // would fill the queue.
         let excess = self.backlog().bytes.at(pacing).saturating_sub(FRAME_BACKLOG);
         let drain = (1.0 - excess.ratio(DRAIN_TIME)).max(MIN_DRAIN_SHARE);
         // Media and repair together must not exceed the target.
@@ -402,7 +403,7 @@ impl MediaSender {
         self.after_feedback(now, rtt, &missing);
     }
 
-    /// Repeats lost retransmissions, and reads the effects of the feedback.
+    /// Retransmits packets whose retransmissions were lost, and passes round-trip times and probes on.
     fn after_feedback(&mut self, now: Time, rtt: Option<Span>, lost: &[u64]) {
         let context = self.nack_context(now);
         for cache in self.streams.iter_mut().filter_map(|stream| stream.cache.as_mut()) {

@@ -39,7 +39,7 @@ impl RepairBudget {
     /// Takes `size` from the bucket. It fills at `REPAIR_SHARE` of `target` and holds at least two packets of size
     /// `packet`. Returns false if there is too little.
     pub fn take(&mut self, now: Time, target: Rate, packet: Bytes, size: Bytes) -> bool {
-        // At a low rate, a full packet could never be retransmitted.
+        // With less than two packets, a full packet could never be retransmitted at a low rate.
         let most = target.scale(REPAIR_SHARE).over(BUDGET_WINDOW).max(packet + packet).as_f64();
         let saved =
             self.refilled.map_or(most, |at| target.scale(REPAIR_SHARE).as_bytes_per_s() * now.since(at).as_secs_f64());

@@ -67,8 +67,8 @@ pub struct RetransmissionCache<P> {
     /// The packets to retransmit, by deadline, then I frames first, then sequence number.
     queue: BTreeSet<(Time, bool, u64)>,
     rtt_samples: VecDeque<Span>,
-    /// Mean and variation of the time to a packet's next retransmission (RFC 6298, but the first variation is an
-    /// eighth).
+    /// Mean and variation of the time until a packet is retransmitted again (RFC 6298). The first variation is an
+    /// eighth of the first sample, not half.
     resend_delay: Option<(Span, Span)>,
     /// The frame that is being sent: its RTP timestamp, and its first packet's time.
     departing_frame: Option<(u32, Time)>,
@@ -116,8 +116,8 @@ impl<P: Copy> RetransmissionCache<P> {
         self.rtt_samples.push_back(rtt);
     }
 
-    /// Applies a receiver's announced play-out delay, which counts from the loss. Returns whether an RTT has been
-    /// measured.
+    /// Applies the play-out delay that a receiver announced. The delay counts from the loss of a packet. Returns
+    /// whether an RTT has been measured.
     pub fn on_playout(&mut self, announced_playout: Span) -> bool {
         self.settings.playout = self.settings.playout.max(Some(announced_playout.max(DEFAULT_USEFUL_TIME)));
         !self.rtt_samples.is_empty()

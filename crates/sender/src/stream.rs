@@ -63,7 +63,7 @@ pub struct MediaPacket {
     pub seq: u16,
 }
 
-/// A stream's encoder's task for its next frame.
+/// What an encoder has to do with the next frame of its stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncoderTarget {
     /// The stream's rate, as a rate of IP packets.

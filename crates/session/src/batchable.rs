@@ -1,11 +1,14 @@
-//! Batched delivery to a receiver, because most packets of a large group change little.
+//! Batched delivery of packets to a receiver. In a large group, most packets neither make a receiver send nor change
+//! its timers, so they can be delivered later, together.
 
 use crate::Media;
 use steadycast_control::Stream;
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// Decides which packets may wait for the receiver's next other event: those that neither make it send nor advance its
-/// timers. Valid until the next call of the receiver.
+/// Decides which packets may wait until something else happens at the receiver. These packets neither make the receiver
+/// send nor advance its timers.
+///
+/// Valid until the next call of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batchable {
     pub(crate) source: u32,
@@ -40,7 +43,8 @@ impl BatchKey {
                 }
                 _ => false,
             };
-            // For example, another participant's packet can suppress a request.
+            // Packets of other participants are not batched, because they can make the receiver act. For example,
+            // another receiver's NACK suppresses its own NACK.
             if !own {
                 return None;
             }

@@ -220,7 +220,7 @@ impl Breaker {
         }
         let over = watched.over;
         let stuck = |w: &Watched| w.still.1 >= CB_INTERVAL_REPORTS && now.since(w.still.0) >= MIN_CB_INTERVAL;
-        // One receiver's packets show that the path to the group works.
+        // The path to the group works if packets arrive at any receiver, so all receivers must be stuck.
         if self.watched.values().all(stuck) {
             return self.trip_breaker(now, "nothing arrives any more");
         }

@@ -3,7 +3,7 @@
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time, sums};
 
-/// The result of the validation, ordered from the best to the worst.
+/// The result of the validation. Of several sources, the last one in this order is shown, so failures come last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EcnPath {
     /// Packets are sent as not ECN-capable.

@@ -26,7 +26,7 @@ struct Window {
     /// The extended number of the oldest packet.
     first: u64,
     arrivals: VecDeque<Option<Arrival>>,
-    /// Packets from entry n on were in at most n reports.
+    /// For each of the latest reports, newest first: the number after its last packet.
     reported_up_to: [u64; REPORTS_PER_PACKET],
     /// Packets that arrived after a report had shown them missing: the lowest number, and the count.
     late: Option<(u64, u64)>,
@@ -128,8 +128,10 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct Reporter {
     format: FeedbackFormat,
-    /// Whether packets are repeated only after an earlier one arrived late. Older libwebrtc senders skip a known
-    /// packet's receive delta, which shifts all later times.
+    /// Whether a report repeats packets only if an earlier packet arrived late.
+    ///
+    /// Older libwebrtc senders ignore the receive delta of a packet that was already reported. All later times in the
+    /// report are then shifted.
     once: bool,
     windows: Vec<Window>,
     /// The first unreported arrival, and whether a frame has ended since.

@@ -5,8 +5,8 @@
 //!   another within 2 ms without per-packet feedback.
 //! - Evidence: a receiver is excluded if its report halves the rate although its block shows almost no loss.
 //! - Floor: a receiver that keeps a group at the floor for 5 s is excluded.
-//! - Quantile: of a group's slowest 2 %, a receiver is excluded that limits the rate for 5 s out of 30 s, in conditions
-//!   twice as bad as those of the worst receiver still served.
+//! - Quantile: a receiver is excluded if it limits the rate for 5 s out of 30 s, and its conditions are twice as bad as
+//!   those of the worst receiver that is still served. At most 2 % of a group are excluded in this way.
 //! - Operator: receivers that the operator excludes are ignored.
 //!
 //! An exclusion by a rule ends after a minute. The only receiver is never excluded. [`crate::SenderSettings::gated`]

@@ -17,7 +17,7 @@ pub enum SendTime {
     Omitted,
 }
 
-/// The ids of the header extensions outside of the controller.
+/// The ids of the header extensions that do not belong to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderIds {
     /// The id of the transport-wide sequence number.

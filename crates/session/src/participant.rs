@@ -90,7 +90,7 @@ const INITIAL_COMPOUND_SIZE: usize = 84;
 /// In seconds.
 const SHARE_WINDOW: u64 = 30;
 
-/// The validity of a compound according to its sender.
+/// Whether a compound is accepted, by the SSRC of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Good,
@@ -165,8 +165,8 @@ impl Participant {
             // Unicast may use the reduced minimum interval (RFC 3550, section 6.2).
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
-        // The key must not be guessable. After a collision, the upper half of the next random number becomes the public
-        // SSRC, so the key is the lower half.
+        // The key of the SSRC sampling (RFC 2762) must not be guessable. It is the lower half of a random number,
+        // because the upper half becomes the SSRC after a collision, and is then public.
         let key = chance.clone().bits64() as u32;
         let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);

@@ -30,12 +30,14 @@ pub(crate) struct Peer {
 impl Peer {
     /// Returns a block's highest sequence number, extended like the sender's; `next` is the next packet's.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // The offset is never negative, so that an unsent number stays too high.
+        // The offset of the cycles is never negative. A report on a packet that was not sent thus has a number above
+        // `next`.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }
 
-    /// Packets expected and lost since the previous block. Precedes [`Peer::extended`].
+    /// Returns the packets expected and lost since the previous block. Must be called before [`Peer::extended`],
+    /// because a restart resets the cycles.
     pub(crate) fn count(&mut self, block: &ReportBlock) -> (u64, i64) {
         let ahead = self.highest.map_or(0, |highest| block.highest_seq.wrapping_sub(highest) as i32);
         match ahead {

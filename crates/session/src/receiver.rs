@@ -129,7 +129,7 @@ struct ParityReceiver {
     announces_playout: bool,
     announced: Option<Time>,
     reception: Reception,
-    /// The newest packet's, to extend the next truncated one.
+    /// The newest packet's send time. The next packet's send time is truncated, and extended near this one.
     sent: Option<PeerTime>,
 }
 
@@ -183,7 +183,7 @@ struct RetransmissionReceiver {
     announced: Option<u32>,
     requester: NackRequester,
     reception: Reception,
-    /// The newest packet's, to extend the next truncated one.
+    /// The newest packet's send time. The next packet's send time is truncated, and extended near this one.
     sent: Option<PeerTime>,
     /// Whether RTCP's timer has scheduled a request.
     scheduled: bool,
@@ -230,7 +230,7 @@ struct Stream {
     ended: bool,
     /// The SSRC under which the source continues after its BYE.
     successor: Option<u32>,
-    /// The latest media packet's, from its header extension or else its RTP timestamp.
+    /// The send time of the latest media packet, from its header extension or else its RTP timestamp.
     sent: Option<PeerTime>,
     /// The RTP and NTP time of the last sender report.
     clock: Option<ClockReference>,
@@ -361,7 +361,7 @@ impl Receiver {
         self.pending_key_frame = None;
     }
 
-    /// Enables parity and, in a small group, requests for more at random times of `chance`.
+    /// Enables parity. In a small group, the receiver also requests more parity, at random times from `chance`.
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings, chance: Chance) -> Self {
         Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
@@ -1027,7 +1027,8 @@ impl Receiver {
         if reply == Reply::Suppress {
             return None;
         }
-        // After a suppressed report, the next one covers its packets.
+        // The counts start again only with a report that is sent, so the next report covers the packets of a suppressed
+        // one.
         self.prior = Totals { expected, received, ..self.prior };
         self.last_report = Some(now);
         let ssrc = self.participant.identity.ssrc;
@@ -1179,7 +1180,8 @@ impl Receiver {
         (!missing.is_empty()).then(|| Nack { sender, media, missing }.to_packet())
     }
 
-    /// Requests only (RFC 4585, section 3.1). Without a block, repair does not change the controller's input.
+    /// Encodes the due requests without other reports (RFC 4585, section 3.1). The receiver report has no block, so
+    /// that requests do not change the input of the controller.
     fn encode_request(&mut self, now: Time) -> Option<Vec<u8>> {
         let requests = [self.nack_packet(now), self.parity_request(now), self.key_frame_request(now)];
         let asked: Vec<_> = requests.into_iter().flatten().collect();

@@ -14,8 +14,8 @@ const MAX_BUCKETS: usize = 4_096;
 /// A proven receiver's address and SSRC, otherwise the address, because SSRCs may be forged.
 type BucketKey = (Origin, Option<u32>);
 
-/// Token buckets per address and per proven receiver. They fill at the rate of a group's reports, and with each media
-/// packet, which may be acknowledged.
+/// Token buckets per address and per proven receiver. They fill at the rate of a group's reports. Each media packet
+/// adds a token, because receivers may acknowledge each packet.
 pub(crate) struct ReportLimiter {
     per_second: f64,
     buckets: BTreeMap<BucketKey, Bucket>,

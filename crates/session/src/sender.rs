@@ -170,9 +170,9 @@ pub struct Sender {
     /// Retransmissions, padding and parity.
     repair: RepairStreams,
     audio: Option<AudioSender>,
-    /// Whether one is requested, and when the encoder was last asked.
+    /// Whether a key frame is requested, and when the encoder was last asked for one.
     key_frame: (bool, Option<Time>),
-    /// The receiver's (RFC 3611) and its arrival, until the next report answers it.
+    /// The receiver's reference time (RFC 3611) and when it arrived, until the next report answers it.
     reference: Option<(ReferenceTime, Time)>,
 }
 
@@ -322,7 +322,7 @@ impl Sender {
         self.repair.left(now, self.decision.target.saturating_sub(reserved))
     }
 
-    /// Returns when no receiver counts as left, unless another report arrives.
+    /// Returns when the last receiver times out, unless another report arrives.
     pub fn deserted_at(&self) -> Time {
         self.last_rtcp + self.participant.member_timeout()
     }

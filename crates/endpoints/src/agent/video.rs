@@ -46,7 +46,7 @@ impl Row for DecisionRow {
         self.at.pass(by);
         target.pass(by);
         pacing.pass(by);
-        // The same code stores and restores a row, so the window is rebuilt from its fields.
+        // This code both writes and reads a row. To be read, the window has to be rebuilt from `bytes` and `free`.
         let (mut bytes, mut free) = match *window {
             None => (None, 0),
             Some(Window::Packets(free)) => (Some(false), u64::from(free)),

@@ -78,8 +78,10 @@ impl Receiver {
         (!passed).then_some(Waiting { ssrc, from: other.from, after })
     }
 
-    /// Returns for how long the followed source and a successor have been silent, at least `least` and five reporting
-    /// intervals. It has then left without a BYE (RFC 3550, section 6.3.5).
+    /// Returns for how long the followed source and a possible successor have been silent. `None` if that is shorter
+    /// than `least` or than five reporting intervals.
+    ///
+    /// A source that is silent for that long has left without a BYE (RFC 3550, section 6.3.5).
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
         let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)).max(self.resumed));
@@ -103,7 +105,7 @@ impl Receiver {
         self.stream.is_some() && !self.goes_on(now, header) && self.is_next(now, from, header)
     }
 
-    /// Starts a new run. The packet of [`Receiver::begins_run`] has to follow.
+    /// Starts a new run. The caller then passes the packet for which [`Receiver::begins_run`] returned true.
     pub fn begin_run(&mut self, now: Time, from: Origin, header: &RtpHeader) {
         let number = i64::from(header.seq);
         // The controller must not take the jump for a loss.
@@ -165,7 +167,7 @@ impl Receiver {
             return true;
         }
         if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
-            // Heavy loss can cause a jump, if further packets continue from it.
+            // A jump of the numbers may be due to heavy loss. Later packets that continue from it confirm that.
             stream.reception.hold(now, header.seq);
         }
         match &mut self.other {
@@ -192,8 +194,8 @@ impl Receiver {
         }
     }
 
-    /// Returns whether this packet's source replaces the followed one. The first and the named source do, others only
-    /// after a BYE, a silence or a single packet.
+    /// Returns whether this packet's source replaces the followed source. The first source and the named source always
+    /// do. Another source does only if the followed source has sent BYE, is silent, or has sent a single packet.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
         if !self.takes_type(header) {

@@ -134,7 +134,7 @@ struct Loss {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pub(crate) settings: ParitySettings,
-    /// Whether a block may end after any packet, as without frames.
+    /// Whether a block may end after any packet, and not only at the end of a frame.
     pub(crate) anywhere: bool,
     open: Vec<Protected>,
     longest: u16,
@@ -356,7 +356,8 @@ impl Solver {
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // Parity follows its block, of which more than half has to arrive.
+        // Parity is sent after its block, and repairs it only if more than half of the block arrives. A higher `base`
+        // is forged.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
         let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };

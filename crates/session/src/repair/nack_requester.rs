@@ -23,7 +23,7 @@ const REORDERING_TIMEOUT: Span = Span::secs(60);
 const MAX_REQUESTS: u32 = 8;
 /// Maximum requests for a frame's end that is only presumed lost.
 const MAX_TAIL_REQUESTS: u32 = 2;
-/// The period over which the minimum one-way delay is taken, of which the last two count.
+/// The length of a period in which the minimum one-way delay is taken. The minima of the last two periods count.
 const MIN_DELAY_WINDOW: Span = Span::secs(10);
 /// The time for which an abandoned packet may still be repaired.
 const ABANDONED_RETENTION: Span = Span::secs(2);
@@ -39,8 +39,8 @@ struct Missing {
     most: u32,
 }
 
-/// Time from a request to its answer (RFC 6298). The first variation is an eighth of the sample, not half, so that
-/// packets due within three RTTs are requested.
+/// Time from a request to its answer (RFC 6298). The first variation is an eighth of the first sample, not half. With
+/// half, packets that are due within three RTTs would not be requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,

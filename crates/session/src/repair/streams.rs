@@ -14,12 +14,12 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx;
 
-/// The target loss after repair in a group: about 0.01 % of pictures of a hundred packets are then damaged.
+/// The target loss rate after repair in a group.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
-/// The target loss after repair in a group small enough to request more parity.
+/// The target loss rate after repair in a group small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// The target loss after retransmission and parity in unicast. It is far below the goal, because retransmissions pass
-/// the same full queue.
+/// The target loss rate after retransmission and parity in unicast. It is very low, because retransmissions pass the
+/// same full queue.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
 /// Maximum play-out delay that is accepted from a receiver.
@@ -78,7 +78,8 @@ pub(crate) struct NextParity {
 struct PacingCheck {
     check: Check,
     packet: Bytes,
-    /// The pacer's catch-up time after a late wake-up. As it is a time, it leaves no debt when the rate falls.
+    /// How much the pacer may catch up after a late wake-up. The credit is a time, so it remains valid when the rate
+    /// falls.
     credit: Span,
     /// The remaining transmission time when the last packet was sent.
     ahead: Span,
