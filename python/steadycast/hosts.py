@@ -25,10 +25,13 @@ from types import FrameType
 from typing import Any
 
 from steadycast.confine import Confinement, descendants
+from steadycast.contention import SAMPLE_S, Load, Machine
 from steadycast.rootless import bare
 
 LOG_BYTES = 4 << 20
 """Largest size of a program's log in bytes; the rest is discarded."""
+FIND_S = 1.0
+"""The interval between searches for new threads, in seconds."""
 READY_S = 10.0
 """Time limit for a program to become ready, in seconds."""
 _LISTENS = "0A"
@@ -63,6 +66,10 @@ class Plan:
     """The program whose exit ends the crew."""
     until_s: float | None = None
     """When the crew ends if `waits` is `None`, in seconds since the emulation's start."""
+    counts_from_s: float = 0.0
+    """When long waits for a processor begin to count, in seconds since the emulation's start."""
+    judge: int = 0
+    """The process of the judgement, whose other cells are not work of others."""
     asked: Sequence[str] = ()
     """Programs in the order in which they are ended; the others follow in the order of their start."""
     signals: Sequence[tuple[str, float]] = (("TERM", 5),)
@@ -115,6 +122,8 @@ class Crew:
         self.began = time.monotonic() - age_s()
         self._report = open(plan.report, "a", buffering=1) if plan.report else None  # noqa: SIM115
         self.loads: dict[str, Load] = {}
+        self.emulation: Load | None = None
+        self.machine: Machine | None = None
         self.logs: dict[str, Log] = {}
         if plan.confined is not None:
             _adopt_orphans()
@@ -204,26 +213,45 @@ class Crew:
 
     def wait(self) -> int:
         """Wait until the crew has to end; return its exit code."""
-        polled = 0.0
         if self.plan.waits is not None:
             code = self.running[self.plan.waits][1].wait()
             return code if code >= 0 else 128 - code
-        until = self.began + (self.plan.until_s or 0.0)
+        until, counts_from = self.began + (self.plan.until_s or 0.0), self.began + self.plan.counts_from_s
+        # The emulation started the crew.
+        emulation, found_at = os.getppid(), 0.0
+        self.machine = Machine(self.plan.judge or emulation)
+        self.emulation = Load()
+        counts = False
         while (now := time.monotonic()) < until:
             for member, _ in self.running.values():
                 self.look(member)
-            if now >= polled + 1:
-                polled = now
+            for load in (*self.loads.values(), self.emulation):
+                load.sample(now, counts=counts)
+            if not counts and now >= counts_from:
+                counts = True
+                self.machine.begin(now)
+            if now >= found_at + FIND_S:
+                found_at = now
                 for name, (_, process) in self.running.items():
-                    self.loads[name].poll(process.pid, now)
-            time.sleep(min(0.05, max(0.0, until - now)))
+                    self.loads[name].find(process.pid, now)
+                self.emulation.find(emulation, now, children=False)
+                if counts:
+                    self.machine.scan()
+            time.sleep(min(SAMPLE_S, max(0.0, until - now)))
         return 0
+
+    def _tell_loads(self) -> None:
+        """Write the evidence of waits for a processor to the log."""
+        if self.emulation is None or self.machine is None:
+            return
+        for name, load in self.loads.items():
+            self.told("load", program=name, **load.told())
+        self.told("emulation", **self.emulation.told())
+        self.told("machine", **self.machine.told(time.monotonic()))
 
     def end(self) -> None:
         """End the remaining programs, with SIGKILL if necessary."""
-        for name, load in self.loads.items():
-            if load.ran_s:
-                self.told("load", program=name, ran_s=load.ran_s, waited=load.waited)
+        self._tell_loads()
         order = [*self.plan.asked, *(name for name in self.running if name not in self.plan.asked)]
         host: str | None = None
         for name in order:
@@ -313,42 +341,6 @@ def _sockets(pid: int, kind: str) -> Iterator[list[str]]:
         with suppress(OSError):
             for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
                 yield line.split()
-
-
-@dataclass
-class Load:
-    """Running and waiting times of a program's threads (/proc/PID/task/TID/schedstat)."""
-
-    first: dict[str, tuple[float, int, int]] = field(default_factory=dict)
-    last: dict[str, tuple[float, int, int]] = field(default_factory=dict)
-
-    def poll(self, pid: int, now: float) -> None:
-        """Sample all threads of a process and its descendants."""
-        for task in _tasks(pid):
-            # The thread may have ended.
-            with suppress(OSError, ValueError):
-                ran, waited, _ = map(int, Path(task, "schedstat").read_text().split())
-                self.first.setdefault(task, (now, ran, waited))
-                self.last[task] = (now, ran, waited)
-
-    @property
-    def ran_s(self) -> float:
-        """Total running time of all threads since their first sample, in seconds."""
-        return sum(self.last[task][1] - self.first[task][1] for task in self.last) / 1e9
-
-    @property
-    def waited(self) -> float:
-        """The largest share of time that a thread, observed for 3 s or more, waited for a processor."""
-        spans = [(self.last[t][0] - self.first[t][0], self.last[t][2] - self.first[t][2]) for t in self.last]
-        return max((waited / 1e9 / span for span, waited in spans if span >= 3), default=0.0)
-
-
-def _tasks(pid: int) -> Iterator[str]:
-    with suppress(OSError):
-        for task in os.scandir(f"/proc/{pid}/task"):
-            yield task.path
-            for child in Path(task.path, "children").read_text().split():
-                yield from _tasks(int(child))
 
 
 def main() -> int:

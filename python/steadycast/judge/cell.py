@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from steadycast import confine, hosts
+from steadycast.contention import LONG_WAIT_S
 from steadycast.emulate import emulate
 from steadycast.judge import clip as clips
 from steadycast.judge.pair import HOSTS, PLACES, Pair, filled, seconds
@@ -30,6 +31,19 @@ PAUSE_S = 1.0
 """Time in seconds from the sender's end to the receiver's, in which packets in transit arrive."""
 WAITED = 0.05
 """A thread that waits longer for a processor, as a share of time, distorts the figures."""
+DISTURBED = 0.01
+"""The largest share of the scored time in which a thread's waits for a processor may change a delay.
+
+A wait changes a delay if it is longer than `contention.LONG_WAIT_S`. The share is that of `LATE`, and of the datagrams
+that may leave the network late. Delays are reported as their 95th percentile. With this share it lies between the true
+95th percentile and the true 96th percentile plus the wait.
+"""
+TAKEN = 0.01
+"""The largest share of the processors' time that real-time work of others, or the hypervisor, may take.
+
+Programs can't preempt either, and the emulation can't preempt work of its own priority. The share is that of the
+moments at which a thread of the cell may find its processor taken, and is therefore the same as `DISTURBED`.
+"""
 LATE = 0.01
 """The largest share of pictures that may be handed over more than one picture interval late."""
 _KEPT = "shown.y"
@@ -69,6 +83,8 @@ class Outcome:
     """Data of the page's diagrams over time."""
     lateness: Mapping[str, Any] = field(default_factory=dict)
     """How late the emulation's timers expired."""
+    unknown: tuple[str, ...] = ()
+    """Reasons why it is not known whether the figures can be trusted."""
 
 
 @dataclass(frozen=True)
@@ -182,8 +198,8 @@ def run(setup: Setup, task: Task) -> Outcome:
     loads = {each["program"]: each for each in told if each["what"] == "load"}
     ran = sum(load["ran_s"] for name, load in loads.items() if name not in ("feed", "look"))
     used = ran / (setup.pair.lead_s + setup.pair.seconds)
-    why = tuple(doubts(cell, emulation, loads.values()))
-    return Outcome(task.network, task.run, figures, by, None, why, used, series(cell), emulation)
+    why, unknown = tuple(doubts(cell, emulation)), tuple(unread(told))
+    return Outcome(task.network, task.run, figures, by, None, why, used, series(cell), emulation, unknown)
 
 
 @dataclass(frozen=True)
@@ -250,15 +266,25 @@ def _failed(task: Task, place: Path, told: Mapping[str, Any]) -> Outcome:
     return Outcome(task.network, task.run, failed=failed)
 
 
-def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield the reasons why a cell's figures are not trusted."""
+def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
+    """Yield the reasons why a cell's figures are not trusted, each with its cause and remedy."""
+    why = cause(cell.crew)
+    if why.certain:
+        yield f"{why.what}; {why.remedy}"
+    because = f" ({why.what}; {why.remedy})" if why.what and not why.certain else ""
     if not emulation["trustworthy"]:
-        yield f"{100 * emulation['late_frac']:.1f} % of the datagrams left the network more than 1 ms late"
-    for load in loads:
+        late = f"{100 * emulation['late_frac']:.1f} % of the datagrams left the network more than 1 ms late"
+        yield f"{late}{because}"
+    for load in (each for each in cell.crew if each["what"] in ("load", "emulation")):
         # The feed is checked by its hand-over times.
-        if load["program"] != "feed" and load["waited"] > WAITED:
-            who = "the reader of the pictures" if load["program"] == "look" else load["program"]
-            yield f"{who} waited {100 * load['waited']:.0f} % of the time for a processor"
+        if (name := load.get("program", "the emulation")) == "feed":
+            continue
+        who = "the reader of the pictures" if name == "look" else name
+        if load["waited"] > WAITED:
+            yield f"{who} waited {100 * load['waited']:.0f} % of the time for a processor{because}"
+        elif load["disturbed"] > DISTURBED:
+            share = f"in {100 * load['disturbed']:.1f} % of the time"
+            yield f"{who} waited more than {1e3 * LONG_WAIT_S:g} ms for a processor {share}{because}"
     fed = cell.rows("feed.tsv", ("number", "due", "at"))
     if fed.height and cell.pair.clip is not None:
         # Before the scored time, the program's start delays the hand-over.
@@ -269,7 +295,58 @@ def doubts(cell: Cell, emulation: Mapping[str, Any], loads: Iterable[Mapping[str
         fed = fed.filter(pl.col("due") >= low, pl.col("due") < high)
         late = (fed["at"] - fed["due"] > 1 / rate).sum()
         if (missed := int(late) + max(wanted - fed.height, 0)) > LATE * wanted:
-            yield f"{missed} pictures of the clip were given to the sender too late, or it read them too late"
+            what = (
+                f"{missed} pictures of the clip were given to the sender too late, or it read them too late"
+            )
+            yield f"{what}{because}"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What took the processors from a cell, and what to do."""
+
+    what: str = ""
+    remedy: str = ""
+    certain: bool = False
+    """Whether it alone casts doubt, even if no wait was observed."""
+
+
+def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:
+    """Return the largest known competitor for the processors during the scored time."""
+    machine = next((each for each in crew if each["what"] == "machine" and "span_s" in each), None)
+    if machine is None:
+        return Cause()
+    count, span = machine["processors"], machine["span_s"]
+    whole = max(span * count, 1e-9)
+    taken = sum(each["ran_s"] for each in machine["realtime"])
+    if taken > TAKEN * whole:
+        most = machine["realtime"][0]
+        which = f"process {most['process']} ({most['name']}, {most['policy']}, priority {most['priority']})"
+        share = f"{100 * taken / whole:.1f} % of the processors' time"
+        what = f"real-time work of others took {share}, most of it {which}"
+        return Cause(what, "end it, and judge one pair at a time", certain=True)
+    if machine["stolen_s"] > TAKEN * whole:
+        share = f"{100 * machine['stolen_s'] / whole:.1f} % of the processors' time"
+        what = f"the hypervisor gave {share} to other guests"
+        return Cause(what, "use a machine with processors of its own", certain=True)
+    ran = sum(each["counted_ran_s"] for each in crew if each["what"] in ("load", "emulation"))
+    others = max(machine["busy_s"] - ran, 0.0)
+    used = f"of {count} processor{'s' if count > 1 else ''}"
+    if others > ran:
+        return Cause(f"other programs used {others / span:.1f} {used}", "end them, or give --jobs 1")
+    what = f"the cell itself used {ran / span:.1f} {used}"
+    return Cause(what, "use more processors, or a smaller clip")
+
+
+def unread(crew: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    """Yield the reasons why it is not known whether a cell was disturbed."""
+    found = [each for each in crew if each["what"] in ("load", "emulation", "machine")]
+    for each in found:
+        if each["unread"] is not None:
+            who = each.get("program", f"the {each['what']}")
+            yield f"whether {who} was disturbed is unknown: {each['unread']}"
+    if not any(each["what"] == "machine" for each in found):
+        yield "whether the machine was disturbed is unknown: the record of its processors is missing"
 
 
 def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
@@ -327,6 +404,9 @@ def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
     return hosts.Plan(
         [*own, *members],
         until_s=pair.lead_s + pair.seconds,
+        counts_from_s=pair.lead_s,
+        # A cell runs in a worker process of the judgement.
+        judge=os.getppid(),
         asked=asked,
         signals=SIGNALS,
         pause_s=PAUSE_S,

@@ -28,8 +28,8 @@ _ABOUT = (
     "same network, as a share of its fair share. quiet: the longest gap between two arrivals. recover: the longest "
     "time from a change of the network until rate and delay were good again. by: the source of frames and freezes: p "
     "pictures, b the browser, r RTP, w datagrams only. trust: the number of runs that are trustworthy. ?: the machine "
-    "was too busy, so that the figure may not be the programs' own. The mark in the clip costs its "
-    "encoder 12 to 117 kb/s."
+    "was too busy, or it is unknown whether it was, so that the figure may not be the programs' own. "
+    "The mark in the clip costs its encoder 12 to 117 kb/s."
 )
 
 
@@ -95,7 +95,8 @@ def _network(judged: Judgement, network: str, command: str) -> Html:
             parts.append(element("p", f"Run {outcome.run}: {outcome.failed['detail']}"))
             parts.append(element("pre", lines) if lines else Html())
             continue
-        parts += [element("p", f"Run {outcome.run}: {doubt}.", class_="nothing") for doubt in outcome.doubts]
+        reasons = (*outcome.doubts, *outcome.unknown)
+        parts += [element("p", f"Run {outcome.run}: {reason}.", class_="nothing") for reason in reasons]
         drawing = canvas.in_style(partial(_draw, outcome), f"{judged.pair.name}-{network}-{outcome.run}")
         if drawing is not None:
             parts.append(pages.figure(drawing, name, command, f"{judged.pair.name}-{network}-{outcome.run}"))

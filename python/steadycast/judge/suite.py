@@ -65,11 +65,11 @@ class Done:
     json: Json
     fails: list[str]
     untrusted: list[str]
-    """Sentences about networks in which the machine was too busy."""
+    """Sentences about networks in which the machine was too busy, or in which this is unknown."""
     warnings: list[str]
     """Other warnings, for example that some cells are from an interrupted judgement."""
     nothing_trusted: bool = False
-    """Whether the machine was too busy in every network."""
+    """Whether no network has trustworthy figures."""
 
 
 def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | None = None) -> Done:
@@ -180,7 +180,8 @@ def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
     found = {}
     for task, key in keys.items():
         if key in rows and folder_of(part, task).is_dir():
-            found[task] = Outcome(**{**rows[key], "doubts": tuple(rows[key]["doubts"])})
+            reasons = {name: tuple(rows[key].get(name, ())) for name in ("doubts", "unknown")}
+            found[task] = Outcome(**{**rows[key], **reasons})
     return found
 
 

@@ -66,8 +66,8 @@ class Judgement:
         return max(known) - min(known) if known else 0.0
 
     def trusted(self, network: str) -> bool:
-        """Whether no run of a network is in doubt."""
-        return not any(o.doubts for o in self.of(network))
+        """Whether all runs of a network are known to be undisturbed."""
+        return not any(o.doubts or o.unknown for o in self.of(network))
 
     def known(self, network: str, key: str) -> float | None:
         """Return a figure for conditions; `None` if it is not trusted."""
@@ -125,7 +125,7 @@ def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None)
             said = before if abs(now - was) <= near else said
         row.append(said + doubt)
     by = "".join(dict.fromkeys(BY[o.by] for o in runs if o.by))
-    return [*row, by, f"{sum(not o.doubts for o in runs)}/{len(runs)}"]
+    return [*row, by, f"{sum(not (o.doubts or o.unknown) for o in runs)}/{len(runs)}"]
 
 
 def _lines(old: str) -> dict[str, dict[str, str]]:
@@ -240,7 +240,14 @@ def _cell(judged: Judgement, network: str) -> Json:
     return {
         "network": network,
         "runs": [
-            {"run": o.run, "failed": o.failed, "by": o.by, "doubts": list(o.doubts), **o.figures}
+            {
+                "run": o.run,
+                "failed": o.failed,
+                "by": o.by,
+                "doubts": list(o.doubts),
+                "unknown": list(o.unknown),
+                **o.figures,
+            }
             for o in runs
         ],
         "worst": judged.worst(network),
@@ -271,8 +278,12 @@ def fails(judged: Judgement, changes: Iterable[Json], expected: Iterable[Json]) 
 
 
 def doubted(judged: Judgement) -> list[str]:
-    """Return a line per network with untrusted figures, with the reasons."""
-    doubts = {
-        network: [doubt for o in judged.of(network) for doubt in o.doubts] for network in judged.networks
-    }
-    return [f"{network} is not to be trusted: {found[0]}" for network, found in doubts.items() if found]
+    """Return a line per network with untrusted figures, with the first reason."""
+    lines = []
+    for network in judged.networks:
+        runs = judged.of(network)
+        if doubts := [doubt for o in runs for doubt in o.doubts]:
+            lines.append(f"{network} is not to be trusted: {doubts[0]}")
+        elif unknown := [each for o in runs for each in o.unknown]:
+            lines.append(f"{network}: it is not known whether the figures can be trusted: {unknown[0]}")
+    return lines
