@@ -240,18 +240,16 @@ class Machine:
         if self._began is None or ends is None:
             return {"unread": self.unread or "the measurement did not begin"}
         (began, processors, busy, stolen), (end, _, busy_end, stolen_end) = self._began, ends
-        ran: dict[int, dict[str, Any]] = {}
-        for each in self.realtime.values():
-            row = ran.setdefault(
-                each.process,
-                {
-                    "process": each.process,
-                    "name": each.name,
-                    "policy": each.policy,
-                    "priority": each.priority,
-                    "ran_s": 0.0,
-                },
-            )
+        rows: dict[int, dict[str, Any]] = {}
+        # The thread that ran most stands for its process.
+        for each in sorted(self.realtime.values(), key=lambda thread: thread.first_ns - thread.last_ns):
+            thread = {
+                "process": each.process,
+                "name": each.name,
+                "policy": each.policy,
+                "priority": each.priority,
+            }
+            row = rows.setdefault(each.process, {**thread, "ran_s": 0.0})
             row["ran_s"] += (each.last_ns - each.first_ns) / 1e9
         return {
             "unread": self.unread,
@@ -259,7 +257,7 @@ class Machine:
             "processors": processors,
             "busy_s": busy_end - busy,
             "stolen_s": stolen_end - stolen,
-            "realtime": sorted(ran.values(), key=lambda row: -row["ran_s"]),
+            "realtime": sorted(rows.values(), key=lambda row: -row["ran_s"]),
         }
 
     def _use(self, now: float) -> tuple[float, int, float, float] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shutil
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from steadycast.doctor import priority
 
 from tests.conftest import until
 from tests.judge.test_confine import EVIDENCE
@@ -129,6 +131,40 @@ def test_pairs_that_are_known_have_the_figures_that_they_have(tmp_path: Path) ->
     assert 0.80 < found["tenth"]["in_time_frac"] <= 0.91
     assert cell(tmp_path / "tenth")["by"] == "picture"
     assert _left(tmp_path) == {}
+
+
+BURSTS = """
+import os, time
+os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
+end = time.monotonic() + 120
+while time.monotonic() < end:
+    until = time.monotonic() + 0.002
+    while time.monotonic() < until: pass
+    time.sleep(0.018)
+"""
+"""A tenth of a processor, at the priority of the emulation's relay."""
+
+
+def test_a_cell_beside_real_time_work_of_others_is_not_trusted_and_the_work_is_named(tmp_path: Path) -> None:
+    if priority().state != "ok":
+        pytest.skip("needs real-time priority")
+    folder = tmp_path / "beside"
+    send, receive = f"{sys.executable} {folder}/send.py {{receiver}}", f"{sys.executable} {folder}/receive.py"
+    files(folder, pair(send, receive))
+    with subprocess.Popen([sys.executable, "-c", BURSTS], preexec_fn=one_processor) as others:
+        done = judged(folder)
+        others.kill()
+    assert done.returncode == 0, done.stderr
+    (run,) = cell(folder)["runs"]
+    assert not cell(folder)["trusted"]
+    assert "real-time work of others" in run["doubts"][0]
+    assert str(others.pid) in (folder / "out/cells/net.toml/1/crew.jsonl").read_text()
+    assert run["unknown"] == []
+
+
+def one_processor() -> None:
+    """Keep the caller on one processor, so that the others remain free."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 
 def test_each_reason_of_a_failure_is_named(tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_pictures_that_are_not_taken_cast_doubt_only_in_the_time_that_counts(
     first, count = int(at_s * FPS), round(most * LATE * SECONDS * FPS)
     lines = (tmp_path / "feed.tsv").read_text().splitlines(keepends=True)
     (tmp_path / "feed.tsv").write_text("".join(lines[:first] + lines[first + count :]))
-    found = [*doubts(cell(tmp_path, [*offers(END_S, 100)]), {"trustworthy": True}, [])]
+    found = [*doubts(cell(tmp_path, [*offers(END_S, 100)]), {"trustworthy": True})]
     assert bool(found) == (at_s > LEAD_S and most > 1)
 
 

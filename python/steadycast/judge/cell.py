@@ -273,8 +273,8 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
         yield f"{why.what}; {why.remedy}"
     because = f" ({why.what}; {why.remedy})" if why.what and not why.certain else ""
     if not emulation["trustworthy"]:
-        late = f"{100 * emulation['late_frac']:.1f} % of the datagrams left the network more than 1 ms late"
-        yield f"{late}{because}"
+        share = f"{100 * emulation['late_frac']:.1f} %"
+        yield f"{share} of the datagrams left the network more than 1 ms late{because}"
     for load in (each for each in cell.crew if each["what"] in ("load", "emulation")):
         # The feed is checked by its hand-over times.
         if (name := load.get("program", "the emulation")) == "feed":
@@ -295,10 +295,8 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
         fed = fed.filter(pl.col("due") >= low, pl.col("due") < high)
         late = (fed["at"] - fed["due"] > 1 / rate).sum()
         if (missed := int(late) + max(wanted - fed.height, 0)) > LATE * wanted:
-            what = (
-                f"{missed} pictures of the clip were given to the sender too late, or it read them too late"
-            )
-            yield f"{what}{because}"
+            ones = f"{missed} pictures of the clip"
+            yield f"{ones} were given to the sender too late, or it read them too late{because}"
 
 
 @dataclass(frozen=True)
@@ -321,7 +319,10 @@ def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:
     taken = sum(each["ran_s"] for each in machine["realtime"])
     if taken > TAKEN * whole:
         most = machine["realtime"][0]
-        which = f"process {most['process']} ({most['name']}, {most['policy']}, priority {most['priority']})"
+        # The names of an emulation's threads begin so.
+        kind = "another emulation, " if most["name"].startswith("sc-") else ""
+        what = f"{kind}{most['name']}, {most['policy']}, priority {most['priority']}"
+        which = f"process {most['process']} ({what})"
         share = f"{100 * taken / whole:.1f} % of the processors' time"
         what = f"real-time work of others took {share}, most of it {which}"
         return Cause(what, "end it, and judge one pair at a time", certain=True)
