@@ -24,7 +24,7 @@ class Network:
     event: tuple[dict[str, Any], ...] = ()
     """Changes of the link ``bottleneck``."""
     flow: tuple[dict[str, Any], ...] = ()
-    """TCP flows that the name adds: beside1, beside2 and so on; the dumbbell defines their hosts."""
+    """TCP flows from suffixes of the name such as "+cubic". They are named beside1, beside2 and so on."""
     about: str = ""
     source: str = ""
     licence: str = ""

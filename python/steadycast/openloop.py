@@ -1,6 +1,6 @@
 """Computes each controller's decisions on a call's recorded reports (open loop).
 
-They do not rank controllers, which had no effect on the recorded reports.
+The decisions cannot rank controllers, because they had no effect on the recorded reports.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ A target grows without bound if the recorded link is never full.
 
 
 def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
-    """Return name and values of the sender's estimate: from the log, or its assumed controller."""
+    """Return name and values of the recorded estimate or, without a record, of the assumed controller gcc."""
     if estimates := call["seen"]["estimates"]:
         return "recorded", estimates
     return "gcc", [(at, rate) for at, rate, _ in call.get("open", {}).get("gcc", [])]
@@ -38,8 +38,8 @@ def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
     """Return the heading and the rows of a table that compares each controller's rate with the recorded one.
 
-    A row has the share of time within 10 % of the recorded rate, and the longest period of one rule outside: beginning,
-    end, both median rates, and the rule.
+    A row begins with the share of time within 10 % of the recorded rate. The rest describes the longest period outside
+    this range in which one rule decides: its beginning and end, both median rates, and the rule.
     """
     name, was = recorded(call)
     rows = []

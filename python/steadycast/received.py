@@ -32,7 +32,7 @@ _CONTAINERS = {
 ENDINGS = tuple(_CONTAINERS)
 ANOTHER = "make room, or give another --save-video PATH"
 _MUCH_BYTES = 1 << 30
-"""An estimated size from this on, in bytes, is printed beforehand."""
+"""A video of at least this estimated size, in bytes, is announced by a warning."""
 SAMPLE = 24
 """Pictures that are coded to estimate a file's size."""
 
@@ -112,7 +112,7 @@ def _gigabytes(size: int) -> str:
 
 
 def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, count: int) -> int:
-    """Estimate the bytes of a file of ``count`` pictures from some of them, coded likewise."""
+    """Estimate the bytes of a file of ``count`` pictures by encoding ``pictures`` in the same format."""
     height, width = (int(side) for side in pictures[0].y.shape)
     if target.suffix.lower() in (".yuv", ".y4m"):
         return count * width * height * 3 // 2

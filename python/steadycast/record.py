@@ -72,7 +72,7 @@ class Column:
     unit: str
     about: str
     measured: bool
-    """Whether it needs decoded pictures; else its values are null."""
+    """Whether its values are measured on decoded pictures. They are null if no pictures were decoded."""
 
 
 FIGURES: tuple[Figure, ...] = tuple(
@@ -167,7 +167,7 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def middle(values: Iterable[Any]) -> Any:
-    """Return the median of numbers, or of spreads by their means; `None` without values."""
+    """Return the median of numbers or of spreads (`folder.spread`), sorted by their means; `None` without values."""
     known = [v for v in values if number(v) is not None]
     if not any(is_spread(v) for v in known):
         return median([float(v) for v in known])

@@ -61,16 +61,17 @@ _MEANT = {
     "sound": "for a video's sound use flow.audio, for another program's a flow of kind cbr: --explain flow.audio",
     "wifi": "Wi-Fi is a link with jitter, loss and retransmission: --explain link.jitter, link.loss or link.arq",
 }
-"""Texts for keys with another name, and for concepts of several keys."""
+"""For terms that are not keys: the keys to look up instead."""
 
 
 def explain(path: str) -> str:
     """Explain a key or a controller's parameter; for a table, its keys, too."""
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
     found = [key for key in _explained() if key.path == wanted]
-    # A key as "rate" is in several tables. Also accept --set's flow.NAME.KEY or link.NAME.KEY.
+    # Also accept the paths of --set, flow.NAME.KEY and link.NAME.KEY.
     table, _, rest = wanted.partition(".")
     found = found or [key for key in _explained() if key.path == f"{table}.{rest.partition('.')[2]}"]
+    # A key without its table, for example "rate", may be in several tables.
     found = found or [key for key in _explained() if key.path.rpartition(".")[2] == wanted]
     if not found:
         import difflib
@@ -105,7 +106,7 @@ def _walk(node: Node, schema: Node, path: str) -> Iterator[Key]:
         here = f"{path}.{name}".lstrip(".")
         value = _resolved(value, schema)
         inner = _resolved(value.get("items", {}), schema) if value.get("type") == "array" else value
-        # A value such as a policer is a word or a table.
+        # Some keys accept a word or a table, for example `policer`. The keys of the table are explained.
         inner = next((each for each in inner.get("anyOf", ()) if "properties" in each), inner)
         table = bool(inner.get("properties"))
         yield Key(here, _kind(value, schema), about(value), table)

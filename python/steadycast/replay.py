@@ -36,13 +36,14 @@ PATHS = 20
 ALIKE = 0.27
 """The difference in score below which controllers count as equal on a path.
 
-On the networks 1 to 69 of `validation.call`, the reconstructed difference was this close for six of seven pairs.
+For six of seven pairs on the networks 1 to 69 of `validation.call`, the difference on the reconstructed paths was
+within this value of the difference on the true network.
 """
 ALIKE_BESIDE = 0.5
 """The same threshold for calls with competing flows.
 
-It gave no wrong ranking on 15 of 15 random calls (``python -m validation.call --first 1 --cells 260 --beside
-cubic:1``); 0.45 gave none on 14.
+With 0.5, none of 15 random calls had a wrongly ranked pair; with 0.45, one call had (``python -m validation.call
+--first 1 --cells 260 --beside cubic:1``).
 """
 TOLD = 0.75
 """The share of paths on which a controller must be better to be called better."""
@@ -72,16 +73,17 @@ _RATE_OFF = 0.15
 _DELAY_OFF = 0.30
 """Maximum relative error of that controller's simulated delay."""
 _DELAY_LEAST_MS = 5.0
-"""Tolerance of the delay in milliseconds at least; a frame's packets are spread over this time."""
+"""Lower limit of the delay's tolerance, in ms: the time over which a frame's packets are spread."""
 _MORE, _HELD_S = 1.3, 4.0
 """The encoder limits the rate if the target exceeds it by a factor of 1.3 for 4 s."""
 _MEDIA_BAND = (0.95, 1.2)
-"""The encoder's highest rate, relative to its mean rate while it limits the rate.
+"""Bounds of the encoder's highest rate, as multiples of its mean rate while it limits the rate.
 
-The ratio was 0.98 to 1.19 on random networks (`validation.call`, 9 to 51): pictures sometimes need less.
+The multiple was 0.98 to 1.19 on random networks (`validation.call`, 9 to 51). It exceeds 1 if some pictures need less
+than the highest rate.
 """
 _HELD_BINS = 4
-"""Most bins in a row with unknown capacity that are interpolated."""
+"""Gaps of the known capacity up to this length, in bins, are interpolated."""
 _BEFORE_BINS = 4
 """Bins whose mean rate is the start rate, if the call began before the record."""
 _STEP = 0.05
@@ -125,17 +127,15 @@ def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
 
 
 def rates(call: Json) -> list[float]:
-    """Return a capacity for each bin, in bit/s; unknown ones are estimated.
-
-    A short gap has the geometric mean of the capacities beside it; a longer one that of its throughput and three times
-    the highest known capacity. Holding the last known one would disadvantage controllers that fill a link sooner.
-    """
+    """Return a capacity for each bin, in bit/s. Unknown capacities are estimated."""
     found = [each["capacity_bps"]["rate"] if each["capacity_bps"] else 0.0 for each in call["bins"]]
     most = _MOST * max(found)
     for first, end, sides, went in gaps(call):
         if end - first <= _HELD_BINS:
             held = math.sqrt(sides[0] * sides[-1])
         else:
+            # The geometric mean of the gap's throughput and the highest plausible capacity. The last known capacity
+            # would disadvantage controllers that fill a link sooner.
             held = math.sqrt(min(max(went, min(sides) / 10), most) * most)
         found[first:end] = [held] * (end - first)
     return found
@@ -159,9 +159,8 @@ def middle_path(call: Json) -> Drawn:
 def _media(call: Json) -> tuple[float, float]:
     """Return the bounds of the encoder's highest rate, in bit/s.
 
-    They follow from its output by `_MEDIA_BAND`, if it limited the rate for `_HELD_S`. Otherwise they are the 95th
-    percentile of the rate over two seconds, and 1.2 times the highest capacity; three times with competing flows,
-    because `nada` leaves them less the higher this rate is.
+    If the encoder limited the rate for `_HELD_S`, they follow from its output by `_MEDIA_BAND`. Otherwise they are the
+    95th percentile of the sent rate over two seconds, and a multiple of the highest capacity.
     """
     if found := call.get("replay", {}).get("media_bps"):
         return found[0], found[1]
@@ -169,6 +168,7 @@ def _media(call: Json) -> tuple[float, float]:
         return held * _MEDIA_BAND[0], held * _MEDIA_BAND[1]
     low = max(sustained(call["bins"]), 200e3)
     highest = max(band["rate"] for each in call["bins"] if (band := each["capacity_bps"]))
+    # The multiple is larger with competing flows, because the rate that `nada` leaves to them depends on this bound.
     return low, max((_MOST if call["path"].get("beside") else 1.2) * highest, low)
 
 
@@ -199,16 +199,11 @@ def sustained(bins: Sequence[Json]) -> float:
 
 
 def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
-    """Draw random paths that are consistent with a call.
-
-    A known capacity is drawn from its band, with autocorrelated errors. A gap is as likely to have a step as known bins
-    are. Without a step it keeps the capacity beside it; with a step it gets a log-uniform one between its throughput
-    and three times the highest known capacity. The queue is log-uniform from the largest observed to half a second,
-    unless losses reveal it. The random loss rate has its posterior distribution for the counted losses.
-    """
+    """Draw ``n`` random paths that are consistent with a call."""
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]
-    # Two additional pairs, one with a step, keep the frequency from being 0 or 1.
+    # The probability of a step of the capacity between two bins. Two additional pairs, one with a step, keep it from
+    # being 0 or 1.
     steps = (1 + sum(not _alike(a, b) for a, b in pairs)) / (2 + len(pairs))
     most = _MOST * max(band["rate"] for band in known if band)
     (low, high), (least, ceiling) = _queue(call), _media(call)
@@ -219,15 +214,18 @@ def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
         chance = random.Random(f"{seed}/{k}")
         found, error = [], chance.gauss()
         for band in known:
+            # Known capacities are drawn from their bands, with autocorrelated errors.
             error = _KEEPS * error + math.sqrt(1 - _KEEPS**2) * chance.gauss()
             # The 5th and the 95th percentile are 3.29 standard deviations apart.
             found.append(band["rate"] * (band["high"] / band["low"]) ** (error / 3.29) if band else 0.0)
         for first, end, sides, went in gaps(call):
             floor = min(max(went, min(sides) / 10), most)
             if chance.random() < (1 - steps) ** (end - first) and min(sides) >= floor / (1 + 2 * _STEP):
+                # Without a step, the gap has the capacities beside it.
                 turn = chance.randint(first, end) if not _alike(sides[0], sides[-1]) else end
                 found[first:end] = [sides[0]] * (turn - first) + [sides[-1]] * (end - turn)
             else:
+                # With a step, its capacity is log-uniform between `floor` and `most`.
                 found[first:end] = [floor * (most / floor) ** chance.random()] * (end - first)
         # The posterior of a Poisson rate under Jeffreys' prior, relative to its mean.
         loss = path["chance_loss_frac"] * chance.gammavariate(lost + 0.5, 1 / (lost + 0.5)) if lost else 0.0
@@ -362,9 +360,9 @@ def replay(
     """Run each controller on ``paths`` drawn paths of a call, in closed loop.
 
     Returns:
-        ``refusals`` (reasons why there is no result), ``paths``, ``seed``, ``media_bps``, ``recorded``,
-        ``controllers`` (for each of `FIGURES` ``p05``, ``p50`` and ``p95`` over the paths; delays are above those with
-        an empty queue), and ``pairs``: the number of paths on which the first has the better score; ties count half.
+        ``refusals`` (reasons why there is no result), ``paths``, ``seed``, ``media_bps``, ``recorded``, ``controllers``
+        and ``pairs``. ``controllers`` has ``p05``, ``p50`` and ``p95`` over the paths for each of `FIGURES`. ``pairs``
+        has the number of paths on which controller ``one`` is better; paths without a better one count half.
 
     """
     # Reports an unknown name before the runs.
@@ -409,11 +407,11 @@ def replay(
 def _ceiling(call: Json, went: float, place: Path) -> tuple[float, float]:
     """Return the bounds of the encoder's highest rate, in bit/s.
 
-    If the call does not reveal it, the recorded controller is simulated on the central path with the upper bound. If it
-    is no faster than the record, the bounds remain; otherwise bisection reproduces the recorded rate. With competing
-    flows the simulated rate is too random for this.
+    If the call does not reveal this rate, the bounds of `_media` are narrowed by bisection, so that the simulation of
+    the recorded controller reproduces the recorded rate ``went``.
     """
     low, high = _media(call)
+    # With competing flows, the simulated rate is too random for a bisection.
     if _held(call) or call["path"].get("beside"):
         return low, high
 

@@ -47,7 +47,7 @@ class Plan:
     guests: Mapping[str, controller.Guest]
     """Controllers and switching rules that are a class or a program, by their scenario keys."""
     warnings: tuple[str, ...] = ()
-    """Warnings that are added to the core's in the summary."""
+    """Warnings for the summary, in addition to the warnings of the core."""
 
     @classmethod
     def of(
@@ -187,15 +187,13 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
 
 
 def _encoder_floor_warnings(ready: Ready, summary: Json) -> Iterator[str]:
-    """Warn of each video whose rate exceeds its fair share even at the coarsest quantizer.
-
-    A rate at the encoder's best quality gives no warning.
-    """
+    """Warn of each video whose rate exceeds its fair share even at the coarsest quantizer."""
     from steadycast.report import say
     from steadycast.report.answer import MOSTLY
 
     for flow in summary["flows"]:
         ladder, fair = ready.ladders.get(flow["name"]), number(flow.get("fair_share_bps"))
+        # A video that mostly has its best quality needs no warning.
         at_best = number((flow.get("limited_by_frac") or {}).get("encoder")) or 0.0
         if ladder is None or fair is None or at_best > MOSTLY:
             continue
@@ -287,7 +285,7 @@ def conduct(
             draft.progress(left.summary)
         raise
     except UserError as error:
-        # Without results there is no folder, unless a file could not be written.
+        # After a write error the partial folder is kept. After other errors without results it is removed.
         if draft is not None and done is None and not isinstance(error, UnwrittenError):
             draft.discard()
         raise

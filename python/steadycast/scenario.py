@@ -54,7 +54,7 @@ class Part:
         }
 
     def _key(self, name: str) -> str:
-        """Return the key for a name, which ends in an underscore if it is a Python keyword."""
+        """Return the key for an attribute name. Only names that are Python keywords end in an underscore."""
         return name.rstrip("_")
 
 

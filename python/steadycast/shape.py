@@ -21,7 +21,10 @@ _LARGEST = 1e24
 
 @dataclass(frozen=True)
 class Object:
-    """An object with these keys: ``needed`` are present, ``needed`` and ``filled`` are not null."""
+    """An object with these keys. ``needed`` keys must be present and not null.
+
+    ``filled`` keys may be absent, but not null.
+    """
 
     keys: Mapping[str, Any]
     needed: frozenset[str] = frozenset()
@@ -30,7 +33,7 @@ class Object:
 
 @dataclass(frozen=True)
 class Each:
-    """An object whose keys are names, or a list, of values with the same shape."""
+    """A list of values with the same shape or, if ``is_list`` is false, an object of such values by arbitrary keys."""
 
     shape: Any
     is_list: bool = True
@@ -130,7 +133,7 @@ def check(value: object, shape: Shape, place: object, remedy: str, *, several: b
         shape: its required shape.
         place: the name of the file in errors.
         remedy: the remedy for a damaged file.
-        several: whether numbers are `folder.spread`s over seeds, and texts lists.
+        several: whether the file summarises several seeds: a number may be a `folder.spread`, a text a list of texts.
 
     Raises:
         UserError: the value has another shape. The error names the file and the path to the value.

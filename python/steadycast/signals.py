@@ -58,14 +58,9 @@ def _put_off() -> Iterator[None]:
 
 
 class _Loaded:
-    """Postpones signals during imports, and restores the handling of Ctrl-C after polars and NumPy are imported.
+    """Postpones signals during imports, which take a few seconds at most.
 
-    Python may turn a KeyboardInterrupt during an import into a SyntaxError, and some modules catch all exceptions. An
-    import takes seconds at most.
-
-    polars installs a handler with which a second Ctrl-C truncates a Parquet file, so this one is installed again. Its
-    first NumPy array executes Python code, in which a KeyboardInterrupt is a Rust panic, so polars gets one while
-    signals are postponed.
+    Python may turn a KeyboardInterrupt during an import into a SyntaxError, and some modules catch all exceptions.
     """
 
     MENDED = ("polars", "numpy")
@@ -93,12 +88,15 @@ class _Loaded:
         return spec
 
     def _mend(self) -> None:
+        # polars installs a handler with which a second Ctrl-C truncates a Parquet file.
         with suppress(ValueError):  # not the main thread
             if signal.getsignal(signal.SIGINT) is _heard:
                 signal.signal(signal.SIGINT, _heard)
         found = [sys.modules[each] for each in self.MENDED if each in sys.modules]
         if len(found) == len(self.MENDED) and hasattr(found[0], "Series"):
             polars, numpy = found
+            # polars executes Python code at its first NumPy array. There a KeyboardInterrupt would be a Rust panic, so
+            # the first array is converted while signals are postponed.
             with suppress(Exception):  # another thread is still loading them
                 polars.Series(numpy.zeros(1))
 

@@ -19,8 +19,7 @@ DARK_PAPER = "#16191d"
 LEAST_CONTRAST = 4.5
 """The least contrast of lines and texts to their background (WCAG 2.2, 1.4.3)."""
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish, for controllers without one and several flows of
-# one controller.
+# For lines without a colour of their own: Okabe and Ito's colours, which colour-blind readers can distinguish.
 SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 # The classes of the mean opinion score, worst first.

@@ -96,7 +96,7 @@ def partly(columns: Sequence[Column], names: Sequence[str] = ()) -> Table:
 
 
 def unscored(columns: Sequence[Column]) -> Table:
-    """Add null columns of measured quality; values that a live receiver can't know become null."""
+    """Add null columns of measured quality, and allow null where a live receiver does not know the value."""
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
     known = partly(columns, ("q", "clip_frame")).columns
     return Table([*known, *((name, "absent", (rows, dtype)) for name, dtype in scores())])

@@ -14,6 +14,6 @@ _WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
 def read(value: object, units: dict[str, float]) -> float | None:
-    """Return a quantity in the base unit; `None` if the text is none in these units."""
+    """Return a quantity in the base unit; `None` if the value has none of these units."""
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     return float(found[1]) * units[found[2]] if found and found[2] in units else None

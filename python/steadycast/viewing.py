@@ -39,9 +39,9 @@ MISSING = ("flow", "node", "frame", "offset", "len")
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a table as arrays, with NaN for absent values, and texts as indices into a list.
+    """Rows of a table as arrays. Absent values are NaN, and texts are indices into a list.
 
-    Importing polars takes longer than a short run.
+    polars is not used here, because its import takes longer than a short run.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
@@ -187,7 +187,7 @@ class Record:
 
     @classmethod
     def of(cls, folder: Folder, progress: Progress | None = None) -> Record:
-        """Read a run from a folder or `Run.held`, and its ladders from the cache or by encoding."""
+        """Read a run from a folder or `Run.held`. Ladders that are not in the cache are encoded."""
         from steadycast.loading import load
         from steadycast.media.ladder import Ladder
         from steadycast.media.prepare import media_of
@@ -271,7 +271,7 @@ def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[
 
 
 def _scored(receiver: Json, coding: float | None) -> Json:
-    """Return a receiver's picture score, from the pictures' coding quality and the recorded play-out factor."""
+    """Return a receiver's picture score: the coding quality, reduced by the recorded `smooth_frac`."""
     smooth = receiver.get("smooth_frac")
     if coding is None or smooth is None:
         return {}
@@ -321,7 +321,7 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         if frame < n and not complete[frame]:
             parts.setdefault(frame, []).append((offset, offset + length))
     groups = ladder.table.group_of(np.arange(n))
-    # Without a row: the quantizer of the GOP's next frame, or else of the previous one.
+    # A frame without a row gets the quantizer of the next frame in its GOP, otherwise of the previous frame.
     following = np.searchsorted(index, np.arange(n))
     preceding = np.maximum(following - 1, 0)
     quantizers = rows["q"][np.where(groups[index[following]] == groups, following, preceding)]
@@ -342,7 +342,7 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
     delays = rows["due_s"] - rows["ready_s"]
     if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
         return None
-    # With B frames, a slot's time is not when its frame was ready.
+    # A slot gets the play-out delay of the last frame that was ready at its time; B frames are ready later.
     order = np.argsort(rows["ready_s"], kind="stable")
     then = np.searchsorted(rows["ready_s"][order], rows["pts_s"] + 1e-9, side="right") - 1
     slots = rows["display"]
@@ -367,9 +367,9 @@ def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
 
 
 def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bools | None = None) -> Json:
-    """Return a receiver's figures by path, from display slot ``first`` on; VMAF is unchanged.
+    """Return a receiver's figures by path, for the ``owed`` display slots from ``first`` on.
 
-    ``coding`` is the coding quality for the picture score. Slots that are not ``owed`` are excluded.
+    VMAF is already limited to these slots. The key ``coding`` has the coding quality for the picture score.
     """
     counted = np.arange(len(seen.mos)) >= first
     if owed is not None:

@@ -55,7 +55,7 @@ _BODY_S = 30.0
 _MOST_HEAD = 16 << 10
 """Largest size of a request's header, in bytes."""
 _BACKLOG = 64
-"""The kernel's backlog, which one iteration of the event loop accepts."""
+"""The number of connections that wait in the kernel; asyncio accepts as many in one iteration of its loop."""
 _OF_ONE = 64
 """Most connections per client address; a browser opens six, and several may share a NAT."""
 _LINES, _MINUTE_S, _KINDS_OF_LINES = 5, 60.0, 64
@@ -239,8 +239,8 @@ def styles(package: str, name: str) -> bytes:
 class Places:
     """The open connections of a server, limited to fewer than the process's file descriptors.
 
-    A connection beyond a limit replaces the oldest idle one: without a request, or whose client does not read. So
-    prompt clients are served even if others hold connections open.
+    A connection beyond a limit replaces the oldest idle connection, so that clients cannot block others. A connection
+    is idle without a request, or while its client does not read.
     """
 
     def __init__(self, total: int | None = None, of_one: int = _OF_ONE) -> None:
@@ -421,7 +421,7 @@ class Sparing(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Suppress a logger's line if it exceeds the limit."""
-        # The format string; a remote client may control its arguments.
+        # Lines are counted by their format string, because a remote client may control the arguments.
         if (more := self.passes(str(record.msg))) is None:
             return False
         record.msg = f"{record.getMessage()}{more}"

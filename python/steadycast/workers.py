@@ -164,7 +164,7 @@ class Workers:
 class Helper:
     """A process that executes one task in parallel; if it fails, the caller executes the task.
 
-    ``work`` is MODULE:FUNCTION, called once in the process with `None` for the task's function.
+    ``work`` is MODULE:FUNCTION. The process calls this function with `None`; it returns the function for the task.
     """
 
     def __init__(self, work: str) -> None:
@@ -203,12 +203,13 @@ class _Worker:
         code = f"from steadycast.workers import serve; serve({theirs.fileno()})"
         home = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), home, more]))
-        # An own group, so that Ctrl-C only reaches the parent. With -P, modules in the current folder shadow no others.
         self.process = subprocess.Popen(
+            # With -P, modules in the current folder shadow no others.
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.DEVNULL,
             stdout=2,
             pass_fds=[theirs.fileno()],
+            # In its own group, the process does not get Ctrl-C.
             process_group=0,
             env={"POLARS_MAX_THREADS": "1", **os.environ, "PYTHONPATH": path},
         )

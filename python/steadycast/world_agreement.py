@@ -66,9 +66,8 @@ _LINK: tuple[_Quantity, ...] = (
 )
 """The compared quantities, their paths in the summary, and the bounds on the difference of their means over seeds.
 
-The bounds are 10 % for throughput, 15 ms for delay and queue, and 0.25 percentage points for loss. Chaotic systems
-can't agree in each second, but in their distributions over seconds: rate, delay, queue, and the share of seconds with
-a loss (within 10 percentage points).
+A throughput's bound is relative, and other bounds have the unit of the path. Chaotic systems can't agree in each
+second, so the distributions over seconds are compared.
 """
 
 
@@ -173,7 +172,7 @@ class Agreement:
         )
 
     def seconds(self) -> Figure | None:
-        """Draw the distributions over the seconds of all seeds in both worlds, with a band for the bound."""
+        """Draw how throughput and delay are distributed over the seconds of all seeds, simulated and emulated."""
         panels = (
             ("throughput_bps", "Seconds by their throughput; band: within 10 %"),
             ("delay_ms", "Seconds by their mean one-way delay; band: within 15 ms"),
@@ -277,7 +276,7 @@ def _present(both: Mapping[str, Json], of: str, base: str, what: Sequence[_Quant
 
 
 def _with_seconds(each: Run) -> Json:
-    """Return a run's summary with the distributions over seconds of rates, delays and link queues."""
+    """Return a run's summary, with the distributions of the rates, delays and queues of single seconds."""
     since = each.summary["from_s"]
     links = each.links.to_polars()
     flows = []

@@ -94,7 +94,7 @@ class Filed(Pictures):
         while True:
             samples = next(self._pictures.frames, None)
             if samples is None:
-                # A source without any picture after it was reopened would be repeated forever.
+                # A source that has no picture after reopening ends; otherwise it would be reopened forever.
                 if not self._loop or fresh or self._pictures.failure is not None:
                     self._over = True
                     return None
@@ -135,9 +135,9 @@ class Pattern:
 
 
 _MOST_AHEAD = 0.75
-"""The most pictures by which a picture's number may be ahead of the picture's time.
+"""The longest time by which a picture's number may be ahead of the picture, in frame intervals.
 
-Numbers are rounded times, so a source whose pictures are 0.5 apart from full numbers needs more than 0.5.
+Rounding the time to a number alone causes up to 0.5.
 """
 
 
@@ -269,10 +269,13 @@ class Plan:
     clip: str | None
     """The file, for the record; `None` if the source is not a file."""
     work: Any = None
-    """The encoder's loop for a core `Sender`, for a thread; `None` if nothing is encoded."""
+    """The function that encodes the pictures in its own thread; its argument is the core's `Sender`.
+
+    `None` if nothing is encoded.
+    """
     warnings: list[str] = field(default_factory=list)
     audio: Any = None
-    """The loop that encodes the sound, also for a thread; `None` if no sound is sent."""
+    """The function that encodes the sound, in a second thread; `None` if no sound is sent."""
     sound_is_shared: bool = False
     """Whether a core `Broadcast` provides the sound."""
 

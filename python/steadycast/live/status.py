@@ -17,7 +17,10 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def _told(kind: type[T], status: Json, **own: Any) -> T:
-    """Copy the core's status fields by name, and ms to s; ``own`` has the remaining fields."""
+    """Create a ``kind`` from the core's status fields of the same names; ``own`` has the remaining fields.
+
+    A field ``NAME_s`` that the core lacks is converted from ``NAME_ms``.
+    """
     names = [each.name for each in fields(kind) if each.name not in own]  # type: ignore[arg-type]
     spans = {name: f"{name.removesuffix('_s')}_ms" for name in names if name not in status}
     told = {name: _seconds(status[spans[name]]) if name in spans else status[name] for name in names}
@@ -77,13 +80,13 @@ class SenderStatus:
     rule: str | None
     """The name of the controller's rule that determined the target rate."""
     loss_frac: float | None
-    """The loss rate that the decision uses, from 0 to 1."""
+    """The loss rate that the controller used last, from 0 to 1."""
     rtt_s: float | None
-    """The round-trip time that the decision uses, in seconds."""
+    """The round-trip time that the controller used last, in seconds."""
     set_by: str | None
     """The receiver whose reports determine the rate."""
     floor_bps: float | None
-    """The lower limit of the rate, in bit/s; `None` in paper mode."""
+    """The lower limit of the rate, in bit/s; `None` if the controller has the mode "paper"."""
     backlog_s: float
     """The time that the pacer needs to send its queue, in seconds."""
     packets: int

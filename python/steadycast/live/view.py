@@ -19,10 +19,16 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _SILENT_S = 6.0
-"""Seconds of silence: standard receivers report every 2.4 to 5 s."""
+"""A receiver without reports for longer than this time, in seconds, counts as silent.
+
+Standard receivers report every 2.4 to 5 s.
+"""
 
 _STILL_S = 2.0
-"""Seconds without a whole frame until a picture is frozen; sources send one or more per second."""
+"""A picture counts as frozen if no complete frame arrives for longer than this time, in seconds.
+
+Sources send at least one frame per second.
+"""
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -53,7 +59,7 @@ def why(decision: Json | None) -> str:
         parts.append(f"set by {decision['by']}")
     limits = {
         "network": "the network limits",
-        # The pictures need no more, or the encoder is too slow; the hints tell which.
+        # The encoder's best quality needs no higher rate, or the encoder is too slow. `hints` tells which.
         "encoder": "the encoder limits",
         "start": "start phase",
         "cap": "the cap limits",

@@ -31,8 +31,8 @@ _END_S = 5.0
 """Time limit of the request that ends a session, in seconds."""
 _MOST_BODY = 64 << 10
 _MOST_REDIRECTS = 5
-_SHOWN = 200
-"""The longest part of a server's text in messages, in characters."""
+_MOST_SHOWN = 200
+"""A server's text is truncated to this number of characters in messages."""
 _REFUSALS = {
     400: ("it does not take the offer", "see the server's log"),
     404: ("there is no WHIP endpoint at this path", "check the URL"),
@@ -262,7 +262,7 @@ def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[No
         sock = connection.sock
         if sock is not None:
             with suppress(OSError):
-                # An encrypted socket's method would first send to the server.
+                # `SSLSocket.shutdown` would also discard the TLS state that the waiting thread uses.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = threading.Timer(limit, break_off)
@@ -309,7 +309,7 @@ def _is_ice(link: str) -> bool:
 def _plain(text: str) -> str:
     """Return a server's text as one line that a terminal can show."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
+    return line if len(line) <= _MOST_SHOWN else line[:_MOST_SHOWN] + "…"
 
 
 def _tell(line: str) -> None:

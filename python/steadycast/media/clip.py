@@ -36,10 +36,12 @@ _MOST_BOXES = 10_000
 
 _PLAYLISTS = (b"#EXTM3U", b"ffconcat version", b"<MPD")
 """Bytes near the beginning of playlists: HLS, FFmpeg's concat demuxer, and DASH."""
-_PLAYLIST_HEAD, _MOST_PLAYLIST = 4096, 1 << 20
-"""The bytes in which `_PLAYLISTS` are searched, and the further bytes in which names are searched."""
+_PLAYLIST_HEAD = 4096
+"""`_PLAYLISTS` are searched in this number of bytes at a file's beginning."""
+_MOST_PLAYLIST = 1 << 20
+"""File names are searched in this number of bytes after `_PLAYLIST_HEAD`."""
 _DEEPEST_PLAYLIST = 1
-"""The nesting of playlists: a main playlist of HLS names one for each quality."""
+"""Playlists are read to this depth, because a main playlist of HLS names a playlist for each quality."""
 
 _READING = b"2"
 """The version of the conversion from file to pictures, part of the cache's key."""
@@ -165,7 +167,7 @@ class Clip:
         return Clip(tuple(Path(path) for path in several), pixels)
 
     def beginning(self, seconds: int) -> "Clip":
-        """Return the first seconds of the clip, or the clip itself if it is not longer."""
+        """Return the first seconds of the clip. A shorter clip and a clip with a raw file are returned whole."""
         length = Fraction(0)
         for path in self.paths:
             if is_raw(path):
@@ -239,7 +241,7 @@ def _changed(
             if bounded
             else f"{how}: sides are even"
         )
-    # The largest change of the aspect ratio by rounding a side to an even number.
+    # Smaller changes of the aspect ratio come from rounding the sides to even numbers.
     elif abs(own[0] * shown[1] - own[1] * shown[0]) > 2 * (max(own) + max(shown)):
         yield f'{how}, which changes its aspect ratio; encode.size "auto" keeps it'
     if fps == "auto" and reader.facts.rate is None:
@@ -249,11 +251,10 @@ def _changed(
 def resampled(
     timed: Iterator[tuple[Fraction, U8]], fps: Fraction, length: Fraction | None = None
 ) -> Iterator[U8]:
-    """Resample to a constant frame rate: for each time, the picture with the nearest time, or the earlier of two.
+    """Resample to a constant frame rate: at each time, the picture with the nearest time stamp is shown.
 
-    Pictures of this rate are kept one by one, with jitter of up to half an interval. The last one lasts until
-    ``length`` (the source's length in seconds), at most as long as the longest other; without ``length``, for the
-    others' mean.
+    If a source has this rate, each of its pictures is shown once, with jitter of up to half an interval. ``length`` is
+    the source's length in seconds.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)
@@ -269,8 +270,10 @@ def resampled(
                 due += 1
         held = (time, samples)
     if held is not None:
+        # Without a length, the last picture lasts as long as the mean of all others.
         last = (held[0] - first) / max(1, count - 1)
         if length is not None and length - held[0] > Fraction(1, 2) / fps:
+            # Until the end of the source, but at most as long as the longest other picture.
             last = min(length - held[0], longest)
         # A clip with a single picture yields it once.
         while due == 0 or Fraction(due) / fps < held[0] + last - Fraction(1, 2) / fps:
@@ -297,7 +300,7 @@ def _bytes_of(path: Path) -> BufferedReader:
 
 
 def _parts(path: Path, nesting: int = 0) -> Iterator[Path]:
-    """Yield the files that a playlist plays. Its own text may stay the same when their pictures change."""
+    """Yield the files that a playlist names. They may change while the playlist's own text stays the same."""
     with _bytes_of(path) as file:
         head = file.read(_PLAYLIST_HEAD)
         if not any(magic in head for magic in _PLAYLISTS):

@@ -27,7 +27,7 @@ def decoder_of(codec: Codec, extradata: bytes, *flags: str) -> av.VideoCodecCont
 
 def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
     """Return an access unit as a packet for a decoder."""
-    # Decoders read beyond the end and expect zeros there, or sometimes report damage.
+    # `av.Packet(size)` adds zeros after the data. Decoders read beyond its end, and report other bytes as damage.
     packet = av.Packet(len(data))
     packet.update(data)
     packet.pts, packet.time_base = pts, time_base
@@ -37,9 +37,9 @@ def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
 def decode_units(
     codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int, *, scale: bool = False
 ) -> dict[int, Picture]:
-    """Return pictures by display slot, without slots that lack a picture of a suitable size.
+    """Return the decoded pictures by display slot.
 
-    With ``scale``, pictures of other sizes are scaled.
+    Pictures of other sizes than ``width`` x ``height`` are omitted or, with ``scale``, scaled.
     """
     return {
         slot: picture for slot, picture, _ in decoded(codec, given, extradata, width, height, scale=scale)

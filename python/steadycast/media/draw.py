@@ -96,7 +96,7 @@ class Canvas:
         return Canvas(seen, self.unit * zoom, self.left / zoom)
 
     def above(self, y: float) -> Canvas:
-        """Return the part above a y coordinate, which shares its samples."""
+        """Return the part above a y coordinate, as a view of the same samples."""
         return Canvas(self.samples[:, : int(y * self.unit)], self.unit, self.left)
 
     def grid(self, x0: float, y0: float, x1: float, y1: float) -> tuple[F32, F32, F32]:
@@ -260,7 +260,10 @@ _STROKES = (
     "4000033344473808 413010010718384745341405 004018 103041433445473818070514030110/1434 "
     "443414030110304147381807 1818 2719 2222/2626 0444"
 )
-"""For each of `_LETTERS`, on a grid of columns 0 to 4 and rows 0 to 9; row 8 is the base line."""
+"""The strokes of each letter in `_LETTERS`, separated by slashes. Two digits are a point: column and row.
+
+The grid has columns 0 to 4 and rows 0 to 9; row 8 is the base line.
+"""
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:-"
 _EDGE = 2
 """Rows and columns around a letter."""

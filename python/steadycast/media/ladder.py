@@ -43,21 +43,21 @@ _LAMBDA = 118
 
 @dataclass(frozen=True)
 class Codec:
-    """A codec, and the settings with which its GOPs can be spliced."""
+    """A codec and its limits; GOPs of different quantizers can be spliced."""
 
     name: str
     encoder: str
     decoder: str
     quantizers: range
     bframes: int
-    """The default number of B frames between two others."""
+    """The default number of B frames between two I or P frames."""
     most_bframes: int
     multiple: int
     """Width and height must be multiples of this."""
     rates: tuple[Fraction, ...] | None
     """Frame rates that the headers can express; `None`: any. Other rates are written as 25."""
     doubling: int | None = None
-    """Quantizer steps that double the step size; `None` if step size and quantizer are proportional."""
+    """The increase of the quantizer that doubles the step size; `None` if they are proportional."""
     least: int = 16
     """The smallest width and height."""
     most: tuple[int, int] = (8192, 8192)
@@ -246,9 +246,8 @@ def encode_ladder(
 ) -> Ladder:
     """Encode ``source`` once per quantizer, or read the result from the cache.
 
-    All rungs have I frames at the same positions, across which no frame refers. ``bframes`` is the number of B frames
-    between two others (default 2; H.263 has none); a GOP ends with a P frame. ``qs`` are quantizers from 2 to 31, or
-    QPs from 18 to 47 for H.264.
+    All rungs have the same closed GOPs, each ending with a P frame. ``bframes`` is the number of B frames between two
+    I or P frames (default 2; H.263 has none). ``qs`` are quantizers from 2 to 31, or QPs from 18 to 47 for H.264.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 
@@ -387,10 +386,8 @@ def open_encoder(
         context.bit_rate = _UNBOUND if codec.encoder == "libvpx" else 0
         context.qmin = context.qmax = q
     elif codec.encoder in _MPEG:
-        # The caller forces I frames; with B frames, `gop_size` of a GOP's length would double each. FFmpeg refuses
-        # closed GOPs unless scene-cut detection is disabled.
+        # The caller forces the I frames. With `gop` and B frames, the encoder would add a second I frame to each.
         context.gop_size = 600
-        # With qmin = qmax alone, rate control sets the Lagrangian multiplier, and coarse rungs get 50 % larger.
         context.qmin = context.qmax = q
     return context
 
@@ -449,7 +446,9 @@ _UNBOUND = 1_000_000_000
 
 _MPEG_OPTIONS = {
     "flags": "+cgop+bitexact",
+    # Disables scene-cut detection, with which FFmpeg refuses closed GOPs.
     "sc_threshold": "1000000000",
+    # If rate control set the Lagrangian multiplier, coarse rungs would be 50 % larger.
     "lmin": "{multiplier}",
     "lmax": "{multiplier}",
     "i_qfactor": "1",

@@ -1,6 +1,6 @@
-"""The source of the MPEG-TFRCP paper: frame sizes from the only rate in the paper, without pixels.
+"""The source of the MPEG-TFRCP paper, as frame sizes without pixels.
 
-The figure of rate against quantizer is lost; the text gives 5.25 Mb/s at quantizer 12.
+Its figure of rate against quantizer is lost. The frame sizes follow from the text's 5.25 Mb/s at quantizer 12.
 """
 
 from fractions import Fraction

@@ -9,9 +9,9 @@ from steadycast.core import core
 from steadycast.media.table import F64, U8
 
 PSNR_CAP_DB = 60.0
-"""The highest PSNR of a picture in means, tables and figures, in dB, also of identical pictures.
+"""The PSNR to which higher values are capped in means, tables and figures, in dB.
 
-As in libvmaf: 6 dB per bit of a sample, plus 12 dB.
+It is libvmaf's cap for samples of 8 bits: 6 dB per bit, plus 12 dB.
 """
 
 OPINION_BOUNDS_DB = (20.0, 25.0, 31.0, 37.0)
@@ -48,7 +48,7 @@ class Picture:
 
     @staticmethod
     def black(width: int, height: int) -> "Picture":
-        """Return a black picture, as before the first received one."""
+        """Return a black picture, which is on screen before the first received picture."""
         y = np.full((height, width), 16, dtype=np.uint8)
         chroma = np.full((height // 2, width // 2), 128, dtype=np.uint8)
         return Picture(y, chroma, chroma)
@@ -85,7 +85,7 @@ def opinion_classes(psnr: F64) -> U8:
 def opinions(psnr: F64) -> F64:
     """Return a continuous opinion score from 1 to 5 for each luma PSNR in dB.
 
-    It is linear between the bounds of the classes (2.5 between 2 and 3), 5 from 40 dB on, and 1 up to 17.5 dB.
+    The bound between the classes k and k + 1 has the score k + 0.5. The scores between are interpolated linearly.
     """
     # A slot without a picture has no PSNR, and gets the lowest score.
     known = np.where(np.isnan(psnr), 0.0, psnr)
@@ -93,7 +93,7 @@ def opinions(psnr: F64) -> F64:
 
 
 def figures(raw: F64, encoded: F64 | None, ssim: F64, classes: U8) -> dict[str, float | None]:
-    """Return the measurements of pictures as figures of a receiver, by path.
+    """Return means of the measurements, by their paths in a receiver's summary.
 
     Args:
         raw: PSNR of Y, U, V in dB compared with the source, one row per picture.

@@ -98,18 +98,16 @@ def _needed_s(video: Mapping[str, Any]) -> int:
 
 
 def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) -> FrameTable | None:
-    """Return a sequence's frame sizes for RFC 8593's codec.
-
-    It mixes several quantizers, so there are no pixels.
-    """
+    """Return the frame sizes of the sequence that RFC 8593's codec uses."""
     if video["sequence"] is None:
         return None
     sizes = media_of({**video, "media": video["sequence"]}, seed, progress)
+    # A ladder's pixels are not used, because the codec's sizes are interpolated between two quantizers.
     return sizes if sizes is None or isinstance(sizes, FrameTable) else sizes.table
 
 
 def facts(video: Mapping[str, Any], seed: int) -> str:
-    """Return what a flow's media depend on, as text; sizes from Table II include the run's seed."""
+    """Return the values that determine a flow's media, as text; the seed only determines the media ``table2``."""
     own = {
         k: v
         for k, v in video.items()

@@ -29,10 +29,10 @@ from steadycast.workers import cores
 Planes = tuple[float | None, float | None, float | None]
 
 BY = ("time", "index")
-"""The picture that an original frame is compared with.
+"""The ways to select the received picture that an original frame is compared with.
 
-time: the one on screen in the frame's slot. index: the frame's number in the decoder's output, so that each missing
-frame shifts all later ones (`left_out`).
+"time": the picture on screen in the frame's slot. "index": the picture with the frame's number in the decoder's output;
+each missing frame shifts all later ones (`left_out`).
 """
 
 
@@ -86,7 +86,7 @@ class Quality:
         return replace(self, vmaf=None, **{name: getattr(self, name)[part] for name in per_slot})
 
     def figures(self) -> dict[str, float | None]:
-        """Return PSNR, SSIM and opinion as figures of a receiver, by path."""
+        """Return means of PSNR, SSIM and opinion score, by their paths in a receiver's summary."""
         return metrics.figures(self.psnr_raw, self.psnr_encoded, self.ssim, self.mos)
 
     def mean_psnr_raw(self) -> Planes:
@@ -99,7 +99,7 @@ class Quality:
         return float(self.ssim.mean()) if len(self.ssim) else None
 
     def mean_coding(self) -> float | None:
-        """Return the mean opinion score, from 1 to 5, if all pictures arrived."""
+        """Return the mean opinion score of the encoder's pictures, from 1 to 5. It does not depend on losses."""
         return float(metrics.opinions(self.coded).mean()) if len(self.coded) else None
 
 
@@ -291,7 +291,7 @@ class _View:
         return pictures[slot - self.table.span(part.start).start]
 
     def _group_of_slot(self, slot: int) -> int:
-        # GOPs are closed: their frame numbers in display and in coding order are the same.
+        # GOPs are closed, so a GOP has the same range of frame numbers in display order as in coding order.
         passes, within = divmod(slot, self.table.frames)
         return passes * self.table.gops + within // self.table.gop
 

@@ -23,7 +23,7 @@ RATES = (1, 240)
 """Supported frame rates, in pictures per second."""
 _SIDES = (16, 8192)
 _LONGEST_PAUSE_S = 5
-"""A longer gap in seconds is a damaged time stamp, unless the source's length covers it."""
+"""A longer gap in the time stamps, in seconds, counts as damage, unless the source is long enough for it."""
 _TRIES = 25
 """Number of consecutive errors after which a container is given up."""
 _DEFAULT, _ATTACHED = 0x1, 0x400
@@ -41,8 +41,8 @@ _MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "b
 """Names of YCbCr matrices in FFmpeg's scaler, by their codes in ITU-T H.273, table 4."""
 _UNSAID = (0, 2, 3)
 """Matrix codes of RGB (0) and of unspecified matrices (2 and 3)."""
-_NOTHING = 64
-"""Up to this size, elements of a display matrix are rounding errors of 0, in 1/65536."""
+_ROUNDED_ZERO = 64
+"""Elements of a display matrix up to this value, in units of 1/65536, count as 0."""
 _OPAQUE = "transparent parts are sent opaque, in the colours that are stored there"
 _OPAQUE_ALPHA = 255
 _HDR = {16: "PQ", 18: "HLG"}
@@ -117,7 +117,7 @@ class Facts:
         if not Fraction(1, 8) <= aspect <= 8:
             warnings.append(f"its samples are said to be {aspect} as wide as high, and are taken for square")
             aspect = Fraction(1)
-        # Square samples by enlarging, so that none is lost. Codecs need multiples of at most 4.
+        # Enlarging makes the samples square without losing any. All codecs accept sides that are multiples of 4.
         if aspect > 1:
             width = round(width * aspect / 4) * 4
         elif aspect < 1:
@@ -132,7 +132,7 @@ class Facts:
 def _told_rate(stream: av.VideoStream, first: av.VideoFrame) -> Fraction | None:
     average, guessed = stream.average_rate, stream.guessed_rate
     if average and guessed and average < guessed <= 60 and not first.interlaced_frame:
-        # With uneven time stamps, the mean rate may be that of no part of the source.
+        # With uneven time stamps, the mean rate may differ from the rate of each part of the source.
         average = guessed
     rate = average or guessed or stream.base_rate
     return Fraction(rate) if rate else None
@@ -161,14 +161,14 @@ def _is_transparent(frame: av.VideoFrame) -> bool:
 
 
 def _turn(frame: av.VideoFrame) -> Turn | None:
-    """Return the filters that rotate a picture upright; `None` if it is not by a multiple of 90°."""
+    """Return the filters that rotate a picture upright; `None` if the angle is no multiple of 90°."""
     told: Any = frame.side_data
     try:
         data = bytes(told["DISPLAYMATRIX"])
     except KeyError:
         return ()
     a, b, _, c, d = struct.unpack_from("=5i", data)
-    signs = [0 if abs(value) <= _NOTHING else 1 if value > 0 else -1 for value in (a, b, c, d)]
+    signs = [0 if abs(value) <= _ROUNDED_ZERO else 1 if value > 0 else -1 for value in (a, b, c, d)]
     return _TURNS.get((signs[0], signs[1], signs[2], signs[3]))
 
 
@@ -331,7 +331,7 @@ class Reader:
                         for each in said_of_it:
                             self._note(each)
                     else:
-                        # Its reference frames precede the start of the source; this is no damage.
+                        # The packet needs reference frames from before the start of the source. This is no damage.
                         self.headless += 1
                     bad = 0 if frames else bad
                     yield from frames
@@ -389,8 +389,8 @@ class _Clock:
 def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
     """Return the length of the pictures in seconds; `None` if the known length may be that of longer audio.
 
-    Some sources state a length; others an end, from the track's or file's first time stamp, or 0. The earliest possible
-    end is used: a source that ends before it is truncated. ``first`` is the first picture's presentation time.
+    If the stated end is ambiguous, the earliest is used, because a source that ends before it counts as truncated.
+    ``first`` is the first picture's presentation time in seconds.
     """
     base = Fraction(stream.time_base) if stream.time_base else None
     begin = stream.start_time * base if base and stream.start_time is not None else Fraction(0)

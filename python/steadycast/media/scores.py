@@ -1,6 +1,6 @@
 """Quality scores of a ladder's encoded pictures, cached in files beside the ladder's rungs.
 
-A complete GOP looks as encoded, so its pictures are measured only once.
+A GOP that arrives without losses has the encoder's pictures, so its scores are the same for all receivers and runs.
 """
 
 from __future__ import annotations

@@ -17,7 +17,10 @@ _LINE = "a line is: frame, type H, I, P or B, bytes, packets, time in seconds"
 _MOST = (1 << 31) - 1
 _RATES = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
 _RATE_WITHIN = Fraction(1, 200)
-"""A rate this close, relatively, to one of `_RATES` is rounded: times are in whole milliseconds."""
+"""The largest relative error of a measured rate: the nearest of `_RATES` within it is used.
+
+The error comes from times in whole milliseconds.
+"""
 
 
 class TraceError(UserError):

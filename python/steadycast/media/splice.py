@@ -60,9 +60,10 @@ class Fates:
 
 
 def fates(table: FrameTable, told: Fates) -> U8:
-    """Return the `Fate` of each frame, in coding order: lost before undecodable, undecodable before late.
+    """Return the `Fate` of each frame, in coding order.
 
-    A lost I or P frame makes all later ones of its GOP, in coding order, undecodable.
+    A lost I or P frame makes all later frames of its GOP undecodable. A frame that is both lost and undecodable counts
+    as lost; a frame that is both undecodable and late counts as undecodable.
     """
     frames = np.arange(told.frames)
     groups = table.group_of(frames)
@@ -103,8 +104,8 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # A late frame is shown at the first later slot not before its arrival. The running maximum is for B frames: their
-    # reference is shown later, but has an earlier play time.
+    # A late frame is shown at the first later slot whose play time is not before its arrival.
+    # The running maximum sorts the play times: a reference frame may have an earlier one than the B frames before it.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
@@ -145,7 +146,10 @@ def first_of(chosen: int | tuple[int, ...]) -> int:
 
 
 def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: range) -> Iterator[Unit]:
-    """Yield the access units of these GOPs: all or, with ``told``, those that arrived, zeros for lost bytes."""
+    """Yield the access units of these GOPs.
+
+    With ``told``, only frames that arrived are included; lost bytes are replaced by zeros.
+    """
     table = ladder.table
     for group in groups:
         chosen = chosen_q[group]

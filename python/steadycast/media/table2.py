@@ -25,7 +25,7 @@ def table2(
     variation_permille: int = 100,
     seed: int = 1,
 ) -> FrameTable:
-    """Return frame sizes whose mean rates equal the published ones, to one byte per frame.
+    """Return frame sizes whose sum at each quantizer has the published mean rate, rounded down to a byte.
 
     ``distance`` is the number of frames from one I or P frame to the next (M). ``weights`` are the relative sizes of I,
     P and B frames, which the paper does not give. Sizes vary uniformly by up to ± ``variation_permille``, alike at all

@@ -217,9 +217,10 @@ def _table(path: Path, rows: list[_Row], qs: list[int], fps: Fraction) -> FrameT
 
 
 def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
-    """Return the numbers of the trace's rows in coding order, and the display position of each row.
+    """Return the trace's row numbers in coding order, and the display position of each of these frames.
 
-    Coding order unless a B frame follows the very first I frame, before which nothing is displayed.
+    The rows are in display order if the second frame is a B frame, otherwise in coding order. In coding order, both
+    references of a B frame come before it.
     """
     in_display_order = len(kinds) > 1 and kinds[1] == Kind.B
     order = np.arange(len(kinds), dtype=np.uint32)

@@ -15,7 +15,10 @@ from steadycast.report.rank import alike, ranked_receivers
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
 _LEAST_SHARE_GAP = 0.02
-"""A share that differs by more from throughput per fair share is explained; averaging may cause less."""
+"""The smallest difference between a flow's share and its throughput per fair share that is explained.
+
+Averaging alone may cause smaller differences.
+"""
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
 
@@ -174,7 +177,7 @@ def _built_on(flow: Json, by: str) -> str:
 
 
 def _late(flow: Json) -> str:
-    """Return a phrase about an only viewer's delay, if it is too long for a conversation."""
+    """Return a phrase about the delay, if a flow's only receiver has too much for a conversation."""
     delay = number(delay_ms(flow)) if len(flow["receivers"]) == 1 else None
     if delay is None or delay <= CONVERSATION_MS:
         return ""
@@ -182,7 +185,7 @@ def _late(flow: Json) -> str:
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:
-    """Return the share of frames not shown intact and in time, and a play-out delay's effect."""
+    """Return a phrase about frames that were not shown intact and in time, frozen pictures and late frames."""
     ok, sent = number(reach(receiver, "frames", "ok")), number(reach(receiver, "frames", "sent"))
     if ok is None or not sent or ok >= sent:
         return ""

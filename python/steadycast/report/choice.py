@@ -25,7 +25,7 @@ MOST_FROZEN = 0.01
 CONVERSATION_MS = 400.0
 """The longest one-way delay of a conversation, in milliseconds (ITU-T G.114)."""
 PRIOR_FREEDOM = 2
-"""Degrees of freedom of the placebo's variance when it is pooled with that of the seeds."""
+"""Degrees of freedom of the variance in `PLACEBO`, when `difference` pools it with the variance of the pairs."""
 _MOST_OTHERS = 3
 Value = float | None
 Where = Literal["compare", "sweep", "python", "lab"]
@@ -61,7 +61,10 @@ PLACEBO: Mapping[str, Placebo] = {
 }
 """The placebo of each figure, from docs/data/placebo.csv."""
 MIDDLE = ("score",)
-"""Figures whose mean square a few networks would dominate: scores vary six times as much on Wi-Fi."""
+"""Figures whose `Placebo.spread` is a median, because a few networks would dominate the root mean square.
+
+Scores vary six times as much on Wi-Fi as elsewhere.
+"""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Candidate:
 
     @cached_property
     def least(self) -> tuple[str, Any] | None:
-        """The other flow with the smallest fraction of its fair share, and that fraction."""
+        """The flow in `Sample.others` with the smallest fraction of its fair share, and this fraction."""
         names = dict.fromkeys(name for sample in self.samples.values() for name in sample.others)
         shares = [(name, self.mean(lambda sample, name=name: sample.others.get(name))) for name in names]  # type: ignore[misc]
         return min(shares, key=lambda item: number(item[1]) or 0.0, default=None)
@@ -277,7 +280,7 @@ class Difference:
     least: float
     """The smallest significant difference."""
     spread: Value
-    """The standard deviation behind `least`: that of the runs, pooled with the placebo's."""
+    """The standard deviation from which `least` follows: that of the runs, pooled with that in `PLACEBO`."""
     seeds: int
     paired: bool
     """Whether the runs of each pair have the same seed."""
@@ -315,10 +318,7 @@ class Difference:
 def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Difference | None:
     """Compare two candidates by one criterion; `None` if one of them has no value.
 
-    Runs are paired by seed if at least half of the seeds are equal, else in order. The smallest significant difference
-    of several pairs is the half-width of the mean's 99 % interval by Student's t. The variance of n pairs (n - 1
-    degrees of freedom) is pooled with the placebo's (`PRIOR_FREEDOM`), as in Smyth's moderated t (2004, equation 3.2),
-    so that two or three pairs that agree by chance are not significant.
+    Runs are paired by seed if at least half of the seeds are equal, otherwise in their order.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
@@ -336,6 +336,8 @@ def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Differ
     if n == 1:
         deviation, chance = placebo.spread * level, placebo.most * level
     else:
+        # Smyth's moderated t (2004, equation 3.2): without pooling, two or three pairs that agree by chance would be
+        # significant. `chance` is the half-width of the mean's 99 % interval.
         freedom = PRIOR_FREEDOM + n - 1
         squares = PRIOR_FREEDOM * (placebo.spread * level) ** 2 + (n - 1) * statistics.variance(apart)
         deviation = math.sqrt(squares / freedom)
@@ -362,8 +364,11 @@ class Verdict:
     reason: str = ""
     """Why these candidates are recommended, or none.
 
-    "decided": significantly better. "alike": no significant difference. "chance": the better ones violate the rule.
-    "broken": all violate it. "unknown": no figure is known.
+    - "decided": all others are significantly worse.
+    - "alike": no difference is significant.
+    - "chance": all that keep the rule are significantly worse than one that violates it.
+    - "broken": all violate the rule.
+    - "unknown": no figure is known.
     """
     said: Sequence[str] = field(default=())
 

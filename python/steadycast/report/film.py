@@ -35,7 +35,8 @@ def add(folder: Folder, progress: Progress) -> None:
 def shown(folders: Sequence[Folder]) -> tuple[str, Html]:
     """Return a heading, and the films of these runs; empty if there are none.
 
-    Films of more than two million bytes in total are re-encoded to equal parts, or replaced by their path.
+    If their total size exceeds `_MOST`, they are re-encoded to fit, each with the same limit. A film that cannot be
+    made small enough is replaced by its path.
     """
     films = [(folder, *film) for folder in folders if (film := folder.film) is not None]
     # Base64 encodes three bytes as four characters.

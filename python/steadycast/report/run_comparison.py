@@ -66,7 +66,10 @@ def read(path: Path) -> Run:
 
 
 def over_seeds(run: Run, column: str) -> list[series.Series]:
-    """Return a column of the table `rates` over time, per flow; of several seeds median, minimum and maximum."""
+    """Return a column of the table `rates` over time, per flow.
+
+    With several seeds, the series of a flow has their median, minimum and maximum.
+    """
     each = [series.series(folder, column) for folder in run.folders if folder.has("rates")]
     if len(each) <= 1:
         return each[0] if each else []
@@ -149,7 +152,7 @@ def draw_overlay(runs: Sequence[Run], column: str, heading: str) -> Figure | Non
 
 
 def draw_delays(runs: Sequence[Run]) -> Figure | None:
-    """Draw the cumulative distribution of the delay of each run's video over intervals, with its quantiles."""
+    """Draw the video delays in the table `rates` of each run: their cumulative distribution and their quantiles."""
     lines = [
         (one, known) for one in videos(runs, "delay_ms") if (known := sorted(v for v in one.values if v == v))
     ]
@@ -219,7 +222,7 @@ def together(runs: Sequence[Run], name: str) -> Figure | None:
 
 
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
-    """Draw each run's opinion scores at the receiver of median mean score; the better of two middle ones."""
+    """Draw the opinion scores of each video at its median receiver, by mean score (the better of two medians)."""
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:
@@ -269,7 +272,7 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Measure(Row):
-    """One figure of all runs, of each run's worst flow."""
+    """A figure of the worst flow in each run."""
 
     better: str | None
     """"higher", "lower", or `None` if neither is better in general."""
@@ -304,7 +307,7 @@ def measures(runs: Sequence[Run]) -> list[Measure]:
     for column in sorted(record.table("runs"), key=lambda column: column.figure.of != "receiver"):
         kinds = ("video", "tcp") if column.figure.key == "share_of_fair" else (None,)
         for kind in kinds:
-            # More than the fair share is not better for a video, but for TCP beside it.
+            # A larger share is better for TCP, but not for a video that may exceed its fair share.
             better = "higher" if kind == "tcp" else column.figure.better
             whose = {"video": "video: ", "tcp": "TCP: ", None: ""}[kind]
             values = tuple(_worst_off(run.summary, column, kind, better) for run in runs)

@@ -69,7 +69,7 @@ def figures(x: float) -> str:
 
 
 def by_unit(path: str, of: str | None = None) -> Callable[[object], str]:
-    """Return the formatter of a number by its path in summary.json or, with ``of``, in such an object."""
+    """Return the formatter of the figure at a path in summary.json, or in an object of the kind ``of``."""
     figure = record.at(path) if of is None else record.find(of, path)
     return how(figure) if figure is not None else plain
 

@@ -156,7 +156,7 @@ def console() -> Console:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Do nothing: the command's exit code reports the broken pipe."""
+        """Raise the error, because the command sets the exit code. rich would raise `SystemExit`."""
         raise BrokenPipeError
 
 

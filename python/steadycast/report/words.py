@@ -1,4 +1,4 @@
-"""The glossary of the report's technical terms; `term` writes all headings, so that each has an entry."""
+"""The glossary of the report's technical terms. Headings are written by `term`, which fails without an entry."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ GLOSSARY: dict[str, str] = {
     **_WORDS,
     **{figure.short: figure.about for figure in reversed(record.FIGURES) if figure.short is not None},
 }
-"""Terms that are not figures, and figures by their headings, a flow's before a receiver's."""
+"""The explanations of terms and figures, by their headings.
+
+If a flow's and a receiver's figure have the same heading, the explanation of the flow's figure is used.
+"""
 
 
 def term(word: str, shown: str | None = None) -> Html:

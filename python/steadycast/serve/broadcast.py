@@ -30,12 +30,13 @@ _MEASURED = 24
 _BOTTOM_BPS = 100_000
 """The target rate of the coarsest rung, in bit/s."""
 _TOP_BITS = 1.0
-"""The target rate of the finest rung, in bits per luma sample, within `_TOP_BPS`."""
+"""The bits per luma sample at the target rate of the finest rung."""
 _TOP_BPS = (500_000, 8_000_000)
+"""The bounds of the finest rung's target rate, in bit/s."""
 _BELOW_CAP = 0.65
-"""The target rate of the finest rung, as a part of `--max-rate`.
+"""The highest target rate of the finest rung, as a fraction of `--max-rate`.
 
-Viewers get a rung if its highest rate is at most 0.8 of their target rate (`rungs.rs`).
+Viewers climb to a rung if its peak rate is at most 0.8 of their own target rate (`crates/media/src/rungs.rs`).
 """
 NICER = 5
 """The number that is added to the nice value of encoding threads."""
@@ -195,7 +196,10 @@ class LiveSource:
             running.core.push_audio(at_s, begins, data, 0.0)
 
     def _measured(self, pictures: Pictures) -> float | None:
-        """Return the processor seconds per picture, which consumes pictures; `None` if there are too few."""
+        """Return the processor time for encoding a picture, in seconds; `None` if the source ends too early.
+
+        The measurement reads up to `_MEASURED` pictures from ``pictures``.
+        """
         encoder = self._encoder(pictures)
         # The cost depends on the quantizer; this is the middle one.
         middle = self._codec.quantizers[len(self._codec.quantizers) // 2]
@@ -273,7 +277,10 @@ class LiveSource:
             running.close()
 
     def settle(self) -> None:
-        """Stop encoding; a camera's or pipe's pictures are dropped meanwhile."""
+        """End the broadcast when the last viewer has left.
+
+        A camera or pipe can be opened only once, so its broadcast continues without encoding.
+        """
         with self._lock:
             if self._kept is None:
                 self._end()

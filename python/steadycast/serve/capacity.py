@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SENDING_CORES = 0.02
-"""The part of a core for sending 1 Mb/s to one viewer: pacing, SRTP, feedback and its record.
+"""The cores that it takes to send 1 Mb/s to one viewer: pacing, SRTP, feedback and recording.
 
-20 viewers of one ladder (`crates/live/examples/watchers.rs`) at 990 kb/s took 0.018 each.
+Each of 20 viewers at 990 kb/s took 0.018 cores (`crates/live/examples/watchers.rs`).
 """
 USED = 0.8
-"""The part of all cores up to which senders are on time."""
+"""The highest load of all cores, as a fraction, at which packets are sent on time."""
 
 
 def cores() -> float:

@@ -36,7 +36,10 @@ _CLOCK = 90_000
 _APART_S = 0.5
 """A larger deviation of arrivals from time stamps, in seconds, is a stall or a reset of the publisher's clock."""
 _STALL_S = 2.0
-"""The time in seconds after which it is a reset. Each move of the times interrupts the sound."""
+"""A deviation that is larger or lasts longer than this, in seconds, is a reset; a shorter one is a stall.
+
+A reset interrupts the sound.
+"""
 _PAUSE_S = 0.1
 """An audio packet after this gap in seconds begins a talkspurt (RFC 3551, section 4.1)."""
 _ROOM = 2

@@ -327,7 +327,7 @@ def _bound(host: str, media: tuple[str, ...]) -> list[str]:
         # A socket at [::] that listens for HTTP accepts IPv4, too.
         of_host = [host] if host != "::" else ["::", every]
         own = [each for each in media or of_host if (":" in each) == (family == "6")]
-        # Another machine's address may be that of a NAT; then bind to all addresses.
+        # An address that this machine lacks may be a NAT's. The socket is then bound to all local addresses.
         found += own if len(own) == 1 and _is_local(own[0]) else [every] if own else []
     return found
 

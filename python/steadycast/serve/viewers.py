@@ -46,7 +46,7 @@ class Options:
 
     source: str
     flow: Flow = field(default_factory=dict)
-    """Keys of the flow to a viewer (`flow.OPTIONS`), by name."""
+    """The values of the options in `flow.OPTIONS`, by name; they apply to each viewer's flow."""
     listen: str = "127.0.0.1:8080"
     media_port: int = 40_000
     media_ports: str | None = None

@@ -23,7 +23,7 @@ from steadycast.sweep.plan import Base, Task
 _REACH_S = 10
 """Time limit for a scheduler's answer, in seconds."""
 _CHUNKS = 8
-"""Parts of a worker's share, to be repeated if it is lost."""
+"""Each worker's share of the runs is divided into this number of parts. A part is repeated if its worker is lost."""
 _MOST = 50
 """The most runs in a part."""
 
@@ -100,8 +100,8 @@ class Cluster:
     def do(self, tasks: Sequence[Task]) -> Generator[tuple[int, Any], None, None]:
         """Yield the index of a task and its row or an exception, in the order of completion.
 
-        A lost worker's part is repeated, and run by run after several losses; a run that loses several workers has
-        failed.
+        The part of a lost worker is repeated. If several workers are lost with the same part, its runs are repeated one
+        by one; a run that again loses several workers has failed.
         """
         from distributed import as_completed
 

@@ -228,7 +228,7 @@ class Plan:
         return place, value
 
     def commands(self, point: Point) -> list[list[str]]:
-        """Return the commands that run a point's seeds with all tables; consecutive seeds share a command."""
+        """Return the commands that repeat a point's runs with all tables: one for each range of consecutive seeds."""
         words = ["steadycast", "run", self.file]
         for change in (*self.sets, *_sets(self.axes, point.values)):
             words += ["--set", change]
@@ -366,7 +366,7 @@ def _blame(
 
 
 def _is_at(error: UserError, path: str) -> bool:
-    """Whether the error is a single mistake in a change of this path or one of its parents."""
+    """Whether the error names one mistake, in the value that `--set` gives to this path or to a table above it."""
     changed, _, key = error.place.partition("--set: ")
     return not changed and "\n" not in str(error) and bool(key) and f"{path}.".startswith(f"{key}.")
 

@@ -130,7 +130,7 @@ def warning(sweep: Sweep) -> str | None:
 
 
 def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
-    """Return the recommended controller at each point of the other axes: (point, sentences)."""
+    """Return the recommendation for each combination of the axes other than the controller: (point, sentences)."""
     texts = [
         (point, " ".join(found.said) if found else f"Nothing is compared here ({MARK}).")
         for point, found in verdicts(sweep, where)
@@ -139,7 +139,7 @@ def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
 
 
 def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, choice.Verdict | None]]:
-    """Apply the rule to the controllers at each point of the other axes; `None` if nothing is compared.
+    """Return the verdict for each combination of the axes other than the controller; `None` if nothing is compared.
 
     Without exactly one controller axis, there are no verdicts.
     """

@@ -120,7 +120,7 @@ def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
     table = pl.DataFrame(runs, schema=heads, orient="row").join(by_key, on="key", maintain_order="left")
     fixed = [*plan.axes, *RESERVED]
     table = table.select(*fixed, *sorted(set(table.columns) - set(fixed)))
-    # The system's write errors have a reason, unlike those of polars.
+    # Written by `write_bytes`, because its errors state the reason, unlike the errors of polars.
     packed = io.BytesIO()
     table.write_parquet(packed)
     with whole(folder / RESULTS, _ROOM) as path:
