@@ -50,8 +50,9 @@ params! { const {
 
 const RATES: [Rate; 2] = [Rate::bps(1), Rate::mbps(1_000)];
 
-/// The RTP header extension element: one byte, 1 on a pair's second packet.
+/// The ID of the RTP header extension element with one byte.
 const EXTENSION: u8 = 8;
+/// The byte on the second packet of a pair; other packets have 0.
 const SECOND: u8 = 1;
 /// The APP subtype of the bottleneck rate (bytes per second, f32).
 const ESTIMATE: u8 = 1;

@@ -61,9 +61,10 @@ pub struct Change {
 struct LossRun {
     first: u64,
     last: u64,
-    /// The sequence numbers and arrival times of the packets around the gap. A late packet that splits the gap does
-    /// not change them.
+    /// Sequence number and arrival time of the packet before the gap. A late packet that splits the gap does not
+    /// change them.
     before: (u64, Time),
+    /// Sequence number and arrival time of the packet after the gap.
     after: (u64, Time),
     rtt: Span,
 }

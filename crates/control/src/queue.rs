@@ -17,8 +17,9 @@ pub(crate) struct Queue {
     least: Option<OneWay>,
     before: Option<OneWay>,
     until: Time,
-    /// The delayed packets in a row, and the first one's arrival.
+    /// The number of consecutive delayed packets.
     waited: u32,
+    /// The arrival of the first of these packets.
     since: Time,
 }
 

@@ -4,12 +4,13 @@ use steadycast_units::{Bytes, Time};
 /// The packets of all streams since the last report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SinceLastReport {
-    /// The last report; at first, the first packet.
+    /// The time of the last report; before it, that of the first packet.
     pub(crate) last: Time,
     pub(crate) packets: u32,
     pub(crate) bytes: Bytes,
-    /// The newest packet's arrival, and whether it ends a frame.
+    /// The arrival of the newest packet.
     pub(crate) at: Time,
+    /// Whether the newest packet ends a frame.
     pub(crate) ends: bool,
 }
 

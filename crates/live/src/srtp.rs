@@ -14,8 +14,9 @@ use sha1::Sha1;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// In bytes, with the E flag ("encrypted").
+/// The length of the SRTCP index, with the E flag, in bytes.
 const SRTCP_INDEX_LEN: usize = 4;
+/// The E flag of an encrypted packet.
 const ENCRYPTED: u32 = 1 << 31;
 /// Unencrypted bytes of SRTCP: the header and the first SSRC.
 const RTCP_CLEAR: usize = 8;

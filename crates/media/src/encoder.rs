@@ -128,9 +128,11 @@ pub struct Encoder {
     quantizer: f64,
     fill: Option<f64>,
     last_gop: Option<LastGop>,
-    /// For [`Vbr::Rungs`]: the rungs, the rates that they needed so far, and the rule that chooses.
+    /// The rungs, for [`Vbr::Rungs`].
     rungs: Vec<usize>,
+    /// The rates that the rungs needed so far.
     history: RungHistory,
+    /// The rule that chooses a rung.
     switching: Box<dyn SwitchingRule>,
     /// Index into `rungs`; `None` at the start and after a pause.
     chosen: Option<usize>,

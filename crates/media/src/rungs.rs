@@ -29,9 +29,10 @@ const STEADY_SHARE: f64 = 0.95;
 /// Below this share of a rung's need at a key frame, the rate no longer carries the rung.
 const CARRYING_SHARE: f64 = 0.9;
 
-/// Below this share of the highest rate at the last two key frames, the rate has collapsed. The target may have
-/// exceeded the path's capacity, so a new rung may need only [`COLLAPSED_FITTING_SHARE`] of it.
+/// Below this share of the highest rate at the last two key frames, the rate has collapsed.
 const COLLAPSE_SHARE: f64 = 0.65;
+
+/// After a collapse, a rung fits with this share of the rate, because the rate may exceed the path's capacity.
 const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 
 /// Below this share of the rung's need, the rest of the group is not sent, to drain the path's queue.
@@ -43,8 +44,10 @@ const FIRST_WAIT: Span = Span::secs(4);
 /// The same until the stream first steps down, while it still looks for its rung.
 const START_WAIT: Span = Span::secs(1);
 
-/// The factor by which the wait before a climb grows after each failed climb, and the longest wait.
+/// The factor by which the wait before a climb grows after each failed climb.
 const WAIT_GROWTH: u64 = 8;
+
+/// The longest wait before a climb.
 const MAX_WAIT: Span = Span::secs(240);
 
 /// A climb has failed if the stream steps down within this time.

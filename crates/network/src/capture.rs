@@ -13,8 +13,9 @@ use steadycast_units::Time;
 
 const RTP: u16 = 5004;
 const RTCP: u16 = 5005;
-/// The ports of plain packets (discard) and TCP data (iperf).
+/// The destination port of plain packets.
 const DISCARD: u16 = 9;
+/// The destination port of TCP data.
 const IPERF: u16 = 5001;
 /// The lowest port; ports distinguish connections between two hosts.
 const FIRST_AGENT_PORT: u16 = 10_000;

@@ -122,8 +122,9 @@ pub struct Remote {
     /// The packets that feedback does not cover and that the half does not know yet: number, send time, stream and
     /// size.
     uncovered: VecDeque<(u64, Time, Stream, Bytes)>,
-    /// The packets sent, and the media packets among them.
+    /// The number of packets sent.
     numbers: u64,
+    /// The number of media packets sent.
     media: u64,
     last_report: Time,
     offset: ClockOffset,

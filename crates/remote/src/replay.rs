@@ -100,8 +100,9 @@ struct Replay {
     /// Reused to avoid allocations.
     reports: Vec<ReplayedReport>,
     unknown: UnknownFates,
-    /// The last report's arrival, and the recent maximum interval between reports.
+    /// The arrival of the last report.
     last_arrival: Option<Time>,
+    /// The recent maximum interval between reports.
     gap: Span,
 }
 

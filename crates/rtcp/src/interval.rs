@@ -199,8 +199,9 @@ pub struct Timer {
     idle: bool,
 }
 
-/// The interval between regular reports is at least T_rr_interval times a random share (RFC 4585, section 3.5.3).
+/// The minimum of the random share of T_rr_interval between two regular reports (RFC 4585, section 3.5.3).
 const T_RR_SHARE_MIN: f64 = 0.5;
+/// The maximum of this random share.
 const T_RR_SHARE_MAX: f64 = 1.5;
 
 /// The minimum interval in a group without a source, also under AVPF (RFC 3550, section 6.2).

@@ -117,8 +117,9 @@ pub struct Members {
 /// SSRC sampling for groups larger than the member table (RFC 2762).
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Members whose SSRC equals `key` in the lowest `bits` bits are kept, and represent 2^`bits` each.
+    /// Members whose SSRC equals this key in the lowest `bits` bits are kept.
     key: u32,
+    /// The number of compared bits. Each kept member represents 2^`bits` members.
     bits: u32,
     /// A lower bound of the census until its end, for the new members of an enlarged sample.
     held: Option<(u32, Time)>,

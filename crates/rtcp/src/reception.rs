@@ -46,8 +46,9 @@ const KNOWN: u64 = 16;
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     packets: u64,
-    /// The distances of the first and last one from the stream's newest number.
+    /// The distance of the first of these packets from the stream's newest number.
     first: u32,
+    /// The distance of the last of these packets from the stream's newest number.
     last: u32,
 }
 
@@ -62,8 +63,9 @@ pub struct Reception {
     /// Bit i: the newest number minus i has arrived. Reordering is at most 99.
     seen: u128,
     last_arrival: Time,
-    /// The mean time per sequence number, and over how many packets.
+    /// The mean time per sequence number.
     spacing: Span,
+    /// The number of packets in this mean.
     spaced: u64,
     /// The growth of the number since the last counted gap.
     numbers_since: u64,

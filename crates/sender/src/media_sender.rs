@@ -112,8 +112,9 @@ pub struct MediaSender {
     prober: Prober,
     share: RepairShare,
     budget: RepairBudget,
-    /// The packet number of each name, and the names in the order of setting.
+    /// The packet number of each name.
     names: BTreeMap<PacketName, u64>,
+    /// The names in the order of setting, with their packet numbers.
     named: VecDeque<(PacketName, u64)>,
     /// Whether the caller sets transport-wide sequence numbers.
     own_transport: bool,

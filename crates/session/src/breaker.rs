@@ -24,8 +24,9 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// Three reporting intervals of 5 s (RFC 8083, section 4.1).
 const RTCP_TIMEOUT: Span = Span::secs(15);
-/// In reports (RFC 8083, sections 4.2 and 4.3).
+/// The length of a circuit-breaker interval, in reports (RFC 8083, sections 4.2 and 4.3).
 const CB_INTERVAL_REPORTS: u32 = 5;
+/// The minimum length of a circuit-breaker interval.
 const MIN_CB_INTERVAL: Span = Span::secs(5);
 const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
 /// The minimum rate before the first report: twelve packets of 1200 B in 384 ms, or CIF at a coarse quantizer.

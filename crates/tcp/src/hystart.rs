@@ -33,9 +33,11 @@ pub(crate) struct HystartState {
     round_start: Time,
     last_ack: Time,
     samples: u32,
-    /// The minimum RTTs of this round, the previous round and the connection.
+    /// The minimum RTT of this round.
     round_min_rtt: Span,
+    /// The minimum RTT of the previous round.
     last_round_min_rtt: Span,
+    /// The minimum RTT of the connection.
     min_rtt: Span,
     /// Conservative slow start: the minimum RTT of the round that started it, and the rounds left.
     conservative: Option<(Span, u32)>,

@@ -1,9 +1,11 @@
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Span, Time};
 
-/// A unit has the data that is paced in this time (`sk_pacing_shift` 10), from [`MIN_UNIT`] segments to [`MAX_UNIT`].
+/// A unit has the data that is paced in this time (`sk_pacing_shift` 10).
 const UNIT_TIME: Span = Span::nanos(1_000_000_000 / 1024);
+/// The minimum size of a unit, in segments.
 const MIN_UNIT: u32 = 2;
+/// The maximum size of a unit.
 const MAX_UNIT: Bytes = Bytes::new(65_000);
 /// On short paths a unit may be larger by [`MAX_UNIT`], halved once per this much of minimum RTT (`tcp_tso_rtt_log`
 /// 9).
@@ -35,8 +37,9 @@ pub(crate) struct SendState {
 #[derive(Clone, Debug)]
 pub(crate) struct Offload {
     payload: Bytes,
-    /// The current unit's length, and how many of its segments are not sent yet.
+    /// The current unit's length, in segments.
     length: u32,
+    /// The current unit's segments that are not sent yet.
     left: u32,
     /// The first segment and the send time of each unit in flight.
     sent: VecDeque<(u32, Time)>,

@@ -22,9 +22,9 @@ const NO_RTT_REPORTS: u32 = 8;
 /// The start phase ends if the send rate has not risen for this number of reports and this time: another receiver
 /// limits it.
 const STALLED: (u32, Span) = (4, Span::secs(2));
-/// The receive rate is the higher of two windows: the long one averages frame sizes, the short one follows a rising
-/// rate.
+/// The long window of the receive rate, which averages frame sizes. The rate is the higher of both windows.
 const LONG: Span = Span::secs(1);
+/// The short window of the receive rate, which follows a rising rate.
 const SHORT: Span = Span::millis(250);
 /// The report interval in the start phase before the round-trip time is known.
 const START_INTERVAL: Span = Span::millis(100);

@@ -7,11 +7,13 @@ use steadycast_units::{Rate, Span, Time};
 
 /// The weight of a new capacity sample.
 const ALPHA: f64 = 0.05;
-/// The bounds of the capacity estimate's variance divided by its mean, in kb/s.
+/// The minimum of the capacity estimate's variance divided by its mean, in kb/s.
 const LEAST_VARIANCE: f64 = 0.4;
+/// The maximum of the capacity estimate's variance divided by its mean, in kb/s.
 const MOST_VARIANCE: f64 = 2.5;
 /// The maximum rate, as a multiple of the acknowledged rate plus [`ABOVE`].
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
+/// Added to the maximum rate.
 const ABOVE: Rate = Rate::kbps(10);
 /// A decrease goes to β times the acknowledged rate minus this.
 const BELOW: Rate = Rate::kbps(5);
@@ -19,9 +21,9 @@ const BELOW: Rate = Rate::kbps(5);
 const LEAST_STEP: f64 = 1_000.0;
 /// The minimum slope of the additive increase, in bit/s per second.
 const LEAST_SLOPE: f64 = 4_000.0;
-/// The assumed frame rate, from which the packet size follows: a frame divided into equal packets of at most
-/// [`PACKET`] bytes.
+/// The assumed frame rate, from which the assumed packet size follows.
 const FRAMES_PER_S: f64 = 30.0;
+/// The maximum of the assumed packet size, in bytes. A frame is divided into equal packets.
 const PACKET: f64 = 1_200.0;
 /// The detection time of overuse, a part of the response time.
 const DETECTION: Span = Span::millis(100);

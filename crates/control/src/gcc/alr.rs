@@ -6,8 +6,9 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 const WINDOW: Span = Span::millis(500);
 /// The share of the target at which the budget fills.
 const SHARE: f64 = 0.65;
-/// The levels at which a phase begins and ends.
+/// An application-limited phase begins when the budget is filled above this level.
 const BEGINS: f64 = 0.8;
+/// An application-limited phase ends when the budget is filled below this level.
 const ENDS: f64 = 0.5;
 
 /// A byte budget that fills with time and is spent by packets.

@@ -6,6 +6,7 @@ use steadycast_units::{Offset, PeerTime, Span, Time};
 const GROUP: Span = Span::millis(5);
 /// The maximum arrival gap within a burst. The packets of a burst were queued together and form one group.
 const BURST: Span = Span::millis(5);
+/// The maximum arrival duration of a burst.
 const LONGEST_BURST: Span = Span::millis(100);
 /// If an arrival interval exceeds the interval between the reports by this, the receiver's clock has jumped.
 const JUMP: Span = Span::secs(3);

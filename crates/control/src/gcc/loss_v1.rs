@@ -9,8 +9,9 @@ use steadycast_units::{Rate, Span, Time};
 const LEAST_PACKETS: i64 = 20;
 /// The window of the minimum target, from which the rate rises.
 const MIN_HISTORY: Span = Span::secs(1);
-/// The factor and the addend of a rise.
+/// The factor of a rise.
 const FACTOR: f64 = 1.08;
+/// The rate that is added in a rise.
 const STEP: Rate = Rate::kbps(1);
 const BETWEEN_CUTS: Span = Span::millis(300);
 /// The maximum age of a loss fraction: 1.2 times the longest report interval, 5 s.

@@ -10,37 +10,47 @@ use std::collections::VecDeque;
 use steadycast_settings::words;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The observations: minimum duration, number in the history, and weight factor per step of age.
+/// The minimum duration of an observation.
 const OBSERVATION: Span = Span::millis(250);
+/// The number of observations in the history.
 const OBSERVATIONS: usize = 15;
+/// The factor by which the weight of an observation falls with each newer observation.
 const WEIGHT: f64 = 0.9;
 /// The minimum number of observations for an estimate.
 pub(super) const REQUIRED: u64 = 3;
 /// The bandwidth candidates, as multiples of the estimate.
 const CANDIDATES: [f64; 3] = [1.02, 1.0, 0.95];
-/// The initial, minimum and maximum inherent loss; the maximum is INHERENT_OFFSET + BALANCE / bandwidth.
+/// The initial inherent loss.
 const FIRST_INHERENT: f64 = 0.01;
+/// The minimum inherent loss.
 const LEAST_INHERENT: f64 = 1e-3;
+/// The maximum inherent loss is this plus [`BALANCE`] / bandwidth.
 const INHERENT_OFFSET: f64 = 0.05;
+/// The product of a bandwidth and the loss that it may have above an offset.
 const BALANCE: Rate = Rate::kbps(100);
 const NEWTON: f64 = 0.75;
-/// The preference for a higher bandwidth, linear and logarithmic, which fades out around the loss BIAS_UNTIL.
+/// The preference for a higher bandwidth, per kb/s.
 const BIAS: f64 = 0.000_2;
+/// The preference for a higher bandwidth, per unit of the logarithm of kb/s.
 const LOG_BIAS: f64 = 0.02;
+/// The loss at which the preference for a higher bandwidth becomes one for a lower bandwidth.
 const BIAS_UNTIL: f64 = 0.2;
+/// The distance from [`BIAS_UNTIL`] at which half of the preference is left.
 const BIAS_SMOOTHING: f64 = 0.002;
 /// The maximum rise of the bandwidth per window while loss limits it.
 const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
 /// The maximum bandwidth while loss limits it, as a multiple of the acknowledged rate.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// The same after a decrease, while the acknowledged rate is below [`HELD`] times the decreased rate.
+/// The same multiple after a decrease, until the acknowledged rate reaches [`HELD`].
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
+/// An acknowledged rate, as a multiple of the decreased rate.
 const HELD: f64 = 1.3;
 /// The loss above which the bandwidth is limited at once by BALANCE / excess.
 const INSTANT_OFFSET: f64 = 0.05;
-/// The initial and maximum hold time after a decrease; it doubles with each decrease.
+/// The initial hold time after a decrease. It doubles with each decrease.
 const FIRST_HOLD: Span = Span::millis(300);
+/// The maximum hold time after a decrease.
 const LONGEST_HOLD: Span = Span::secs(60);
 /// The worst observation is ignored, unless its send rate is at least this multiple of the median: a burst causes
 /// congestion.
@@ -103,8 +113,9 @@ impl ChannelParameters {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Batch {
-    /// The bytes reported for the first time, and the missing ones among them.
+    /// The bytes reported for the first time.
     pub(super) size: Bytes,
+    /// The bytes reported for the first time as missing.
     pub(super) lost: Bytes,
     /// The bytes that had been missing and arrived late.
     pub(super) recovered: Bytes,

@@ -50,9 +50,9 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// The IP size of a report, and the reports' share of the session bandwidth (libwebrtc,
-/// `transport_sequence_number_feedback_generator.cc`).
+/// The IP size of a report (libwebrtc, `transport_sequence_number_feedback_generator.cc`).
 const REPORT: Bytes = Bytes::new(68);
+/// The reports' share of the session bandwidth (from the same file).
 const SHARE: f64 = 0.05;
 
 /// Builds the receiving half, which reports after the first packet and then periodically.

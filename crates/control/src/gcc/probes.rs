@@ -9,8 +9,9 @@ use crate::Probe;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 
-/// The minimum number of packets of a probe, and its minimum duration.
+/// The minimum number of packets of a probe.
 const PACKETS: u32 = 5;
+/// The minimum duration of a probe.
 const LENGTH: Span = Span::millis(15);
 /// The rate of a further probe, as a multiple of the last result.
 const FURTHER: f64 = 2.0;
@@ -18,8 +19,9 @@ const FURTHER: f64 = 2.0;
 const FURTHER_ABOVE: f64 = 0.7;
 /// The maximum time to wait for a result.
 const WAIT: Span = Span::secs(1);
-/// The interval and rate (as a multiple of the estimate) of probes in an application-limited phase.
+/// The interval of probes in an application-limited phase.
 const ALR_INTERVAL: Span = Span::secs(5);
+/// The rate of probes in an application-limited phase, as a multiple of the estimate.
 const ALR_SCALE: f64 = 2.0;
 /// A recovery probe can follow when the estimate falls below this share of its previous value.
 const DROP: f64 = 0.66;
@@ -27,20 +29,23 @@ const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 /// A recovery probe is sent only if this share of its rate exceeds the estimate.
 const LEAST_EXPECTED_RESULT: f64 = 0.95;
-/// The limits of recovery probes: age of the drop, age of the application-limited phase's end, and interval.
+/// The maximum age of the fall that a recovery probe follows.
 const DROP_MAX_AGE: Span = Span::secs(5);
+/// A recovery probe is sent in an application-limited phase, or at most this time after its end.
 const ALR_END_MAX_AGE: Span = Span::secs(3);
+/// The minimum interval between two recovery probes.
 const DROP_INTERVAL: Span = Span::secs(5);
 /// The maximum probe rate while loss limits a rising estimate, as a multiple of the estimate.
 const LOSS_LIMITED: f64 = 1.5;
 /// The minimum share of a probe's packets and bytes that must arrive.
 const COMPLETE: f64 = 0.8;
-/// Limits of a valid result: the duration, and the ratio of the receive rate to the send rate.
+/// The maximum duration of a valid result.
 const LONGEST: Span = Span::secs(1);
+/// The maximum ratio of the receive rate to the send rate in a valid result.
 const MOST_RATIO: f64 = 2.0;
-/// If a probe arrived at less than this share of its send rate, the link was full. The result is then
-/// [`TARGET_UTILIZATION`] of the receive rate.
+/// If a probe arrived at less than this share of its send rate, the link was full.
 const UNSATURATED: f64 = 0.9;
+/// If the link was full, the result is this share of the receive rate.
 const TARGET_UTILIZATION: f64 = 0.95;
 /// The minimum send rate of a valid result, as a share of the probe's rate. Below it the pacer had too little data.
 const LEAST_SEND_RATIO: f64 = 0.8;

@@ -4,11 +4,13 @@ use super::Received;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The minimum contents of the window, in packets and in time.
+/// The minimum number of packets in the window.
 const LEAST_PACKETS: usize = 20;
+/// The minimum duration of the window.
 const LEAST_SPAN: Span = Span::secs(1);
-/// The maximum contents of the window.
+/// The maximum number of packets in the window.
 const MOST_PACKETS: usize = 500;
+/// The maximum duration of the window.
 const MOST_SPAN: Span = Span::secs(5);
 const REQUIRED: usize = 10;
 /// An arrival time earlier than the latest by more than this is a jump of the receiver's clock.

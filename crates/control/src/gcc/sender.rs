@@ -36,8 +36,9 @@ struct SentPacket {
 struct FeedbackSummary {
     received: Vec<Received>,
     batch: Option<Batch>,
-    /// Packets reported for the first time, and newly missing ones minus late arrivals.
+    /// The packets reported for the first time.
     expected: i64,
+    /// The newly missing packets minus the late arrivals.
     lost: i64,
 }
 
@@ -46,8 +47,9 @@ struct FeedbackSummary {
 pub(super) struct Sender {
     config: Config,
     flights: BTreeMap<u64, SentPacket>,
-    /// The bytes sent in total, and up to the newest packet that has arrived.
+    /// The bytes sent in total.
     sent: u64,
+    /// The bytes sent up to the newest packet that has arrived.
     arrived: u64,
     delay: DelayBased,
     acknowledged: RobustThroughput,

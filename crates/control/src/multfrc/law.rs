@@ -31,14 +31,17 @@ pub(super) struct Law {
     /// The number of connections, at least 1.
     pub(super) n: f64,
     next: Option<Time>,
-    /// The sum, minimum and number of the period's round-trip samples, in seconds.
+    /// The sum of the period's round-trip samples, in seconds.
     sum: f64,
+    /// The minimum of the period's round-trip samples.
     least: Option<Span>,
+    /// The number of the period's round-trip samples.
     samples: u32,
     /// R_min over all periods.
     base: Option<Span>,
-    /// The bytes sent in this period, and the bytes that the rate allowed.
+    /// The bytes sent in this period.
     sent: f64,
+    /// The bytes that the rate allowed in this period.
     allowed: f64,
     at: Option<(Time, Rate)>,
 }

@@ -182,9 +182,11 @@ impl SenderHalf for Sender {
 struct ReceivingConnection {
     tfrc: tfrc::Receiver,
     heard: Time,
-    /// The packets expected and received, now and at the last report.
+    /// The number of packets expected so far.
     highest: u64,
+    /// The number of packets received so far.
     got: u64,
+    /// `highest` and `got` at the last report.
     counted: (u64, u64),
 }
 

@@ -42,7 +42,7 @@ pub(super) const R_MAX: Rate = Rate::mbps(20);
 pub(super) const MOST_SHAPING: f64 = 0.05;
 /// The time since the last update counts up to this number of report intervals.
 pub(super) const MOST_INTERVALS: u64 = 2;
-/// The base delay's window has ten such slots (RFC 6817, section 3.4.2). RFC 8698, section 5.1.1, has tens of
-/// minutes.
+/// The length of a slot in the base delay's window (RFC 6817, section 3.4.2).
 pub(super) const BASE_SLOT: Span = Span::secs(60);
+/// The number of slots. RFC 8698, section 5.1.1, has a window of tens of minutes.
 pub(super) const BASE_SLOTS: usize = 10;

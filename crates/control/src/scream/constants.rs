@@ -45,6 +45,7 @@ pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
 pub(super) const MIN_REF_WND: Bytes = Bytes::new(3_000);
 /// `QDELAY_TARGET_HI`: the maximum target with competing flows.
 pub(super) const QDELAY_TARGET_MOST: Span = Span::millis(400);
-/// The length and number of the base delay's slots (RFC 6817, section 3.4.2).
+/// The length of a slot in the base delay's window (RFC 6817, section 3.4.2).
 pub(super) const BASE_SLOT: Span = Span::secs(60);
+/// The number of slots in the base delay's window.
 pub(super) const BASE_SLOTS: usize = 10;

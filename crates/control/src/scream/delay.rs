@@ -4,8 +4,9 @@ use super::constants::{
 };
 use std::collections::VecDeque;
 
-/// The samples of the normalized queueing delay for variance and mean (RFC 8298, section 4.1.2.3).
+/// The samples of the normalized queueing delay in its variance (RFC 8298, section 4.1.2.3).
 const VARIANCE_OVER: usize = 200;
+/// The samples of the normalized queueing delay in its mean (RFC 8298, section 4.1.2.3).
 const MEAN_OVER: usize = 50;
 /// If more than this share of round trips has a loss, other flows compete.
 const COMPETING_LOSS: f64 = 0.002;
@@ -25,12 +26,15 @@ pub(super) struct Delay {
     highest: f64,
     lowest: f64,
     deviation: f64,
-    /// The minimum of this round trip, and the slow mean of these minima.
+    /// The minimum queueing delay of this round trip.
     round_least: Option<f64>,
+    /// The slow mean of the round trips' minima.
     standing: f64,
-    /// The bias that is subtracted from samples; the minimum sample and the round trips since its last update.
+    /// The bias that is subtracted from samples.
     bias: f64,
+    /// The minimum since the last update of the bias.
     bias_least: f64,
+    /// The round trips since the last update of the bias.
     bias_rounds: u32,
     history: VecDeque<f64>,
     loss_events: f64,

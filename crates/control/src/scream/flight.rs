@@ -27,15 +27,18 @@ struct Missing {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct FeedbackSummary {
-    /// The bytes between the old and new highest acknowledged packet, lost ones included, and the marked ones.
+    /// The bytes between the old and the new highest acknowledged packet, lost packets included.
     pub(super) acked: u64,
+    /// The marked bytes among them.
     pub(super) acked_marked: u64,
-    /// The packets newly reported as received, and the marked ones.
+    /// The packets newly reported as received.
     pub(super) delivered: u32,
+    /// The packets newly reported as marked.
     pub(super) marked: u32,
     pub(super) lost: u32,
-    /// The send times of the newest marked and the newest lost packet.
+    /// The send time of the newest marked packet.
     pub(super) latest_marked: Option<Time>,
+    /// The send time of the newest lost packet.
     pub(super) latest_lost: Option<Time>,
     /// The newest packet's send time, and its one-way delay if it was reported.
     pub(super) newest: Option<(Time, Option<OneWay>)>,

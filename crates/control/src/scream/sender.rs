@@ -32,12 +32,13 @@ const SMALL_WINDOW: f64 = 0.1;
 const ABSURD_PERIOD: Span = Span::millis(500);
 /// The pacing rate before the first feedback, in bit/s.
 const FIRST_PACE: f64 = 1e6;
-/// The duration of draining a standing queue, in round trips, and its minimum.
+/// The duration of draining a standing queue, in round trips.
 const DRAIN_ROUNDS: f64 = 5.0;
+/// The minimum duration of draining a standing queue.
 const DRAIN_LEAST: Span = Span::millis(200);
-/// If the target is above this share of the cap, the window is limited to the peak of the bytes in flight, or to
-/// [`CAP_HEADROOM`] times the window that the cap needs, whichever is larger.
+/// The window is limited if the target is above this share of the cap.
 const NEAR_CAP: f64 = 0.95;
+/// The limit is this multiple of the window that the cap needs, but at least the peak of the bytes in flight.
 const CAP_HEADROOM: f64 = 1.5;
 /// Added to the round-trip time for the window that the cap needs, in seconds (EricssonResearch/scream).
 const CAP_RTT_ADDEND: f64 = 0.001;
@@ -63,8 +64,9 @@ pub(super) struct Sender {
     alpha_at: Option<Time>,
     filtered_at: Option<Time>,
     s_rtt: Option<f64>,
-    /// For a round-trip time that is smoothed twice: the inner mean, and the time of the outer mean's update.
+    /// The inner mean of a round-trip time that is smoothed twice.
     first_rtt: f64,
+    /// The time of the outer mean's last update.
     second_at: Time,
     loss_rate: f64,
     /// The maximum bytes in flight in this round trip and in the last one.

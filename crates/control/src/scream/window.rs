@@ -31,8 +31,9 @@ pub(super) fn alpha(alpha: f64, marked: f64, config: &Config) -> f64 {
 pub(super) struct Input {
     pub(super) now: Time,
     pub(super) s_rtt: f64,
-    /// The send times of the newest lost and the newest marked packet.
+    /// The send time of the newest lost packet.
     pub(super) lost: Option<Time>,
+    /// The send time of the newest marked packet.
     pub(super) marked: Option<Time>,
     pub(super) alpha: f64,
     pub(super) loss_rate: f64,
@@ -44,8 +45,9 @@ pub(super) struct Input {
     pub(super) low: bool,
     pub(super) acked: f64,
     pub(super) acked_marked: f64,
-    /// The maximum bytes in flight in this and the last round trip, and in the last one alone.
+    /// The maximum bytes in flight in this and the last round trip.
     pub(super) flight: f64,
+    /// The maximum bytes in flight in the last round trip.
     pub(super) flight_before: f64,
     pub(super) at_cap: bool,
 }
@@ -67,8 +69,9 @@ pub(super) struct ReferenceWindow {
     inflection: f64,
     /// Whether the next reduction sets the inflection point: the window has grown since the last.
     may_move: bool,
-    /// Whether losses and marks were reported since the last reduction.
+    /// Whether losses were reported since the last reduction.
     lost: bool,
+    /// Whether marks were reported since the last reduction.
     marked: bool,
     /// The last congestion; `None` before the first.
     congested: Option<Time>,

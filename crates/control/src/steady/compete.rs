@@ -226,8 +226,9 @@ pub(super) struct CompeteLaw {
     empty_since: Option<f64>,
     /// The highest queueing delay of the recent past, in seconds. It decays with [`HIGH_QUEUE_HALF_LIFE`].
     pub(super) high_queue: f64,
-    /// The mean numbers of reported and of lost packets per report.
+    /// The mean number of reported packets per report.
     packets: f64,
+    /// The mean number of lost packets per report.
     lost: f64,
     response: RateResponse,
     /// The value, in bit/s, to which the rate may jump back after a drain or an experiment has lowered it.

@@ -275,8 +275,9 @@ pub(super) struct DelayLaw {
     experiment: Option<Experiment>,
     /// The time at which START ended.
     pub(super) started: f64,
-    /// The time of the last loss in a queue, and of the last one without a queue.
+    /// The time of the last loss in a queue.
     queue_loss_at: f64,
+    /// The time of the last loss without a queue.
     empty_queue_loss_at: f64,
     /// The last time at which the queue was not empty.
     filled_at: f64,

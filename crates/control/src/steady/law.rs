@@ -107,9 +107,9 @@ struct PolicerTrial {
     share: f64,
     /// The receive rate before the trial, in bit/s.
     received: f64,
-    /// The number of packets reported since the trial began, and the number of lost ones among them, with consecutive
-    /// losses counted once.
+    /// The number of packets reported since the trial began.
     packets: u32,
+    /// The number of packets lost since the trial began, with consecutive losses counted once.
     lost: u32,
 }
 
@@ -132,9 +132,9 @@ pub(super) struct Law {
     pub(super) losses: LossClassifier,
     /// The time of the last report, in seconds.
     pub(super) last_report_at: Option<f64>,
-    /// The times of the last response to a loss and of the last response to a mark. Losses and marks of packets that
-    /// were sent earlier cause no further response.
+    /// The time of the last response to a loss. Losses of packets that were sent earlier cause no further response.
     loss_at: Option<f64>,
+    /// The time of the last response to a mark. Marks of packets that were sent earlier cause no further response.
     mark_at: Option<f64>,
     /// The time at which the rate was last cut because of losses without a queue.
     policed_at: Option<f64>,

@@ -31,8 +31,9 @@ pub(super) struct ScalableLaw {
     alpha: f64,
     /// In segments.
     window: f64,
-    /// The packets reported in this round, and the marked ones.
+    /// The packets reported in this round.
     packets: u32,
+    /// The packets reported as marked in this round.
     marked: u32,
     round_since: f64,
     cut_at: f64,

@@ -36,8 +36,9 @@ pub(super) struct TrainMonitor {
     open: Option<(ArrivedPacket, ArrivedPacket, u32)>,
     /// The time of the last train in `share`, in seconds.
     share_at: f64,
-    /// Fading sums over trains: share times bits, and bits.
+    /// A fading sum over trains: share times bits.
     share: f64,
+    /// A fading sum over trains: bits.
     weight: f64,
     /// The trains in a row that showed an unshared queue.
     own: u32,

@@ -182,9 +182,11 @@ pub(super) struct RateResponse {
     weight: f64,
     mean_sent: f64,
     mean_received: f64,
-    /// The weighted sums of squares and of products of the deviations from the means.
+    /// The weighted sum of the squared deviations from `mean_sent`.
     sent_sent: f64,
+    /// The weighted sum of the products of both deviations.
     sent_received: f64,
+    /// The weighted sum of the squared deviations from `mean_received`.
     received_received: f64,
 }
 

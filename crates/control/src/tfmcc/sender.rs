@@ -7,8 +7,9 @@ use crate::equation::initial_window;
 use crate::{Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The timeouts without a report of the limiting receiver, in round trips (RFC 4654, section 3.3).
+/// Without a report of the limiting receiver for this number of round trips, the rate is halved.
 const CLR_HALVE_RTTS: u64 = 4;
+/// The timeout of the limiting receiver, in round trips (RFC 4654, section 3.3).
 const CLR_TIMEOUT_RTTS: u64 = 10;
 /// The number of steps per R_max in slow start.
 const RAMP_STEPS: u64 = 8;

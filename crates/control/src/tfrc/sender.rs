@@ -17,8 +17,9 @@ const RECEIVED_ENTRIES: usize = 3;
 /// TCP's retransmission timeout as in ns-2's TFRC: in whole ticks of 0.1 s, without a minimum.
 #[derive(Clone, Copy, Debug, Default)]
 struct TcpRto {
-    /// The smoothed round-trip time in eighths of a tick, and its mean deviation in quarters.
+    /// The smoothed round-trip time, in eighths of a tick.
     smoothed: i64,
+    /// The mean deviation of the round-trip time, in quarters of a tick.
     deviation: i64,
 }
 

@@ -2,8 +2,9 @@ use crate::Body;
 use crate::fields::words;
 use steadycast_units::Stamp;
 
-/// The APP subtypes of packet counts and of acknowledgments.
+/// The APP subtype of packet counts.
 const COUNTS: u8 = 1;
+/// The APP subtype of acknowledgments.
 const ACK: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
