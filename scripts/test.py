@@ -1,8 +1,11 @@
 """Runs all tests, Rust and Python. The last line is "N passed, M skipped because …".
 
+Tests in real time mostly wait. Beside them, what needs the processor runs in the background: cargo, and the other tests
+of the package. Until the real-time tests end, the background only gets the time that nothing else uses (SCHED_IDLE).
+
 A Rust test marked ``#[ignore = "needs TOOL"]`` (or "needs root") runs if the tool is installed, and otherwise counts
-as skipped. A slow test is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. The failures are listed
-again before the last line.
+as skipped. A slow test is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. The failures and the skipped
+tests are listed before the last line.
 
 Under ``STEADYCAST_REQUIRE=all`` a skip is a failure, except for a failed claim about an emulated run's figures that
 says the machine was too busy. These may be at most a tenth of the number of fault tests.
@@ -16,13 +19,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import tools
@@ -40,16 +44,88 @@ FAILED = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. FAILED", re.MULTILI
 IGNORED = re.compile(r"^test (\S+)(?: - .*)? \.\.\. ignored, needs (\S+)", re.MULTILINE)
 
 
+Say = Callable[[str], None]
+"""Prints a line."""
+
+
+class Background:
+    """What runs beside the real-time tests: its lowest priority, and its lines of output, which are kept meanwhile."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[str] | None = []
+        self._thread = 0
+
+    def begin(self) -> None:
+        """Give this thread, and the processes that it will start, only the time that nothing else uses."""
+        self._thread = threading.get_native_id()
+        set_policy(self._thread, "SCHED_IDLE")
+
+    def say(self, line: str) -> None:
+        """Print a line, or keep it until `come_forward`."""
+        with self._lock:
+            if self._kept is None:
+                print(line, flush=True)
+            else:
+                self._kept.append(line)
+
+    def come_forward(self) -> None:
+        """Print the lines so far, and later ones at once. All threads and processes get the usual priority."""
+        with self._lock:
+            for line in self._kept or ():
+                print(line, flush=True)
+            self._kept = None
+        set_policy(self._thread, "SCHED_OTHER")
+
+
+def set_policy(thread: int, policy: str) -> None:
+    """Set the scheduling policy of a thread and of the processes that it has started, where the system allows it."""
+    # A process may end at any time. Without privileges, a policy can't be raised.
+    with suppress(OSError, AttributeError):
+        os.sched_setscheduler(thread, getattr(os, policy), os.sched_param(0))
+    # The parent comes first, so that what it starts from now on has the policy as well.
+    for child in children(thread):
+        for each in threads(child):
+            set_policy(each, policy)
+
+
+def children(thread: int) -> list[int]:
+    """Return the processes that a thread has started."""
+    try:
+        return [int(each) for each in Path(f"/proc/{thread}/task/{thread}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def threads(process: int) -> list[int]:
+    """Return the threads of a process."""
+    try:
+        return [int(each.name) for each in Path(f"/proc/{process}/task").iterdir()]
+    except OSError:
+        return []
+
+
 @dataclass
 class Count:
     """The outcome of the tests."""
 
     passed: int = 0
     failures: list[str] = field(default_factory=list)  # failed tests, with the reason if it is one line
-    skipped: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)  # by reason
+    skips: list[str] = field(default_factory=list)  # skipped tests, with the reason
     # Processes that ended with an error although no test failed.
     broken: list[str] = field(default_factory=list)
     faults: int = 0  # fault tests that ran, with any result
+
+    def __add__(self, other: Count) -> Count:
+        return Count(
+            **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+        )
+
+    def skip(self, name: str, why: str) -> None:
+        """Count a skipped test."""
+        self.skipped[why] += 1
+        self.skips.append(f"{name}: {why}")
 
     def lacking(self) -> str | None:
         """Say what is missing if everything is required; `None` if nothing is."""
@@ -75,11 +151,19 @@ class Count:
 def main() -> int:
     """Run everything. Exit code 1 if a test failed, or was skipped although everything is required."""
     required = os.environ.get("STEADYCAST_REQUIRE", "") == "all"
-    count = Count()
-    with ThreadPoolExecutor(1) as beside:  # the tools are installed while cargo compiles
-        prepared = beside.submit(tools.prepare, "test", tools.TOOLS)
-        rust(count, prepared.result)
-    python(count)
+    count, behind, beside = Count(), Count(), Background()
+    with ThreadPoolExecutor(1) as installer, ThreadPoolExecutor(1, initializer=beside.begin) as background:
+        prepared = installer.submit(tools.prepare, "test", tools.TOOLS)
+        crates = background.submit(cargo_test, behind, beside.say)
+        rest = background.submit(processor_bound, behind, beside.say)
+        prepared.result()
+        real_time(count)
+        said = crates.result()
+        needing_tools(count, said)
+        beside.come_forward()
+        rest.result()
+    count = behind + count
+    print("".join(f"\nskipped: {skip}" for skip in count.skips), end="")
     print("".join(f"\nfailed: {failure}" for failure in count.failures))
     print(count.line())
     if required and (lacking := count.lacking()):
@@ -93,22 +177,28 @@ def may_make_networks() -> bool:
     return os.geteuid() == 0 and Path("/dev/net/tun").exists()
 
 
-def rust(count: Count, prepared: Callable[[], None]) -> None:
-    """Run the crates' tests. Those that need a tool start after ``prepared``, which installs the tools."""
-    with part("cargo test"):
-        said = cargo(count, [])
-    prepared()
+def cargo_test(count: Count, say: Say) -> str:
+    """Run the crates' tests that need no tool; returns cargo's output."""
+    with part("cargo test", say):
+        return cargo(count, [], say)
+
+
+def needing_tools(count: Count, said: str) -> None:
+    """Run the crates' tests that need a tool. ``said`` is the output of cargo, which names them."""
     by_tool: dict[str, list[str]] = {}
     for name, tool in IGNORED.findall(said):
         by_tool.setdefault(tool.rstrip(",;:"), []).append(name)
     there: list[str] = []
     for tool, names in sorted(by_tool.items()):
         if tool == "root" and not may_make_networks():
-            count.skipped["network namespaces need root"] += len(names)
+            lacking = "network namespaces need root"
         elif tool != "root" and shutil.which(tool) is None:
-            count.skipped[f"{tool} is not installed"] += len(names)
+            lacking = f"{tool} is not installed"
         else:
             there += names
+            continue
+        for name in names:
+            count.skip(f"cargo test {name}", lacking)
     if there:
         # No documentation example needs a tool. Most tests wait for real-time networks, so 8 run in parallel.
         with part("cargo test of what needs tools"):
@@ -116,39 +206,48 @@ def rust(count: Count, prepared: Callable[[], None]) -> None:
 
 
 @contextmanager
-def part(name: str) -> Iterator[None]:
+def part(name: str, say: Say = print) -> Iterator[None]:
     """Print the name of a part of the tests, and how long it took."""
-    print(f"\n{name} …", flush=True)
+    say(f"\n{name} …")
     began = time.monotonic()
     yield
-    print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+    say(f"{name}: {time.monotonic() - began:.0f} s")
 
 
-def cargo(count: Count, more: list[str]) -> str:
+def cargo(count: Count, more: list[str], say: Say = print) -> str:
     """Run cargo's tests, and print the output of those that fail."""
-    words = [*CARGO, *more]
     environment = {**os.environ, "PATH": tools.path_with_cargo(), "CARGO_TERM_COLOR": "never"}
     # Generated inputs have a fixed seed; set this variable for another.
     environment.setdefault("PROPTEST_RNG_SEED", "1")
-    done = subprocess.Popen(
-        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    )
     said: list[str] = []
-    assert done.stdout is not None
-    for line in done.stdout:
+
+    def hear(line: str) -> None:
         said.append(line)
         if not re.match(
             r"test .* \.\.\. (ok|ignored)|running \d+ test|\s*$|test result: ok|   Doc-tests", line
         ):
-            print(line, end="", flush=True)
-    whole = "".join(said)
+            say(line)
+
+    code = run([*CARGO, *more], hear, environment)
+    whole = "\n".join([*said, ""])
     results = RESULT.findall(whole)
     count.passed += sum(int(passed) for passed, _ in results)
     failed = FAILED.findall(whole)
     count.failures += [f"cargo test {name}{panic_of(whole, name)}" for name in failed]
-    if (done.wait() != 0 and not failed) or not results:
-        count.broken.append(f"cargo test ended with code {done.returncode}")
+    if (code != 0 and not failed) or not results:
+        count.broken.append(f"cargo test ended with code {code}")
     return whole
+
+
+def run(words: list[str], hear: Say, environment: Mapping[str, str] = os.environ) -> int:
+    """Run a program, and pass its lines on; returns its exit code."""
+    with subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            hear(line.rstrip("\n"))
+    return process.returncode
 
 
 def panic_of(said: str, name: str) -> str:
@@ -157,42 +256,48 @@ def panic_of(said: str, name: str) -> str:
     return f" ({found[1]}): {found[2]}"[:CUT] if found else ""
 
 
-def python(count: Count) -> None:
-    """Run the tests of the package. Real-time tests run after those that use much CPU time.
+def real_time(count: Count) -> None:
+    """Run the tests of the package in real time.
 
     The fault tests run alone, because other tests' video players would slow them down. Each of the other real-time
     tests uses a fifth to a third of a processor. With six at once, pictures came late in one of two runs.
     """
-    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
     pytest(count, [FAULTS], at_once=1)
     pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"], at_once=4)
 
 
-def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
+def processor_bound(count: Count, say: Say) -> None:
+    """Run the other tests of the package."""
+    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3, say=say)
+
+
+def pytest(count: Count, which: list[str], at_once: int = 2, say: Say = print) -> None:
     """Run some of the tests in ``at_once`` processes.
 
     Each process gets a contiguous part, so most fixtures of a module are made once; an idle one takes tests over.
     """
-    with part(" ".join(["pytest", *which])), tempfile.TemporaryDirectory() as folder:
+    with part(" ".join(["pytest", *which]), say), tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "junit.xml")
         spread = ["-n", str(at_once), "--dist", "worksteal"]
         slowest = ["--durations=8", "--durations-min=3"]
-        words = [sys.executable, "-m", "pytest", "-q", *spread, *slowest, f"--junit-xml={file}", *which]
-        code = subprocess.run(words, cwd=ROOT, check=False).returncode
+        code = run(
+            [sys.executable, "-m", "pytest", "-q", *spread, *slowest, f"--junit-xml={file}", *which], say
+        )
         if not file.exists():
             count.broken.append(f"pytest ended with code {code}")
             return
         suite = next(ET.parse(file).iter("testsuite"))
         cases = list(suite.iter("testcase"))
     failed = [(case, what) for case in cases for what in [*case.iter("failure"), *case.iter("error")][:1]]
-    skips = [skip for case in cases for skip in case.iter("skipped")]
+    skips = [(case, skip) for case in cases for skip in case.iter("skipped")]
     count.faults += len(cases) if which == [FAULTS] else 0
     for case, what in failed:
         why = " ".join(what.get("message", "").split())
         count.failures.append(f"{case.get('classname')}::{case.get('name')}: {why}"[:CUT])
     count.passed += len(cases) - len(failed) - len(skips)
-    for skip in skips:
-        count.skipped[skip.get("message") or "no reason is given"] += 1
+    for case, skip in skips:
+        name = f"{case.get('classname')}::{case.get('name')}"
+        count.skip(name, skip.get("message") or "no reason is given")
     # pytest can fail without a failed test, for example if it can't import a module.
     if code != 0 and not failed:
         count.broken.append(f"pytest ended with code {code}")

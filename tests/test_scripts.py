@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import sys
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.conftest import ROOT, ran, script
+from tests.conftest import ROOT, ran, script, started
 
 SCRIPTS = ROOT / "scripts"
 
@@ -27,7 +30,8 @@ def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module.tools, "missing", lambda of: [])
-    monkeypatch.setattr(module, "python", lambda count: None)
+    monkeypatch.setattr(module, "real_time", lambda count: None)
+    monkeypatch.setattr(module, "processor_bound", lambda count, say: None)
     return module
 
 
@@ -57,9 +61,9 @@ def test_a_skip_fails_only_where_all_is_required(
     monkeypatch.setenv("STEADYCAST_REQUIRE", required)
     monkeypatch.setattr(command, "CARGO", (sys.executable, "-c", f"print('''{SAID}''')"))
     assert command.main() == code
-    assert (
-        capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 skipped because nosuchtool is not installed"
-    )
+    said = capsys.readouterr().out.splitlines()
+    assert "skipped: cargo test needs_it: nosuchtool is not installed" in said
+    assert said[-1] == "1 passed, 1 skipped because nosuchtool is not installed"
 
 
 def test_cargo_that_ends_without_results_is_a_failure(
@@ -83,18 +87,57 @@ test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
 """
 
 
-def test_the_end_names_each_test_that_failed_and_why(
+def test_the_end_names_each_test_that_failed_or_was_skipped_and_why(
     command: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (tmp_path / "test_it.py").write_text("def test_seven():\n    assert 7 == 8, 'not seven'\n")
+    skip = f"import pytest\n\ndef test_calm():\n    pytest.skip('{command.STALLED}')\n\n"
+    (tmp_path / "test_it.py").write_text(f"{skip}def test_seven():\n    assert 7 == 8, 'not seven'\n")
     monkeypatch.setattr(command, "CARGO", (sys.executable, "-c", f"print({FELL!r}); raise SystemExit(101)"))
-    monkeypatch.setattr(command, "python", lambda count: command.pytest(count, [str(tmp_path)], at_once=1))
+    monkeypatch.setattr(command, "real_time", lambda count: command.pytest(count, [str(tmp_path)], at_once=1))
     assert command.main() == 1
-    cargo, python, last = capsys.readouterr().out.splitlines()[-3:]
+    skipped, cargo, python, last = capsys.readouterr().out.splitlines()[-4:]
+    assert skipped.startswith("skipped: ")
+    assert skipped.endswith("test_it::test_calm: the machine stalled")
     assert cargo == "failed: cargo test a::bad (crates/a/src/lib.rs:3:5): 3 is not 4"
     assert python.startswith("failed: ")
     assert "test_it::test_seven: AssertionError: not seven" in python
-    assert last == "1 passed, 2 failed, 0 skipped"
+    assert last == "1 passed, 2 failed, 1 skipped because the machine stalled"
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="needs Linux")
+def test_the_background_waits_for_others_until_it_comes_forward(
+    command: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its process has a thread and a process of its own, as cargo has."""
+    beside = command.Background()
+    lines: list[int] = []
+    program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
+    shell = f"{sys.executable} -c '{program}' & echo $$; wait"
+
+    def run() -> None:
+        with started(["sh", "-c", shell]) as process:
+            lines.extend(int(process.stdout.readline()) for _ in range(2))
+            beside.say("began")
+            ready.set()
+            ended.wait(60)
+            os.kill(max(lines), signal.SIGKILL)
+            os.kill(min(lines), signal.SIGKILL)
+
+    ready, ended = threading.Event(), threading.Event()
+    with ThreadPoolExecutor(1, initializer=beside.begin) as pool:
+        done = pool.submit(run)
+        assert ready.wait(60)
+        assert [os.sched_getscheduler(each) for each in lines] == [os.SCHED_IDLE] * 2
+        assert capsys.readouterr().out == ""
+        beside.come_forward()
+        beside.say("goes on")
+        found = [os.sched_getscheduler(each) for each in lines]
+        ended.set()
+        done.result()
+    assert capsys.readouterr().out == "began\ngoes on\n"
+    # Without privileges a process can't leave this policy.
+    assert found == [os.SCHED_OTHER] * 2 or os.geteuid() != 0
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
 def test_the_page_of_each_paper_says_its_commit_first() -> None:
