@@ -74,8 +74,10 @@ _DELAY_OFF = 0.30
 """Maximum relative error of that controller's simulated delay."""
 _DELAY_LEAST_MS = 5.0
 """Lower limit of the delay's tolerance, in ms: the time over which a frame's packets are spread."""
-_MORE, _HELD_S = 1.3, 4.0
-"""The encoder limits the rate if the target exceeds it by a factor of 1.3 for 4 s."""
+_MORE = 1.3
+"""The encoder limits the rate if the target exceeds it by this factor for `_HELD_S`."""
+_HELD_S = 4.0
+"""The time in seconds for which the target must exceed the rate by `_MORE`."""
 _MEDIA_BAND = (0.95, 1.2)
 """Bounds of the encoder's highest rate, as multiples of its mean rate while it limits the rate.
 

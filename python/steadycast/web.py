@@ -58,8 +58,12 @@ _BACKLOG = 64
 """The number of connections that wait in the kernel; asyncio accepts as many in one iteration of its loop."""
 _OF_ONE = 64
 """Most connections per client address; a browser opens six, and several may share a NAT."""
-_LINES, _MINUTE_S, _KINDS_OF_LINES = 5, 60.0, 64
-"""Rate limit of the log: lines per kind, interval in seconds, and number of kinds."""
+_LINES = 5
+"""The most lines of a kind that the log accepts in `_MINUTE_S`."""
+_MINUTE_S = 60.0
+"""The interval of the log's rate limit, in seconds."""
+_KINDS_OF_LINES = 64
+"""The most kinds of lines whose counts are kept."""
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 WORLDS = ("simulated", "emulated")
 
 _Quantity = tuple[str, str, float | None]
+"""A quantity's name, its path in the summary, and the bound on the difference of its means over seeds.
+
+A throughput's bound is relative. Other bounds have the unit of the path.
+"""
+# Chaotic systems can't agree in each second, so the distributions over seconds are compared.
 _FLOW: tuple[_Quantity, ...] = (
     ("throughput", "throughput_bps", 0.10),
     ("throughput of a second, p10", "second_bps.p10", 0.10),
@@ -64,11 +69,6 @@ _LINK: tuple[_Quantity, ...] = (
     ("queue of a second, p50", "second_queue_ms.p50", 15.0),
     ("queue of a second, p90", "second_queue_ms.p90", 15.0),
 )
-"""The compared quantities, their paths in the summary, and the bounds on the difference of their means over seeds.
-
-A throughput's bound is relative, and other bounds have the unit of the path. Chaotic systems can't agree in each
-second, so the distributions over seconds are compared.
-"""
 
 
 @dataclass(frozen=True)
