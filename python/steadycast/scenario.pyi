@@ -336,8 +336,8 @@ class Encode(Part):
     """The size of the encoded pictures: WIDTHxHEIGHT such as "640x480", a name (sqcif, qcif, cif, 4cif,
     qvga, vga, 720p or 1080p), "clip" for the clip's own size, or "auto". "auto", the default of clips,
     is the clip's size, reduced to as many samples as 1280x720 has if the clip has more. The default of
-    the synthetic film is 1280x720 if its flow's share of the network exceeds what the film can use in
-    CIF (2 Mb/s in mpeg4, 1.45 Mb/s in h264), else CIF. Default: "352x288".
+    the synthetic film is CIF, or 1280x720 if the flow's share of the network is more than the film can
+    use in CIF. In CIF the film can use 2 Mb/s in mpeg4 and 1.45 Mb/s in h264. Default: "352x288".
     """
 
 @dataclass(kw_only=True)
@@ -673,12 +673,13 @@ class Flow(Part):
     """
     vbr: str | None = None
     """video: bucket: for each group of pictures (GOP), by the leaky bucket of Evalvid-RA (SVBR, Hamdi and
-    Roberts). evalvid: for each GOP, as Evalvid-RA's published program does: by a leaky bucket in bytes,
-    and by the next GOP's size at the quantizer "nominal". ladder: for each GOP, the best quantizer with
-    which the next GOP fits the rate. frame: for each frame, the best quantizer with which the rest of
-    the GOP fits the rate and each of its frames is sent within "wait"; within a GOP the quantizer never
-    becomes finer. rungs: for each GOP, one of a few quantizers, which changes rarely; this models a
-    source that is encoded once for all viewers. Default: "bucket".
+    Roberts). evalvid: for each GOP, by the rule of Evalvid-RA's published program. A leaky bucket in
+    bytes gives the GOP's target size, and the quantizer follows from the GOP's size at the quantizer
+    "nominal". ladder: for each GOP, the best quantizer with which the next GOP fits the rate. frame:
+    for each frame, the best quantizer that meets two conditions: the rest of the GOP fits the rate, and
+    each of its frames is sent within "wait". Within a GOP the quantizer never becomes finer. rungs: for
+    each GOP, one of a few quantizers, which changes rarely; this models a source that is encoded once
+    for all viewers. Default: "bucket".
     """
     wait: str | None = None
     """video: vbr = frame: The maximum time from a frame's readiness until its last byte is sent. Default:

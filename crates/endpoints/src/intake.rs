@@ -7,15 +7,15 @@ use steadycast_units::{Bytes, Span, Spread, Time};
 /// The counts of arrivals, sampled as a series.
 #[derive(Clone, Debug, Default)]
 pub struct Intake {
-    /// The start of mean values.
+    /// The start of the averaging period.
     from: Time,
-    /// The end of mean values.
+    /// The end of the averaging period.
     until: Time,
-    /// Pauses of the flow, which means leave out.
+    /// Pauses of the flow, which do not belong to the averaging period.
     pauses: Vec<(Time, Time)>,
-    /// The means' IP bytes of distinct packets.
+    /// The IP bytes of distinct packets in the averaging period.
     pub bytes: Bytes,
-    /// The means' one-way delays.
+    /// The one-way delays in the averaging period.
     pub delay: Spread,
     now: Sample,
     last: Sample,
@@ -67,7 +67,7 @@ impl Row for Point {
 }
 
 impl Intake {
-    /// Creates counts whose means are from `from` to `until`.
+    /// Creates counts with an averaging period from `from` to `until`.
     pub fn new(from: Time, until: Time) -> Self {
         Self { from, until, ..Self::default() }
     }
@@ -78,7 +78,7 @@ impl Intake {
         Self { samples: Rows::packed(), ..self }
     }
 
-    /// Excludes the pauses between these periods from the means.
+    /// Excludes the pauses between these stretches from the averaging period.
     pub fn active(mut self, stretches: &[(Time, Time)]) -> Self {
         self.pauses = stretches.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
         self

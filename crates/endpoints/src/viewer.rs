@@ -5,8 +5,8 @@ use steadycast_control::simulcast::{Chooser, Move};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Rate, Span, Time};
 
-/// A simulcast's receiver, with a sink per group, of which one is joined. After each call of that sink, the world calls
-/// [`Viewer::look`], which may tell it to move the receiver.
+/// A simulcast's receiver, with a sink per group. The receiver is a member of one group at a time. After each call of
+/// that group's sink, the world calls [`Viewer::look`], which may request a move to another group.
 pub struct Viewer {
     /// The simulcast's index in the scenario.
     pub simulcast: usize,

@@ -122,7 +122,7 @@ struct State {
     on_time: Span,
     /// The time for which pictures must be on time before a rung returns.
     return_wait: Span,
-    /// Whether the last change of the rungs was such a return.
+    /// Whether a given-up rung has returned since the last rung was given up.
     has_returned: bool,
     /// Coded and left-out pictures since the last evaluation.
     lag: (u64, u64),

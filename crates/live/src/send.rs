@@ -378,7 +378,7 @@ impl SendOptions {
         Ok((pair, described.write(own, session)))
     }
 
-    /// Returns the parameters of a session with another program.
+    /// Returns the settings for receivers that run in another program.
     fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> RemotePeer {
         let to = self.to.ip();
         RemotePeer {
@@ -503,14 +503,14 @@ fn describe(
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // With an announced SSRC, receivers reject another session's packets with the same key.
+        // Two sessions may share a key. If the SSRC is announced, receivers reject packets with another SSRC.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
         ours: ours(options, video, medium),
     })
 }
 
-/// Returns the attributes for our receivers: the controller's parameters.
+/// Returns the session description's attributes that only Steadycast's receivers read.
 fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, String)> {
     let mode = if video.mode == Mode::Paper { "paper" } else { "repaired" };
     let mut all = vec![
@@ -634,7 +634,8 @@ impl Session {
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }
 
-    /// Pictures not coded because of a slow encoder, and of the rate.
+    /// Returns how many pictures were not coded because the encoder was slow, and how many because the backlog was too
+    /// large.
     fn missing(&self) -> (u64, u64) {
         match (&self.encoder_queue, &self.rung) {
             (Some(encoder_queue), _) => (encoder_queue.left_out(), encoder_queue.no_room()),

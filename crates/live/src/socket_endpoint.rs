@@ -44,7 +44,7 @@ pub trait Consumer: Send {
     /// Processes a new packet, with its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
 
-    /// Returns `Some` if a key frame is needed; true before the first one.
+    /// Returns `Some` if a key frame is needed: `Some(true)` before the first frame, `Some(false)` later.
     fn lacks_key_frame(&self) -> Option<bool> {
         None
     }
@@ -100,7 +100,7 @@ pub struct SocketSource {
     kept: SentSymbols,
     /// The SRTP context, without which packets are neither protected nor checked.
     pub srtp: Option<Srtp>,
-    /// The operator's limits. They also pass clock gaps to the circuit breaker.
+    /// The operator's limits. [`OperatorControls::on_clock_gap`] passes clock gaps to the circuit breaker.
     pub orders: Option<OperatorControls>,
     /// The ICE and DTLS connection to a browser.
     pub(crate) browser: Option<BrowserConnection>,
@@ -143,7 +143,7 @@ impl SocketSource {
 
     /// Closes the browser's connection after the BYE.
     fn close(&mut self, now: Time, out: &mut Outbox) {
-        // A timer means that the BYE was not sent yet.
+        // While the BYE has not been sent, the source has a timer.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
         if let Some(browser) = self.browser.as_mut().filter(|_| said) {
             browser.tunnel.close(now);
@@ -193,7 +193,8 @@ impl SocketSource {
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
-                        // Only repair needs symbols. Parity is of plain packets, before SRTP.
+                        // Symbols are needed only for repair. They are taken before encryption, because parity protects
+                        // plain packets.
                         if media.repairs.is_none() && first_kept.is_some() {
                             self.kept.keep(media.seq, &bytes[start..]);
                         }
@@ -364,14 +365,14 @@ impl RunCandidates {
         self.0.push_back(packet);
     }
 
-    /// Drops packets older than [`REORDER_WAIT`]: newer ones may have overtaken a new run's first packet.
+    /// Drops packets older than [`REORDER_WAIT`]. Newer packets may have overtaken the first packet of a new stream.
     fn forget(&mut self, now: Time) {
         while self.0.front().is_some_and(|first| now.since(first.0) > REORDER_WAIT) {
             self.0.pop_front();
         }
     }
 
-    /// Takes all, and returns those of this packet's source by sequence number.
+    /// Empties the list. Returns the packets of `header`'s stream, sorted by sequence number.
     fn of_run(&mut self, header: &RtpHeader) -> Vec<UnattributedPacket> {
         // Signed distances sort correctly across a wrap of the sequence number.
         let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
@@ -404,7 +405,8 @@ impl SourceClock {
         self
     }
 
-    /// Returns a packet's send time on the local clock, as if the minimum delay were zero.
+    /// Returns a packet's send time on the local clock. The clocks' offset is unknown, so the minimum one-way delay
+    /// counts as zero.
     fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);
@@ -427,7 +429,7 @@ struct MediaClock {
     step: Span,
     /// The newest timestamp, and its ticks since the first one.
     newest: Option<(u32, i64)>,
-    /// The ticks of this source's first timestamp, since the first source's.
+    /// This source's first timestamp, in ticks since the first timestamp of the first source.
     from: i64,
 }
 
@@ -498,8 +500,8 @@ impl Reports {
         }
     }
 
-    /// Sets the address from a report. `of_source` is `None` before the first media packet, which confirms or replaces
-    /// the address.
+    /// Sets the address from a report. `of_source` states whether the report is from the media's source. Before the
+    /// first media packet it is `None`, and the address stays unconfirmed.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -708,7 +710,7 @@ impl SocketSink {
         }
     }
 
-    /// Holds a packet that a later followed stream may need.
+    /// Holds an unused packet if the session may follow this packet's stream later.
     fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader, reason: UnusedReason) {
         let from = datagram.meta.from;
         let Some(session) = self.sink.session() else { return };
@@ -728,7 +730,7 @@ impl SocketSink {
         }
     }
 
-    /// Starts a run with the held packets, or with the present one if they overtook it.
+    /// Starts a run of sequence numbers with the first held packet, or with the present packet if that was overtaken.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, of_first, first, ..)) = held.first() else { return };

@@ -20,13 +20,13 @@ const SRTCP_INDEX_LEN: usize = 4;
 const ENCRYPTED: u32 = 1 << 31;
 /// Unencrypted bytes of SRTCP: the header and the first SSRC.
 const RTCP_CLEAR: usize = 8;
-/// Maximum number of sources. All have proved that they have the key.
+/// Maximum number of sources. Only an authentic packet adds a source.
 const MAX_SOURCES: usize = 4_096;
 /// In packets; RFC 3711, section 3.3.2, requires at least 64.
 const REPLAY_WINDOW: u64 = 128;
 
-/// The rollover counters tried for an unknown source, which may have wrapped before the join: every nine minutes at 1
-/// Mb/s.
+/// The number of rollover counters that are tried for an unknown source. At 1 Mb/s, the sequence number wraps every
+/// nine minutes.
 const MAX_JOIN_ROLLOVERS: u64 = 32;
 /// The rollovers tried after an outage.
 const MAX_OUTAGE_ROLLOVERS: u64 = 4;
@@ -437,7 +437,8 @@ impl Srtp {
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
-        // The counter is unknown after a wrap before the join or in an outage. The tag shows the right guess.
+        // The rollover counter is unknown if the sequence number wrapped before the join, or during an outage. Only the
+        // right counter gives a valid authentication tag.
         let (first, wraps) =
             nearest.map_or((seq.into(), 0..MAX_JOIN_ROLLOVERS), |nearest| (nearest, 1..MAX_OUTAGE_ROLLOVERS + 1));
         let index = match nearest.filter(&mut right) {
@@ -464,7 +465,7 @@ impl Srtp {
         // Without the E flag the packet is authenticated but not encrypted.
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
-        // A low index is this end's own packet, which anyone can reflect. Higher ones reveal an SSRC collision.
+        // An index below our next one is a reflection of our own packet. A higher index shows an SSRC collision.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let at = PacketIndex { ssrc, index };

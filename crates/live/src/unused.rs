@@ -22,7 +22,7 @@ impl Unused {
         self.counts.add(reason);
     }
 
-    /// Counts a packet with this payload type. The payload type is known if the packet is RTP.
+    /// Counts a packet. If its payload type is the reason, also counts the payload type.
     pub fn add_of_type(&mut self, reason: UnusedReason, payload_type: u8) {
         self.add(reason);
         if reason == UnusedReason::UnknownPayloadType {

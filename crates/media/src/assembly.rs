@@ -76,7 +76,8 @@ pub struct SentFrames {
     lean: bool,
 }
 
-/// A lean list keeps seconds of video; packets are at most one second late.
+/// Minimum number of frames in a full lean list. They cover many seconds of video, while packets are sent at most one
+/// second late.
 const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {

@@ -14,13 +14,13 @@ kinds! {
     Vbr for (), by "vbr", default "bucket" {
         /// for each group of pictures (GOP), by the leaky bucket of Evalvid-RA (SVBR, Hamdi and Roberts).
         "bucket" => Bucket(Bucket), "vbr = \"bucket\"";
-        /// for each GOP, as Evalvid-RA's published program does: by a leaky bucket in bytes, and by the next GOP's size
-        /// at the quantizer "nominal".
+        /// for each GOP, by the rule of Evalvid-RA's published program. A leaky bucket in bytes gives the GOP's target
+        /// size, and the quantizer follows from the GOP's size at the quantizer "nominal".
         "evalvid" => Evalvid(Evalvid), "vbr = \"evalvid\"";
         /// for each GOP, the best quantizer with which the next GOP fits the rate.
         "ladder" => Ladder, "vbr = \"ladder\"";
-        /// for each frame, the best quantizer with which the rest of the GOP fits the rate and each of its frames is
-        /// sent within "wait"; within a GOP the quantizer never becomes finer.
+        /// for each frame, the best quantizer that meets two conditions: the rest of the GOP fits the rate, and each of
+        /// its frames is sent within "wait". Within a GOP the quantizer never becomes finer.
         "frame" => Frame(PerFrame), "vbr = \"frame\"";
         /// for each GOP, one of a few quantizers, which changes rarely; this models a source that is encoded once for
         /// all viewers.
@@ -331,16 +331,16 @@ impl Encoder {
         self.rungs.get(chosen).copied().unwrap_or(0)
     }
 
-    /// Returns the mean of the rates during the last GOP; as in Evalvid-RA's program, the previous mean is one more
-    /// value.
+    /// Returns the mean of the rates during the last GOP. As in Evalvid-RA's program, the GOP before adds its mean as
+    /// one more rate.
     fn mean(&mut self, rate: Rate) -> f64 {
         let (sum, count) = std::mem::take(&mut self.rate_sum);
         let (sum, count) = self.last_gop.map_or((sum, count), |last_gop| (sum + last_gop.mean, count + 1));
         if count == 0 { rate.as_bps_f64() } else { sum / f64::from(count) }
     }
 
-    /// Returns the rung of the next GOP by Evalvid-RA's program: R_o is its size at the nominal quantizer q, and Q = q
-    /// R_o / R'. The bucket's level is in bytes.
+    /// Returns the rung of the next GOP by Evalvid-RA's program: the quantizer is q · R_o / R'. Here q is the nominal
+    /// quantizer, R_o the GOP's size at q, and R' the target size from [`target_bytes`].
     fn evalvid_rung(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
         let coarser = |factor: f64| match self.ladder.scale {
             Scale::Linear => rule.nominal * factor,
@@ -369,13 +369,14 @@ impl Encoder {
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // The budget of the rest of the GOP. Saved bytes may go to the backlog or one more frame; an excess is made up
-        // for within one or two GOPs. A started GOP may exceed its share by a quarter: a coarser step degrades all its
-        // remaining pictures.
+        // `credit` counts saved bytes, at most one frame's. If it is negative, it counts an excess, at most half of a
+        // GOP's bytes.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
         self.credit = self.credit.clamp(-owes, each);
         let waiting = backlog.as_f64();
+        // A started GOP may exceed its share by a quarter, because a coarser step degrades all its remaining pictures.
         let spare = if begins { 0.0 } else { owes / 2.0 };
+        // The rest of the GOP keeps at least half of the rate, so an excess is made up for within one or two GOPs.
         let budget = (span + self.credit.min(self.credit.max(0.0) - waiting)).max(span / 2.0) + spare;
         self.credit += each;
         let (drained, most) = (each * room, rate.scale(room).over(wait).as_f64());
@@ -431,9 +432,14 @@ fn spaced(ladder: &Ladder, count: u64, payload: u64, overhead: u64) -> Vec<usize
     rungs
 }
 
-/// Performs one step of the leaky bucket. `share` is the level as a share of the bucket, `factor` the bucket's size in
-/// GOPs. `r` is the byte budget of a GOP, `sent` are the bytes of the last GOP, `open` those of the next one at the
-/// current quantizer. Returns the new share and the bytes that the next GOP should have.
+/// Performs one step of the leaky bucket. Returns the bucket's new level x as a share, and the target size R' of the
+/// next GOP in bytes.
+///
+/// - `share` is the bucket's old level X / b.
+/// - `factor` is the bucket's size b in GOPs of `r` bytes.
+/// - `r` is the byte budget of a GOP.
+/// - `sent` is the size R of the last GOP in bytes.
+/// - `open` is the size R_o of the next GOP at the current quantizer, in bytes.
 ///
 /// ```text
 ///   X ← min(b, max(0, X − r) + R),  x = X/b        e₁ = 1 − (1−x)⁵,  e₂ = x⁵

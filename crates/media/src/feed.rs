@@ -8,8 +8,8 @@ pub trait Feed: Send {
     /// Returns when the next frame is ready, from the start of the flow; [`Span::MAX`] if that is not known yet.
     fn due(&self) -> Span;
 
-    /// Returns the next frame once it is due; `None` if it is delayed, until the new [`Feed::due`]. `rate` is the
-    /// current target, `backlog` the bytes in the pacer.
+    /// Returns the next frame once it is due. After `None`, the frame is delayed until the new [`Feed::due`]. `rate` is
+    /// the current target, `backlog` the bytes in the pacer.
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded>;
 
     /// Returns how the last frame is divided into packets; empty if only its size matters.
@@ -20,8 +20,8 @@ pub trait Feed: Send {
     /// Returns the sampling time of the frame at position `display` in display order, from the start of the flow.
     fn shown_at(&self, display: u32) -> Span;
 
-    /// Returns the sampling time of the frame that [`Feed::next`] returned last, from the start of the flow. A source
-    /// with its own pace knows it more exactly than the frame's position shows.
+    /// Returns the sampling time of the frame that [`Feed::next`] returned last, from the start of the flow. A live
+    /// source may know a more exact time than [`Feed::shown_at`].
     fn sampled_at(&self, coded: &Coded) -> Span {
         self.shown_at(coded.display)
     }

@@ -35,7 +35,7 @@ pub struct Frame {
     pub sampled: Time,
 }
 
-/// The part of a frame in one packet, if the payload format does not divide codec units at arbitrary places.
+/// The part of a frame in one packet, for payload formats that split a frame only at certain bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The bytes of the frame in this packet.

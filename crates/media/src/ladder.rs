@@ -132,8 +132,8 @@ impl Ladder {
         (mean, peak)
     }
 
-    /// Returns the range of rates that the ladder serves, with packet overhead: the lowest mean to the highest of a
-    /// GOP.
+    /// Returns the range of rates that the ladder serves, with packet overhead: from the lowest mean rate of a
+    /// quantizer to the highest rate of a GOP.
     pub fn range(&self, payload: u64, overhead: u64) -> (Rate, Rate) {
         let all: Vec<_> = (0..self.quantizers.len()).map(|r| self.rates(r, payload, overhead)).collect();
         let low = all.iter().map(|r| r.0).min().unwrap_or(Rate::ZERO);

@@ -85,7 +85,7 @@ impl Playout {
                 self.sorted.remove(place);
             }
         }
-        // The whole repair time is added to the percentile.
+        // A repaired frame does not count in the percentile, because the repair time is added below.
         if !repaired {
             self.recent.push_back((now, took));
             let place = self.sorted.partition_point(|one| *one < took);
@@ -134,7 +134,7 @@ impl Schedule {
     pub fn due(&self, ready: Time) -> Option<Time> {
         let from = self.place(ready);
         let due = |n: usize, (since, delay): (Time, Span)| {
-            // No frame is displayed earlier than the change that makes it due.
+            // A change of the delay never makes a frame due before the change itself.
             let due = (ready + delay).max(since);
             self.changes.get(n + 1).is_none_or(|(next, _)| due < *next).then_some(due)
         };

@@ -141,7 +141,8 @@ impl Traces {
     }
 }
 
-/// The seconds in which the pacer's backlog drains, by frames of at least half their size. RFC 8593 has no pacer.
+/// The time in seconds in which the pacer's backlog drains. For this, frames are reduced, at most by half. RFC 8593 has
+/// no pacer.
 const BACKLOG_DRAIN_S: f64 = 0.4;
 
 /// A source of independent frames without content.
@@ -220,8 +221,8 @@ impl SyntheticCodec {
         size + libm::ceil(size / self.payload) * self.overhead
     }
 
-    /// Returns the size of a burst's next frame: first K_B bytes, then shares of what remains of K_d frames at the
-    /// target rate (RFC 8593, section 5.2), at least the minimum.
+    /// Returns the size of a burst's next frame (RFC 8593, section 5.2). The first frame has K_B bytes. The other
+    /// frames share the rest of K_d mean frames equally.
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
         let others = (frames - 1.0) * self.wire_size(MIN_FRAME);

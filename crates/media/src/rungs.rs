@@ -1,8 +1,10 @@
 //! The choice between a few rungs of a stream at its key frames, for sources that are encoded once for many viewers.
 //!
-//! To avoid a switch at each key frame, a finer rung has to fit with its highest rate in the last [`WORST_OVER`], and
-//! the present one is kept while the backlog is at most [`TOLERATED_BACKLOG`]. After each climb that is taken back, the
-//! next one waits longer.
+//! Three rules avoid a switch at each key frame:
+//!
+//! - A finer rung is chosen only if its highest rate in the last [`WORST_OVER`] fits.
+//! - The present rung is kept while the backlog is at most [`TOLERATED_BACKLOG`].
+//! - After each failed climb, the next climb waits longer.
 
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
@@ -14,7 +16,8 @@ pub const WORST_OVER: Span = Span::secs(10);
 /// leaves room for the next group.
 const TOLERATED_BACKLOG: Span = Span::millis(250);
 
-/// On the way down and at the start, a rung fits with this share of the rate; groups differ in size.
+/// Maximum share of the rate that a rung may need, at the start and for a step down. The margin allows for larger
+/// groups.
 const FITTING_SHARE: f64 = 0.75;
 
 /// For a climb, the finer rung's highest recent rate is at most this share of the target rate.
@@ -29,10 +32,10 @@ const STEADY_SHARE: f64 = 0.95;
 /// Below this share of a rung's need at a key frame, the rate no longer carries the rung.
 const CARRYING_SHARE: f64 = 0.9;
 
-/// Below this share of the highest rate at the last two key frames, the rate has collapsed.
+/// If the rate is below this share of the highest rate at the last two key frames, it has collapsed.
 const COLLAPSE_SHARE: f64 = 0.65;
 
-/// After a collapse, a rung fits with this share of the rate, because the rate may exceed the path's capacity.
+/// Maximum share of the rate that a rung may need after a collapse. The target may still exceed the path's capacity.
 const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 
 /// Below this share of the rung's need, the rest of the group is not sent, to drain the path's queue.
@@ -56,8 +59,8 @@ const TRIAL: Span = Span::secs(120);
 /// The largest ratio of the rates of two neighbouring rungs.
 const MAX_RATIO: f64 = 3.0;
 
-/// Returns the rates of `count` rungs, finest first, evenly spaced by their logarithm from `top` to `bottom`. Too few
-/// for this range lie around its middle.
+/// Returns the rates of `count` rungs, finest first, evenly spaced by their logarithm from `top` to `bottom`. If the
+/// ratio of neighbours would exceed [`MAX_RATIO`], the rungs cover only the middle of this range.
 pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     let (highest, lowest) = (top.max(bottom).as_bps_f64().max(1.0), bottom.as_bps_f64().max(1.0));
     let steps = count.saturating_sub(1).max(1) as f64;
@@ -227,7 +230,7 @@ impl SwitchingRule for RungChooser {
         let collapsed = rate < highest.scale(COLLAPSE_SHARE) && recent > rate.scale(COLLAPSED_FITTING_SHARE);
         let has_failed = self.is_on_trial(at, rung);
         let (chosen, reason) = if rung < last && (collapsed || rate < recent.scale(CARRYING_SHARE)) {
-            // A failed climb caused the collapse. The path carried the rung below, so no further margin is needed.
+            // If a failed climb caused the collapse, the path carried the rung below, so no further margin is needed.
             let share = if collapsed && !has_failed { COLLAPSED_FITTING_SHARE } else { FITTING_SHARE };
             let to = fitting(share).max(rung + 1);
             self.step_down(at, rung, to);
@@ -244,7 +247,7 @@ impl SwitchingRule for RungChooser {
             self.fits_since = None;
             (rung, RungReason::Kept)
         };
-        // Until the next change or wait, report the reason of the last change.
+        // The reason of a change stays until the next change or wait.
         if chosen != rung || matches!(reason, RungReason::Waits) || matches!(self.reason, RungReason::Waits) {
             self.reason = reason;
         }
@@ -287,7 +290,7 @@ impl RungChooser {
         last.is_some_and(|last| at.saturating_sub(last) < TRIAL)
     }
 
-    /// The next climb to a rung that was on trial waits longer.
+    /// Records a step down. A rung that fails on trial gets a longer wait before the next climb.
     fn step_down(&mut self, at: Span, rung: usize, to: usize) {
         (self.fits_since, self.has_fallen) = (None, true);
         // Otherwise the collapse would be found again at the next key frame.
@@ -300,8 +303,8 @@ impl RungChooser {
         }
     }
 
-    /// Returns the next finer rung once it has fitted for long enough, else the present one; at the start, the finest
-    /// that fits well. A falling target may exceed the path's capacity: no climb.
+    /// Climbs one rung if the finer rung has fitted for long enough; at the start, climbs to `finest`. Does not climb
+    /// while the target falls, because the target may then exceed the path's capacity.
     fn climb(&mut self, at: Span, rung: usize, finest: usize, falls: bool) -> (usize, RungReason) {
         let since = *self.fits_since.get_or_insert(at);
         let starts = !self.has_fallen;

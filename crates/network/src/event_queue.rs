@@ -10,11 +10,11 @@ pub(crate) enum EventKind {
     Lane(u32),
     /// The timer of this agent expires.
     Agent(u32),
-    /// The timer of this entry of the driver's plan expires.
+    /// A planned start, stop or event is due. The index is that of the driver's plan.
     Entry(u32),
     /// Copies arrive on several links at the same time.
     Fan(u32),
-    /// A fate of this link's held packets becomes known.
+    /// The fate of a packet that this link holds becomes known.
     Queue(u32),
     /// A join or leave arrives at the next router.
     MembershipChange(u32),
@@ -89,8 +89,8 @@ impl PartialOrd for Key {
     }
 }
 
-/// A lane's next key is usually near, so it passes few keys in the array. Timers stay in the heap until they are
-/// near.
+/// A priority queue of event keys. The nearest keys are in a short sorted array, because a lane's next key is usually
+/// near. The others are in a heap.
 pub(crate) struct EventQueue {
     /// The next keys, descending; none is later than the heap's first.
     near: Vec<Key>,
@@ -146,7 +146,8 @@ impl EventQueue {
         near[place] = key;
     }
 
-    /// Inserts a key into the heap, or the array's latest key in its favour.
+    /// Inserts a key into the heap. If the key is earlier than the heap's keys, inserts it into the array, and moves
+    /// the array's latest key to the heap.
     #[inline(never)]
     fn insert_far(&mut self, key: Key) {
         let makes_room = key < self.far_first;

@@ -11,12 +11,12 @@ pub(crate) struct InFlight {
     pub(crate) key: Key,
     pub(crate) packet: PacketIx,
     pub(crate) size: u32,
-    /// What follows the link: a position on a unicast path, or a tree's link with `MARK`.
+    /// The position on a unicast path after the link. With the bit `MARK`: the link itself, in a multicast tree.
     pub(crate) place: u32,
     pub(crate) ecn: Ecn,
 }
 
-/// A ring buffer; its code is shorter than `VecDeque`'s, because each hop runs it.
+/// A ring buffer with less code than `VecDeque`. Each hop executes this code.
 #[derive(Default)]
 pub(crate) struct Lane {
     /// The slots; their number is a power of two, or 0.

@@ -1,12 +1,11 @@
 //! Nodes and links: the forwarding of packets between agents.
 //!
-//! A link returns a packet's arrival when it is offered, so a hop is one event. Packets wait in lanes, and only a
-//! lane's first packet is in the event queue. Links share lanes for packets of equal latency, which arrive in the
-//! order of offers. Copies that arrive at the same time are one event, a [`Fan`].
-//!
-//! Packets whose fate is not known yet are stored under their link's token.
-//!
-//! A packet in flight has all data for the next hop.
+//! - A hop is one event, because a link returns a packet's arrival when the packet is offered.
+//! - Packets in flight wait in lanes. Only a lane's first packet is in the event queue.
+//! - Links share lanes for packets of equal latency, because these arrive in the order in which they are offered.
+//! - Copies that arrive at the same time are one event, a [`Fan`].
+//! - A packet whose fate is not known yet is stored under its link's token.
+//! - A packet in flight has all data for the next hop.
 
 use crate::event_queue::{EventKind, EventQueue};
 use crate::lane::{InFlight, Lane};
@@ -86,9 +85,9 @@ pub(crate) struct Hop {
     captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
-    /// The shared lane used last.
+    /// The last shared lane for packets that found the link idle.
     shared: SharedLane,
-    /// The shared lane used last for packets with one other packet ahead.
+    /// The last shared lane for packets that found one packet on the link.
     second: SharedLane,
 }
 
@@ -112,8 +111,8 @@ impl Hop {
         (self.needs_slow_path, self.captured) = (true, true);
     }
 
-    /// Returns the latency on the fast path: an idle link, and the previous packet's size. `None` means that the
-    /// packet has to be offered.
+    /// Returns the latency if the fast path applies: the link is idle, and the packet has the previous packet's size.
+    /// Otherwise the packet has to be offered.
     #[inline(always)]
     fn pass(&mut self, now: Time, size: u32) -> Option<Span> {
         if self.needs_slow_path { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
@@ -156,13 +155,13 @@ impl Paths {
     }
 }
 
-/// The links' lanes come first, then the shared ones.
+/// The lanes: first a lane per link, then the shared lanes.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     shared: BTreeMap<Span, u32>,
 }
 
-/// The largest number of shared lanes, for many latencies.
+/// The largest number of shared lanes. With more latencies, links use their own lanes.
 const SHARED_LANES: usize = 64;
 
 impl Lanes {
@@ -299,7 +298,8 @@ impl Fans {
 }
 
 impl Net {
-    /// Sends a packet from an agent on `node`. Deliveries on this node go to `out`, each as one copy to release.
+    /// Sends a packet from an agent on `node`. Deliveries to agents on this node are added to `out`. Each has a copy of
+    /// the packet, which the caller releases.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -327,7 +327,8 @@ impl Net {
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
         let lane = &mut self.lanes.lanes[lane as usize];
         let InFlight { key, packet, size, place, ecn } = *lane.front()?;
-        // After a reordering in the lane, this key is too early, or the lane is empty.
+        // After a reordering in the lane, this event may belong to a packet that is no longer first. The first packet
+        // then arrives later, or the lane is empty.
         if key.at() > now {
             return None;
         }
@@ -426,7 +427,7 @@ impl Net {
         }
         // Never back to where it came from.
         let back = via.map(|l| self.links[l as usize].reverse);
-        // Offering a packet needs the whole network; the tree does not change.
+        // The branches are taken out of the tree, because `offer` borrows the whole network.
         let branches = self.groups[group as usize].tree.take_branches(node);
         // The copies that arrive at `together`.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
@@ -551,8 +552,8 @@ impl Net {
     #[inline]
     fn depart(&mut self, now: Time, at: Time, link: u32, Held { packet, size, place, ecn }: Held) {
         let (latency, hop) = (at.since(now), &mut self.links[link as usize]);
-        // Packets of equal latency on idle links, or behind one packet, arrive in the order of offers and share a
-        // lane.
+        // On idle links and behind one packet, many packets have equal latencies. Packets of equal latency arrive in
+        // the order in which they are offered, so they can share a lane.
         let idle = hop.link.was_idle();
         let lane = if idle || hop.link.was_second(latency) {
             let shared = if idle { &mut hop.shared } else { &mut hop.second };

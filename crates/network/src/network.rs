@@ -22,7 +22,7 @@ use steadycast_units::{Bytes, Span, Time};
 pub enum Alarm {
     /// An agent's timer.
     Agent(AgentIx),
-    /// The timer of an entry of the driver's plan.
+    /// The timer of a planned start, stop or event. The index is that of the driver's plan.
     Entry(u32),
 }
 
@@ -408,7 +408,7 @@ impl Network {
             let link = &mut hop.link;
             let sent = link.sent(now).get();
             debug_assert!(sent >= last.bytes, "a link was asked about the past");
-            // Without the assertion of a debug build, the difference must not wrap.
+            // Release builds have no assertion. There, the difference must not wrap.
             let all = Carried { bytes: sent.max(last.bytes), dropped: link.dropped() };
             let before = std::mem::replace(last, all);
             series.push(LinkPoint {
@@ -432,9 +432,11 @@ impl Network {
         self.ended = self.net.links.iter().map(|hop| hop.link.sent(now)).collect();
     }
 
-    /// Writes the packets offered to captured links as pcapng: one stream per link, both directions. `open` gets a
-    /// link's name; `agents` are in order. The time is the arrival at the link, or the departure if the queue decides
-    /// at dequeue. Dropped packets have a comment.
+    /// Writes the packets that are offered to captured links as pcapng. `open` creates a link's stream, which has both
+    /// directions. `agents` is indexed by [`AgentIx`].
+    ///
+    /// The time of a packet is its arrival at the link, or its departure if the queue drops at dequeue. Dropped packets
+    /// have a comment.
     ///
     /// # Errors
     /// An error of a stream, with the link's name.

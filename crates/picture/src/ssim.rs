@@ -33,7 +33,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     let mut here = vec![Sums::default(); across];
     let mut total = 0.0;
     for row in 0..down {
-        // Windows overlap by half: these are also the upper half of the next row's windows.
+        // Windows overlap by half, so the previous row's sums are the upper half of this row's windows.
         std::mem::swap(&mut above, &mut here);
         sum_blocks(a, b, row * BLOCK, &mut columns, &mut here);
         if row > 0 {

@@ -226,7 +226,7 @@ const REPORT: usize = 1;
 const SWITCHING: Methods = &[("choose", "choose(self, stream) -> int")];
 const CHOOSE: usize = 0;
 
-/// Required methods at the start of each list, if it has as many.
+/// The number of required methods at the start of each list. A shorter list is required as a whole.
 const REQUIRED: usize = 2;
 
 struct Object {
@@ -470,7 +470,7 @@ impl ReceiverHalf for PythonReceiver {
             }
             match value.cast::<PyBytes>().map(|b| b.as_bytes()) {
                 Ok(bytes) if bytes.len() <= LONGEST_REPORT => {
-                    // Separates the class's bytes from the padding after them.
+                    // The length shows where the class's bytes end and the padding begins.
                     body.bytes.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
                     body.bytes.extend_from_slice(bytes);
                     // An RTCP packet has a multiple of four bytes.
@@ -490,7 +490,7 @@ impl ReceiverHalf for PythonReceiver {
     }
 }
 
-/// Declares the Python class of a switching rule's input, by the list in `external`.
+/// Declares the Python class of a switching rule's input, from the rows of [`switching_input`].
 macro_rules! input_class {
     ($(#[doc = $about:literal] $key:literal, $attribute:ident: $type:ty = $value:expr;)+) => {
         attributes! {

@@ -66,7 +66,7 @@ impl PyEmulation {
         let (mut inputs, guests) = inputs(scenario.scenario(), ladders, guests)?;
         let program = program.map(|(host, command)| Program { host, command });
         let options = Options { hosts: Vec::new(), only_network: only, program, tap };
-        // Another thread creates the agents, and so the objects of Python's switching rules.
+        // Another thread creates the agents. It needs the interpreter for the Python objects of switching rules.
         let emulation = py
             .detach(|| Emulation::build(scenario.scenario(), &mut inputs, options))
             .map_err(|e| error(&scenario.file, e))?;

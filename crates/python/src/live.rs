@@ -66,7 +66,8 @@ fn media(options: &Bound<'_, PyDict>) -> PyResult<(Arc<MediaPort>, IpAddr, Vec<I
     Ok((Arc::clone(&port.0), address, others.collect()))
 }
 
-/// A browser's offer with its media port, the local address towards a server, or an address.
+/// Reads the destination: a WHIP server (by the local address towards it), a browser (by its offer and media port), or
+/// a receiver's address.
 fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
     if options.contains("server")? {
         return Ok(Destination::Server(address(&want::<String>(options, "server")?)?));
@@ -204,7 +205,7 @@ impl PyBroadcast {
         self.0.passed(pictures);
     }
 
-    /// Reports that the source has no more pictures. Returns when the last picture's time is over.
+    /// Reports that the source has no more pictures. Blocks until the last picture's time is over.
     fn end(&self, py: Python<'_>) {
         py.detach(|| self.0.end());
     }

@@ -32,7 +32,8 @@ pub(crate) fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// Returns the numbers of a summary by path, from JSON to JSON. Raises ValueError if the text is not JSON.
+/// Returns the numbers of a summary (JSON) as a JSON object that maps their paths to them. Raises ValueError if the
+/// text is not JSON.
 #[pyfunction]
 pub(crate) fn flat(summary: &str) -> PyResult<String> {
     let summary = serde_json::from_str(summary).map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -68,8 +69,8 @@ pub(crate) fn variation(values: Vec<f64>) -> Option<f64> {
     steadycast_record::variation(&values)
 }
 
-/// Returns a receiver's freeze figures as JSON. `slots` are its display slots: whether a new picture appears. `lasts_s`
-/// are their durations.
+/// Returns a receiver's freeze figures as JSON. `slots` states for each display slot whether a new picture appears.
+/// `lasts_s` has the slots' durations in seconds.
 #[pyfunction]
 pub(crate) fn freezes(slots: Vec<bool>, lasts_s: Vec<f64>) -> String {
     let mut into = Figures::new(Of::Receiver);

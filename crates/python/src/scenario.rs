@@ -16,8 +16,8 @@ pub(crate) fn experiment_schema() -> String {
     steadycast_scenario::experiment_schema().to_string()
 }
 
-/// Reads an experiment's text; `file` is its name in messages. `seed` and `count` replace those of its draws. Returns
-/// its content as JSON. Raises Problems.
+/// Reads an experiment's text; `file` is its name in messages. `seed` and `count` replace the seed and the number of
+/// its random draws. Returns its content as JSON. Raises Problems.
 #[pyfunction]
 #[pyo3(signature = (text, file, seed = None, count = None))]
 pub(crate) fn experiment(

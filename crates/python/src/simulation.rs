@@ -31,9 +31,12 @@ pub(crate) struct PySimulation {
 
 #[pymethods]
 impl PySimulation {
-    /// Builds the simulation of a scenario. `ladders`: flow → dict of fps (a pair), gop, doubling, qs, kinds, display
-    /// and sizes (uint8, uint32 and 2-D uint32 arrays). `guests`: the scenario's key of a controller or a switching
-    /// rule, such as "flow.video.controller" → a class, or a program's command as a list. Raises UserError.
+    /// Builds the simulation of a scenario. Raises UserError.
+    ///
+    /// - `ladders` maps a flow's name to a dict with the ladder's fields: fps (a pair), gop, doubling, qs, kinds
+    ///   (uint8), display (uint32) and sizes (a 2-D array of uint32).
+    /// - `guests` maps a scenario's key, such as "flow.video.controller", to a class, or to a program's command as a
+    ///   list.
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, guests: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (inputs, guests) = inputs(scenario.scenario(), ladders, guests)?;
@@ -215,7 +218,8 @@ impl Guests {
     }
 }
 
-/// Returns a run's inputs, with ladders and users' controllers, and these controllers themselves.
+/// Returns a run's inputs, which contain the ladders and the users' controllers. Also returns the [`Guests`], from
+/// which faults and logs are read later.
 pub(crate) fn inputs(
     scenario: &Scenario,
     ladders: &Bound<'_, PyDict>,

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 const NO_FIGURES: [&str; 7] = ["format", "scenario", "program", "world", "complete", "warnings", "record_sha256"];
 /// The name of a list's row is the value of the first of these keys that it has.
 const NAMES: [&str; 3] = ["name", "id", "that"];
-/// It follows the link's name in a path.
+/// The key of a link's direction, which follows the link's name in a path.
 const DIRECTION: &str = "direction";
 
 /// Returns each number of a summary by its path: `flows.video.receivers.video.dst1.delay_ms.p95`,

@@ -103,8 +103,8 @@ impl<T: Row> Rows<T> {
             }
             // `Vec` itself would start with a capacity of four rows.
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
-            // If the store refuses a block, `latest` never again has this length, so further rows stay in memory.
-            // Callers read at least one block of `latest`.
+            // `latest` keeps a block after the write, because callers read the latest rows. If the store refuses a
+            // block, `latest` never again has this length, so all further rows stay in memory.
             Older::Stored(store, blocks, last) if self.latest.len() == 2 * BLOCK => {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);

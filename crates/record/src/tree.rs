@@ -60,7 +60,8 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// `None` if a value was written to the key later.
+/// Takes the list whose placeholder under `key` is null. Returns `None` if there is no such list, or if a value was
+/// written to the key later.
 fn take<'a>(lists: &mut Vec<(&'static str, List<'a>)>, key: &str, value: &Value) -> Option<List<'a>> {
     let place = lists.iter().position(|(name, _)| *name == key && value.is_null())?;
     Some(lists.swap_remove(place).1)

@@ -3,10 +3,10 @@ use steadycast_units::{PeerTime, Span, Time};
 /// The minimum is over the current slot and two before, so that it follows clock drift.
 const SLOT: Span = Span::secs(10);
 
-/// The difference between the clocks, plus the delay of feedback: the smallest difference between the arrival of
-/// feedback and the newest arrival in it.
+/// The difference between the clocks, plus the delay of feedback.
 ///
-/// It is smallest for feedback that was written right after an arrival.
+/// The value is the minimum of the feedback's arrival time minus the newest packet arrival in the feedback. The minimum
+/// comes from feedback that was written right after an arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockOffset {
     /// The minima of this slot and the two before, in nanoseconds.

@@ -249,8 +249,9 @@ impl Remote {
 
     /// Records a media packet. Returns its number, counted from 0 over all streams.
     ///
-    /// With [`Feedback::late`], call it right before [`Remote::feedback`]; `at` is the send time, and may be before
-    /// the previous call. Without feedback the product is assumed to continue sending, so that the rate falls.
+    /// With [`Feedback::late`], call it right before [`Remote::feedback`]; `at` is the send time, and may be before the
+    /// previous call. If no feedback arrives, the product is assumed to continue sending, because the controller does
+    /// not lower the rate of an idle sender.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
         let (number, at, left) = self.number_packet(at, Stream::Media, size);
@@ -367,8 +368,8 @@ impl Remote {
             joined.spread();
             let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
             if let Some(newest) = newest {
-                // Transport-wide feedback does not say when it was written, so the hold time is estimated, at most
-                // since the previous feedback.
+                // Transport-wide feedback does not say when it was written, so the hold time is estimated. It can't
+                // exceed the time since the previous feedback.
                 offset.learn(at, newest);
                 let held = at.since(offset.local(newest)).min(last_feedback.map_or(Span::ZERO, |last| at.since(last)));
                 let held = i64::try_from(held.as_nanos()).unwrap_or(i64::MAX);

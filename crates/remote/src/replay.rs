@@ -1,10 +1,10 @@
 //! Receiver halves at the sender, which run on the arrivals in per-packet feedback.
 //!
-//! Arrival times are mapped to the sender's clock ([`ClockOffset`]), which adds a constant delay. A half's time
-//! advances only with feedback, so that a silent receiver is detected.
+//! Arrival times are converted to the sender's clock ([`ClockOffset`]), which adds a constant delay. A half's time
+//! advances only with feedback. A silent receiver's half sends no reports, so the controller detects the silence.
 //!
-//! A sender report reaches the half with the next packet, so the half's reports have that packet's round-trip time
-//! (RFC 3550, section 6.4.1).
+//! A sender report reaches the half with the next packet, so the half's reports have that packet's round-trip time (RFC
+//! 3550, section 6.4.1).
 
 use crate::clock_offset::ClockOffset;
 use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};
@@ -113,8 +113,9 @@ const MOST_SENDER_REPORTS: usize = 16;
 
 /// The packets with unknown fates.
 ///
-/// They are replayed as arrived with the next packet, because a gap counts as a loss. If feedback later reports one
-/// as missing, the next media packet is left out in its place.
+/// A half would count a gap as a loss, so these packets are replayed as arrived, together with the next packet. If
+/// feedback later reports a replayed packet as missing, the next media packet is not replayed, and counts as lost
+/// instead.
 #[derive(Default)]
 struct UnknownFates {
     /// No later packet is known to have arrived.
@@ -147,7 +148,7 @@ impl UnknownFates {
         self.waiting.make_contiguous().sort_unstable_by_key(|packet| packet.number);
         let mut known = report.iter().filter_map(|packet| Some((packet.arrived?.at?, packet)));
         let mut next = known.next();
-        // A half would count an earlier arrival as a gap.
+        // No packet is replayed before this time, because a half would count an earlier arrival as a gap.
         let mut earliest = PeerTime::from_nanos(i64::MIN);
         while let (Some(first), Some((at, after))) = (self.waiting.front().copied(), next) {
             if after.number < first.number {
@@ -331,8 +332,8 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // With a window, and a half that reports every packet, the half reports after each arrival: packets are
-            // acknowledged one by one. Otherwise it reports once, at the end, so that the hold time is right.
+            // With a window, packets are acknowledged one by one, so a half that reports every packet reports after
+            // each arrival. Other halves report once, at the end, so that the hold time is right.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use steadycast_control::{Arrival, Departing, FrameEdge, Notice, ReceiverHalf, Reply, Sent, Slot};
 use steadycast_units::{Bytes, Ecn, PeerTime, Span, Time};
 
-/// The maximum number of receivers with such a half.
+/// The maximum number of receivers for which a sender runs a receiver half.
 pub const SHADOWS: usize = 4_096;
 
 /// A sent media packet.

@@ -1,6 +1,6 @@
 //! Decides when a member may send RTCP (RFC 3550, sections 6.2, 6.3 and A.7; RFC 4585, section 3.5).
 //!
-//! A [`Timer`] is called at [`Timer::next`], which may change with every other call.
+//! Call [`Timer::on_expiry`] at [`Timer::next`]. Every other method may change this time.
 
 use crate::members::Census;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
@@ -70,10 +70,9 @@ pub enum Profile {
     Rfc3550,
     /// RFC 3550 with a minimum of 1 s, which ASMP's published reaction times imply.
     Asmp,
-    /// RFC 4585: early feedback, and no minimum interval except 1 s before a group's first report. A `t_rr_interval`
-    /// above zero separates full regular reports.
+    /// RFC 4585: early feedback. There is no minimum interval, except 1 s before a group's first report.
     Avpf {
-        /// The approximate time between full regular reports.
+        /// The approximate time between full regular reports. With zero, no regular report is suppressed.
         t_rr_interval: Span,
     },
 }
@@ -293,8 +292,8 @@ impl Timer {
         }
     }
 
-    /// Handles departed members, without whom `census` is. Shrinks the interval (reverse reconsideration; RFC 3550,
-    /// section 6.3.4).
+    /// Shrinks the interval after members have left (reverse reconsideration; RFC 3550, section 6.3.4). `census` no
+    /// longer includes these members.
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
         // Relative to the size at the last draw. Reconsideration handles growth.
@@ -307,7 +306,7 @@ impl Timer {
         self.pmembers = census.members;
     }
 
-    /// Handles a BYE of `size` with IP and UDP headers, without whose sources `census` is.
+    /// Handles a BYE of `size` with IP and UDP headers. `census` no longer includes the BYE's sources.
     pub fn on_bye(&mut self, now: Time, size: Bytes, census: &Census) {
         match &mut self.leaving {
             // A participant with a waiting BYE counts the others' (section 6.3.7).
@@ -344,8 +343,8 @@ impl Timer {
         Leave::AtExpiry(self.tn)
     }
 
-    /// Requests feedback before the next regular report, unless useless after the time `useful` (RFC 4585, section
-    /// 3.5.2). Other profiles send it with that report.
+    /// Requests feedback that is useless after the time `useful` (RFC 4585, section 3.5.2). With AVPF it may be sent
+    /// before the next regular report, with other profiles only in that report.
     pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, None)
     }
@@ -436,7 +435,7 @@ impl Timer {
     pub fn inputs(&self, census: &Census) -> IntervalInputs {
         let census = self.counted(census);
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });
-        // AVPF's second before a group's first report is not halved (RFC 4585, section 3.5.1).
+        // AVPF's minimum of 1 s before a group's first report is not halved (RFC 4585, section 3.5.1).
         let t_min = match (avpf, self.config.point_to_point, self.initial) {
             _ if self.idle && self.slows_when_idle() => IDLE_MIN_INTERVAL.max(self.config.t_min),
             (true, true, _) | (true, _, false) => Span::ZERO,

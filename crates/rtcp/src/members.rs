@@ -90,8 +90,8 @@ pub struct Members {
     addresses: Addresses,
     /// Uncounted entries, oldest first: those on probation or with a BYE.
     uncounted: BTreeSet<(Time, u32)>,
-    /// Lower bounds of the last arrivals of packets, and of senders' media. Until a bound times out, no entry has timed
-    /// out.
+    /// The first time is at most any entry's last packet, the second at most any sender's last media. While neither
+    /// time has timed out, no entry has, and the table is not searched.
     earliest: (Time, Time),
     /// Members in the table, without ourselves.
     proven: u32,
@@ -121,7 +121,8 @@ struct Sample {
     key: u32,
     /// The number of compared bits. Each kept member represents 2^`bits` members.
     bits: u32,
-    /// A lower bound of the census until its end, for the new members of an enlarged sample.
+    /// After an enlargement of the sample: the minimum of the census, and until when it applies. By then, the new
+    /// members have reported.
     held: Option<(u32, Time)>,
 }
 
@@ -133,7 +134,7 @@ impl Sample {
     }
 }
 
-/// A set of up to four SSRCs. Beyond that, it may contain any.
+/// A set that stores up to four SSRCs. With more, [`SmallSsrcSet::may_contain`] is always true.
 #[derive(Clone, Copy, Debug, Default)]
 struct SmallSsrcSet {
     few: [u32; 4],
@@ -306,9 +307,9 @@ impl Members {
         counted
     }
 
-    /// Removes members silent for `member`, and makes senders without media for `sender` receivers (RFC 3550, section
-    /// 6.3.5; [`Timer`](crate::Timer) has both times). Call it at least once per RTCP interval. Returns the number of
-    /// counted members removed.
+    /// Removes members that have been silent for `member`. Senders that have sent no media for `sender` become
+    /// receivers (RFC 3550, section 6.3.5; [`Timer`](crate::Timer) has both times). Call it at least once per RTCP
+    /// interval. Returns the number of counted members removed.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
         self.flush_last_media();
         let before = self.census().members;
@@ -516,7 +517,8 @@ impl Members {
         }
     }
 
-    /// Enlarges the sample of a group that was larger (`before`), and removes silent senders outside of it.
+    /// Enlarges the sample if the group has become smaller. `before` is the number of members before the last removals.
+    /// Also removes members outside of the sample that no longer send.
     fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
         let Some(sample) = &mut self.sample else {
             return;
@@ -527,9 +529,9 @@ impl Members {
         let others = u64::from(self.proven - self.senders) << sample.bits;
         let room = self.capacity as u64 * 3 / 4;
         let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
-        // Until the lower bound ends, the present sample's census is incomplete.
+        // While `held` is set, the present sample's census is incomplete.
         if let (Some(bits), None) = (fitting, sample.held) {
-            // Two of the time-out's five intervals, in which new members have reported.
+            // The new members report within two RTCP intervals. The time-out has five.
             sample.held = Some((before, now + member_timeout * 2 / 5));
             sample.bits = bits;
         }

@@ -42,7 +42,7 @@ const SPACED: u64 = 64;
 /// Packets after which the spacing is known.
 const KNOWN: u64 = 16;
 
-/// Unexplained packets in ascending order, which may follow the stream after a heavy loss ([`Reception::hold`]).
+/// Stray packets in ascending order. After a heavy loss they may continue the stream ([`Reception::hold`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     packets: u64,
@@ -67,7 +67,7 @@ pub struct Reception {
     spacing: Span,
     /// The number of packets in this mean.
     spaced: u64,
-    /// The growth of the number since the last counted gap.
+    /// The increase of the sequence number since the last update of `spacing`.
     numbers_since: u64,
     line: Line,
     transit: Option<u32>,
@@ -116,7 +116,7 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
-                // The unexplained packets with lower numbers belong to the stream after all.
+                // The stray packets with lower numbers belong to the stream after all.
                 let Line { packets, last, .. } = self.line;
                 let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
                 self.received += 1 + held;
@@ -141,8 +141,10 @@ impl Reception {
         arrived
     }
 
-    /// Handles an [`Arrived::Stray`] packet. Returns whether it follows the stream after a heavy loss: nothing else has
-    /// arrived for `PAUSE`, `KNOWN` numbers ascend, and have grown by at least the first one's distance.
+    /// Handles an [`Arrived::Stray`] packet. Returns whether the stray packets continue the stream after a heavy loss.
+    ///
+    /// They do if no other packet has arrived for `PAUSE`, at least `KNOWN` stray packets have ascending numbers, and
+    /// [`Reception::holds`] is true.
     pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
         let Some(newest) = self.highest() else { return false };
         let Line { packets, first, last } = self.line;
@@ -160,13 +162,13 @@ impl Reception {
         self.line.packets >= KNOWN && arrival.since(self.last_arrival) >= PAUSE && self.holds()
     }
 
-    /// Returns whether the unexplained numbers have grown by their distance from the stream ([`Reception::hold`]).
+    /// Returns whether the stray packets cover at least as many numbers as the gap before the first stray packet.
     pub const fn holds(&self) -> bool {
         self.line.packets > 1 && self.line.first <= self.line.last - self.line.first
     }
 
-    /// Returns the largest step that a loss can explain, by the time since the last arrival. A forged packet between
-    /// two others has no such time.
+    /// Returns the largest step of the sequence number that a loss can explain, given the time since the last arrival.
+    /// A forged packet right after another packet can't take a large step.
     fn reach(&self, arrival: Time) -> u16 {
         let gap = arrival.since(self.last_arrival);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };

@@ -52,9 +52,9 @@ settings! {
         codec: Codec = STANDARD.codec,
         /// The size of the encoded pictures: WIDTHxHEIGHT such as "640x480", a name (sqcif, qcif, cif, 4cif, qvga, vga,
         /// 720p or 1080p), "clip" for the clip's own size, or "auto". "auto", the default of clips, is the clip's size,
-        /// reduced to as many samples as 1280x720 has if the clip has more. The default of the synthetic film is
-        /// 1280x720 if its flow's share of the network exceeds what the film can use in CIF (2 Mb/s in mpeg4,
-        /// 1.45 Mb/s in h264), else CIF.
+        /// reduced to as many samples as 1280x720 has if the clip has more. The default of the synthetic film is CIF,
+        /// or 1280x720 if the flow's share of the network is more than the film can use in CIF. In CIF the film can use
+        /// 2 Mb/s in mpeg4 and 1.45 Mb/s in h264.
         size: Size = STANDARD.size,
         /// The frame rate in pictures per second: a number, "clip" for the clip's own rate, or "auto". "auto", the
         /// default of clips, is the clip's rate, or 25 if the clip's file has none.
@@ -80,7 +80,7 @@ const STANDARD: Encode = Encode {
 const GOP: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 to 1000 frames" };
 
 impl Encode {
-    /// Reads the table `encode`, whose defaults depend on the media; `None` if they could not be read.
+    /// Reads the table `encode`, whose defaults depend on the media. `media` is `None` if the media could not be read.
     pub(crate) fn read_for(item: &Item, media: Option<&Media>, out: &mut Findings) -> Option<Self> {
         let (sequence, modelled) = match media {
             Some(Media::Rfc8593 { frames, .. }) => (frames.as_deref(), true),

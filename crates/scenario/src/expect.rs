@@ -13,7 +13,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) simulcasts: &'a [Simulcast],
     pub(crate) nodes: &'a [String],
     pub(crate) registry: &'a Registry,
-    /// No problem so far, which a missing name might be a consequence of.
+    /// Whether the scenario has no problem so far. A missing name may be a consequence of an earlier problem.
     pub(crate) whole: bool,
 }
 

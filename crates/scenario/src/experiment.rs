@@ -43,7 +43,7 @@ tables! {
         measure: Vec<Spanned<MeasureTable>>,
         /// The bounds on the measures, written before the run.
         bound: Vec<Spanned<BoundTable>>,
-        /// The default of `over` in bounds: mean (default), each or interval.
+        /// The value of `over` in bounds that do not set it: mean (default), each or interval.
         over: Over,
         /// The tables of results.
         table: Vec<Spanned<TableTable>>,
@@ -74,7 +74,8 @@ tables! {
     }
     /// Changes at some points. They are made after those of scenarios, draws, axes and variants, in the file's order.
     ChangeTable {
-        /// A formula over variables and axes. The changes are made at the points where it is not 0; default: at all.
+        /// A formula over variables and axes. The changes are made at the points where the formula is not 0; default:
+        /// at all points.
         when: String,
         /// The scenarios that are changed; default: all.
         scenario: OneOrMany<String>,

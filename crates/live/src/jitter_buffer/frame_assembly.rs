@@ -105,7 +105,7 @@ impl FrameAssembler {
         self.anew = self.gap.is_some() || !in_sequence;
     }
 
-    /// Returns `Some` if a key frame is needed; true before the first one.
+    /// Returns `Some` if a key frame is needed: `Some(true)` before the first frame, `Some(false)` later.
     pub(super) fn lacks_key_frame(&self) -> Option<bool> {
         self.lacks
     }

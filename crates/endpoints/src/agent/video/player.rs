@@ -164,7 +164,7 @@ impl Origin {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
-        // Two minima cover at least one whole period, and old ones expire.
+        // The minima of two windows always cover at least one whole window, and old minima expire.
         let turned = now.since(since) > ORIGIN_WINDOW;
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }
