@@ -203,11 +203,16 @@ def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
                 return room, True
 
 
-def descendants(process: int) -> Iterator[int]:
-    """Yield the direct and indirect child processes of a process."""
+def children(process: int) -> Iterator[int]:
+    """Yield the child processes of a process."""
     # A process may end between the two reads.
     with suppress(OSError):
         for task in os.scandir(f"/proc/{process}/task"):
-            for child in Path(task.path, "children").read_text().split():
-                yield int(child)
-                yield from descendants(int(child))
+            yield from map(int, Path(task.path, "children").read_text().split())
+
+
+def descendants(process: int) -> Iterator[int]:
+    """Yield the direct and indirect child processes of a process."""
+    for child in children(process):
+        yield child
+        yield from descendants(child)

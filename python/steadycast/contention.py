@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from steadycast.confine import descendants
+from steadycast.confine import children, descendants
 
 SAMPLE_S = 0.05
 """The interval between samples of waiting times, in seconds."""
@@ -177,7 +177,7 @@ def _read(file: int) -> tuple[int, int]:
 
 @dataclass
 class Realtime:
-    """A real-time thread that does not belong to the judgement."""
+    """A real-time thread that does not belong to the cell."""
 
     process: int
     name: str
@@ -191,8 +191,10 @@ class Realtime:
 class Machine:
     """The processors, and the real-time threads of others."""
 
-    own: int
-    """The process whose threads and descendants are the judgement's."""
+    emulation: int
+    """The process whose threads and descendants are the cell's."""
+    judge: int = 0
+    """The process whose children are the emulations of the judgement's cells. They are not work of others."""
     realtime: dict[str, Realtime] = field(default_factory=dict)
     unread: str | None = None
     _began: tuple[float, int, float, float] | None = None
@@ -204,7 +206,7 @@ class Machine:
 
     def scan(self) -> None:
         """Find the real-time threads of others, and read their running times since the first scan."""
-        own = {self.own, *descendants(self.own)}
+        own = {self.emulation, *descendants(self.emulation), self.judge, *children(self.judge)}
         try:
             processes = [int(each.name) for each in os.scandir("/proc") if each.name.isdecimal()]
         except OSError as error:

@@ -69,7 +69,7 @@ class Plan:
     counts_from_s: float = 0.0
     """When long waits for a processor begin to count, in seconds since the emulation's start."""
     judge: int = 0
-    """The process of the judgement, whose other cells are not work of others."""
+    """The process of the judgement, whose other emulations are not work of others."""
     asked: Sequence[str] = ()
     """Programs in the order in which they are ended; the others follow in the order of their start."""
     signals: Sequence[tuple[str, float]] = (("TERM", 5),)
@@ -219,7 +219,7 @@ class Crew:
         until, counts_from = self.began + (self.plan.until_s or 0.0), self.began + self.plan.counts_from_s
         # The emulation started the crew.
         emulation, found_at = os.getppid(), 0.0
-        self.machine = Machine(self.plan.judge or emulation)
+        self.machine = Machine(emulation, self.plan.judge)
         self.emulation = Load()
         counts = False
         while (now := time.monotonic()) < until:
