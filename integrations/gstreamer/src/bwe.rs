@@ -1,7 +1,6 @@
 //! The element: its pads, its properties and its thread.
 
 use crate::feedback::{Numbers, ReportedPacket};
-use crate::rtp::{HEAD, Rtp};
 use crate::source::Source;
 use gstreamer as gst;
 use gstreamer::glib;
@@ -9,15 +8,18 @@ use gstreamer::prelude::*;
 use gstreamer::subclass::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
-use steadycast_remote::{Bounds, Bytes, Decision, FrameEdge, Given, Rate, Span, Time};
+use steadycast_remote::{Bounds, Bytes, FrameEdge, Given, Rate, Span, Time};
 use steadycast_sender::{
     Departure, FrameRole, MediaPacket, MediaSender, MediaSettings, Output, StreamId, StreamSettings,
 };
+use steadycast_wire::rtp::RtpHeader;
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("rtpsteadycastbwe", gst::DebugColorFlags::empty(), Some("Steadycast's bandwidth estimator"))
 });
 
+/// Size of the IPv4 and UDP headers.
+const HEADERS: u64 = 28;
 /// The header extension that carries a transport-wide number.
 const TWCC: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 /// Without feedback for this time after the first packet, a warning names likely causes.
@@ -98,14 +100,13 @@ struct Counts {
 }
 
 enum Item {
-    Packet(gst::Buffer, Rtp),
+    Packet(gst::Buffer, RtpHeader),
     Event(gst::Event),
 }
 
 #[derive(Default)]
 struct State {
     sender: Option<MediaSender>,
-    decision: Option<Decision>,
     /// The queued items by number, in order of arrival. The sender uses these numbers as packet identifiers.
     items: BTreeMap<u64, Item>,
     next: u64,
@@ -115,12 +116,11 @@ struct State {
     clock_id: Option<gst::SingleShotClockId>,
     /// The streams by SSRC.
     sources: BTreeMap<u32, Source>,
-    first: Option<Time>,
+    /// The first departure, until feedback arrives or its absence is reported.
+    silent_since: Option<Time>,
     /// Feedback that waits for the rest of its RTCP compound, until `feedback_at`.
     reported: Vec<ReportedPacket>,
     feedback_at: Option<Time>,
-    has_feedback: bool,
-    warned: bool,
     /// Mean sizes of packets and of their payloads.
     mean: Option<(f64, f64)>,
     estimated: u32,
@@ -163,7 +163,6 @@ impl State {
         }
         notifications.key_unit |= encoder.key_frame;
         self.counts.key_units += u64::from(encoder.key_frame);
-        self.decision = Some(sender.decision());
         // The encoder's rate does not include headers.
         let share = self.mean.map_or(1.0, |(size, payload)| payload / size.max(1.0));
         let target = (encoder.rate.as_bps_f64() * share).clamp(settings.least().into(), settings.max.into()) as u32;
@@ -196,9 +195,9 @@ impl State {
             match self.sender.as_mut()?.poll(now) {
                 Output::Send(departure) => {
                     self.take_events(leaving);
-                    if let Some(Item::Packet(buffer, rtp)) = self.items.remove(&departure.id) {
-                        self.leaves(now, &departure, &rtp);
-                        leaving.push(Item::Packet(buffer, rtp));
+                    if let Some(Item::Packet(buffer, header)) = self.items.remove(&departure.id) {
+                        self.leaves(now, &departure, &header);
+                        leaving.push(Item::Packet(buffer, header));
                     }
                     if leaving.len() >= MAX_LIST {
                         break Some(now);
@@ -212,24 +211,26 @@ impl State {
         until
     }
 
-    fn leaves(&mut self, now: Time, departure: &Departure, rtp: &Rtp) {
-        self.numbers.sent(departure.number, now.as_nanos(), rtp.payload);
+    fn leaves(&mut self, now: Time, departure: &Departure, header: &RtpHeader) {
+        self.numbers.sent(departure.number, now.as_nanos(), header.payload_len.into());
+        if self.counts.sent == 0 && self.counts.feedback == 0 {
+            self.silent_since = Some(now);
+        }
         self.counts.sent += 1;
-        self.first.get_or_insert(now);
-        let (size, payload) = (rtp.size as f64, f64::from(rtp.payload));
+        let (size, payload) = (departure.size.as_f64(), f64::from(header.payload_len));
         let (mean_size, mean_payload) = self.mean.unwrap_or((size, payload));
         self.mean = Some((mean_size + (size - mean_size) / 64.0, mean_payload + (payload - mean_payload) / 64.0));
     }
 
     /// Passes a packet to the sender, unless its frame is dropped.
-    fn push(&mut self, now: Time, buffer: gst::Buffer, rtp: Rtp, pace: bool) {
+    fn push(&mut self, now: Time, buffer: gst::Buffer, size: u64, header: RtpHeader, pace: bool) {
         let Some(sender) = &mut self.sender else { return };
         let is_first = self.sources.is_empty();
-        let source = self.sources.entry(rtp.ssrc).or_insert_with(|| {
+        let source = self.sources.entry(header.ssrc).or_insert_with(|| {
             // A stream per SSRC: a key frame ends the skipping only of its own stream's frames.
-            Source::new(if is_first { PACED } else { sender.add_stream(StreamSettings::video(rtp.ssrc)) })
+            Source::new(if is_first { PACED } else { sender.add_stream(StreamSettings::video(header.ssrc)) })
         });
-        let role = source.read(&rtp, buffer.flags().contains(gst::BufferFlags::DELTA_UNIT));
+        let role = source.read(&header, buffer.flags().contains(gst::BufferFlags::DELTA_UNIT));
         if let Some(role) = role {
             // An unpaced packet would overtake queued ones, so pace until the queue is empty.
             let waits = sender.backlog_of(source.stream).bytes > Bytes::ZERO;
@@ -240,10 +241,10 @@ impl State {
             }
         }
         let (stream, is_paced) = if source.is_paced { (source.stream, true) } else { (UNPACED, false) };
-        let edge = FrameEdge { first: role.is_some(), last: rtp.marker };
-        let packet = MediaPacket { id: self.next, size: Bytes::new(rtp.size), edge, seq: rtp.seq };
+        let edge = FrameEdge { first: role.is_some(), last: header.marker };
+        let packet = MediaPacket { id: self.next, size: Bytes::new(size), edge, seq: header.seq };
         if sender.push(now, stream, &packet) {
-            self.add(Item::Packet(buffer, rtp));
+            self.add(Item::Packet(buffer, header));
         } else if is_paced {
             // Dropped. Without flags, other frames may depend on it, so a key frame is needed.
             sender.request_key_frame(stream);
@@ -279,16 +280,13 @@ impl Bwe {
     }
 
     fn take(&self, state: &mut State, settings: &Settings, buffer: gst::Buffer) {
-        let now = now();
-        // A header extension can be in a separate memory block, so the header is copied.
-        let mut head = [0; HEAD];
-        let size = buffer.size();
-        let head = &mut head[..size.min(HEAD)];
-        let Some(rtp) = buffer.copy_to_slice(0, head).ok().and_then(|()| Rtp::read(head, size)) else {
+        let bytes = buffer.map_readable().ok();
+        let Some(header) = bytes.and_then(|bytes| RtpHeader::parse(&bytes).ok().map(|(header, ..)| header)) else {
             gst::debug!(CAT, imp = self, "a buffer that is no RTP is dropped");
             return;
         };
-        state.push(now, buffer, rtp, settings.pace);
+        let size = buffer.size() as u64 + HEADERS;
+        state.push(now(), buffer, size, header, settings.pace);
     }
 
     fn chain(&self, buffers: impl IntoIterator<Item = gst::Buffer>) -> Result<gst::FlowSuccess, gst::FlowError> {
@@ -347,7 +345,8 @@ impl Bwe {
         state.reported.extend(ReportedPacket::all(packets));
         let at = now() + COMPOUND;
         state.feedback_at.get_or_insert(at);
-        (state.has_feedback, state.counts.feedback) = (true, state.counts.feedback + 1);
+        state.counts.feedback += 1;
+        state.silent_since = None;
         self.wake_thread(&mut state);
     }
 
@@ -380,9 +379,8 @@ impl Bwe {
             self.process_feedback(&mut state, at);
             state.read(at, &settings, &mut notifications);
         }
-        let silent = !state.has_feedback && state.first.is_some_and(|first| at.since(first) > FEEDBACK_TIMEOUT);
-        if silent && !state.warned {
-            (state.warned, notifications.silence) = (true, true);
+        if state.silent_since.is_some_and(|since| at.since(since) > FEEDBACK_TIMEOUT) {
+            (state.silent_since, notifications.silence) = (None, true);
         }
         let mut leaving = Vec::new();
         let until = state.poll(at, &mut leaving);
@@ -394,10 +392,7 @@ impl Bwe {
             self.notify(&notifications);
             return;
         }
-        let silence_check = state
-            .first
-            .filter(|_| !state.has_feedback && !state.warned)
-            .map(|first| first + FEEDBACK_TIMEOUT + FEEDBACK_TIMEOUT / 100);
+        let silence_check = state.silent_since.map(|since| since + FEEDBACK_TIMEOUT + FEEDBACK_TIMEOUT / 100);
         match [until, silence_check, state.feedback_at].into_iter().flatten().min() {
             Some(until) if until > at => {
                 let id = gst::SystemClock::obtain().new_single_shot_id(gst::ClockTime::from_nseconds(until.as_nanos()));
@@ -474,7 +469,7 @@ impl Bwe {
     }
 
     fn why(state: &State) -> String {
-        let Some(decision) = &state.decision else { return String::new() };
+        let Some(decision) = state.sender.as_ref().map(MediaSender::decision) else { return String::new() };
         let loss = decision.why.loss.map(|loss| format!("loss {:.2} %", loss * 100.0));
         let rtt = decision.why.rtt.map(|rtt| format!("round trip {:.0} ms", rtt.as_millis_f64()));
         let limit = Some(format!("limit: {:?}", decision.limit).to_lowercase());
@@ -485,7 +480,8 @@ impl Bwe {
     fn stats(state: &State) -> gst::Structure {
         let Counts { sent, lost, feedback, key_units } = state.counts;
         let backlog = state.sender.as_ref().map(MediaSender::backlog).unwrap_or_default();
-        let decision = state.decision.as_ref();
+        let decision = state.sender.as_ref().map(MediaSender::decision);
+        let decision = decision.as_ref();
         let bps = |rate: Option<Rate>| rate.map_or(0, Rate::as_bps);
         gst::Structure::builder("application/x-steadycast-stats")
             .field("packets-sent", sent)

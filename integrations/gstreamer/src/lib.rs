@@ -6,7 +6,6 @@
 
 mod bwe;
 mod feedback;
-mod rtp;
 mod source;
 
 use gstreamer::glib;

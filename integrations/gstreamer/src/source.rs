@@ -1,7 +1,7 @@
 //! An RTP stream of the session: its frames, and whether other frames depend on them.
 
-use crate::rtp::Rtp;
 use steadycast_sender::{FrameRole, StreamId};
+use steadycast_wire::rtp::RtpHeader;
 
 /// The state of one SSRC: video, audio or retransmissions.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ impl Source {
 
     /// Returns the role of the frame that the packet begins; `None` within a frame. `delta` is GStreamer's flag of
     /// frames that depend on others.
-    pub(crate) fn read(&mut self, rtp: &Rtp, delta: bool) -> Option<FrameRole> {
+    pub(crate) fn read(&mut self, header: &RtpHeader, delta: bool) -> Option<FrameRole> {
         let is_first = self.frame.is_none();
-        let begins = self.frame != Some(rtp.timestamp);
+        let begins = self.frame != Some(header.timestamp);
         self.is_unmarked |= begins && !is_first && !self.marker;
         self.is_flagged |= delta;
-        (self.frame, self.marker) = (Some(rtp.timestamp), rtp.marker);
+        (self.frame, self.marker) = (Some(header.timestamp), header.marker);
         begins.then_some(match delta {
             true => FrameRole::Reference,
             // An encoder's first frame is a key frame, even before any flag.

@@ -109,13 +109,19 @@ fn packets_are_pushed_before_an_application_is_notified_which_may_wait_for_its_e
     element.connect_notify(Some("estimated-bitrate"), move |_, _| {
         kept.lock().unwrap().push(seen.load(Ordering::SeqCst));
     });
+    let wait = || {
+        let until = gst::ClockTime::from_nseconds(now() + 200_000_000);
+        let _ = gst::SystemClock::obtain().new_single_shot_id(until).wait();
+    };
     harness.push(packet(0, 1_000)).unwrap();
     let _ = harness.pull().unwrap();
+    // The thread's next step would otherwise find the new limit before the next packet.
+    wait();
     // The next packet's step finds the new limit, which is below the estimate.
     element.set_property("max-bitrate", 40_000_u32);
     harness.push(packet(1, 1_000)).unwrap();
     let _ = harness.pull().unwrap();
-    let _ = gst::SystemClock::obtain().new_single_shot_id(gst::ClockTime::from_nseconds(now() + 200_000_000)).wait();
+    wait();
     assert_eq!(at_notification.lock().unwrap().last(), Some(&2));
 }
 

@@ -31,12 +31,13 @@ impl Session {
         let seq = *next;
         *next += 1;
         let size = if ssrc == AUDIO { 100 } else { PACKET };
-        let rtp = Rtp { size: size as u64, payload: size as u32 - 40, seq, timestamp, marker, ssrc };
+        let payload_len = size as u16 - 40;
+        let header = RtpHeader { payload_type: 96, marker, seq, timestamp, ssrc, send_time: None, payload_len };
         let mut buffer = gst::Buffer::with_size(1).unwrap();
         if delta {
             buffer.get_mut().unwrap().set_flags(gst::BufferFlags::DELTA_UNIT);
         }
-        self.state.push(self.now, buffer, rtp, self.settings.pace);
+        self.state.push(self.now, buffer, size as u64, header, self.settings.pace);
         seq
     }
 
@@ -52,8 +53,8 @@ impl Session {
             let mut leaving = Vec::new();
             let until = self.state.poll(self.now, &mut leaving);
             for item in leaving {
-                if let Item::Packet(_, rtp) = item {
-                    self.sent.push((rtp.ssrc, rtp.seq, self.now));
+                if let Item::Packet(_, header) = item {
+                    self.sent.push((header.ssrc, header.seq, self.now));
                 }
             }
             let mut notifications = Notifications::default();
