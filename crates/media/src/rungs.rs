@@ -60,7 +60,7 @@ const TRIAL: Span = Span::secs(120);
 const MAX_RATIO: f64 = 3.0;
 
 /// Returns the rates of `count` rungs, finest first, evenly spaced by their logarithm from `top` to `bottom`. If the
-/// ratio of neighbours would exceed [`MAX_RATIO`], the rungs cover only the middle of this range.
+/// ratio of neighbours would exceed `MAX_RATIO`, the rungs cover only the middle of this range.
 pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     let (highest, lowest) = (top.max(bottom).as_bps_f64().max(1.0), bottom.as_bps_f64().max(1.0));
     let steps = count.saturating_sub(1).max(1) as f64;
