@@ -148,7 +148,9 @@ def judge(
     for line in [*done.fails, *done.untrusted]:
         base.tell(line)
     if done.nothing_trusted:
-        base.tell("no cell can be trusted, so nothing is judged: end other programs, or give --jobs 1")
+        base.tell(
+            "no cell can be trusted, so nothing is judged: the lines above have the reasons; --anyway judges all"
+        )
     if done.fails or done.nothing_trusted:
         raise typer.Exit(Exit.FAILED)
 
