@@ -1,6 +1,8 @@
 """Observes how long threads wait for a processor, and what else the machine's processors do.
 
-Everything is read from /proc. This needs no rights, and the observed threads do not notice it.
+Everything is read from /proc. This needs no rights, and the observed threads do not notice it. The pressure in
+/proc/pressure/cpu is not used: it counts every waiting thread of the machine, also of work whose low priority keeps it
+from disturbing others.
 """
 
 from __future__ import annotations
