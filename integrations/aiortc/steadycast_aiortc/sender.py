@@ -22,9 +22,9 @@ from aiortc.rtp import (
 )
 from steadycast import MediaSender
 
-from steadycast_aiortc.feedback import wait
+from steadycast_aiortc.feedback import IP_UDP_BYTES, wait
 
-OVERHEAD_BYTES = 20 + 8 + 16
+OVERHEAD_BYTES = IP_UDP_BYTES + 16
 """Bytes of IPv4, UDP, and the tag of SRTP's AES-GCM profile. The tag of the older HMAC profile has 10 bytes."""
 AUDIO_BPS = 64_000
 """The rate that is reserved for each audio stream."""
