@@ -10,8 +10,9 @@ use steadycast_units::{Span, Time};
 pub(crate) const LONGEST_GAP: i64 = 3000;
 /// The most by which a late packet may precede the stream's first one (`MAX_MISORDER` of RFC 3550, appendix A.1).
 const LONGEST_LATENESS: i64 = 100;
-/// A restart is confirmed if one of the next [`CONFIRMING_PACKETS`] numbers is higher by at most [`CONFIRMING_STEP`].
+/// A restart is confirmed if one of this number of following packets continues the new numbers.
 const CONFIRMING_PACKETS: usize = 5;
+/// A packet continues the new numbers if its number is higher by at most this.
 const CONFIRMING_STEP: u16 = 10;
 /// A shorter gap is never a restart.
 const SHORTEST_JUMP: i64 = 100;

@@ -31,6 +31,7 @@ const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 const ON_TIME_SHARE: f64 = 0.01;
 /// The time for which pictures must be on time before a rung returns. It doubles with each further failure.
 const FIRST_RETURN_WAIT: Span = Span::secs(60);
+/// The maximum of this time.
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
 /// Groups of pictures that are kept for late viewers.

@@ -157,8 +157,9 @@ pub struct Loop<E> {
 }
 
 const WAKER: u64 = u64::MAX;
-/// Bits of an epoll token for an end's port ([`Which`]).
+/// The number of bits of an epoll token for an end's port ([`Which`]).
 const PORT_BITS: u32 = 2;
+/// The lowest bits of an epoll token, which are the port.
 const PORT_MASK: u64 = 3;
 
 /// Maximum number of batches read from a socket before others are served. Level-triggered epoll reports the rest again.

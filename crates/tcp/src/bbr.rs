@@ -38,6 +38,7 @@ const MAX_DRAIN_ROUNDS: u64 = 3;
 const MAX_PROBE_ROUNDS: f64 = 63.0;
 /// The minimum time between probes.
 const PROBE_WAIT: Span = Span::secs(2);
+/// The maximum of the random time that is added to [`PROBE_WAIT`].
 const PROBE_WAIT_RANDOM: Span = Span::secs(1);
 
 words! {

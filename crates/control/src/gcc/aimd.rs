@@ -29,8 +29,9 @@ const PACKET: f64 = 1_200.0;
 const DETECTION: Span = Span::millis(100);
 /// The assumed round-trip time before the first measurement.
 const FIRST_RTT: Span = Span::millis(200);
-/// The bounds of the interval between two decreases.
+/// The minimum interval between two decreases.
 const LEAST_INTERVAL: Span = Span::millis(10);
+/// The maximum interval between two decreases.
 const MOST_INTERVAL: Span = Span::millis(200);
 
 /// The link's capacity from the acknowledged rates at overuse: the mean, and the variance over the mean, in kb/s.

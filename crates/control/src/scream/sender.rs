@@ -23,9 +23,11 @@ const ALPHA_INTERVAL: f64 = 0.01;
 const RTT_GAIN: f64 = 0.125;
 /// The maximum valid round-trip time, in seconds.
 const ABSURD_RTT: f64 = 60.0;
-/// The maxima of the terms that reduce the target.
+/// The maximum of the term by which old frames in the pacer reduce the target.
 const MOST_ADJUST: f64 = 0.5;
+/// The maximum of the term by which large frames reduce the target.
 const MOST_FRAME_DEVIATION: f64 = 0.2;
+/// The maximum of the term by which a small window reduces the target.
 const MOST_SMALL_WINDOW: f64 = 0.2;
 const SMALL_WINDOW: f64 = 0.1;
 /// A longer interval between frames is a pause of the encoder.
