@@ -222,8 +222,9 @@ class Pipe(Part):
     delay: str | None = None
     """The propagation delay in one direction; default "0ms"."""
     delay_trace: str | Path | None = None
-    """A file with the link's propagation delay over time, instead of "delay". It has two columns: seconds
-    and milliseconds one way, or the units that a header names (t_s or t_ms, and ms or s).
+    """A file with the link's propagation delay over time, instead of "delay". Its two columns are the time
+    in seconds and the delay in one direction in milliseconds. A header can name other units (t_s or
+    t_ms, and ms or s).
     """
     duplicate: float | None = None
     """The probability that a packet is duplicated; default 0."""
@@ -265,8 +266,8 @@ class Link(Pipe):
     """A link."""
 
     between: tuple[str, str]
-    """The names of the link's two ends. If one contains a range, there is a link from the other to each of
-    its nodes. If both contain ranges of equal length, their nodes are linked in pairs.
+    """The names of the link's two ends. If an end is a range, each of its nodes gets a link to the node at
+    the other end. If both ends are ranges of equal length, their nodes are linked in pairs.
     """
     name: str | None = None
     """The link's name; default: the names of its ends, such as "bs-r1". If the entry makes several links,
@@ -375,8 +376,8 @@ class Rtcp(Part):
     which announces the group's size (RFC 5760). Default: "group".
     """
     session_bw: str | None = None
-    """The session bandwidth, of which RTCP uses 5 %. The default is not above the rate of the slowest link
-    on the path. Default: "2Mbps".
+    """The session bandwidth, of which RTCP uses 5 %. The default is lowered to the rate of the slowest
+    link on the path. Default: "2Mbps".
     """
     t_min: str | None = None
     """The minimum interval between a member's reports; default: that of the profile."""
@@ -432,7 +433,9 @@ class Map001(Part):
     """Video with media = "map001": how the rates of the MPEG-TFRCP paper are turned into frames."""
 
     exponent: float | None = None
-    """The exponent e in the rate of quantizer Q, 5.25 Mb/s · (12/Q)^e, in packets of 1000 B. Default: 0.9."""
+    """The exponent e in the rate of quantizer Q: 5.25 Mb/s · (12/Q)^e. Frames in packets of 1000 B have
+    exactly this rate. Default: 0.9.
+    """
     intra: float | None = None
     """The size of an I frame as a multiple of the size of a P frame. Default: 3.0."""
 
@@ -493,7 +496,7 @@ class Flow(Part):
     """video: the receiver's play-out buffer, whose fill level the rbuf controllers use."""
     bytes: str | None = None
     """tcp, and video with media = "greedy": the amount of data to send, after which the flow ends;
-    default: unlimited. With "off", the amount of each on period.
+    default: unlimited. With the key "off", the flow sends this amount in each on period.
     """
     cap: str | None = None
     """video: the upper limit of the sending rate."""
@@ -567,10 +570,10 @@ class Flow(Part):
     otherwise "60s".
     """
     media: str | None = None
-    """video: the source of the frames. clip: a video file. synthetic: a drawn film. greedy: packets
-    without frames, as many as the rate allows. table2, map001: the rates of two papers. trace: frame
-    sizes from a file. rfc8593: a synthetic codec. Default: clip or trace if the key of that name is
-    given, else synthetic.
+    """video: the source of the frames. clip: a video file. synthetic: a generated film. greedy: packets
+    without frames, as many as the rate allows. table2: the rates of the Multi-Evalvid-RA paper. map001:
+    the rates of the MPEG-TFRCP paper. trace: frame sizes from a file. rfc8593: a synthetic codec.
+    Default: clip or trace if the key of that name is given, else synthetic.
     """
     min_rto: str | None = None
     """tcp: The minimum retransmission time-out; default "200ms", with preset ns2old "1s"."""
@@ -616,9 +619,9 @@ class Flow(Part):
     """The number of receivers, instead of "to", if the network has a "topology"; default 1."""
     repair: str | None = None
     """video: the repair of lost packets. none: no repair (default). rtx: the receiver requests
-    retransmissions that can still arrive in time; for one receiver, with rtcp.profile = "avpf". parity:
-    receivers recover packets from parity packets, whose share follows the losses. auto: for one
-    receiver rtx, plus parity if losses remain; for a group parity.
+    retransmissions that can still arrive in time. It needs one receiver per session and rtcp.profile =
+    "avpf". parity: receivers recover packets from parity packets, whose share follows the losses. auto:
+    rtx with one receiver per session, plus parity if losses remain; parity with a group.
     """
     rfc8593: Rfc8593 | None = None
     """video with media = "rfc8593": RFC 8593's synthetic codec. Its frame rate is encode.fps, which is 30
@@ -747,7 +750,7 @@ class Record(Part):
     interval: str | None = None
     """The time between two points of the time series; default "1s"."""
     packets: str | Sequence[str] | None = None
-    """The flows whose packets are all recorded in the table packets, or "all"; default: none."""
+    """The flows whose packets are all recorded, in the record's table "packets", or "all"; default: none."""
     pcap: str | Sequence[str] | None = None
     """The links whose packets are captured in pcapng files; default: none."""
 

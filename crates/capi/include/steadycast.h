@@ -483,8 +483,10 @@ int steadycast_sender_resend(SteadycastSender *handle,
 // As for `steadycast_sender_poll`.
 int steadycast_sender_key_frame(SteadycastSender *handle, uint32_t stream);
 
-// Names a sent packet as feedback will: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
-// `STEADYCAST_NAME_OWN`. It serves the program's own transport-wide numbers, retransmissions (RFC 8888) and other
+// Sets the name that feedback uses for a sent packet: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
+// `STEADYCAST_NAME_OWN`.
+//
+// Call it if the program has its own transport-wide numbers, for retransmissions with RFC 8888 feedback, and for other
 // protocols.
 //
 // # Safety

@@ -209,7 +209,7 @@ tables! {
         /// A formula over variables and axes. The bound applies at points where it is not 0, for example "packets >=
         /// 12".
         when: String,
-        /// The share of the points, including draws, at which the bound has to hold; default 1.
+        /// The share of the points at which the bound has to hold; default 1. Each draw is a point.
         fraction: f64,
         /// The reason for the bound, in one sentence.
         why: String,
@@ -227,11 +227,11 @@ tables! {
         kind: TableKind,
         /// points: the measures that are columns; default: all. choice: the measure by which the variants are sorted.
         measure: OneOrMany<String>,
-        /// choice: adds a column with the variants for which all bounds hold except those of these measures.
+        /// choice: adds a column with the variants that fail only bounds of these measures.
         but: OneOrMany<String>,
-        /// The axes, columns of `about`, variables or classes for whose values the table has rows; [] makes one row for
-        /// all points. points: with this key the rows are means over points. counts: by default, one row per scenario.
-        /// held: one name, whose values are the columns.
+        /// The names for whose values the table has rows: axes, columns of `about`, variables or classes. With [] it
+        /// has one row for all points. points: the rows are then means over points. counts: by default, there is a row
+        /// per scenario. held: one name, whose values are the columns.
         by: OneOrMany<String>,
         /// points: a variant. Instead of each mean, the table has the mean difference from the same point of this
         /// variant.

@@ -125,8 +125,8 @@ tables! {
         /// The link's name; default: the names of its ends, such as "bs-r1". If the entry makes several links, each is
         /// named NAME-END, such as "air-r1".
         name: String,
-        /// The names of the link's two ends. If one contains a range, there is a link from the other to each of its
-        /// nodes. If both contain ranges of equal length, their nodes are linked in pairs.
+        /// The names of the link's two ends. If an end is a range, each of its nodes gets a link to the node at the
+        /// other end. If both ends are ranges of equal length, their nodes are linked in pairs.
         between: Vec<Spanned<String>>,
     }
     /// A link's properties, in both directions unless "back" differs.
@@ -139,8 +139,9 @@ tables! {
         /// seconds and Mb/s, or of the units that a header names (t_s or t_ms, and mbps, kbps or bps); AlphaRTC's JSON,
         /// whose delay and loss apply as well unless the link has its own.
         trace: String,
-        /// A file with the link's propagation delay over time, instead of "delay". It has two columns: seconds and
-        /// milliseconds one way, or the units that a header names (t_s or t_ms, and ms or s).
+        /// A file with the link's propagation delay over time, instead of "delay". Its two columns are the time in
+        /// seconds and the delay in one direction in milliseconds. A header can name other units (t_s or t_ms, and ms
+        /// or s).
         delay_trace: String,
         /// A file with the link's loss probability over time, in the direction from its first to its second end,
         /// instead of "loss". It has two columns: seconds and probability.
@@ -210,9 +211,10 @@ tables! {
         mode: Mode,
         /// video: parameters of controllers, for example params.asmp = { gamma_congested = 0.2 }.
         params: Params,
-        /// video: the source of the frames. clip: a video file. synthetic: a drawn film. greedy: packets without
-        /// frames, as many as the rate allows. table2, map001: the rates of two papers. trace: frame sizes from a file.
-        /// rfc8593: a synthetic codec. Default: clip or trace if the key of that name is given, else synthetic.
+        /// video: the source of the frames. clip: a video file. synthetic: a generated film. greedy: packets without
+        /// frames, as many as the rate allows. table2: the rates of the Multi-Evalvid-RA paper. map001: the rates of
+        /// the MPEG-TFRCP paper. trace: frame sizes from a file. rfc8593: a synthetic codec. Default: clip or trace if
+        /// the key of that name is given, else synthetic.
         media: MediaValue,
         /// video: a video file, or a list of files that are played one after the other. The sequence repeats until the
         /// end of the run. Paths are relative to this file.
@@ -233,9 +235,9 @@ tables! {
         /// frame back to back.
         emit: Emit,
         /// video: the repair of lost packets. none: no repair (default). rtx: the receiver requests retransmissions
-        /// that can still arrive in time; for one receiver, with rtcp.profile = "avpf". parity: receivers recover
-        /// packets from parity packets, whose share follows the losses. auto: for one receiver rtx, plus parity if
-        /// losses remain; for a group parity.
+        /// that can still arrive in time. It needs one receiver per session and rtcp.profile = "avpf". parity:
+        /// receivers recover packets from parity packets, whose share follows the losses. auto: rtx with one receiver
+        /// per session, plus parity if losses remain; parity with a group.
         repair: Repair,
         /// video: whether the newest packet is retransmitted as padding when a probe of the controller (gcc) needs more
         /// data than the pacer holds. It needs repair = "rtx", or "auto" with one receiver. Default false.
@@ -258,7 +260,7 @@ tables! {
         /// video: the upper limit of the sending rate.
         cap: Rate,
         /// tcp, and video with media = "greedy": the amount of data to send, after which the flow ends; default:
-        /// unlimited. With "off", the amount of each on period.
+        /// unlimited. With the key "off", the flow sends this amount in each on period.
         bytes: Bytes,
         /// video: the difference between the receivers' clocks and the sender's; default: none.
         clock: ClockTable,
@@ -363,7 +365,7 @@ tables! {
     RecordTable {
         /// The time between two points of the time series; default "1s".
         interval: Span,
-        /// The flows whose packets are all recorded in the table packets, or "all"; default: none.
+        /// The flows whose packets are all recorded, in the record's table "packets", or "all"; default: none.
         packets: OneOrMany<String>,
         /// The links whose packets are captured in pcapng files; default: none.
         pcap: OneOrMany<String>,

@@ -481,7 +481,8 @@ settings! {
     /// The MPEG-TFRCP paper's rates as frames of quantizers 2, 4 … 62; `encode` gives the frame rate and the GOP.
     #[derive(Copy)]
     Map001 {
-        /// The exponent e in the rate of quantizer Q, 5.25 Mb/s · (12/Q)^e, in packets of 1000 B.
+        /// The exponent e in the rate of quantizer Q: 5.25 Mb/s · (12/Q)^e. Frames in packets of 1000 B have exactly
+        /// this rate.
         exponent: f64 where (EXPONENT) = MAP001.exponent,
         /// The size of an I frame as a multiple of the size of a P frame.
         intra: f64 where (INTRA) = MAP001.intra,
@@ -524,7 +525,7 @@ settings! {
         /// The minimum interval between a member's reports: 5 s (rfc3550), 1 s (asmp), or none, with early feedback
         /// (avpf, RFC 4585).
         profile: RtcpProfile = RtcpProfile::Avpf,
-        /// The session bandwidth, of which RTCP uses 5 %. The default is not above the rate of the slowest link on the
+        /// The session bandwidth, of which RTCP uses 5 %. The default is lowered to the rate of the slowest link on the
         /// path.
         session_bw: Rate where (positive) = Rate::mbps(2),
         /// The minimum interval between a member's reports; default: that of the profile.
