@@ -64,7 +64,7 @@ pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> 
     let mut intervals: Vec<i64> = groups.windows(2).map(|two| two[1].0 - two[0].0).collect();
     intervals.sort_unstable();
     let shortest = *intervals.get(intervals.len() * SHORTER_PERCENT / 100)?;
-    // Most packets are alone in their group.
+    // Without batches, most packets are alone in their group.
     let is_batched = groups.len() as f64 <= (1.0 - BATCHED_SHARE) * times.len() as f64;
     let is_clock = is_batched && cause(times, shortest, others) == Cause::Clock;
     (shortest >= LEAST_HELD_NS && is_clock)
@@ -77,7 +77,8 @@ pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
     longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
 }
 
-/// Returns the same time, and the share of packets that are in batches; `None` only if there is no batch.
+/// Returns how long 90 % of the batches hold packets, in nanoseconds, and the share of packets that are in batches;
+/// `None` only if there is no batch.
 fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable();
@@ -93,7 +94,7 @@ fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
         }
     }
     batches.sort_unstable();
-    // Without single long stalls.
+    // This percentile leaves out single long stalls.
     let longest = batches.get(batches.len() * 9 / 10)?;
     Some((*longest, packets as f64 / points.len() as f64))
 }
@@ -104,7 +105,8 @@ fn groups(mut times: Vec<i64>) -> Vec<(i64, i64)> {
     times.chunk_by(|a, b| b - a <= TOGETHER_NS).map(|group| (group[0], group[group.len() - 1])).collect()
 }
 
-/// Compares the share of the other direction's records in the batches with the shares by chance and by a clock.
+/// Finds the cause of batches. The score compares how often records of the other direction are in the batches with how
+/// often chance or a clock would put them there.
 fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let groups = groups(times);
     let is_within = |at: &&i64| {

@@ -329,7 +329,8 @@ impl Direction {
         let serves_itself = stamps.share > LEAST_SHARE && self.arrives_here(&stamps, timed > 0).is_ok();
         let by_reports = !is_at_receiver && timed_share > LEAST_SHARE && !(is_partial && serves_itself);
         if by_reports && is_partial && self.cut_reports * 100 > self.reports.len() {
-            // Only the longest reports are cut, which are about the busiest times; the others are not representative.
+            // A capture cuts only the longest reports. They are about the busiest times, so the remaining reports are
+            // not representative.
             let what = format!(
                 "{} were cut when they were captured, and of {:.0} % of its bytes nothing else says when they arrived",
                 counted(self.cut_reports as u64, "report"),

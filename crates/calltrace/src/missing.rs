@@ -24,10 +24,11 @@ const LEAST_REPORTED: usize = 20;
 type Missing = (PacketRecord, Option<(i64, i64)>);
 
 impl Direction {
-    /// Adds the packets that are missing by the sequence numbers; returns the streams whose numbers restarted.
+    /// Adds the packets that, according to the sequence numbers, are missing. Returns the streams whose numbers
+    /// restarted.
     ///
-    /// A packet that left later than one with a higher number is a repetition, because senders send in the order of the
-    /// numbers. Repetitions are marked, and fill no gap: the packet was lost when it was sent first.
+    /// A packet that left later than a packet with a higher number is a repetition, because senders send in the order
+    /// of the numbers. Repetitions are marked, and fill no gap: the packet was lost when it was sent first.
     ///
     /// Each added packet gets an unused transport-wide number between those of its neighbours in the stream.
     pub(crate) fn add_missing(&mut self) -> BTreeSet<u32> {

@@ -79,7 +79,7 @@ pub(super) struct Receiver {
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
-    /// The packets expected and lost since the last sent report, as far as `losses` includes them.
+    /// The packets expected and lost since the last sent report that `losses` includes.
     counted: (u64, i64),
     /// The packets expected and lost before the last sent report that `losses` does not include yet.
     carried: (u64, i64),

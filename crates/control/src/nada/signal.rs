@@ -25,7 +25,7 @@ pub(super) struct Packet {
 struct Logged {
     at: Time,
     size: Bytes,
-    /// Whether the packet counts as received. A late one already counts as missing.
+    /// Whether the packet counts as received. A late packet does not, because it has been counted as missing.
     counts: bool,
     missing: u64,
     queue: Span,

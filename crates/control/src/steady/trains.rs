@@ -19,7 +19,7 @@ const SHARE_VALIDITY: f64 = 10.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Train {
-    /// Without the first packet.
+    /// The size of the packets after the first.
     pub(super) bits: f64,
     /// How long these packets took to arrive, in seconds.
     pub(super) duration: f64,
@@ -96,13 +96,13 @@ impl TrainMonitor {
     }
 }
 
-/// From the beginning of COMPETE to its first train, in seconds.
+/// The time from the beginning of COMPETE to its first train, in seconds.
 const FIRST_TRAIN_DELAY: f64 = 0.3;
-/// Between trains in COMPETE, in seconds. A train costs other flows some delay.
+/// The time between trains in COMPETE, in seconds. A train costs other flows some delay.
 const TRAIN_INTERVAL: f64 = 3.0;
 /// The time until a train that confirms an unshared queue, in seconds.
 const CONFIRMATION_INTERVAL: f64 = 0.3;
-/// Between trains in DELAY while the queue is in doubt, in seconds.
+/// The time between trains in DELAY while the queue is in doubt, in seconds.
 const DOUBT_INTERVAL: f64 = 0.3;
 
 #[derive(Clone, Copy, Debug, Default)]
