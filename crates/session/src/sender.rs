@@ -459,7 +459,7 @@ impl Sender {
     }
 
     fn report_queue(&mut self, now: Time, frame: Option<Bytes>) {
-        // A greedy source makes packets when they are due.
+        // A greedy source makes a packet only when it is due, so no frames wait in the queue.
         if self.settings.greedy {
             return;
         }
@@ -522,7 +522,7 @@ impl Sender {
         if self.participant.farewell == Farewell::Gone {
             return;
         }
-        // Forged SSRCs can't use up a proven receiver's own limit.
+        // A proven receiver has its own limit, which reports with forged SSRCs can't use up.
         let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
         let whose = (from, first_ssrc(datagram).filter(receives));
         // Before parsing, so that a flood costs little.
@@ -549,7 +549,8 @@ impl Sender {
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
         let feedback_sender = self.feedback_sender(now, from, &compound);
-        // The history returns each packet once, so the first report gets all.
+        // The compound's first report gets all packets of the feedback, because `history` returns each packet only
+        // once.
         let mut joined = feedback_sender.and_then(|_| self.join_feedback(now, &compound));
         for packet in &compound.packets {
             match packet {
@@ -560,7 +561,7 @@ impl Sender {
                         blocks.iter().for_each(|block| audio.on_block(block));
                     }
                     let block = blocks.iter().find(|b| b.ssrc == mine);
-                    // Without a block on this stream, it may belong to another session.
+                    // If a reporter has no block on this stream, its APP body may belong to another session.
                     let body = block.and_then(|_| self.body_of(&compound, *ssrc));
                     let packets = joined.take();
                     if block.is_some() || body.is_some() || packets.is_some() {
@@ -596,7 +597,7 @@ impl Sender {
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
             }
         }
-        // After the last BYE, any address is accepted. After an SSRC change, the next report restores this receiver.
+        // After the last receiver's BYE, the next report may come from any address.
         self.sole_receiver = self.sole_receiver.filter(|_| self.peers.len() > 0);
     }
 
@@ -627,9 +628,9 @@ impl Sender {
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
 
-    /// Returns whether the controller gets this member's reports. In unicast, unproven members count until one is
-    /// proven.
+    /// Returns whether the controller gets this member's reports.
     fn affects_controller(&self, ssrc: u32) -> bool {
+        // In unicast, every member's reports count until one member is proven to receive the stream (`Peer::receives`).
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
@@ -719,7 +720,7 @@ impl Sender {
             };
             sender != mine && self.is_from_member(from, sender, media)
         });
-        // A key frame takes rate from all members of a group.
+        // Key frames are rarer in a group, because each reduces the rate of the other frames for all members.
         let apart = if self.settings.rtcp.group { MIN_KEY_FRAME_INTERVAL * 4 } else { MIN_KEY_FRAME_INTERVAL };
         // One key frame answers all requests within this time.
         if asks && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
@@ -736,8 +737,9 @@ impl Sender {
         })
     }
 
-    /// Returns who sent the per-packet feedback, unless from another address. Only the first report on a packet counts,
-    /// so a forged one would replace the receiver's.
+    /// Returns the SSRC that sent the compound's per-packet feedback; `None` if the SSRC belongs to another address.
+    ///
+    /// Forged feedback would be harmful, because only the first report on a packet counts.
     fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         if !compound.packets.iter().any(|packet| feedback::is_packet_feedback(format, packet)) {
@@ -797,12 +799,13 @@ impl Sender {
             Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
-    /// Returns false if another address uses the SSRC, which the member table's sample of a large group may miss.
+    /// Passes a member's report to the controller. Returns false if the SSRC belongs to another address.
     fn report(&mut self, now: Time, origin: Origin, from: u32, feedback: &ReceiverFeedback<'_>) -> bool {
         let ReceiverFeedback { block, body, packets: joined } = feedback;
         if !self.settings.rtcp.group {
             self.set_sole_receiver(now, origin, body.is_some() || !joined.packets.is_empty());
         }
+        // The member table checks addresses, too, but contains only a sample of a large group.
         if self.peers.get(from).is_some_and(|peer| peer.from != origin) {
             self.feedback.refused += 1;
             return false;
@@ -815,7 +818,7 @@ impl Sender {
         if let Some(block) = block.filter(|_| echoes) {
             self.peers.echo(from, block.lsr);
         }
-        // Without an echo, it does not receive the stream at present.
+        // A member that doesn't echo a recent sender report does not receive the stream at present.
         let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
         if stale || !self.affects_controller(from) {
             return true;
@@ -1161,7 +1164,7 @@ impl Sender {
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // The result is zero, because padded probes do not count against the pacing rate.
+        // `on_sent` returns zero here, because padded probes do not count against the pacing rate.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;

@@ -14,7 +14,7 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// Creates one value per sender, in ascending order of their rates, which are zero.
+    /// Creates one value per sender, in ascending order of the senders' rates. Initially all rates are zero.
     pub fn new(groups: usize) -> Vec<Self> {
         let rates: Arc<[AtomicU64]> = (0..groups).map(|_| AtomicU64::new(0)).collect();
         (0..groups).map(|place| Self { rates: Arc::clone(&rates), place }).collect()
@@ -41,8 +41,9 @@ pub(crate) struct PresenceTimer {
 }
 
 impl PresenceTimer {
-    /// The time for a multicast join to reach the source. It doubles with each report up to `MOST`.
+    /// The first interval between reports: the time for a multicast join to reach the source.
     const FIRST: Span = Span::millis(100);
+    /// The maximum interval. The interval doubles with each report.
     const MOST: Span = Span::secs(1);
     /// Time without media after which reports are sent.
     const SILENCE: Span = Span::secs(2);

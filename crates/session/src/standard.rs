@@ -1,13 +1,16 @@
-//! Support of receivers that only send standard reports (RFC 3550): the sender runs the receiver half itself, with
-//! arrivals reconstructed from report blocks, RTTs and its departures.
+//! Support of receivers that only send standard reports (RFC 3550).
 //!
-//! A half's reply is valid for three report intervals. A rate is repeated every second (the registry's `repeats`).
+//! The sender runs the controller's receiver half itself. It reconstructs the arrivals from report blocks, RTTs and its
+//! departures.
+//!
+//! A receiver half's reply is valid for three report intervals. If the registry's `repeats` is set for the controller,
+//! the reply is repeated every second.
 //!
 //! Four rules shorten the start and limit its overshoot, except with a controller that ignores feedback (`fixed`):
 //! - The first report raises the rate to TFRC's initial rate (RFC 5348), limited by [`MAX_START_LEAD`].
-//! - The first losses are played back as one sign of congestion.
+//! - The receiver half sees the first losses as consecutive, so that they are a single sign of congestion.
 //! - Once the path has been full, the rate hardly exceeds the arrival rate ([`RiseLimit`]).
-//! - The half reports once per second of a report.
+//! - After the first loss, the receiver half makes one reply per second of a report's interval.
 //!
 //! [`FALLBACK`] replaces a controller that needs more than report blocks (the registry's `standard_reports`).
 
@@ -65,7 +68,7 @@ struct Receiver {
     /// The last reply, and when it was made or repeated.
     reply: Option<(Body, Time)>,
     lossless: bool,
-    /// The notice that replaces the recorded ones when the interval's next part is played back.
+    /// The notice for the packets of the interval's next part, in place of their recorded notices.
     notice: Option<Notice>,
     limit: RiseLimit,
     /// The factor by which the start rate may exceed the receiver half's.
@@ -115,7 +118,8 @@ const RISE: f64 = 1.02;
 const REMEMBERED_INTERVALS: usize = 8;
 /// Share of the limit below which it did not restrict the rate.
 const USED_SHARE: f64 = 0.7;
-/// The first report often follows the first packet by milliseconds.
+/// Minimum time over which an arrival rate is measured. The first report often follows the first packet by
+/// milliseconds.
 const MIN_INTERVAL: Span = Span::secs(1);
 
 /// TFRC's packets per RTT at the start (RFC 5348, section 4.2).
@@ -123,7 +127,7 @@ const START_PACKETS_PER_RTT: f64 = 4.0;
 /// Maximum factor by which the start rate exceeds the receiver half's.
 const MAX_START_LEAD: f64 = 2.0;
 
-/// This excess over the minimum RTT shows no queue, because it may be delay in the player.
+/// The excess over the minimum RTT that does not count as queueing, because the player may cause it.
 const RTT_UNCERTAINTY: Span = Span::millis(30);
 
 /// Validity of a receiver half's reply: three report intervals of 5 s.
@@ -134,10 +138,10 @@ const REPEAT_INTERVAL: Span = Span::secs(1);
 
 /// More packets than are sent between two reports.
 const MAX_DEPARTURES: usize = 1 << 16;
-/// The number of reports without a body after which their receiver counts as standard. A Steadycast receiver may begin
-/// with fewer.
+/// The number of reports without a body after which their receiver counts as standard. A Steadycast receiver's first
+/// one or two reports may lack a body, too.
 const BARE_REPORTS_ALLOWED: u32 = 3;
-/// An earlier report's receiver was there from the first packet.
+/// A receiver that reports within this time from the first packet is assumed to have received the first packet.
 const EARLY_REPORT_TIME: Span = Span::secs(10);
 
 struct Standard {
@@ -193,7 +197,8 @@ impl Standard {
         self.left.forget_notices();
     }
 
-    /// Returns the minimum start lead of all receivers; 1 after a loss or a controller's own report.
+    /// Returns the minimum `lead` of all receivers; 1 after a loss, or if a receiver has sent the controller's own
+    /// reports.
     fn start_lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
@@ -239,7 +244,7 @@ impl Standard {
             }
             self.fall_back();
         }
-        // An early report's receiver was there from the first packet.
+        // A receiver that reports so early is assumed to have received the first packet.
         let first = self.left.first().filter(|first| report.at.since(first.at) < EARLY_REPORT_TIME);
         let (early, heard) = (first.is_some(), first.map_or(report.at, |first| first.at));
         let highest = first.filter(|_| count == 1).map_or(highest, |first| first.seq.saturating_sub(1));
@@ -260,7 +265,7 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
-            // After a fallback, the first report covers the previous controller's rate.
+            // After a fallback, `asked` may be too low: the report covers packets that the previous controller sent.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
@@ -272,7 +277,7 @@ impl Standard {
     fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {
-            // The receiver half uses the sender half's RTT.
+            // The sender half gets the RTT first, because the receiver half uses the sender half's RTT.
             self.half.on_report(&Report { reception: None, ..*report });
         }
         receiver.least = receiver.least.into_iter().chain(report.rtt).min();
@@ -353,7 +358,7 @@ impl Receiver {
 /// The rate limit by one receiver's reports: [`RISE`] times the highest arrival rate of its last
 /// [`REMEMBERED_INTERVALS`]. An interval counts if it filled the path or used [`USED_SHARE`] of the limit.
 ///
-/// The limit bounds the excess between rare reports. Losses are left to the controller.
+/// The limit bounds how far the rate can exceed the path's capacity before the next report.
 #[derive(Default)]
 struct RiseLimit {
     /// `None` until the path was full for the first time.
@@ -395,8 +400,10 @@ impl RiseLimit {
     }
 }
 
-/// The interval between two reports of a receiver, in parts of a second. Before the first loss it has one part, because
-/// several reports without growth would end the start phase.
+/// The interval between two reports of a receiver. It is divided into parts of about [`OWN_REPORT_INTERVAL`].
+///
+/// Before the first loss there is one part, because several replies with the same arrival rate would end the start
+/// phase.
 struct Interval {
     from: Time,
     lasted: Span,
@@ -425,7 +432,8 @@ impl Interval {
         Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
-    /// Spreads losses evenly or, with `first`, puts them before the last packet, as one sign of congestion.
+    /// Returns whether packet `n` counts as lost. Losses are spread evenly. With `first`, they are consecutive and end
+    /// before the last packet, as a single sign of congestion.
     fn loses(&self, n: u64, first: bool) -> bool {
         if first {
             return n + 1 < self.expected && n + 1 + self.lost >= self.expected;

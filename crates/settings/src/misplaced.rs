@@ -4,7 +4,7 @@ use crate::tree::{Item, Place};
 use crate::{Declared, nearest};
 use serde_json::Value as Json;
 
-/// A table that is being read, around the one with the unknown key.
+/// A table that is being read and encloses the table with the unknown key.
 pub struct Around {
     at: Place,
     /// Valid keys that the table does not set.
@@ -38,7 +38,8 @@ pub(crate) struct Misplaced<'a> {
     replaces: bool,
 }
 
-/// The remedy, and the path of the suggested key relative to the table, which is then not reported as missing.
+/// A remedy's text, and the path of the suggested key relative to the table. The suggested key is not also reported as
+/// missing.
 type Remedy = (String, String);
 
 impl<'a> Misplaced<'a> {
@@ -65,8 +66,10 @@ impl<'a> Misplaced<'a> {
             Some((format!("did you mean {written}?"), near.to_owned()))
         })
     }
-    /// Returns the remedy for another program's name. `meant` is our key of this table, a dotted path to an inner
-    /// table's key, or a line `KEY = VALUE`.
+    /// Returns the remedy for another program's name of a key.
+    ///
+    /// `meant` is the correct text: a key of this table, a dotted path to an inner table's key, or a line with a key
+    /// and its value.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
             return self.free(key).then(|| (format!("write {meant}"), key.to_owned()));
@@ -136,7 +139,8 @@ impl<'a> Misplaced<'a> {
     }
 }
 
-/// Whether the kind that `table` selects has a key. A key's description begins with the kinds that have it.
+/// Whether `table` may have `key`, given the kind that its other keys select. If only some kinds have a key, its
+/// description begins with their names.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
     // Each name is searched with a blank before it.
     let about = format!(" {}", schema["properties"][key]["description"].as_str().unwrap_or_default());

@@ -59,9 +59,9 @@ impl<T: PartialOrd + Display + ToToml> Rule<T> for Within<T> {
     }
 }
 
-/// A variant of an enum that [`kinds!`](crate::kinds) declares. `C` is the context of the reading.
+/// A variant of an enum that [`kinds!`](crate::kinds) declares. Its defaults may depend on a value of type `C`.
 pub trait Kind<C>: Settings {
-    /// Reads the value. Override it if defaults depend on the context, or if one key restricts another.
+    /// Reads the value. Override it if defaults depend on the value of type `C`, or if one key restricts another.
     fn read_for(item: &Item, _: &C, out: &mut Findings) -> Option<Self> {
         Self::fill(item, None, out)
     }
@@ -107,8 +107,7 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
     Some(item.split(&keys).0)
 }
 
-/// Reports the keys that this kind does not have. The remedy names the kinds that have the key, unless the table
-/// selects a kind with keys.
+/// Reports the keys that this kind does not have. The remedy names the kinds that have the key.
 #[doc(hidden)]
 pub fn refuse_others(
     item: &Item,
@@ -135,7 +134,7 @@ pub fn refuse_others(
             .collect();
         let hint = match kinds.as_slice() {
             [] => String::new(),
-            // A kind that the file selects is probably intended.
+            // If the table names a kind that has keys, the user probably wants this kind.
             _ if item.get(kind).is_some() && !own.is_empty() => String::new(),
             [one] => format!("{or} write {kind} = {one}"),
             [all @ .., last] => format!("{or} write {kind} = {} or {last}", all.join(", ")),
@@ -363,7 +362,7 @@ macro_rules! settings {
 /// Each variant has a word, a type (optional) and a phrase for messages, as in "a RED queue has no key `target`".
 /// Messages and the schema list the variants in the order of their declaration.
 ///
-/// Options after the context:
+/// The type after `for` is the `C` of [`Kind`](crate::Kind). These options may follow it:
 ///
 /// - `default KIND`: the variant if the key is missing. Without this option, the key is required.
 /// - `example TEXT`: an example for messages.
@@ -452,7 +451,7 @@ macro_rules! kinds {
                 $($crate::kinds!(@schema keys, Self::KEY, $word $(, $type)?);)+
                 let kind = $crate::kind_schema(kinds, &[$($standard)?]);
                 keys.insert(Self::KEY.to_owned(), kind);
-                // If a number can stand for the table, 0.0 has a long form.
+                // The schema accepts numbers if the option `short` converts a number, here 0.0, to a table.
                 let number = <Self as $crate::Declared>::long(&$crate::tree::Value::Real(0.0).into()).map(|_| "number");
                 let short: Vec<_> = ["string"].into_iter().chain(number).collect();
                 $crate::described($crate::table_schema(keys, &short), &[$($about),+])

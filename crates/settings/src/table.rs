@@ -195,7 +195,8 @@ pub fn not_a_table<T: Declared>(item: &Item, out: &mut Findings) {
     out.problem(&item.at, format!("{} is not a table", item.shown()), remedy);
 }
 
-/// Adds the keys of one kind to the common keys of several. A description begins with the kinds that have the key.
+/// Adds the keys of one kind to `all`, the keys of the previous kinds. A key's description begins with the kinds that
+/// have the key.
 #[doc(hidden)]
 pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose: &str) {
     let Json::Object(keys) = schema["properties"].take() else { return };
@@ -230,7 +231,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
                     });
                 }
                 known["description"] = format!("{known_about}{}", defaults.unwrap_or_default()).into();
-                // `take` has left a null, which would be the default.
+                // A missing default is null now, because of `take`. The schema must not show null as the default.
                 if let Json::Object(known) = known
                     && known["default"].is_null()
                 {
@@ -521,11 +522,11 @@ quantities! {
     Bytes, "size", "1018B", ["B", "kB"], r"^\s*[0-9.e+-]+\s*(B|kB|MB|GB|KiB|MiB)\s*$";
 }
 
-/// A number of packets: "50p". A mean can be a fraction.
+/// A number of packets, such as "50p". It may be a fraction, because some keys are means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packets(pub f64);
 
-/// `None` if the text is not of the form "50p".
+/// Parses a number of packets, such as "50p"; `None` for any other form.
 pub fn packets(text: &str) -> Option<f64> {
     let number = text.trim().strip_suffix('p')?.trim();
     // Rust's parser accepts "inf" and "nan".

@@ -191,7 +191,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         return empty;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
-    // Later errors usually follow from the first ones. A file with very many is probably, for example, a trace.
+    // Later errors usually follow from the first ones. With very many errors, the file is probably not a TOML file.
     let is_other = errors.len() >= OTHER_KIND_ERRORS;
     for error in errors.iter().take(if is_other { 1 } else { OTHER_KIND_ERRORS }) {
         let span = error.span().unwrap_or(0..0);
@@ -203,7 +203,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         if is_other {
             remedy.push_str("; or name another file: many more of its lines are not TOML");
         }
-        // The parser's error points at a key only if it is a duplicate.
+        // The parser's position is that of a key only if the key is a duplicate.
         let key = if error.message().contains("duplicate") { key } else { "" };
         out.raw(Some(lines.at(span.start)), key, what, remedy);
         if heads {

@@ -27,7 +27,7 @@ struct Batch {
     changes: u64,
     /// In the order of links.
     sinks: Vec<Sink>,
-    /// The legs of the latest packet for all sinks.
+    /// The legs of the latest packet that was for all sinks.
     all: Vec<Leg>,
     arrivals: Vec<Arrival>,
 }
@@ -58,7 +58,7 @@ pub(crate) struct AgentsAndLogs<'a> {
 const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Removes the copies that can be delivered later. `armed` has the agents' wake-ups.
+    /// Moves the copies that can be delivered later from `fan` to a batch. `armed` has each agent's next wake-up time.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -136,7 +136,7 @@ impl Batches {
         }
     }
 
-    /// Updates which packets for the agent may wait, after an event.
+    /// Updates [`Sink::batchable`] of an agent after the agent has processed an event.
     #[inline]
     pub(crate) fn update_batchable(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
@@ -169,8 +169,9 @@ impl Batch {
                 sink.done |= bit;
             }
             let Some(sink) = sinks.next_if(|sink| sink.link == leg.direction()) else { return true };
-            // A batch has one ECN field per arrival, and a timer that is due comes first.
+            // A batch has one ECN field per arrival.
             let waits = leg.ecn() == ecn
+                // The agent's timer, if it is due, must be processed before the packet.
                 && armed[sink.agent.0 as usize] > now
                 && sink.batchable.as_mut().is_some_and(|batchable| batchable.accepts(batch_key));
             sink.done |= if waits { 0 } else { bit };

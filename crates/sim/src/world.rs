@@ -222,7 +222,7 @@ impl Simulation {
         true
     }
 
-    /// Runs to `until` or the end. [`Simulation::run`] continues.
+    /// Runs to `until` or the end. [`Simulation::run`] can then run the rest.
     ///
     /// Returns whether the end was reached.
     pub fn run_to(&mut self, until: Time) -> bool {
@@ -539,7 +539,7 @@ impl Simulation {
         let wake = wake.min(self.ports[ix].wake());
         // `wake` ignores a replaced alarm.
         if wake < self.armed[ix] {
-            // A wake-up that is due comes after earlier events of this time.
+            // A wake-up that is due is scheduled for now, behind the other events of this time.
             let at = wake.max(self.now);
             self.armed[ix] = at;
             self.network.set_alarm(at, Alarm::Agent(agent));

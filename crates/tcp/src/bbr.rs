@@ -82,7 +82,7 @@ pub(crate) struct Bbr {
     min_rtt_stamp: Time,
     probe_rtt_min: Span,
     probe_rtt_stamp: Time,
-    /// A whole number, because it grows only when the window has reached it.
+    /// A whole number or infinite. It grows only when the window, which is a whole number, has reached it.
     inflight_longterm: f64,
     inflight_shortterm: f64,
     aggregation: AckAggregation,
@@ -294,7 +294,8 @@ impl Bbr {
             return;
         }
         let probes = matches!(self.state, State::Startup | State::Refill | State::Up);
-        // Outside a probe, losses multiply the short-term bounds by beta, down to the last round's delivery.
+        // Outside a probe, losses multiply the short-term bounds by `BETA`, but not below what the last round
+        // delivered.
         if self.loss_in_round && !probes {
             let (bw, inflight) = (self.bw_shortterm, self.inflight_shortterm);
             let (bw, inflight) = (
@@ -538,7 +539,7 @@ impl Bbr {
         {
             (self.probe_rtt_min, self.probe_rtt_stamp) = (rtt, now);
         }
-        // The minimum of 5 s schedules ProbeRTT; that of 10 s is the RTT estimate.
+        // `probe_rtt_min`, over 5 s, schedules ProbeRTT. `min_rtt`, over 10 s, is the RTT estimate.
         if self.probe_rtt_min < self.min_rtt || now > self.min_rtt_stamp + MIN_RTT_FILTER {
             (self.min_rtt, self.min_rtt_stamp) = (self.probe_rtt_min, self.probe_rtt_stamp);
         }

@@ -17,7 +17,7 @@ const CWND_GAIN: f64 = 2.0;
 const PACING_GAIN_CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// The bandwidth filter, in rounds.
 const MAX_BW_ROUNDS: u64 = 10;
-/// The maximum allowance for ACK aggregation, in seconds at the bandwidth.
+/// The maximum allowance for ACK aggregation, as the time in which the bandwidth delivers it, in seconds.
 const EXTRA_ACKED_MAX: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,7 +264,8 @@ impl Bbr1 {
     }
 
     fn window(&mut self, event: &AckEvent, cwnd: f64) -> f64 {
-        // ACK aggregation delays acknowledgments of segments that have left the path.
+        // The window includes `extra`, because ACK aggregation delays acknowledgments of segments that have left the
+        // path.
         let extra = if self.full_bw_reached { self.aggregation.extra().min(self.bw() * EXTRA_ACKED_MAX) } else { 0.0 };
         let most = self.with_quantization_budget(self.bdp(self.cwnd_gain()) + extra);
         let cwnd = self.prior.next_cwnd(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);

@@ -209,7 +209,7 @@ fn takes_time(span: &Span) -> Option<(String, String)> {
 }
 
 settings! {
-    /// The settings of a TCP sender and its receiver. Start from [`Config::new`] and change fields, or read it.
+    /// The settings of a TCP sender and its receiver. Create them with [`Config::new`], or read them from TOML.
     Config checked by fits_together {
         /// The TCP implementation that is modelled: linux (a current kernel; default), ns2 (ns-2.35) or ns2old (ns-2
         /// before 2002). It sets the defaults of the other keys, and details that have no key, such as when recovery
@@ -275,15 +275,15 @@ settings! {
         [inner] byte_counting: bool,
         /// The window is a whole number and grows in whole segments; CUBIC uses Linux's formula.
         [inner] whole_window: bool,
-        /// The phase of the connection's clock within a tick, below `tick`; ns-2 draws it.
+        /// The phase of the connection's clock within a tick; less than `tick`. In ns-2 it is random.
         [inner] tick_phase: Span,
         /// The part of the time-out to which `min_rto` applies.
         [inner] rto_floor: RtoFloor,
         /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with many losses
         /// ends in a time-out ("impatient", RFC 6582, section 4). Otherwise each one does ("slow but steady").
         [inner] impatient: bool,
-        /// NewReno: the most segments per acknowledgment during recovery; 0: no limit. ns-2 has no limit when its
-        /// send jitter (`overhead_`) is set, so set 0 where polls are delayed.
+        /// NewReno: the most segments per acknowledgment during recovery; 0: no limit. Set it to 0 if the sender's
+        /// polls are delayed, because ns-2 has no limit when its send jitter (`overhead_`) is set.
         [inner] recovery_burst: u32,
         /// With SACK: send in proportion to what is delivered while the window is reduced (proportional rate
         /// reduction, RFC 6937), instead of waiting until the pipe is small enough.
@@ -294,8 +294,7 @@ settings! {
         /// Keep the threshold when the same segment times out again (RFC 5681, equation 4). ns-2 lowers it each time,
         /// down to 2.
         [inner] hold_ssthresh: bool,
-        /// Segments leave in units that a device splits (TSO), sized as in Linux: pairs on most paths. The end of a
-        /// unit is acknowledged immediately.
+        /// Segments leave in units that a device splits (TSO). As in Linux, a unit has two segments on most paths.
         [inner] offload: bool,
         /// Fast convergence of CUBIC (RFC 9438, section 4.7).
         [inner] fast_convergence: bool,
@@ -371,7 +370,7 @@ impl Config {
     ///
     /// | field | `Ns2` | `Ns2Old` | `Linux` |
     /// |---|---|---|---|
-    /// | `sack` | with `Sack`, `Bbr`, `Bbr1` only | same | always |
+    /// | `sack` | with `Sack` only (`Bbr` and `Bbr1` use SACK even so) | same | always |
     /// | `sack_on_wire` | no | same | yes |
     /// | `packet`, `header` | 1040 B, 40 B | same | 1500 B, 52 B |
     /// | `window` | 20 | same | 4194 (6 MiB, the largest of `tcp_rmem`) |

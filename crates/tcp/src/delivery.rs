@@ -113,13 +113,13 @@ impl RateEstimator {
         }
     }
 
-    /// Processes an acknowledgment, after `scoreboard` has. `again` are the lost retransmissions.
+    /// Processes an acknowledgment that `scoreboard` has already processed.
     pub(crate) fn on_ack<'a>(
         &mut self,
         now: Time,
         ack: &Ack,
         scoreboard: &Scoreboard,
-        again: impl Iterator<Item = &'a u32>,
+        lost_retransmissions: impl Iterator<Item = &'a u32>,
         min_rtt: Span,
     ) -> Sample {
         self.losses.clear();
@@ -128,7 +128,7 @@ impl RateEstimator {
         let top = self.una + self.sent.len() as u32;
         self.arrive(now, self.una, ack.next.min(top), &mut sample, &mut newest);
         for block in ack.sacks {
-            // The previous acknowledgment's part of this block is known.
+            // The previous acknowledgment already reported a part of this block.
             let known = self.blocks.iter().find(|b| !b.is_empty() && b.start == block.start && b.end <= block.end);
             let start = known.map_or(block.start, |b| b.end);
             self.arrive(now, start.max(ack.next), block.end.min(top), &mut sample, &mut newest);
@@ -142,7 +142,7 @@ impl RateEstimator {
             self.lose(seq, &mut last);
         }
         self.lost_to = self.lost_to.max(scoreboard.lost_to);
-        for seq in again {
+        for seq in lost_retransmissions {
             self.lose(*seq, &mut last);
         }
         if self.app_limited > 0 && self.delivered > self.app_limited {

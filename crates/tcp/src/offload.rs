@@ -1,13 +1,13 @@
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Span, Time};
 
-/// A unit has the data that is paced in this time (`sk_pacing_shift` 10).
+/// The time in which a TSO unit's data are paced (`sk_pacing_shift` 10).
 const UNIT_TIME: Span = Span::nanos(1_000_000_000 / 1024);
 /// The minimum size of a unit, in segments.
 const MIN_UNIT: u32 = 2;
 /// The maximum size of a unit.
 const MAX_UNIT: Bytes = Bytes::new(65_000);
-/// On short paths a unit may be larger by [`MAX_UNIT`], halved once per this much of minimum RTT (`tcp_tso_rtt_log`
+/// On short paths, units are larger by [`MAX_UNIT`]/2ⁿ. n is the minimum RTT divided by this step (`tcp_tso_rtt_log`
 /// 9).
 const RTT_STEP: Span = Span::micros(512);
 /// A partial unit waits for an acknowledgment that is expected within this time.
@@ -37,9 +37,8 @@ pub(crate) struct SendState {
 #[derive(Clone, Debug)]
 pub(crate) struct Offload {
     payload: Bytes,
-    /// The current unit's length, in segments.
+    /// The current unit's length, and how many of its segments are not sent yet.
     length: u32,
-    /// The current unit's segments that are not sent yet.
     left: u32,
     /// The first segment and the send time of each unit in flight.
     sent: VecDeque<(u32, Time)>,
@@ -97,7 +96,8 @@ impl Offload {
     fn full_unit(&self, view: SendState) -> u32 {
         let Some(srtt) = view.srtt else { return ((MAX_UNIT.get() / self.payload.get()) as u32).max(1) };
         let halvings = view.min_rtt.as_nanos() / RTT_STEP.as_nanos();
-        // A shortcut: at two windows per RTT, fewer than two segments are paced in the unit time.
+        // A shortcut: less than one segment of the window is due in `UNIT_TIME`, and pacing at most doubles the
+        // window's rate.
         if halvings >= 16 && UNIT_TIME * u64::from(view.cwnd) < srtt {
             return MIN_UNIT;
         }

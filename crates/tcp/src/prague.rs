@@ -8,7 +8,7 @@ const RTT_VIRT: Span = Span::millis(25);
 const RTT_INDEPENDENCE_DELAY: u32 = 500;
 /// The minimum window, in segments.
 const MIN_WINDOW: f64 = 2.0;
-/// The largest burst in seconds at the pacing rate (2⁻¹²).
+/// The time in which the largest burst is paced, in seconds (2⁻¹²).
 const BURST_DURATION: f64 = 1.0 / 4096.0;
 
 #[derive(Clone, Debug, Default)]
@@ -103,7 +103,8 @@ impl Prague {
         (may_send, threshold, cut)
     }
 
-    /// Returns the increase per round trip in segments: 1, or (RTT/25 ms)² ≤ 1 once it is independent of the RTT.
+    /// Returns the increase per round trip in segments: with RTT independence (`srtt` / [`RTT_VIRT`])², but at most 1;
+    /// otherwise 1.
     fn additive_increase(&self, srtt: Span) -> f64 {
         let part = srtt.as_secs_f64() / RTT_VIRT.as_secs_f64();
         if self.is_rtt_independent() { (part * part).min(1.0) } else { 1.0 }

@@ -31,10 +31,10 @@ pub struct Receiver {
     /// The segments that have arrived beyond `next`.
     out_of_order: SlidingBitmap,
     out_of_order_count: u32,
-    /// The reported SACK blocks, newest first; none can be extended.
+    /// The reported SACK blocks, newest first. Each contains all contiguous arrivals.
     blocks: [Block; 3],
     echo: Time,
-    /// `next` in the last acknowledgment. Its segment sets the timestamp echo.
+    /// `next` in the last acknowledgment. The timestamp echo comes from the segment with this number.
     acked: u32,
     ece: bool,
     marks: u16,
@@ -72,7 +72,8 @@ impl Receiver {
         let seq = segment.seq;
         let mut changed = false;
         if self.mark_feedback == MarkFeedback::Latched {
-            // A segment may carry both, and its mark starts a new report (RFC 3168, section 6.1.3).
+            // CWR is processed before the CE mark, because a mark on the same segment starts a new report (RFC 3168,
+            // section 6.1.3).
             if segment.cwr {
                 self.ece = false;
             }

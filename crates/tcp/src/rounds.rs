@@ -16,7 +16,7 @@ pub(crate) const FULL_BW: (f64, u32) = (1.25, 3);
 /// BBR.ProbeRTTDuration, the minimum.
 const PROBE_RTT_DURATION: Span = Span::millis(200);
 
-/// BBR.send_quantum in seconds at the pacing rate.
+/// The time in which BBR.send_quantum is paced, in seconds.
 const QUANTUM_TIME: f64 = 0.001;
 /// The burst's bounds in segments of 1500 B: two, and 64 KiB.
 const QUANTUM_RANGE: (f64, f64) = (2.0, 43.0);

@@ -1,7 +1,7 @@
 use crate::sliding_bitmap::{SlidingBitmap, count_below};
 use crate::wire::Block;
 
-/// DupThresh of RFC 6675: the later arrivals after which a hole is lost.
+/// DupThresh of RFC 6675: a hole is lost when this number of later segments has arrived.
 pub(crate) const DUP_THRESH: u32 = 3;
 
 /// The SACK scoreboard: the segments from the cumulative acknowledgment to the highest sent (RFC 6675).
@@ -35,7 +35,7 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
         let all = una - self.una;
-        // All counts are zero, so no search is needed.
+        // Without SACKed, lost and retransmitted segments there is nothing to remove.
         let known = if self.sacked_count > 0 || self.lost_to.max(self.retransmitted_to) > self.una {
             self.remove_below(una)
         } else {

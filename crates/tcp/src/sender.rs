@@ -100,7 +100,7 @@ impl Retransmissions {
         if self.sent.is_empty() && self.lost.is_empty() {
             return;
         }
-        // All that was sent before the last-sent arrival has arrived or is lost.
+        // A segment that has not arrived is lost if a segment that was sent later has arrived (RACK, RFC 8985).
         let arrived = scoreboard.highest_arrived();
         let overtaken = self.sent.partition_point(|(_, after)| *after < arrived);
         let latest = self.sent.iter().rposition(|(seq, _)| scoreboard.has_arrived(*seq)).map_or(0, |n| n + 1);
@@ -314,7 +314,7 @@ impl Sender {
         if ack.next < self.una || self.una >= self.end {
             return;
         }
-        // DCTCP and Prague need the number of arrived segments first.
+        // DCTCP and Prague process the mark in `run_model`, because they need the number of newly arrived segments.
         let marked = ack.ece && self.config.ecn && self.model.is_none();
         if marked {
             self.on_ecn_mark(ack.next);
@@ -500,7 +500,7 @@ impl Sender {
         }
     }
 
-    /// Prague's own window has fractions of a segment.
+    /// Copies the window to Prague, which has a window of its own with fractions of a segment.
     fn set_prague_window(&mut self) {
         if let Some(Algorithm::Prague(prague)) = self.model.as_mut().map(|model| &mut model.algorithm) {
             prague.set(self.cwnd);

@@ -129,7 +129,7 @@ impl SlidingBitmap {
     }
 }
 
-/// Returns the bits of `set`, of word `word`, for segments below `limit`.
+/// Returns the number of segments below `limit` in `set`, the bitmap's word with the index `word`.
 pub(crate) fn count_below(word: u32, set: u64, limit: u32) -> u32 {
     let first = word << 6;
     if limit <= first {

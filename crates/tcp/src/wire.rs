@@ -3,7 +3,7 @@ use steadycast_units::{Bytes, Ecn, Time};
 /// A data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The sequence number from 0, which is the SYN with a handshake.
+    /// The sequence number, counted in segments from 0. With a handshake, segment 0 is the SYN.
     pub seq: u32,
     /// The size on the wire, with IP and TCP headers.
     pub len: Bytes,

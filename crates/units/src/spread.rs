@@ -3,7 +3,7 @@ use crate::Span;
 /// A histogram of spans with logarithmic classes. Percentiles are accurate to 0.8 %; below 66 µs a class is 1.024 µs
 /// wide.
 ///
-/// It needs little memory, because a run can have 100,000 receivers with one histogram each.
+/// A run can have 100,000 receivers with a histogram each, so a histogram must be small.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
     /// Most packets do not wait, so zeros are counted separately.
@@ -147,8 +147,10 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the spans since `earlier` was copied from this histogram. The maximum is exact, or the middle of its
-    /// class.
+    /// Returns the spans that were added after `earlier` was copied from this histogram.
+    ///
+    /// If no added span exceeds the maximum of `earlier`, the new maximum is only known to a class, and is the class's
+    /// middle.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {

@@ -63,7 +63,7 @@ const SPAN: Kind = Kind {
 };
 const RATE: Kind = Kind {
     what: "rate",
-    // FFmpeg and iperf3 write a rate without a unit (`4M`), also with powers of ten.
+    // FFmpeg and iperf3 write `4M` for 4 Mbit/s. Their prefixes are powers of ten, too.
     units: &[("bps", 1.0), ("kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)],
     list: "bps, kbps, Mbps or Gbps (powers of ten)",
     example: "4Mbps",
@@ -81,7 +81,7 @@ const SIZE: Kind = Kind {
 
 fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     let trimmed = text.trim();
-    // No unit starts with "e", as in "1e3ms".
+    // An "e" belongs to the number, as in "1e3ms", because no unit starts with "e".
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);

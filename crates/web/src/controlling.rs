@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 use steadycast_units::Time;
 
-/// Maximum number of transmissions of a check. The timeouts, which double from 250 ms to 3 s, sum to 31 s, so consent
-/// expires before the last address is given up (RFC 7675).
+/// Maximum number of transmissions of a check. The timeouts double from 250 ms to 3 s, so an address is given up after
+/// 31 s. This is later than the end of consent (30 s, RFC 7675).
 const MAX_TRANSMISSIONS: usize = 13;
 
 /// The ICE agent of the end that made the offer. All its candidates are known from the start.
@@ -84,7 +84,7 @@ impl Controlling {
         nominated
     }
 
-    /// Returns the time of the next check; `None` if one is due.
+    /// Returns the time of the next check; `None` means now.
     pub(crate) fn next(&mut self) -> Option<Instant> {
         self.agent.poll_timeout()
     }

@@ -13,9 +13,11 @@ use steadycast_units::{Span, Time};
 
 /// Time without a valid check after which an address may be bound to another session.
 ///
-/// Chromium checks every 2.5 s, Firefox every 5 s (RFC 7675, section 5.1, allows 4 to 6 s). A browser therefore can't
-/// take over an active browser's address by a check with a forged source. If a NAT assigns the port of a browser that
-/// has died to another, that one gets it, because it repeats its checks for longer.
+/// It exceeds the interval of a browser's checks: 2.5 s in Chromium, 5 s in Firefox, 4 to 6 s in RFC 7675, section 5.1.
+/// A check with a forged source can therefore not take over an active browser's address.
+///
+/// A NAT may assign a dead browser's port to a new browser. The new browser gets the address, because it repeats its
+/// checks for longer than this time.
 const ADDRESS_HOLD: Span = Span::secs(10);
 /// Maximum number of addresses per session. The address with the oldest check is released first.
 const MAX_ADDRESSES: usize = 4;
@@ -109,7 +111,7 @@ impl<T> Demultiplexer<T> {
     /// Returns the place of the datagram's session.
     ///
     /// # Errors
-    /// There is none. The caller counts the reason with [`Demultiplexer::count`].
+    /// The datagram belongs to no session. The caller counts the reason with [`Demultiplexer::count`].
     pub fn route(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Result<&T, DropReason> {
         let ufrag = match Protocol::of(datagram) {
             Protocol::Other => return Err(DropReason::OtherProtocol),

@@ -89,9 +89,10 @@ pub fn propose(stream: &Stream<'_>, feedback: Feedback) -> Result<NegotiatedPara
 }
 
 impl NegotiatedParameters {
-    /// Returns what a server accepted of `self`, which this stream offered.
+    /// Returns what a server accepted of `self`, the offer for `stream`.
     ///
-    /// The video remains if the audio is rejected, although a WHIP server should not do so (RFC 9725, section 4.4.3).
+    /// If the server rejects the audio, the video remains. A WHIP server should not reject single media (RFC 9725,
+    /// section 4.4.3).
     ///
     /// # Errors
     /// The answer can't be used, or lacks what the session needs.

@@ -41,7 +41,9 @@ impl<'a> Transport<'a> {
         self.own.media.has_attribute(name) || self.shared.is_some_and(|lines| lines.media.has_attribute(name))
     }
 
-    /// Returns the peer's credentials and fingerprints. The parameters are the places and the remedy for errors.
+    /// Returns the peer's credentials and fingerprints.
+    ///
+    /// An error has the place `ice` or `fingerprint`, and the remedy `remedy`.
     pub(crate) fn peer(
         &self,
         ice: &'static str,

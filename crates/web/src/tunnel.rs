@@ -1,10 +1,14 @@
 //! An ICE (RFC 8445) and DTLS (RFC 5763) connection with a browser or server, which provides the SRTP keys.
 //!
-//! With a browser this end is ICE-lite (RFC 8445, section 2.5): it answers checks, and sends nothing to an address
-//! before a valid check from it. An address that is not validated gets at most three times the bytes that it sent (RFC
-//! 9000, section 8). The DTLS cookie validates the first address. The response to a check of this end, whose
-//! transaction ID can't be guessed, validates any other (RFC 9000, sections 8.2 and 9.3); until then, media go to the
-//! old one. The keys are used only if the fingerprint of the browser's certificate matches.
+//! With a browser, this end is ICE-lite (RFC 8445, section 2.5): it answers checks, and sends nothing to an address
+//! before a valid check from it. Until an address is validated, it gets at most three times the bytes that came from it
+//! (RFC 9000, section 8).
+//!
+//! The DTLS cookie validates the browser's first address. A later address is validated by its response to a check of
+//! this end, because the check's transaction ID can't be guessed (RFC 9000, sections 8.2 and 9.3). Until then, media go
+//! to the previous address.
+//!
+//! The keys are used only if the browser's certificate has the fingerprint of its description.
 //!
 //! With a server (WHIP, RFC 9725) this end made the offer, sends the checks, and nominates an address that answers.
 //!
@@ -29,14 +33,14 @@ pub const CONSENT_TIMEOUT: Span = Span::secs(30);
 /// Least time without packets after which a browser counts as silent.
 ///
 /// Chromium and Firefox send transport-wide feedback every 50 to 250 ms, a receiver report every second and a check
-/// every 2.5 s. Even at 50 % loss, the probability of four seconds without any of these about twenty datagrams is below
-/// 10⁻⁶.
+/// every 2.5 s. These are about twenty datagrams in four seconds. At 50 % loss, the probability that all of them are
+/// lost is below 10⁻⁶.
 pub const MIN_SILENCE: Span = Span::secs(4);
 /// A browser counts as silent only after this multiple of its usual gap between packets, so that a player that reports
 /// every 5 s does not.
 const SILENCE_GAPS: u64 = 2;
-/// The usual gap is the second longest of this many recent ones. The longest may be an outage of the network, after
-/// which a browser that dies would count as active for twice the outage.
+/// The usual gap is the second longest of this many recent gaps. The longest may be an outage of the network, and would
+/// delay the detection of a browser that has died.
 const RECENT_GAPS: usize = 32;
 /// A browser is not moved while packets have arrived from its present address within this time.
 const MIGRATION_HOLD: Span = Span::secs(1);
@@ -370,7 +374,7 @@ impl Tunnel {
         }
     }
 
-    /// Calls this end's checks, and processes their output.
+    /// Runs `call` with the ICE agent of this end, if there is one, and processes the agent's output.
     fn with_checks(&mut self, now: Time, call: impl FnOnce(&mut Controlling)) {
         let epoch = self.epoch;
         let Some(checks) = self.controlling.as_deref_mut() else { return };
@@ -460,7 +464,7 @@ impl Tunnel {
         Some(())
     }
 
-    /// Responds to a check with the browser's credentials.
+    /// Responds to a check, if it has the browser's credentials.
     fn on_check(&mut self, now: Time, from: SocketAddr, len: usize, message: &StunMessage<'_>) -> Option<()> {
         if !is_authentic_check(message, &self.ends.own, &self.ends.peer.ufrag) {
             return None;
@@ -473,7 +477,8 @@ impl Tunnel {
         if let Some(path) = self.paths.get_mut(n) {
             path.received += len as u64;
             path.checked = now;
-            // Full agents other than libwebrtc nominate only once (RFC 8445, section 8.1.1).
+            // A nomination remains valid, because full agents other than libwebrtc nominate only once (RFC 8445,
+            // section 8.1.1).
             path.is_nominated |= message.use_candidate();
         }
         self.send(from, reply);
@@ -488,7 +493,7 @@ impl Tunnel {
         }
         if self.peer == Some(from) {
             self.checked = now;
-            // Without a nomination, the browser may not intend to stay at this address.
+            // A check without a nomination does not delay a move, because the browser may be leaving this address.
             self.heard = if nominated { now } else { self.heard };
         } else if nominated {
             self.check(now, n);
@@ -568,7 +573,9 @@ impl Tunnel {
         }
     }
 
-    /// Returns the validated, nominated address with the latest check since the last packet from the present one.
+    /// Returns the validated and nominated address to which the browser has moved.
+    ///
+    /// The address's latest check arrived after the last packet from `self.peer`.
     fn next(&self) -> Option<SocketAddr> {
         let fit = |path: &&Path| {
             path.is_valid && path.is_nominated && path.checked > self.heard && self.peer != Some(path.at)
@@ -584,7 +591,7 @@ impl Tunnel {
         self.out.push_back(Output::Peer(at));
     }
 
-    /// Returns when a path's next check is due, or an earlier move to another path.
+    /// Returns when the next check of a path or the move to another path is due.
     fn paths_wake(&self) -> Time {
         let again = self.paths.iter().map(|path| path.again).min().unwrap_or(Time::NEVER);
         self.next().map_or(again, |_| again.min(self.heard + MIGRATION_HOLD))
@@ -644,7 +651,8 @@ impl Tunnel {
                         return self.end("DTLS gave keys to a stranger".into());
                     }
                     self.state = State::Connected;
-                    // The handshake completed from this address or from a validated one, which validates it.
+                    // The handshake validates the address where it began. After a move, the present address is already
+                    // valid.
                     let peer = self.peer;
                     self.paths.iter_mut().filter(|path| Some(path.at) == peer).for_each(|path| path.is_valid = true);
                     self.out.push_back(Output::Keys(Keys { profile, material: bytes.to_vec() }));
@@ -695,8 +703,8 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
 
 /// Returns a transaction ID that can't be computed without the secret.
 fn transaction(secret: &[u8], number: u64) -> Option<TransId> {
-    // The crate only has IDs of messages that it parses, so a message without attributes is built (RFC 8489, section
-    // 5).
+    // The crate `is` creates a `TransId` only by parsing a message, so a message without attributes is built (RFC 8489,
+    // section 5).
     let mut header = [0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let hash = hmac(secret, &[&number.to_be_bytes()]);
     header.iter_mut().skip(8).zip(hash).for_each(|(byte, hashed)| *byte = hashed);

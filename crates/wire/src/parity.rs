@@ -58,7 +58,7 @@ pub struct ParityHeader {
     pub base: u16,
     /// This parity packet's index in its block, 0…63.
     pub index: u8,
-    /// The block's parity packets sent so far with this one: above `index`, at most 64.
+    /// The number of the block's parity packets sent so far, including this packet: more than `index`, at most 64.
     pub sent: u8,
 }
 
@@ -168,9 +168,11 @@ pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
     parity
 }
 
-/// Recovers the missing symbols of a block of `packets`, with their positions, in order. `sources` are received
-/// packets' positions and symbols, `parities` received parity's indices and symbols; only the first of duplicates is
-/// used. A symbol may have trailing zeros, which [`packet`] removes.
+/// Recovers the missing symbols of a block of `packets`. Returns their positions and symbols, in order.
+///
+/// `sources` has the positions and symbols of the received packets, `parities` the indices and symbols of the received
+/// parity packets. Only the first of duplicates is used. A recovered symbol may have trailing zeros, which [`packet`]
+/// removes.
 ///
 /// # Errors
 /// There are fewer than `packets` symbols; a position or index exceeds its limit; a packet is longer than its parity.
@@ -204,7 +206,7 @@ pub fn recover(
     if rows.len() < missing.len() {
         return malformed("fewer symbols of a block than it has packets");
     }
-    // Without the received packets, each parity combines missing ones only.
+    // The received packets are subtracted, so that each parity combines only missing packets.
     let len = rows.iter().map(|(_, symbol)| symbol.len()).max().unwrap_or(0);
     for (index, row) in &mut rows {
         // Symbols are padded to the longest one of their block.
@@ -255,7 +257,8 @@ fn coefficient(index: u8, place: u8) -> u8 {
 
 const POLYNOMIAL: u16 = 0x11d;
 
-/// The powers of 2, twice so that sums of logarithms need no modulo, and the logarithms.
+/// The powers of 2 and the logarithms to base 2 in GF(2⁸). The powers are stored twice, so that a sum of logarithms
+/// needs no modulo.
 static TABLES: ([u8; 510], [u8; 256]) = {
     let (mut powers, mut logs) = ([0; 510], [0; 256]);
     let (mut power, mut n) = (1u16, 0);

@@ -154,11 +154,13 @@ impl Fragment {
     }
 }
 
-/// Packetises a frame into payloads of at most `max_payload` bytes ([`MIN_PAYLOAD`]). H.264 and H.265 are in annex B's
-/// byte stream format or single NAL units, AV1 in the low-overhead format (AV1, section 5).
+/// Packetises a frame into payloads of at most `max_payload` bytes, or [`MIN_PAYLOAD`] if that is more.
+///
+/// H.264 and H.265 are in annex B's byte stream format or single NAL units, AV1 in the low-overhead format (AV1,
+/// section 5).
 ///
 /// Whole units other than NAL units share a payload if they fit. A divided unit shares none, so that a loss damages few
-/// units. OBUs may start in the payload in which the previous one ends.
+/// units. Only an OBU may start in the payload in which the previous OBU ends.
 pub fn fragments(format: PayloadFormat, frame: &[u8], max_payload: usize) -> Fragments<'_> {
     let (max, units) = (max_payload.max(MIN_PAYLOAD), Units::new(format, frame).peekable());
     Fragments { format, frame, max, units, rest: None }

@@ -457,7 +457,7 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
                 cname = Some(text(value));
             }
         }
-        // The next chunk is word-aligned, and its SSRC may begin with zeros.
+        // The chunk's padding is skipped by its length, because the next chunk's SSRC may begin with zeros, too.
         let used = start - reader.rest.len();
         reader.take(to_words(used) - used, "SDES chunk")?;
         chunks.extend(cname.map(|cname| (ssrc, cname)));
@@ -489,7 +489,8 @@ fn receiver_report(ssrc: u32, blocks: &[ReportBlock], out: &mut Vec<u8>) {
     close(at, out);
 }
 
-/// Splits items by the count field; without items, into one empty group for an empty packet.
+/// Splits items into groups of at most [`MAX_COUNT`]. Without items, there is one empty group, so that a packet is
+/// still written.
 fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
     let none: &[T] = &[];
     all.chunks(MAX_COUNT).chain(all.is_empty().then_some(none))

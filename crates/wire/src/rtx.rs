@@ -24,7 +24,7 @@ pub struct RtxStream {
     pub payload_type: u8,
     /// The payload type of the originals, the parameter `apt`.
     pub apt: u8,
-    /// The SSRC of the retransmissions. A group needs a separate session for them, with the media's SSRC.
+    /// The SSRC of the retransmissions. In a multicast group, it is the media's SSRC, in a separate session.
     pub ssrc: u32,
     /// The SSRC of the media.
     pub media: u32,

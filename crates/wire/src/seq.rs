@@ -1,9 +1,9 @@
 //! Extended sequence numbers (RFC 3550, appendix A.1).
 
-/// Minimum jump ahead that a next packet confirms as a restart of the source.
+/// Minimum jump ahead that counts as a restart of the source, if the next packet follows it in sequence.
 pub const MAX_DROPOUT: u16 = 3000;
-/// Distance behind the newest number from which a packet is not late. A jump ahead of this size needs an explanation
-/// ([`ExtendedSeq::on_packet_within`]), because it makes earlier packets invalid.
+/// A packet at least this far behind the newest number does not count as late. A jump ahead of this size counts as a
+/// loss only within the `reach` of [`ExtendedSeq::on_packet_within`].
 pub const MAX_MISORDER: u16 = 100;
 /// Number of consecutive packets that make a source valid.
 pub const MIN_SEQUENTIAL: u8 = 2;
@@ -19,8 +19,10 @@ pub enum Verdict {
     Newer(i64),
     /// A reordered or duplicate packet.
     Late(i64),
-    /// The counts restart with this packet, either after two consecutive packets far from the others, or back in the
-    /// stream from before the last restart.
+    /// The counts restart with this packet.
+    ///
+    /// Either two consecutive packets were far from the stream's numbers, or the stream before the last restart
+    /// continues.
     Restarted(i64),
     /// A packet far from all others, which neither a loss nor a restart explains.
     Stray,
@@ -36,14 +38,15 @@ impl Verdict {
     }
 }
 
-/// Extends one source's sequence numbers: cycles · 2¹⁶ + number, from the first packet's cycle on, so that earlier
-/// numbers may be negative.
+/// Extends one source's sequence numbers to cycles · 2¹⁶ + number. The first packet is in cycle 0, so numbers before
+/// the first packet may be negative.
 ///
 /// Unlike the sample code of A.1:
 /// - Packets of the probation count as expected and received.
-/// - A jump of [`MAX_MISORDER`] or more needs the caller's explanation, because A.1's limit, [`MAX_DROPOUT`], lets
-///   forged numbers invent losses.
-/// - A restart uses the nearest cycle, and a single packet can restore the previous stream.
+/// - A jump of [`MAX_MISORDER`] or more counts as a loss only within the caller's `reach`. With A.1's limit,
+///   [`MAX_DROPOUT`], forged numbers could invent losses.
+/// - A restart uses the nearest cycle.
+/// - A single packet can restore the stream before the last restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedSeq {
     newest: i64,
@@ -83,7 +86,7 @@ impl ExtendedSeq {
     pub const fn expected(&self) -> u64 {
         if self.is_valid() { (self.newest - self.base) as u64 + 1 } else { 0 }
     }
-    /// Returns the number of the probation's packets before its last.
+    /// Returns the number of packets on probation: all before the packet that makes the source valid.
     pub const fn probation_packets(&self) -> u64 {
         self.needed as u64 - 1
     }
@@ -117,7 +120,7 @@ impl ExtendedSeq {
         if confirmed && ahead >= MAX_DROPOUT {
             // Keeps extended numbers comparable across the restart.
             let nearest = self.newest + i64::from(ahead as i16);
-            // A stream of few numbers was probably a stray one.
+            // A stream of few numbers probably consisted of stray packets, so it can't be restored.
             if self.ran >= self.left.map_or(0, |(_, ran)| ran.min(MAX_DROPOUT.into())) {
                 self.left = Some((self.newest, self.ran));
             }

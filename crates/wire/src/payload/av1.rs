@@ -8,9 +8,10 @@
 //! number of elements, the last without a length field; with 0 each has a length (leb128). N: a coded video sequence
 //! starts.
 //!
-//! A sent packet has one or two OBUs or parts of them. Only a frame's last packet ends at the end of an OBU, because
-//! libwebrtc takes Z 0 as a frame's start and Y 0 as its end. Temporal delimiters and tile lists are neither sent nor
-//! used.
+//! A sent packet has one or two OBUs or parts of them. Temporal delimiters and tile lists are neither sent nor used.
+//!
+//! A packet before the frame's last ends inside an OBU, because libwebrtc takes Y 0 as a frame's end and Z 0 as its
+//! start.
 
 use super::units::{Unit, Units};
 use super::{Fragment, Fragments, PayloadFormat};
@@ -106,8 +107,9 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
 }
 
 impl Fragments<'_> {
-    /// Returns the next payload: the rest of an OBU or the next one, and if it fits, the start of the following one. A
-    /// continuing OBU keeps at least one byte, so that Z and Y show that the frame continues.
+    /// Returns the next payload: the rest of an OBU or the next OBU, and if it fits, the start of the following OBU.
+    ///
+    /// A payload before the frame's last ends inside an OBU, so that Y and Z show that the frame continues.
     pub(super) fn next_obus(&mut self) -> Option<Fragment> {
         let starts_unit = self.rest.is_none();
         let (offset, left, prefix, head) = match self.rest.take() {
@@ -135,8 +137,8 @@ impl Fragments<'_> {
     }
 }
 
-/// Returns the aggregation header, with the length of the first of two elements, or the header of a lone OBU that
-/// starts here.
+/// Returns the aggregation header. If the payload has two elements, the length of the first follows; if it only has an
+/// OBU that starts here, this OBU's header follows.
 pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
     // N is set in the first packet of a coded video sequence only.
     let begins = key && fragment.offset == 0;
@@ -201,8 +203,10 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     Ok(elements)
 }
 
-/// Completes the frame's last OBU, which starts at `at`: adds its size field, and before the first OBU a temporal
-/// delimiter. Removes malformed and unsent OBUs.
+/// Completes the frame's last OBU, which starts at `at`, with its size field. The first OBU gets a temporal delimiter
+/// before it.
+///
+/// An OBU is removed if it is malformed, or of a type that is not sent ([`Obu::is_sent`]).
 pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError> {
     let bytes = &frame[at..];
     if bytes.is_empty() {

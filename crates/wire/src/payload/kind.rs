@@ -55,7 +55,7 @@ fn by_number(number: u32, [intra, disposable]: [u32; 2]) -> PictureKind {
     }
 }
 
-/// Returns the bytes after the first such start code.
+/// Returns the bytes after the first start code 00 00 01 `code`.
 fn after(frame: &[u8], code: u8) -> Option<&[u8]> {
     let at = frame.windows(4).position(|bytes| bytes == [0, 0, 1, code])?;
     frame.get(at + 4..)

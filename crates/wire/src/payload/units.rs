@@ -24,9 +24,10 @@ pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
 pub(super) struct Unit {
     pub(super) offset: usize,
     pub(super) len: usize,
-    /// Leading bytes that are not sent unchanged: the start code, or in AV1 all before the OBU's payload.
+    /// The number of leading bytes that are omitted or changed when sent: the start code; in AV1, all before the OBU's
+    /// payload.
     pub(super) prefix: usize,
-    /// Bytes of the unit's header after the payload header (AV1).
+    /// AV1: the size of the OBU's header, which is sent after the aggregation header.
     pub(super) head: usize,
     /// Whether the unit must not share a payload with preceding ones.
     pub(super) apart: bool,
@@ -80,8 +81,9 @@ pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '
     })
 }
 
-/// Returns the bytes after each start code (H.264 and H.265, annexes B) to the frame's end. Slices are long, so only
-/// [`nal_unit_of`] searches for the end.
+/// Returns the bytes from each start code (H.264 and H.265, annexes B) to the frame's end.
+///
+/// Only [`nal_unit_of`] searches for a unit's end, because the search takes time in a picture's long slices.
 pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut from = 0;
     std::iter::from_fn(move || {

@@ -29,9 +29,9 @@ impl PacketArrival {
     const TOO_LONG: u16 = 0x1ffe;
     const UNAVAILABLE: u16 = 0x1fff;
 
-    /// Creates an arrival at the time `report` before the report, rounded down to 1/1024 s.
-    pub fn before(report: Span, ecn: Ecn) -> Self {
-        let units = u128::from(report.as_nanos()) * 1024 / 1_000_000_000;
+    /// Creates an arrival that is `age` old at the time of the report, rounded down to 1/1024 s.
+    pub fn before(age: Span, ecn: Ecn) -> Self {
+        let units = u128::from(age.as_nanos()) * 1024 / 1_000_000_000;
         Self { ecn, offset: units.min(u128::from(Self::TOO_LONG)) as u16 }
     }
     /// Creates an arrival at an unknown time, or after the report's time.
@@ -52,7 +52,7 @@ impl PacketArrival {
 pub struct StreamArrivals {
     /// The SSRC of the source.
     pub ssrc: u32,
-    /// The first reported sequence number; the highest one received if there are no arrivals.
+    /// The first reported sequence number. If `arrivals` is empty, it is the highest sequence number received.
     pub begin_seq: u16,
     /// The arrivals from `begin_seq` on; `None` if missing. At most 16384 are written.
     pub arrivals: Vec<Option<PacketArrival>>,
@@ -86,14 +86,15 @@ impl CongestionFeedback {
             body.resize(to_words(body.len()), 0);
         }
         body.extend_from_slice(&self.report_time.to_be_bytes());
-        // In place of RFC 4585's media source, the first stream's SSRC or, without streams, the report timestamp.
+        // RFC 4585's field for the media source has the first four bytes. They are the first stream's SSRC or, without
+        // streams, the report timestamp.
         let fci = body.split_off(4);
         let media = body.try_into().map_or(0, u32::from_be_bytes);
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }
     }
 
-    /// Splits the report into reports of at most `max` bytes with RTCP header, at least 24 for two packets of one
-    /// source.
+    /// Splits the report into reports of at most `max` bytes, including the RTCP header. If `max` is less than 24
+    /// bytes, 24 bytes are used, which suffice for two packets of one source.
     pub fn split(&self, max: usize) -> Vec<Self> {
         let room = max.saturating_sub(FRAME).max(STREAM + 4);
         let fresh = || Self { streams: Vec::new(), ..*self };

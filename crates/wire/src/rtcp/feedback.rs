@@ -24,7 +24,8 @@ pub struct Nack {
     pub sender: u32,
     /// The SSRC of the media source.
     pub media: u32,
-    /// The missing sequence numbers, best in order (modulo 2¹⁶). At most 64 entries are written ([`Nack::fitting`]).
+    /// The missing sequence numbers. The message is smallest if they ascend (modulo 2¹⁶). At most 64 entries are
+    /// written ([`Nack::fitting`]).
     pub missing: Vec<u16>,
 }
 

@@ -25,8 +25,8 @@ impl Ticks {
     pub const fn of(at: Time) -> Self {
         Self((at.as_nanos() / Self::UNIT.as_nanos()) as u32)
     }
-    /// Returns the time on the peer's clock nearest to the earlier time `near`, or with a signed reference time for the
-    /// first report.
+    /// Returns the time on the peer's clock that is nearest to the earlier time `near`. For the first report `near` is
+    /// `None`, and the reference time is read as a signed number.
     pub fn peer(self, near: Option<PeerTime>) -> PeerTime {
         peer_time(unwrap(self.0, PER_SECOND, near, i64::from(self.0 as i32)), PER_SECOND)
     }
