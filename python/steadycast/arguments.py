@@ -44,7 +44,10 @@ def typed(call: Callable[P, R]) -> Callable[P, R]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Whether a value, and each element that can be iterated again, has the given type."""
+    """Whether a value has the given type.
+
+    Elements are checked, too, except those of an iterator, which can be read only once.
+    """
     kind, inner = get_origin(hint) or hint, get_args(hint)
     if kind in (Any, object):
         return True

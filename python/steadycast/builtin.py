@@ -25,7 +25,10 @@ def find(name: str, of: Path = FOLDER) -> Path | None:
 
 
 def scenario_at(path: Path) -> Path:
-    """Return the path of a scenario file: the file `home`, else `home.toml`, else the built-in scenario."""
+    """Return the path of a scenario file.
+
+    ``path`` names a file, a file without its suffix .toml, or a built-in scenario; the first that exists is returned.
+    """
     if path.is_file():
         return path
     if path.name and path.parent == Path() and not path.suffix:

@@ -39,7 +39,7 @@ _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "es
 _MOST_BYTES = 1 << 30
 """Largest size of a decompressed file, in bytes."""
 _MOST_OF_CALL = 0.9
-"""If the pictures cover less than this share of the call, the time that they cover is named."""
+"""If the pictures cover less than this share of the call, the report says which time they cover."""
 _LOST_MS = 1000.0
 """A lost packet counts as this delay, in ms, in the search for the worst ten seconds."""
 
@@ -59,9 +59,9 @@ def read(
     Args:
         file: the file's path; for a run folder its capture is read if it exists, else its tables.
         stream: the SSRC of a stream of the call, if a capture contains several calls.
-        side: ``sender`` or ``receiver``: the direction in a log or dump, and the host of a capture; by default the
-            direction with more data, and the host that fits the file best.
-        other: the receiver's log or capture of the same call; ``file`` is then the sender's.
+        side: ``sender`` or ``receiver``. In a log or dump, this selects the direction, by default the direction with
+            more data. For a capture, it is the host that captured, by default the host that fits the file best.
+        other: the receiver's log or capture of the same call; ``file`` must be the sender's.
         controllers: the controllers whose decisions on the recorded reports are computed.
         beside: the competing flows in the queue, if there are any, in the form that `replay.others` parses.
         key_file: the key with which `steadycast send` encrypted a captured session.
@@ -98,7 +98,7 @@ def read(
             return _averaged(dumps.read(file, data, side), key_file)
         place = str(file) if other is None else f"{file} and {other}"
         asked["other"] = None if other is None else contents(other, _MOST_BYTES)
-        # `file` is then the sender's. Without a side, the core decides.
+        # If there is `other`, `file` is the sender's. Otherwise, without a side, the core decides.
         asked["sender"] = None if side is None or other is not None else side == "sender"
         return _packets(file, json.loads(core.call(place, data, names, asked)), beside)
     except OSError as error:
@@ -192,7 +192,7 @@ class Asked:
     def of(cls, seen: Json, opened: Json, most_bps: float) -> Asked:
         """Return the targets from the log, or else those of the assumed controller.
 
-        A logged target has no lower limit (`apart`): an encoder may produce much less.
+        For logged targets, `apart` has no limit, because an encoder may produce much less than a logged target.
         """
         begun = (seen["round_trip_ms"] or 0.0) / 1000 if seen["begins"] else 0.0
         if logged := seen["estimates"]:
@@ -370,7 +370,10 @@ def _path_said(path: Json) -> list[str]:
 
 
 def write(call: Json, place: Path) -> Path:
-    """Write path.json, path.toml if the path is known, the replayed paths, and report.html; return its path."""
+    """Write path.json, path.toml if the call's path is known, the replayed paths, and report.html.
+
+    Returns: the file report.html.
+    """
     from steadycast.loading import load
     from steadycast.toml import document
 

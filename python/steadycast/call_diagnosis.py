@@ -9,7 +9,8 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""A rate is reduced below this share of the previous capacity or the encoder's target."""
+"""Below this share of its previous value, the capacity fell; below this share of its target, the encoder's rate is low.
+"""
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1
@@ -17,7 +18,7 @@ UNCOUNTED = 0.1
 BY_CHANCE = 0.5
 """Random loss is the cause if this share of the losses occurs without a queue."""
 LIMITED = 0.1
-"""A limit of the encoder is the cause from this share of the time."""
+"""A limit of the encoder is named as the cause if it applied for at least this share of the time."""
 SLOW_MS = 50.0
 """The queueing delay from which viewers notice it, in milliseconds."""
 

@@ -453,7 +453,10 @@ def chosen(runs: Sequence[Run], where: choice.Where = "compare") -> choice.Verdi
 
 
 def _by_seed(run: Run) -> dict[int, Json]:
-    """Without the seeds' folders, the means count as one seed."""
+    """Return a run's summaries by seed.
+
+    If the run has no folders of seeds, its means are the only summary.
+    """
     summaries = [folder.summary for folder in run.folders] or [run.summary]
     return {choice.seed_of(summary, n): summary for n, summary in enumerate(summaries)}
 

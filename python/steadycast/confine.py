@@ -25,12 +25,13 @@ ENVIRONMENT = (
 )
 """The caller's variables that a confined program inherits, besides those that begin with `LC_`."""
 MOST_BYTES = 1 << 30
-"""Total size of the files that are copied from a program's folder, in bytes."""
+"""Maximum total size of the files that are copied from a program's folder, in bytes."""
 MOST_FILES = 10_000
 """The most files and folders of a program that are examined."""
 _NO_RIGHTS = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
-# Arguments: the writable folder; number of files; each file's source and place; number of read-only folders; these. A
-# bind mount gets its own flags only when mounted again (mount(2)).
+# The arguments are: the writable folder; the number of files, and each file's source and place; the number of read-only
+# folders, and these folders; the command. `ro` mounts again, because a bind mount gets its own flags only then
+# (mount(2)).
 _SCRIPT = """
 fail() { echo "the program's view of the files can't be made: $*" >&2; exit 126; }
 ro() { mount -o remount,bind,ro "$1" || fail "$1"; }
@@ -48,11 +49,11 @@ class Confinement:
     """The restrictions of a confined program."""
 
     writable: str
-    """The only folder of the judge in which the program may write; its home folder."""
+    """The only folder in which the program may write. It is the program's home folder."""
     read_only: Sequence[str] = ()
     """Folders that are mounted read-only; `writable` may be inside one of them."""
     shown: Sequence[Sequence[str]] = ()
-    """Readable files, each with an accessible empty file over which it is mounted."""
+    """Files that the program may read, each with the place of an empty file over which it is mounted."""
     user: Sequence[int] | None = None
     """User and group; `None`: the caller's, without capabilities if the caller is root."""
 

@@ -199,7 +199,7 @@ def _networks() -> str:
 def priority() -> Finding:
     """Check whether emulations can get real-time priority."""
     try:
-        # As an emulation's relay does; only for this thread, and undone in the next line.
+        # The relay of an emulation gets its priority in the same way. The next line restores the thread's priority.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(2))
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     except (AttributeError, OSError):

@@ -52,8 +52,9 @@ _PREFIXES = {
 """Types of statistics by the beginning of their ids, for older browsers without `statsType`."""
 _RTP = {"outbound-rtp", "inbound-rtp", "remote-inbound-rtp", "remote-outbound-rtp"}
 _LEAST_GAP_S = 10.0
-"""A gap without reports is noted from this length in seconds, and from `_GAP_INTERVALS` usual intervals."""
+"""Minimum length of a gap without reports that is noted, in seconds."""
 _GAP_INTERVALS = 5
+"""Minimum length of this gap in usual intervals between reports."""
 _MOST_COUNT = 2.0**64
 """WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
@@ -98,8 +99,10 @@ class Stats:
     def on_pair_in_use(self, metric: str, streams: Iterable[str]) -> Points:
         """Return a metric of the candidate pair that carried ``streams`` at each time.
 
-        The pair changes at an ICE restart, and unused pairs may have a longer round trip. It is the transport's pair,
-        or one that is selected (Firefox) or nominated; of several the one that carried most.
+        Unused pairs may have a longer round trip. The pair in use changes at an ICE restart.
+
+        The pair in use is the one that the transport selects. If the transport names none, it is a pair that is marked
+        as selected (Firefox) or nominated; if there are several, the one that carried most.
         """
         transports = {
             str(value) for each in streams for _, value in self.series.get((each, "transportId"), [])
@@ -332,10 +335,12 @@ def _old(stats: Mapping[str, Any]) -> Stats:
 
 
 def _new(dump: Any) -> list[Stats]:
-    """Read a series of getStats, one `Stats` for each connection.
+    """Read a series of reports by getStats; return one `Stats` for each connection.
 
-    A report is an array of statistics, an object by id, or the pairs of a Map. The outermost object may have a key for
-    each connection. An id that occurs under several keys, or twice in a report, is of several connections.
+    A report is an array of statistics, an object with the ids as keys, or a JavaScript Map's array of keys and values.
+    The outermost object may have a key for each connection.
+
+    If an id occurs under several keys, or twice in a report, each occurrence belongs to another connection.
     """
     dump = _unwrapped(dump)
     found: list[tuple[str, str, dict[str, Any]]] = []
@@ -410,7 +415,7 @@ def _numbers(points: Points) -> list[tuple[float, float]]:
 def _set_back(counters: list[Points]) -> float:
     """Return by how many seconds the clock was set back.
 
-    Then no counter decreases in the order of the file, but some do in the order of times.
+    It was set back if counters decrease in the order of times, but no counter decreases in the order of the file.
     """
     if not any(_restarts([points]) for points in counters):
         return 0.0
@@ -461,8 +466,10 @@ def _lost(
 ) -> list[float | None] | None:
     """Return the losses from each edge to the next; `None` where they are unknown.
 
-    ``packetsLost`` falls when a "lost" packet arrives late or twice (RFC 3550, section 6.4.1 and appendix A.3); that
-    packet is subtracted where it was counted. In a reset the stream's other counters fall, too.
+    ``packetsLost`` falls when a "lost" packet arrives late or twice (RFC 3550, section 6.4.1 and appendix A.3). The
+    packet is then subtracted in the interval in which it was counted as lost.
+
+    If the stream's other counters fall at the same time, they were reset, and ``packetsLost`` counts from 0 again.
     """
     grown = []
     for points in all_of:
@@ -622,7 +629,10 @@ def _counted(all_of: list[Points]) -> float | None:
 
 
 def _merged(all_of: list[Points]) -> list[tuple[float, float]]:
-    """Return the values of several series in one; a changed SSRC has reports with a new id."""
+    """Merge several series into one, in the order of times.
+
+    A stream has several series if its SSRC changed, because its reports then have a new id.
+    """
     return sorted(point for points in all_of for point in _numbers(points))
 
 
@@ -661,10 +671,10 @@ def _unused(
     estimates: Sequence[tuple[float, float]],
     edges: Sequence[float],
 ) -> Json | None:
-    """Return the sent and the estimated rate while bandwidth limited the encoder, if most was unused.
+    """Return the sent and the estimated rate at the times when bandwidth limited the encoder.
 
-    Something else is then the limit, for example the application's highest rate. All streams count, with headers,
-    because they share the estimate.
+    `None` if the encoder used at least `_USED` of the estimate. Otherwise something else was the limit, for example the
+    application's highest rate. The rate includes all streams and their headers, because they share the estimate.
     """
     counters = stats.of(kind, "bytesSent") + stats.of(kind, "headerBytesSent")
     sent = [8 * size / BIN_S for size in _grown(counters, edges)]

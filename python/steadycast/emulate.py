@@ -22,7 +22,7 @@ from steadycast.run_pipeline import Keep, Ladders, Made, Plan, Ready, stage
 
 
 def _program() -> str:
-    """Return the option, or the argument in Python, that names a program."""
+    """Return how a program is given to this command: as an option, or in Python as an argument."""
     return named("--in HOST -- COMMAND", "program=Program(host, command)")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Steps:
     """A ladder, with the mean rate and the picture quality of each quantizer.
 
-    Rates are in bits of access units per second.
+    Rates are in bit/s. They count the encoded pictures (access units) without packet headers.
     """
 
     ladder: Ladder

@@ -249,7 +249,7 @@ class Claim:
     """
 
     _ahead: ClassVar[dict[Path, Claim]] = {}
-    """Claims made by `first`, by lock file, until the folder's next `Claim` takes them over."""
+    """Claims that `first` made, by the path of their lock file. The next `Claim` on the folder takes a claim over."""
 
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:
         self.path = Path(path)
@@ -431,7 +431,7 @@ class Draft:
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
-            # Replaces the note of a draft inside this folder.
+            # This note replaces a note of another `Draft` inside this folder, which is part of the partial results.
             after = "; repeat the command to continue" if self._goes_on else ""
             error.__notes__ = [f"the partial results are in {self.part}{after}"]
 
@@ -540,7 +540,7 @@ def need_elsewhere(path: Path) -> None:
 def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    # A user's own folder may contain Parquet files, too.
+    # Parquet files of `OTHERS` are no proof, because a user's own folder may contain Parquet files, too.
     marks = (*MARKS, "scenario.toml", "experiment.toml", *(mark for mark in OTHERS if mark.endswith(".json")))
     if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
@@ -672,7 +672,8 @@ def _judged(entry: Mapping[str, Any]) -> Json:
 
 
 def _plain(value: Any) -> float | None:
-    # A bound's mean over seeds may differ from it in the last bit.
+    # In a summary over seeds, a bound is a spread of equal values. Rounding may change the mean's last bit, but not the
+    # minimum.
     return number(value["min"] if is_spread(value) else value)
 
 
@@ -698,8 +699,8 @@ def within(value: object, least: float | None, most: float | None) -> bool:
 def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") -> Any:
     """Return the value at a path into the summary, for example `flows.tcp.share_of_fair`.
 
-    Elements of a list are found by name, which may contain dots. A link's direction (`links.bottleneck.back.…`) is
-    forward by default.
+    Elements of a list are found by name, which may contain dots. A link's name may be followed by a direction, as in
+    `links.bottleneck.back.…`; without it, the direction is forward.
     """
     found, value = _descend(summary, path.split("."))
     if found:

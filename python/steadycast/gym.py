@@ -62,7 +62,10 @@ OBSERVATION = (
 
 @dataclass
 class Reward:
-    """The reward of a step: ``received - delay * min(queueing, 0.4 s) / 0.2 s - loss * loss_frac``."""
+    """The reward of a step: ``received - delay * min(queueing, 4) / 2 - loss * loss_frac``.
+
+    ``delay`` and ``loss`` are weights. ``queueing`` is in units of 100 ms, so it counts up to 400 ms.
+    """
 
     delay: float = 0.5
     loss: float = 2.0

@@ -10,7 +10,7 @@ _on_command_line = False
 
 @contextmanager
 def on_command_line() -> Iterator[None]:
-    """Name options in the hints that are made within the block."""
+    """Within this context, let hints name options of the command line instead of Python arguments."""
     global _on_command_line
     before, _on_command_line = _on_command_line, True
     try:

@@ -1,7 +1,9 @@
 """A crew: a supervisor that runs programs on several hosts of an emulation.
 
-Its argument is a plan as JSON. Each program starts when its predecessor is ready. The crew ends when `Plan.waits`
-exits, at `Plan.until_s`, or when a program fails, and then ends the others.
+Its argument is a `Plan` as JSON. Each program starts when its predecessor is ready.
+
+The crew ends all programs when the program `Plan.waits` exits. If that is `None`, it ends them at `Plan.until_s`. If a
+program fails, it ends the others at once.
 """
 
 from __future__ import annotations
@@ -336,7 +338,7 @@ def _ended(code: int) -> str:
 
 
 def _sockets(pid: int, kind: str) -> Iterator[list[str]]:
-    """Yield the rows of a process's socket tables; an IPv6 socket may accept IPv4."""
+    """Yield the rows of a process's socket tables for IPv4 and IPv6, because an IPv6 socket may accept IPv4."""
     for table in (kind, f"{kind}6"):
         with suppress(OSError):
             for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:

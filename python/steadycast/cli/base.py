@@ -200,7 +200,10 @@ def _number_problem(found: str, value: str, *, several: bool) -> str:
 
 
 class Scenario(Numbers):
-    """A command with the option --set, whose remedy it gives for a scenario key used as an option."""
+    """A command with the option --set.
+
+    If a scenario's key is used as an option, the error message suggests --set.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -252,7 +255,7 @@ def main() -> None:
         except (OSError, MemoryError, ImportError, RuntimeError) as error:
             code = _refused(error)
         try:
-            # An error of the flush at the interpreter's exit could not be reported.
+            # The interpreter flushes at its exit, too, but an error could not be reported there.
             sys.stdout.flush()
         except OSError as error:
             code = _refused(error)
@@ -277,7 +280,7 @@ def compile_and_restart(lacking: UncompiledError) -> None:
 
     from steadycast.core import SETUP
 
-    # Another user of the checkout could not overwrite root's files later.
+    # Files that root compiles in another user's checkout could not be overwritten by this user later.
     is_foreign = SETUP.exists() and os.geteuid() == 0 != SETUP.stat().st_uid
     if not SETUP.exists() or _RESTARTED in os.environ or is_foreign:
         tell(lacking)
@@ -343,7 +346,8 @@ def _run() -> int:
         tell("interrupted")
         return Exit.INTERRUPTED
     except SystemExit as end:
-        # Here rather than in `interruptible`, because interruptions outside of its block end here, too.
+        # This message is not printed in `interruptible`, because a command may be interrupted outside an
+        # `interruptible` block.
         if end.code == Exit.INTERRUPTED:
             tell("; ".join(["interrupted", *left]))
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":
@@ -392,7 +396,8 @@ def _refused(error: Exception) -> Exit:
     if not closed and not full(error):
         raise error
     if error.filename is None:
-        # An error without a file name is standard output's. Its buffer is written again at exit, so to the null device.
+        # An error without a file name comes from standard output. It is sent to the null device, because the
+        # interpreter writes the rest of its buffer at exit.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not closed:
@@ -413,7 +418,10 @@ def warn(warnings: Iterable[object]) -> None:
 
 
 def module(name: str) -> Any:
-    """Import a module by its full name; the package exports functions of the same names."""
+    """Import a module by its full name.
+
+    An import from the package could return a function, because the package exports functions with names of modules.
+    """
     from importlib import import_module
 
     try:
@@ -472,7 +480,7 @@ def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterat
 def interruptible() -> Iterator[list[str]]:
     """End the command when it is interrupted, with a message about the results that are left behind.
 
-    They are in the `KeyboardInterrupt`'s notes, or else in the yielded list.
+    The `KeyboardInterrupt`'s notes name these results. Without notes, the texts of the yielded list are used.
     """
     otherwise: list[str] = []
     try:

@@ -53,7 +53,7 @@ Events = Annotated[
 
 
 def _options(kind: Any, given: Mapping[str, Any]) -> Any:
-    """Each argument is named like a field of the options."""
+    """Return an object of the class ``kind``. Its fields are the arguments of the same names."""
     if given["status"] == "-" and given["as_json"]:
         raise UserError("--status -", "--json has standard output", "give --status a file")
     outlets = base.module("steadycast.live.outlets").Options(

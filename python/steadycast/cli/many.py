@@ -214,9 +214,12 @@ def experiment(
 ) -> None:
     """Run an experiment file; write its tables of means, its bounds, its figures and a page.
 
-    Without -o the results go to runs/NAME. If the command is repeated, it makes only the runs that are missing. The
-    exit code is 1 if a bound does not hold, if a bound also holds in the placebo, or if a run fails. A checkout also
-    has the papers' experiments, which run as with reproduce and end with exit code 0.
+    Without -o the results go to runs/NAME. If the command is repeated, it makes only the runs that are missing.
+
+    The exit code is 1 if a run fails, if a bound does not hold, or if a bound also holds in the placebo, the runs
+    without the event under test.
+
+    A checkout also has the papers' experiments, which run as with reproduce and end with exit code 0.
     """
     specs = base.module("steadycast.experiment.spec")
     laboratories = base.module("steadycast.cli.laboratories")

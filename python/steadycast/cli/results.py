@@ -126,7 +126,7 @@ def compare(
     if len(once) < len(directories):
         base.warn(["a run that is named twice is compared once"])
         directories = list(once.values())
-    # In one call, two results with the same name get different labels.
+    # The baseline is read together with the runs, so that runs with the same name get different labels.
     runs = comparison.read([*directories, *([baseline] if baseline is not None else [])])
     against = runs.pop() if baseline is not None else None
     doubts = comparison.doubts(runs, against)

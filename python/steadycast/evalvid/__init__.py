@@ -1,1 +1,1 @@
-"""The received video of another network, from its packet traces and the clip that was sent over it."""
+"""Evaluates video that was sent over a network outside Steadycast, from packet traces and the sent clip."""

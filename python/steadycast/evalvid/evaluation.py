@@ -1,4 +1,4 @@
-"""The received video of another network: the frames that arrived, the pictures on screen, and their quality."""
+"""Video from a network outside Steadycast: the frames that arrived, the pictures on screen, and their quality."""
 
 from __future__ import annotations
 
@@ -197,10 +197,11 @@ class Seen:
 
 
 def on_screen(clip: EncodedClip, frames: Frames, by: str, playout_ns: int | None) -> tuple[I64, list[int]]:
-    """Return the slot on screen in each display slot, and the frames that the decoder receives.
+    """Return which slot's picture is on screen in each display slot, and the frames that the decoder receives.
 
-    By "time", late frames are decoded as references, and shown late. By "index", neither late nor lost frames are
-    decoded, and pictures follow one another without a gap.
+    By "time", the decoder also receives late frames, because others refer to them; their pictures are shown late.
+
+    By "index", it receives neither late nor lost frames, and the pictures follow one another without a gap.
     """
     n = frames.count
     arrived = frames.arrival_ns[:n] != NEVER

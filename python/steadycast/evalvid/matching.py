@@ -117,7 +117,8 @@ def _notes(trace: PacketTrace) -> list[str]:
 
 def _of_flow(trace: PacketTrace, flow: str | None, option: str) -> list[Event]:
     known = Counter(event.flow for event in trace.events)
-    # The only flow needs no name, which a network address translator may change.
+    # If the trace has only one flow, its name is ignored, because a network address translator may have changed the
+    # name.
     chosen = [name for name in known if len(known) == 1 or flow is None or flow in name]
     if len(chosen) != 1:
         several = "; ".join(f"{name or 'without a name'} ({n} lines)" for name, n in known.most_common(8))
@@ -167,8 +168,8 @@ def _of_one_source(
 def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, list[list[Hashable]]]:
     """Return the key of each departure, arrival and drop, and the name of the property that is the key.
 
-    Of RTP sequence number, number in the trace or in the IP header, and payload, it is the one that all packets have
-    with the most different values.
+    The property is the RTP sequence number, the number in the trace or in the IP header, or the payload. All packets
+    must have it. If there are several, the property with the most different values is used.
     """
     rtp = [[None if event.rtp is None else event.rtp[1] for event in end] for end in ends]
     ids = [[event.id for event in end] for end in ends]

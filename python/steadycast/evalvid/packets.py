@@ -1,4 +1,7 @@
-"""Packet traces of other networks: EvalVid's sd and rd, ns-2, ns-3, tcpdump, captures, and tables with a heading."""
+"""Packet traces of networks outside Steadycast, and tables with a heading.
+
+The formats are EvalVid's traces of the sender (sd) and the receiver (rd), ns-2, ns-3, tcpdump, and captures.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Event(NamedTuple):
     """A line of a trace, or a packet of a capture."""
 
     step: Step | None
-    """`None` if the trace lists a single kind, at a single host."""
+    """What happened to the packet; `None` if the trace has only one kind of step, at a single host."""
     time_ns: int
     node: str
     """The node; empty if the trace has only one."""

@@ -39,12 +39,13 @@ def run_experiment(
     Args:
         source: an experiment file, or the name of a built-in experiment.
         seeds: seeds that replace those of the file.
-        only: variants, scenarios, or values of a scenario's `about`; by default everything is run. The file's tables
-            are only written if everything is run. A controller that is not in the file is allowed.
+        only: the variants to run, the scenarios, or the scenarios with these values in their table `about`; by
+            default everything is run. A variant may be a controller that is not in the file. The file's tables are
+            only written if everything is run.
         beside: additional controllers for the file's list of controllers: names of the registry,
             ``FILE.py:Class``, or ``exec:`` with a program.
-        draw: a seed of the draws, in place of the file's.
-        count: a number of draws, in place of the file's.
+        draw: the seed of the file's random draws, in place of the file's seed.
+        count: the number of random draws, in place of the file's number.
         emulated: make all runs in real time with the kernel's TCP; needs the permissions of `steadycast emulate`.
         jobs: number of processes; by default one per processor.
         out: the folder of its runs, tables and page; by default runs/NAME. Existing runs in it are not repeated.

@@ -128,7 +128,7 @@ class Facts:
 def facts(run: Run) -> Facts | None:
     """Return the data of a run; `None` if its steps or its flows' sending times are unknown.
 
-    A flow sends while it has a fair share.
+    A flow counts as sending while the run's table has a fair share (`fair_bps`) for it.
     """
     told = tomllib.loads(run.scenario)
     rates, links = run.rates.to_polars(), run.links.to_polars()
@@ -166,7 +166,7 @@ def facts(run: Run) -> Facts | None:
         for event in told.get("event", [])
         if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
     ]
-    # Background flows reduce the capacity, so their changes are its changes.
+    # Background flows reduce the capacity for the other flows, so their begin and end are changes of the capacity.
     behind = [flow for flow in flows if flow.name.startswith(BACKGROUND)]
     for flow in (flow for flow in behind if not flow.back):
         for name in capacity:
@@ -184,7 +184,7 @@ def _spans(on: npt.NDArray[np.bool_], step: float) -> tuple[tuple[float, float],
 
 
 def _names(told: Mapping[str, Any]) -> list[str]:
-    """Return the names of the flows of an entry, which are several with `count`."""
+    """Return the names of an entry's flows. With the key `count`, an entry has several flows."""
     name = str(told["name"])
     return [f"{name}{n + 1}" for n in range(int(told["count"]))] if "count" in told else [name]
 

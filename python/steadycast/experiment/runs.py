@@ -40,7 +40,7 @@ class Job:
     timed: bool = False
     """Whether the run's series are stored, for a figure over time."""
     draw: int | None = None
-    """The draw's number, which selects the statistics; `None` without draws."""
+    """The number of the random draw. It selects the statistics to compute; `None` without draws."""
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,9 @@ class Statistic:
     """A statistic of a series of values per second."""
 
     of: Callable[[Sequence[float], float], float | None]
-    """Computes the statistic from the values per second and the level."""
+    """Computes the statistic from the values per second and a level, for example a threshold."""
     level: bool = False
+    """Whether the statistic needs a level."""
 
 
 def _first_above(values: Sequence[float], level: float) -> float | None:
@@ -95,7 +96,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "share_below": Statistic(lambda values, level: sum(v < level for v in values) / len(values), level=True),
     "longest_below": Statistic(_longest_below, level=True),
 }
-"""The statistics by name. In a formula the level precedes the times."""
+"""The statistics by name. If a statistic needs a level, a formula has the level before the times."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,10 @@ class Column:
         return f"{self.way}.{self.flow}.{self.name}"
 
     def values(self, run: Run) -> dict[float, float]:
-        """Return the values by second: summed rates of matching flows, otherwise the largest value."""
+        """Return the values by second.
+
+        If several flows or links match, rates (`_bps`) are added; of other columns, the largest value is used.
+        """
         found: defaultdict[float, list[float]] = defaultdict(list)
         for at, value in self._links(run) if self.way == "link" else self._rates(run):
             if value is None and self.name == "throughput_bps":
@@ -156,9 +160,12 @@ class Seconds:
     """A statistic of one value per second, over the seconds of windows from FROM (included) to TO (excluded).
 
     The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` of the table ``rates``, ``link.LINK.COLUMN`` of the
-    table ``links`` (forward), or the ratio of two columns. ``*`` in FLOW or LINK matches any text; rates of several
-    matches are added, other columns give the largest. A second without a throughput counts as 0; one without another
-    value, or with a denominator of 0, is left out.
+    table ``links`` (forward), or the ratio of two columns.
+
+    ``*`` in FLOW or LINK matches any text. Rates of several matches are added; of other columns, the largest value is
+    used.
+
+    A missing throughput counts as 0. A second is left out if it has no value of another column, or a denominator of 0.
     """
 
     statistic: str
@@ -325,7 +332,10 @@ class Frames:
         return f"frames({self.statistic}, {self.begin:g}, {self.end:g}, {self.flow})"
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of the first matching flow; `None` if one of its frames did not arrive."""
+        """Return the statistic of the first matching flow.
+
+        "mean" and "max" are `None` if a frame did not arrive. "arrived_p95" ignores frames that did not arrive.
+        """
         rows = run.frames.to_polars().select("flow", "ready_s", "delay_ms", "fate").rows()
         first = next((flow for flow, *_ in rows if fnmatchcase(flow, self.flow)), None)
         # The table also has a delay for incomplete frames, up to their last packet that arrived.

@@ -233,7 +233,7 @@ def _with_code(text: str) -> Html:
 def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
     """Draw a measure with its intervals and bounds: a line per variant over an axis, or a bar per variant.
 
-    Points that differ otherwise are averaged, without an interval.
+    A value is averaged over all points of its variant (and axis value). With several points, it has no interval.
     """
     if figure.against is not None:
         return _dots(done, figure, figure.against)
@@ -325,7 +325,10 @@ def _bars(done: Experiment, figure: FigureSpec, measure: Measure, axes: Axes, na
 def _mean_of(
     done: Experiment, figure: FigureSpec, measure: Measure, variant: str, value: str
 ) -> tuple[float, float] | None:
-    """Return a measure's mean over all points of a variant and an axis value; its interval for one point."""
+    """Return a measure's mean over the points of a variant and an axis value, and half the mean's interval.
+
+    With several points, the second number is 0.
+    """
 
     def fits(point: Point) -> bool:
         return (

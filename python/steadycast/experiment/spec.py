@@ -79,7 +79,7 @@ class Measure:
     text: str
     """The formula, in which ``${NAME}`` stands for a variable of the point."""
     unit: str
-    """The unit in tables; empty if there is none, or if the figure's unit is known."""
+    """The unit in tables; may be empty."""
     digits: int
     when: Condition
     """Where the measure exists."""
@@ -152,11 +152,12 @@ class TableSpec:
     """"points", "bounds", "counts", "held" or "choice": what a row is."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
-    """The measures whose bounds a second list of variants ignores, in a "choice" table."""
+    """In a "choice" table: a second column lists the variants that keep all bounds except those on these measures."""
     by: tuple[str, ...] | None
-    """Axes, variables, classes or columns of ``about`` that make the rows (in a "held" table, the columns).
+    """Axes, variables, classes or columns of ``about``. A row is a group of points with the same values of these.
 
-    With `None`, there is a row per point in a "points" table, per scenario in others.
+    In a "held" table, they make the columns. With `None`, a row of a "points" table is a point, and a row of any other
+    table a scenario.
     """
     against: str | None
     """The variant from whose means a "points" table shows the differences."""
@@ -253,7 +254,8 @@ class Change:
 class Class:
     """A classification of points by labels.
 
-    A point gets the first label whose condition is true, or else the value of the variable of the class's name.
+    A point gets the first label whose condition is true. If none is true, the label is the value of the point's
+    variable that has the same name as the class.
     """
 
     name: str
@@ -536,7 +538,7 @@ class Spec:
         return next(measure for measure in self.measures if measure.name == name)
 
     def counts(self, bound: Bound, measures: Sequence[str]) -> bool:
-        """Whether a bound is on one of these measures, or on one defined inside the bound."""
+        """Whether a bound is on one of these measures, or on a measure that the bound itself defines."""
         measure = self.measure(bound.measure)
         return measure.name in measures or measure.name != measure.shown
 

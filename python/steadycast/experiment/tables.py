@@ -33,7 +33,7 @@ class Table:
     heads: tuple[Cells, ...]
     rows: tuple[tuple[Cells, ...], ...]
     labels: int = 0
-    """Number of columns that identify the row; 0: all columns are texts."""
+    """Number of columns, from the first on, that identify the row; 0 if the table has texts only."""
 
     def shown(self) -> tuple[list[str], list[list[str]]]:
         """Return the table's headings and rows for a page or a terminal."""
@@ -212,8 +212,11 @@ def _number(measure: Measure, value: float) -> str:
 def _counts(done: Experiment, spec: TableSpec) -> Table:
     """Build a row per group and variant: the number of points that keep all their bounds with each seed.
 
-    With ``by_bound``, further columns count undecided and unknown points, and points per measure. Otherwise they count
-    points whose bounds hold in the mean, and the share of runs that keep all bounds.
+    With ``by_bound``, further columns count the points whose result depends on the seed, the points with an unknown
+    result, and the points that keep the bounds of each measure.
+
+    Without it, they show the number of points whose bounds hold in the mean, and the share of runs that keep all
+    bounds.
     """
     rows = []
     measures = _measures_of(done, spec) if spec.by_bound else {}
@@ -264,10 +267,10 @@ def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point])
 
 
 def _means(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per group and variant: means over points, or of the differences from another variant.
+    """Build a row per group and variant with means over the group's points.
 
-    The first number is the share of runs that keep all bounds. A number in brackets counts the points of a mean, if
-    some lack a value.
+    With ``spec.against``, the means are of the differences from that variant. The first mean is the share of runs that
+    keep all bounds. A number in brackets counts the points of a mean, if some lack a value.
     """
     measures = [done.spec.measure(name) for name in spec.measures]
     rows = []
@@ -368,7 +371,7 @@ def _by(spec: TableSpec) -> tuple[str, ...]:
 
 
 def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Point]]:
-    """Return the points of each group and variant, then those of all groups for each variant.
+    """Return the points of each group and variant, followed by all points of each variant.
 
     The keys are the cells that name group and variant.
     """
@@ -391,7 +394,7 @@ def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Poi
 
 
 def _choice(done: Experiment, spec: TableSpec) -> Table:
-    """List the variants that keep all bounds, by a measure, for each combination of axis values and draw."""
+    """For each combination of axis values and draw, list the variants that keep all bounds, ordered by a measure."""
     [name] = spec.measures
     measure = done.spec.measure(name)
     points = _chosen(done, spec)

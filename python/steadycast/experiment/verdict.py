@@ -112,7 +112,10 @@ class Experiment:
         return {point.name: point for point in self.points}
 
     def beside(self, point: Point, name: str) -> Point | None:
-        """Return ``point`` in another variant or scenario, without the axes that it lacks; `None` if there is none."""
+        """Return ``point`` in the variant or scenario ``name``; `None` if this point does not exist.
+
+        Values of axes that the scenario ``name`` lacks are left out.
+        """
         values = point.values
         if name in self.spec.variants:
             return self._by_name.get((point.scenario, values, point.draw, name, point.placebo))

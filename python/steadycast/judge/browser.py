@@ -4,9 +4,10 @@
     python -m steadycast.judge.browser offer CELL --clip CLIP.y4m
     python -m steadycast.judge.browser offer CELL --clip CLIP.y4m --cap 4000000
 
-Both browsers run until a signal ends them. The results of getStats are written to `stats.jsonl` (for the offering
-browser: `stats-send.jsonl`), one line per second. The marks of the displayed pictures are written to `look.tsv`, in the
-format of the judge's own reader of pictures.
+Both browsers run until a signal ends them. They write files to the folder CELL.
+
+The results of getStats are written to `stats.jsonl` (for the offering browser: `stats-send.jsonl`), one line per
+second. `look.tsv` has a line per displayed picture, with the number that is read from the picture's mark.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WAIT_S = 60.0
 _ORIGIN = "http://127.0.0.1/"
 """A secure context (W3C Secure Contexts, 3.1), as cameras require; Playwright fills in the page."""
 _ACROSS, _DOWN = 64, 8
-"""The strip that the page returns, in samples: four by four for each cell of the mark."""
+"""The page returns the part of a picture with the mark, in this size: 4 by 4 samples for each of 16 by 2 cells."""
 _PAGE = """<!doctype html><video autoplay muted playsinline></video><script>
 const pc = new RTCPeerConnection(), seen = [];
 const video = document.querySelector("video"), canvas = document.createElement("canvas");

@@ -30,7 +30,7 @@ SIGNALS = (("INT", 2.0), ("TERM", 5.0))
 PAUSE_S = 1.0
 """Time in seconds from the sender's end to the receiver's, in which packets in transit arrive."""
 WAITED = 0.05
-"""A thread that waits longer for a processor, as a share of time, distorts the figures."""
+"""If a thread waits for a processor for more than this share of the time, the figures are distorted."""
 DISTURBED = 0.01
 """The largest share of the scored time in which a thread's waits for a processor may change a delay.
 
@@ -51,7 +51,7 @@ _KEPT = "shown.y"
 _LINES = 5
 """Lines of a failed program's log that are reported."""
 LEFT = "programs"
-"""The programs' files; the scores of the packets on the wire do not depend on them."""
+"""The subfolder for the files that the programs left behind."""
 _SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
 """Files of programs that are read on request, and their largest sizes in bytes."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}

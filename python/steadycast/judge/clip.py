@@ -37,7 +37,7 @@ _FORMAT = 2
 SSIM_EVERY = 15
 """SSIM, ten times as slow as PSNR, is measured for one of 15 pictures."""
 _COARSE = 4
-"""A picture is damaged below the PSNR of the clip with its sides reduced by this factor."""
+"""A coarse version of the clip has sides divided by this. A picture with a lower PSNR than this version is damaged."""
 
 
 @dataclass(frozen=True)

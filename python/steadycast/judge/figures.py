@@ -45,9 +45,9 @@ class Column:
     less_is_worse: bool
     say: Callable[[float], str]
     floor: float
-    """An earlier text's value is kept within this tolerance, in the unit of the text."""
+    """A new value replaces the value of an earlier text only if they differ by more than this, in the text's unit."""
     share: float = 0.0
-    """A further tolerance, as a fraction of the old value."""
+    """A further difference that is tolerated, as a fraction of the earlier value."""
 
     @property
     def scale(self) -> float:
@@ -64,9 +64,10 @@ class Figure:
     column: Column | None = None
 
     def worst(self, values: Sequence[float | None]) -> float | None:
-        """Return the worst value of several runs; `None` (the event did not occur) is the worst of all.
+        """Return the worst value of several runs.
 
-        A figure without a column has no worst value.
+        The value `None` is worse than any other, because the event did not occur. The result is also `None` for a
+        figure without a column.
         """
         known = [value for value in values if value is not None]
         if self.column is None or len(known) < len(values) or not known:

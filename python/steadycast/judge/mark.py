@@ -13,7 +13,7 @@ from steadycast.media.table import U8
 
 CELLS = 16
 PART = 6
-"""The mark's height, with two rows, is the picture's divided by this."""
+"""The height of a picture divided by the height of its mark, which has two rows."""
 WRAPS = 1 << CELLS
 """Number of pictures after which the numbers repeat."""
 _DARK, _LIGHT, _GREY = 32, 224, 128

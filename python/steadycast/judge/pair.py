@@ -103,7 +103,7 @@ class Pair:
     programs: tuple[Program, ...]
     networks: str = "smoke"
     lead_s: float = 10.0
-    """The lead time in seconds: the sender must have begun by its end, from which network events count."""
+    """The lead time in seconds. The sender must begin within it, and the times of network events count from its end."""
     seconds: float = 60.0
     clip: Marked | None = None
     rtp: Rtp = Rtp()

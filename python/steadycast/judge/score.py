@@ -36,15 +36,15 @@ _GAP_S = 0.2
 """The longest gap between arrivals, in seconds, that is not silence."""
 _BURST_S = 0.005
 RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
-"""A recovery must hold for 3 s.
+"""The conditions for a recovery, which must hold for `RECOVERED_S`.
 
-The rate over 1 s is at least 80 % of its former value, or 80 % of 90 % of the capacity if that is less. The 95th
-percentile of the delay is at most 100 ms above the path's.
+- The rate over 1 s is at least `_RATE` times its former value or, if less, `_RATE` times `_CAPACITY` of the capacity.
+- The 95th percentile of the delay is at most `_DELAY_S` above the path's.
 """
 _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
 """An RTP stream has 16 packets or more, and 90 % of its sequence steps are 1 to 64."""
 _PLAUSIBLE_S = 10.0
-"""Maximum error of a picture's mark, in seconds; beyond it, the mark counts as misread."""
+"""Maximum time in seconds by which a picture can be late or early. If its mark implies more, the mark was misread."""
 _UNREAD = 0.2
 
 Figures = dict[str, Any]
@@ -339,7 +339,7 @@ def rtp(cell: Cell) -> Rtp | None:
     if media is None:
         return None
     stamps = media["rtp_ts"].unique().to_numpy()
-    # An rtx stream that the pair does not name has the media's time stamps.
+    # If the pair does not name the payload type of rtx, a stream with the media's time stamps counts as rtx.
     rtx = [
         each
         for each in streams
@@ -388,8 +388,9 @@ def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
 def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Return a row per frame, in sending order.
 
-    A packet is received if it, or a retransmission with its time stamp and two more payload bytes, arrived: the
-    original sequence number (RFC 4588), which SRTP encrypts.
+    A packet also counts as received if a retransmission of it arrived. This has the same time stamp, and two more
+    payload bytes for the original sequence number (RFC 4588). The number itself can't be compared, because SRTP
+    encrypts it.
     """
     packets = media.group_by("seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
@@ -450,12 +451,13 @@ def _begins(codec: str, head: bytes) -> bool:
         inner = head[3] & 31 if kind == 24 else head[1] & 31 if kind == 28 else kind
         return inner in (5, 7)
     if codec == "H265":
-        # FU (49) has its type in byte 2. 16 to 21 are random access points, 32 is a VPS, 33 an SPS; AP (48) is assumed
-        # to contain one.
+        # FU (49) has its type in byte 2. 16 to 21 are random access points, 32 is a VPS, 33 an SPS. An AP (48) is
+        # assumed to contain a unit of these types.
         kind = head[0] >> 1 & 63
         inner = head[2] & 63 if kind == 49 else kind
         return 16 <= inner <= 21 or inner in (32, 33) or kind == 48
-    # A frame starts with S = 1 and partition 0; a key frame has P = 0 in the next byte, unless X is set.
+    # A frame starts with S = 1 and partition 0. A key frame has P = 0 in the next byte. If X is set, the next byte is
+    # an extension, and the payload is not examined.
     extended, starts = head[0] & 128, head[0] & 16 and not head[0] & 15
     return bool(starts) and not extended and not head[1] & 1
 
@@ -598,7 +600,10 @@ def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[
 
 
 def _quality(shown: pl.DataFrame, unread: int) -> Figures:
-    """Return the quality of new pictures. ``unread`` pictures have no readable mark and count as damaged."""
+    """Return the quality of displayed pictures, each counted once.
+
+    ``unread`` is the number of pictures without a readable mark; they count as damaged.
+    """
     kept = shown.filter(pl.col("psnr").is_not_null())
     if not kept.height:
         return {}

@@ -40,7 +40,7 @@ class Judgement:
         return sorted((o for o in self.outcomes if o.network == network), key=lambda o: o.run)
 
     def failed(self, network: str) -> Mapping[str, Any] | None:
-        """Return the failure of a network's first failed run; `None` if it has figures."""
+        """Return the failure of a network's first failed run; `None` if no run failed."""
         return next((o.failed for o in self.of(network) if o.failed is not None), None)
 
     def values(self, network: str, key: str) -> list[Any]:
@@ -80,7 +80,11 @@ class Judgement:
 
 
 def text(judged: Judgement, old: str | None = None) -> str:
-    """Return the text; figures of the earlier text ``old`` are kept within the tolerance."""
+    """Return the text.
+
+    A figure of the earlier text ``old`` is repeated if the new value differs only within its `Column`'s tolerance or
+    the runs' spread.
+    """
     kept = _lines(old) if old is not None else {}
     runs = max((len(judged.of(network)) for network in judged.networks), default=1)
     pair = judged.pair

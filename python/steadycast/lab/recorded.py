@@ -15,10 +15,10 @@ NAME = "the recorded call"
 
 
 def path_of(place: Path) -> Path:
-    """Return the scenario file, which is the path in a folder of an analysed call.
+    """Return the scenario file ``place``, or the file path.toml in ``place``, the folder of an analysed call.
 
     Raises:
-        UserError: the call's path is unknown.
+        UserError: the folder has no path.toml, because the network path of the call is unknown.
 
     """
     if not place.is_dir():

@@ -56,7 +56,7 @@ _WORKERS = 2
 _PAGES = Board.PLACES // 2
 """Number of browser tabs: each has two places on the board, for runs and films."""
 _NEAR_S = 600.0
-"""Sessions that began within this time have one clock, in seconds."""
+"""Maximum time in seconds between the beginnings of sessions that are shown on one time axis."""
 _MOST_BODY = 4 * scenario_text.MOST_TEXT
 _FILES = {
     "/": ("steadycast.lab", "lab.html"),
@@ -141,9 +141,9 @@ class Pool:
 
 
 def rivals() -> list[str]:
-    """Return the default controllers for side B.
+    """Return the default controllers for side B: the registry's first adaptive controller of each `cast`.
 
-    They are the registry's first adaptive ones for one receiver and for any number: one differs from controller A.
+    These are two, for one receiver and for any number, because one of them may be controller A.
     """
     first: dict[str, str] = {}
     for each in registry():
@@ -327,7 +327,7 @@ class Lab:
         sides: list[tuple[str, ...]] = [()]
         video = first_video(tree)
         if asked.b is not None and video is not None:
-            # Only a name: as TOML, another value could name a file in many ways.
+            # Only a known name is allowed. If TOML were allowed here, a value could name any file.
             if asked.b not in {each.name for each in registry()} | asked.base.names:
                 raise scenario_text.problem(
                     f'the page may not name "{asked.b}"', "choose from the list", key="B"

@@ -34,7 +34,7 @@ _MOST_LINKS = 3
 """The most links with controls."""
 _NAMES_FILES = ("clip", "trace", "delay_trace", "loss_trace")
 _SIMULATED = ("reno", "newreno", "sack", "cubic", "bbr", "bbr1", "dctcp", "prague")
-"""The other congestion controls of the scenario format need a kernel."""
+"""The congestion controls that need no kernel."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,10 @@ class Base:
 
     @classmethod
     def read(cls, file: Path, network: str | None = None, clip: str | None = None) -> Base:
-        """Read and check a scenario file, or the path of a call from its folder.
+        """Read and check a scenario file.
 
-        ``network`` replaces the scenario's network, and ``clip`` the clips of all its videos.
+        ``file`` may also be the folder of an analysed call, whose path.toml is read. ``network`` replaces the
+        scenario's network, and ``clip`` the clips of all its videos.
         """
         place = scenario_at(path_of(file)).absolute()
         named = {"network": network, "clip": clip}

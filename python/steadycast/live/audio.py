@@ -24,11 +24,11 @@ HZ = 48_000
 PACKET_SAMPLES = HZ // 50
 """Samples per packet and channel: 20 ms."""
 _STEP_S = Fraction(1, 50)
-"""The largest difference between a time stamp and the end of earlier samples; more is a gap or overlap, in seconds."""
+"""Tolerance in seconds. A larger difference of a time stamp from the end of earlier samples is a gap or an overlap."""
 _JOINED_S = Fraction(1, 25)
 """The largest gap between two repetitions that is filled with silence, in seconds.
 
-A repetition's beginning is known only 40 ms before, so a larger gap could be filled only too late.
+A repetition is announced only 40 ms before its beginning, so silence for a larger gap would be sent too late.
 """
 _QUIET = 10
 """Silent packets (0.2 s) that are sent before packets are omitted."""
@@ -91,7 +91,10 @@ class Sound:
             self._began = first_shown(container)
 
     def frames(self) -> Iterator[tuple[int, Samples]]:
-        """Yield each 20 ms of samples with the first one's number, from the first picture on; the last may be fewer."""
+        """Yield 20 ms of samples at a time, with the number of the first sample.
+
+        Numbers count from the first picture on. The last samples may be fewer than 20 ms.
+        """
         width = 1 if self.layout == "mono" else 2
         held, at = np.zeros((1, 0), dtype=np.int16), 0
         begun = False
@@ -125,7 +128,10 @@ class Sound:
 
 
 def sound_of(path: Path) -> tuple[Sound | None, str | None]:
-    """Return the sound of a film, or `None`, and a warning if it can't be decoded."""
+    """Return the sound of a film and a warning, or `None` for each.
+
+    A film without sound gives no warning. If the sound can't be decoded, there is only the warning.
+    """
     try:
         with files.media(path) as container:
             if not container.streams.audio:
@@ -184,10 +190,10 @@ class Work:
             self._warnings.append(f"{self._sound.path.name}: its sound ended early ({said(error)})")
 
     def _blocks(self, sender: Any) -> Iterator[tuple[int, Samples, bool]]:
-        """Yield the samples of each packet, with the first one's number and whether the sound begins there.
+        """Yield the samples of each packet, with the number of the first sample and whether a new encoder is needed.
 
-        A repetition continues the one before, because a new encoder would interrupt the sound for 20 ms. Where they
-        overlap, its beginning is cut.
+        A repetition of the sound needs none if it follows closely, because a new encoder would interrupt the sound for
+        20 ms. If a repetition begins before the previous repetition ends, its beginning is cut.
         """
         width = 1 if self._sound.layout == "mono" else 2
         empty = np.zeros((1, 0), dtype=np.int16)

@@ -133,10 +133,11 @@ class Growing:
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
             return False
         self._stream.time_base = _CLOCK
-        # A few frames without time stamps: 0 keeps FFmpeg from guessing a frame rate.
+        # The parameters come from a few frames without time stamps. 0 keeps FFmpeg from guessing a frame rate from
+        # them.
         self._stream.codec_context.framerate = 0
         if self._audio:
-            # Opened for the configuration that the track's header needs.
+            # This encoder encodes nothing. The track's header needs its configuration.
             self._sound = file.add_stream("libopus", rate=48_000, layout="stereo")
         self._file = file
         for each in self._early:

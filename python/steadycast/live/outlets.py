@@ -36,7 +36,8 @@ Json = dict[str, Any]
 
 FORMAT = 1
 PEERS = 50
-"""Most receivers in a status line, and with own metrics; an attacker could invent any number."""
+"""Maximum number of receivers in a status line or with their own metrics, because an attacker could invent any number.
+"""
 NAME = 64
 """The longest prefix of a receiver's name that is output, in characters."""
 EVERY_S = 1.0

@@ -33,9 +33,10 @@ def measure(
 ) -> dict[str, Any]:
     """Measure PSNR, SSIM and opinion score of a receiver's pictures; return the figures by path.
 
-    Without pictures there are none. One received picture is found in the clip by comparison; time stamps identify the
-    others, modulo the length of a looped clip. A missing picture is replaced by its predecessor. Pictures are scaled to
-    ``size``, or to the first picture's size.
+    The result is empty if there are no pictures. One picture is found in the clip by comparison. The places of the
+    other pictures follow from their time stamps, modulo the length of a looped clip.
+
+    A missing picture is replaced by its predecessor. Pictures are scaled to ``size``, or to the first picture's size.
     """
     kind = codec_of(codec)
     # An access unit without usable data would flush the decoder.

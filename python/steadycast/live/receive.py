@@ -371,7 +371,8 @@ class Sink:
         if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
             self.notes.append(f"{view.counted(overrun, 'frame was', 'frames were')} not written in time")
         shown, took = (end - begun for end, begun in zip(self._last, self._first or self._last, strict=True))
-        # A sender may be faster than real time, or pause. The factor 5 is far beyond real clocks' drift.
+        # The limit is a factor of 5, because a sender may pause or be faster than real time. A clock's drift is far
+        # smaller.
         if took > 2 and shown < took / 5:
             self.notes.append(
                 f"its time stamps cover {shown:.2f} s of the {took:.1f} s in which frames came, so the film is too"

@@ -225,7 +225,7 @@ def _obey(sender: Any, keys: str, status: Json | None) -> None:
 def own_port(options: Options) -> int | None:
     """Return the port at which this sender receives RTCP; `None` if the system chose it.
 
-    An any-source group shares its port with `mux`, else the next one. Others report to the sender's local port.
+    It is the RTP port with `mux`, otherwise the next port. In an any-source group, the RTP port is the group's.
     """
     port, to = options.port, options.to or ""
     if session.is_group(to) and not session.is_source_specific(to):

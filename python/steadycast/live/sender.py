@@ -32,7 +32,7 @@ _DRAIN_S = 5.0
 class Inbox(Pictures):
     """A bounded queue of pictures from a program to the encoder.
 
-    A picture's number is its time in frame intervals: its predecessor's plus one, or that of a later `put`.
+    A picture's number is the time of its `put` in frame intervals, but at least its predecessor's number plus one.
     """
 
     def __init__(self, shape: Shape, room: int, *, leaky: bool) -> None:

@@ -1,4 +1,4 @@
-"""Options of senders and receivers for the core, and the run folder."""
+"""Converts options of senders and receivers for the core, and writes the run folder of a session."""
 
 from __future__ import annotations
 
@@ -94,9 +94,10 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\
 
 
 def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[str, str | None]:
-    """Resolve NAME:PORT or [ADDRESS%ZONE]:PORT to ADDRESS:PORT, and a group's zone to its interface.
+    """Resolve NAME:PORT or [ADDRESS%ZONE]:PORT to ADDRESS:PORT; return it with the interface.
 
-    ``tell`` prints a name's address on stderr. Other texts are returned unchanged.
+    The zone of a group's address determines the interface. Other texts are returned unchanged. With ``tell``, the
+    address of a name is printed on stderr.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
