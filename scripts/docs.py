@@ -232,8 +232,9 @@ def demo() -> None:
         f"![{what}]({path.relative_to(ROOT)})" for what, path in zip(STILL, STILLS, strict=True)
     )
     caption = (
-        f"*{ABOUT}: `steadycast demo`. The table covers the time from 12 s on. The pictures show the film at {seconds}:"
-        " on the left the original, on the right what the viewer saw.*"
+        f"*{ABOUT}: `steadycast demo`. The table covers the time from 12 s on; *of fair* is the rate in"
+        " per cent of the fair share, and the [scores](docs/viewing-score.md) go from 1 (bad) to 5 (excellent). The"
+        f" pictures show the film at {seconds}: on the left the original, on the right what the viewer saw.*"
     )
     shown = f"![{ABOUT}]({FIGURE.relative_to(ROOT)})\n\n{pictures}\n\n```\n{table}\n```\n\n{caption}"
     page.put(README, "demo", shown)
