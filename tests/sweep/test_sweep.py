@@ -326,12 +326,26 @@ def test_a_folder_with_other_results_is_refused(small: Path, tmp_path: Path) -> 
         (["--metric", "flows.video.share_of_fare"], 'did you mean "flows.video.share_of_fair"?'),
         (["--with", "none.csv"], "--with none.csv: can't be read"),
         (["--with", "bad.csv"], "row 1: 1 values under 2 heads"),
+        (["--with", "twice.csv"], f"--with twice.csv: {CONTROLLER}: two columns have this path"),
+        (["--with", "wrong.csv"], "--with wrong.csv: duration=20: 20 is not a time"),
+        (["--with", "short.csv"], "--with short.csv: controller: no such key"),
+        (
+            ["--over", "duration=9s,20", "--over", f"{CONTROLLER}=asmp"],
+            "--over duration=20: 20 is not a time",
+        ),
+        (
+            ["--over", f"{CONTROLLER}=[asmp,tfrc]"],
+            f"write several values without brackets, as {CONTROLLER}=asmp,tfrc",
+        ),
     ],
 )
 def test_bad_options_are_told_with_their_remedy(
     small: Path, tmp_path: Path, say: Say, words: list[str], what: str
 ) -> None:
     (tmp_path / "bad.csv").write_text(f"{CONTROLLER},duration\nasmp,\n")
+    (tmp_path / "twice.csv").write_text(f"{CONTROLLER},{CONTROLLER}\nasmp,tfrc\n")
+    (tmp_path / "wrong.csv").write_text(f"{CONTROLLER},duration\nasmp,9s\ntfrc,20\n")
+    (tmp_path / "short.csv").write_text("controller,delay\nasmp,10ms\n")
     said = say("sweep", small, *words)
     assert (said.code, what in said.err) == (2, True), said.err
     assert "Traceback" not in said.err

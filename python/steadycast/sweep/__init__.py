@@ -199,7 +199,13 @@ def sweep(
         place = place / f"shard-{shard[0]}-of-{shard[1]}"
     file = base.scenario if isinstance(base.scenario, str) else str(place / "scenario.toml")
     new, scenarios = Plan.of(
-        base, axes, rows, None if seeds is None else seeds_of(seeds), pixels=pixels, file=file
+        base,
+        axes,
+        rows,
+        None if seeds is None else seeds_of(seeds),
+        pixels=pixels,
+        file=file,
+        options={path: f"--with {table}: {path}" if path in heads[0] else f"--over {path}" for path in axes},
     )
     with ExitStack() as stack:
         stack.enter_context(Claim(place, force=force, grows=not force))

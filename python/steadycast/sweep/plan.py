@@ -17,7 +17,7 @@ from typing import Any, Self
 from steadycast.builtin import FOLDER, scenario_at
 from steadycast.controller import words
 from steadycast.core import core
-from steadycast.errors import UserError
+from steadycast.errors import Problems, UserError
 from steadycast.files import readable
 from steadycast.folder import read_json, write_json
 from steadycast.loading import all_texts, load
@@ -118,10 +118,12 @@ class Plan:
         *,
         pixels: bool,
         file: str,
+        options: Mapping[str, str],
     ) -> tuple[Self, list[core.Scenario]]:
         """Plan a sweep; return the plan, and its valid points' scenarios. The default seed is the scenario's.
 
         A value that is invalid in all combinations is an error; an invalid combination is only a failed run.
+        ``options`` has the option of each axis, for messages.
         """
         made_by = program()
         keys, scenarios, wrong = [], [], {}
@@ -137,7 +139,7 @@ class Plan:
                 key = point_key(loaded, base.folder, pixels=pixels)
             keys.append(key)
         if wrong:
-            _blame(axes, rows, wrong)
+            _blame(axes, rows, wrong, options)
         equal = _equal(axes, dict(zip(rows, keys, strict=True)))
         left_out = {(axes.index(path), value) for path, value, _ in equal}
         kept = [n for n, values in enumerate(rows) if not left_out & set(enumerate(values))]
@@ -288,7 +290,15 @@ def axis(text: str) -> tuple[str, list[str]]:
         raise UserError(
             f"--over {text}", "a value between two commas is missing", "take one of the commas away"
         )
-    return path.strip(), [part.strip() for part in parts]
+    parts = [part.strip() for part in parts]
+    for part in parts:
+        if part.startswith("["):
+            try:
+                tomllib.loads(f"list = {part}")
+            except tomllib.TOMLDecodeError as error:
+                remedy = f"write several values without brackets, as {path.strip()}={part.strip('[]')}"
+                raise UserError(f"--over {text}", "this list is not one of TOML", remedy) from error
+    return path.strip(), parts
 
 
 def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -308,6 +318,9 @@ def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
             lines = [[cell.strip() for cell in row] for row in rows if any(row)]
     except csv.Error as error:
         raise UserError(f"--with {path}", f"is not CSV ({error})", remedy) from error
+    twice = [head for n, head in enumerate(lines[0] if lines else []) if head in lines[0][:n]]
+    if twice:
+        raise UserError(f"--with {path}: {twice[0]}", "two columns have this path", "take one of them away")
     if len(lines) < 2 or "" in lines[0]:
         raise UserError(f"--with {path}", "it has no points" if len(lines) < 2 else "a head is empty", remedy)
     for number, row in enumerate(lines[1:], 1):
@@ -349,20 +362,42 @@ def _blame(
     axes: Sequence[str],
     rows: Sequence[tuple[str, ...]],
     wrong: Mapping[tuple[str, ...], UserError],
+    options: Mapping[str, str],
 ) -> None:
+    """Raise the error of a value that is invalid in all combinations. ``options`` has the option of each axis."""
     if len(wrong) == len(rows):
         error = next(iter(wrong.values()))
         for path in axes:
             if _is_at(error, path):
-                raise UserError(f"--over {path}", error.problem, error.remedy)
-        raise error
+                raise UserError(options[path], error.problem, error.remedy)
+        raise _placed(error, options)
+    found = []
     for place, path in enumerate(axes):
         for value in dict.fromkeys(row[place] for row in wrong):
             concerned = [row for row in rows if row[place] == value]
             if all(row in wrong for row in concerned):
                 error = wrong[concerned[0]]
-                where = "" if _is_at(error, path) else f": {error.place}"
-                raise UserError(f"--over {path}={value}{where}", error.problem, error.remedy)
+                where = "" if _is_at(error, path) else f": {_placed(error, options).place}"
+                found.append(
+                    (where, UserError(f"{options[path]}={value}{where}", error.problem, error.remedy))
+                )
+    # The value of the key at fault is named before the other values of its combinations.
+    if found:
+        raise min(found, key=lambda each: bool(each[0]))[1]
+
+
+def _placed(error: UserError, options: Mapping[str, str]) -> UserError:
+    """Name the options of a sweep: the core knows all changes as those of --set."""
+    if not isinstance(error, Problems):
+        return error
+
+    def placed(problem: Mapping[str, Any]) -> Mapping[str, Any]:
+        paths = [path for path in options if f"{path}.".startswith(f"{problem['key']}.")]
+        if problem["file"] != "--set" or not paths:
+            return problem
+        return {**problem, "file": options[paths[0]], "key": ""}
+
+    return Problems([placed(problem) for problem in error.problems])
 
 
 def _is_at(error: UserError, path: str) -> bool:
