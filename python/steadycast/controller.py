@@ -75,36 +75,46 @@ def _program(name: str, folder: Path) -> list[str]:
             remedy = "give its path, relative to the scenario or to where the command is typed, or install it"
             raise UserError(name, f'no such file: "{program}"', remedy)
         path = Path(known)
-    if not os.access(path, os.X_OK):
-        raise UserError(
-            name, f"{path} is not executable", f"chmod +x {path}, or name its interpreter before it"
-        )
-    _check_first_line(name, path)
+    check_program(name, path)
+    if not has_interpreter(path):
+        what = f"{path} is a text whose first line names no interpreter"
+        raise UserError(name, what, 'begin it with a line such as "#!/usr/bin/env python3"')
     places = [(word, folder / word) for word in rest]
     whole = [str(place.resolve()) if ("/" in w or "." in w) and place.is_file() else w for w, place in places]
     return [str(path.absolute()), *whole]
 
 
-def _check_first_line(name: str, path: Path) -> None:
-    """Check that a script's first line names an existing interpreter; the system's error does not say so."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(256)
-    except OSError:
-        return  # it need not be readable
+def check_program(place: str, path: Path) -> None:
+    """Check that a file can be executed, with the interpreter of its first line; the system's error does not say so."""
+    if not os.access(path, os.X_OK):
+        raise UserError(
+            place, f"{path} is not executable", f"chmod +x {path}, or name its interpreter before it"
+        )
+    head = _head(path)
     if not head.startswith(b"#!"):
-        if b"\0" not in head:
-            what = f"{path} is a text whose first line names no interpreter"
-            raise UserError(name, what, 'begin it with a line such as "#!/usr/bin/env python3"')
         return
     line = head[2:].partition(b"\n")[0]
     if line.endswith(b"\r"):
         what = f"{path} has the line ends of Windows, so that the system finds no interpreter"
-        raise UserError(name, what, f"save it with the line ends of Unix: sed -i 's/\\r$//' {path}")
+        raise UserError(place, what, f"save it with the line ends of Unix: sed -i 's/\\r$//' {path}")
     interpreter = Path(os.fsdecode(line.strip().partition(b" ")[0]))
     if not interpreter.is_file():
         what = f'the first line of {path} names an interpreter that does not exist: "{interpreter}"'
-        raise UserError(name, what, "correct this line, or install the interpreter")
+        raise UserError(place, what, "correct this line, or install the interpreter")
+
+
+def has_interpreter(path: Path) -> bool:
+    """Return whether a file is binary, or a script whose first line names an interpreter."""
+    head = _head(path)
+    return head.startswith(b"#!") or b"\0" in head
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(256)
+    except OSError:
+        return b"\0"  # a program need not be readable
 
 
 def load(name: str, folder: Path) -> type:

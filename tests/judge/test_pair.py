@@ -149,6 +149,36 @@ def test_here_is_the_folder_of_the_pairs_file(tmp_path: Path) -> None:
         pairs.need_tools(pairs.read(tmp_path / "pair.toml"))
 
 
+@pytest.mark.parametrize(
+    ("first_line", "mode", "said"),
+    [
+        ("#!/bin/sh\n", 0o644, "is not executable; chmod +x "),
+        ("#!/bin/sh\r\n", 0o755, "has the line ends of Windows"),
+        ("#!/bin/none-such\n", 0o755, "names an interpreter that does not exist"),
+        ("#!/bin/sh\n", 0o755, None),
+        # The system starts a text without an interpreter by a shell.
+        ("sleep 1\n", 0o755, None),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_refused_for_the_true_reason(
+    tmp_path: Path, first_line: str, mode: int, said: str | None
+) -> None:
+    for name in ("own", "other"):
+        (tmp_path / name).write_text(first_line if name == "own" else "#!/bin/sh\n")
+        (tmp_path / name).chmod(mode if name == "own" else 0o755)
+    (tmp_path / "pair.toml").write_text(
+        '[[program]]\nname = "a"\non = "sender"\nrun = "{here}/own"\n'
+        '[[program]]\nname = "b"\non = "receiver"\nrun = "{here}/other"\n'
+    )
+    pair = pairs.read(tmp_path / "pair.toml")
+    if said is None:
+        pairs.need_tools(pair)
+        return
+    with pytest.raises(UserError, match=re.escape(f"a: {tmp_path}/own: ")) as error:
+        pairs.need_tools(pair)
+    assert said in str(error.value)
+
+
 @pytest.mark.parametrize("network", ["steps", "leo", "black-hole", "wifi-suspend", "clean-20"])
 @pytest.mark.parametrize("length", [5, 10, 20, 60])
 def test_a_change_that_no_picture_is_counted_after_is_told_with_the_time_that_has_it(
