@@ -63,6 +63,7 @@ def row(network: networks.Network) -> list[str]:
     """Return a network's rate, delay, queue and other properties, as the page shows them."""
     link = copy.deepcopy(network.topology["bottleneck"])
     back, access = link.pop("back", {}), network.topology["access"]
+    assert link.pop("loop", True)  # each trace starts again
     rate = _words(link.pop("rate", "trace" if link.pop("trace", "") else "none"), "rate")
     up = _words(back.pop("rate"), "rate") if "rate" in back else rate
     way = units.read(link.pop("delay"), units.SPAN), units.read(access.get("delay", "0ms"), units.SPAN)
@@ -169,7 +170,7 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     """Merge tables independently of the program: the keys of ``above`` override those of ``below``."""
     if above.get("kind", below.get("kind")) != below.get("kind"):
         return {**({"limit": below["limit"]} if "limit" in below else {}), **above}
-    whole = {key: value for key, value in below.items() if not (key == "trace" and "rate" in above)}
+    whole = {key: value for key, value in below.items() if not (key in ("trace", "loop") and "rate" in above)}
     for key, value in above.items():
         both = isinstance(value, dict) and isinstance(whole.get(key), dict)
         whole[key] = merged(whole[key], value) if both else value

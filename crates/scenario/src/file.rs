@@ -146,7 +146,9 @@ tables! {
         /// A file with the link's loss probability over time, in the direction from its first to its second end,
         /// instead of "loss". It has two columns: seconds and probability.
         loss_trace: String,
-        /// Whether "trace", "delay_trace" and "loss_trace" start again after their end; default true.
+        /// Whether "trace", "delay_trace" and "loss_trace" start again after their end; default true, with a warning if
+        /// they are shorter than the run. With false, a table's last value holds from then on, and of a Mahimahi trace
+        /// nothing leaves the link.
         r#loop: bool,
         /// The propagation delay in one direction; default "0ms".
         delay: Span,
@@ -346,9 +348,9 @@ tables! {
         direction: Directions,
         /// The new rate. "none" removes the limit. "0bps" is an outage, in which no packet leaves the queue.
         rate: OrNone<Rate>,
-        /// A file with the rate over time from now on, instead of "rate".
+        /// Refused: a trace holds for the whole run, and belongs to the link.
         trace: String,
-        /// Whether "trace" starts again after its end; default true.
+        /// Refused, as "trace".
         r#loop: bool,
         /// The new propagation delay.
         delay: Span,

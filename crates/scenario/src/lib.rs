@@ -27,6 +27,7 @@ mod resolve;
 mod simulcast;
 mod table_header;
 mod text;
+mod trace_doubts;
 mod tree;
 
 pub use encode::{Codec, Encode, Fps, Quantizers, Size};
@@ -44,3 +45,4 @@ pub use recorded::{Fault, Quantity, Recorded, Rows, recorded};
 pub use steadycast_link::{Arq, CoDel, FqCoDel, Jitter, JitterDist, Limit, Loss, Policer, Queue, Red, Reorder, Shaper};
 pub use steadycast_settings::{Problem, Problems};
 pub use steadycast_tcp::Congestion;
+pub use trace_doubts::Doubt;

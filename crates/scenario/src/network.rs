@@ -5,6 +5,7 @@ use crate::flow::checked;
 use crate::model::{Direction, Directions, Link, NodeIx, RateSpec, Series};
 use crate::name::{MAX_COUNT, Pattern};
 use crate::recorded::{Fault, MOST_BYTES, Quantity, Recorded, recorded};
+use crate::trace_doubts::{Doubt, in_words};
 use crate::tree::merge;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,11 +22,6 @@ pub(crate) struct Host {
     /// Senders are on the left, receivers on the right.
     pub(crate) left: bool,
 }
-
-/// The largest plausible mean rate of a table without a header, in bit/s. The rates in such a table are read as Mb/s.
-const LIKELY_BPS: f64 = 5e8;
-/// The longest plausible time step of a table without a header. The times in such a table are read as seconds.
-const LIKELY_STEP: Span = Span::secs(60);
 
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
@@ -104,56 +100,66 @@ impl Files {
     fn recorded(&mut self, path: &Path, quantity: Quantity) -> &Result<Recorded, Fault> {
         self.traces.entry((path.to_owned(), quantity)).or_insert_with(|| read_file(path, quantity))
     }
-    fn trace(&mut self, name: &Spanned<String>, looped: bool, out: &mut Findings) -> Option<RateSpec> {
+    fn trace(&mut self, name: &Spanned<String>, repeat: Option<bool>, out: &mut Findings) -> Option<RateSpec> {
         let path = self.found(name, "the trace", out)?;
         // All other formats are tables.
-        let Ok(Recorded::Opportunities(at)) = self.recorded(&path, Quantity::Rate) else {
-            return self.series(name, looped, Quantity::Rate, out).map(RateSpec::Table);
+        let Ok(Recorded::Opportunities(at, doubts)) = self.recorded(&path, Quantity::Rate) else {
+            return self.series(name, repeat, Quantity::Rate, out).map(RateSpec::Table);
         };
-        Some(RateSpec::Trace(Opportunities { at: at.clone(), looped }, path))
+        let (at, doubts) = (at.clone(), doubts.clone());
+        self.warn(name, &doubts, out);
+        let last = at.last().copied().unwrap_or_default();
+        self.warn_of_end(name, last, repeat, Some("nothing leaves the link from then on"), out);
+        Some(RateSpec::Trace(Opportunities { at, looped: repeat.unwrap_or(true) }, path))
+    }
+    /// Warns of what a file leaves open, as far as it is within the run.
+    fn warn(&self, name: &Spanned<String>, doubts: &[Doubt], out: &mut Findings) {
+        for doubt in doubts.iter().filter(|doubt| doubt.from <= self.duration) {
+            out.warn(&name.at, doubt.what.clone(), doubt.remedy.clone());
+        }
+    }
+    /// Warns of a trace that is shorter than the run, unless `repeat` says what follows. `stops` is what follows if
+    /// that is not the last value.
+    fn warn_of_end(
+        &self,
+        name: &Spanned<String>,
+        lasts: Span,
+        repeat: Option<bool>,
+        stops: Option<&str>,
+        out: &mut Findings,
+    ) {
+        let of = format!("{} lasts {} of the run's {}", quoted(name), in_words(lasts), in_words(self.duration));
+        match (repeat, stops) {
+            _ if lasts >= self.duration => {}
+            (None, _) => {
+                let then = stops.unwrap_or("its last value holds from then on");
+                let remedy = format!("write loop = true if that is meant; with loop = false, {then}");
+                out.warn(&name.at, format!("{of}, and starts again each time it ends"), remedy);
+            }
+            (Some(false), Some(stops)) => {
+                out.warn(&name.at, format!("{of}, and {stops}"), "write loop = true, or a shorter duration");
+            }
+            _ => {}
+        }
     }
     /// Reads a series, and checks that it does not have too many changes.
     fn series(
         &mut self,
         name: &Spanned<String>,
-        looped: bool,
+        repeat: Option<bool>,
         quantity: Quantity,
         out: &mut Findings,
     ) -> Option<Series> {
         let path = self.found(name, "the trace", out)?;
         let rows = match self.recorded(&path, quantity) {
-            Ok(Recorded::Rows(rows)) => {
-                let rows = rows.clone();
-                if quantity == Quantity::Rate && !rows.has_units && rows.mean() > LIKELY_BPS {
-                    let what = format!(
-                        "{} has no header, so its values count as Mb/s, and are {:.0} Mb/s on average",
-                        quoted(name),
-                        rows.mean() / 1e6
-                    );
-                    out.warn(&name.at, what, "if they are in another unit, write a header above them, as t_s,kbps");
-                }
-                if !rows.has_units && rows.values.len() > 1 && rows.period > LIKELY_STEP * rows.values.len() as u64 {
-                    let what = format!(
-                        "{} has no header, so its times count as seconds, and it lasts {}",
-                        quoted(name),
-                        rows.period
-                    );
-                    out.warn(&name.at, what, "if they are in another unit, write a header above them, as t_ms,mbps");
-                }
-                rows
-            }
-            Ok(Recorded::Pattern(rows, _, jitter)) => {
-                let rows = rows.clone();
-                if *jitter {
-                    let what = format!("the jitter of {} is left aside", quoted(name));
-                    out.warn(&name.at, what, "write jitter = { mean = \"5ms\" } beside it, if there is to be one");
-                }
-                rows
-            }
+            Ok(Recorded::Rows(rows) | Recorded::Pattern(rows, _)) => rows.clone(),
             // `trace` has handled this format, which only rates have.
-            Ok(Recorded::Opportunities(_)) => return None,
+            Ok(Recorded::Opportunities(..)) => return None,
             Err((what, remedy)) => return out.refuse(&name.at, what.clone(), remedy.clone()),
         };
+        self.warn(name, &rows.doubts, out);
+        self.warn_of_end(name, rows.period, repeat, None, out);
+        let looped = repeat.unwrap_or(true);
         // Each change is an event of the simulation; a short repeating trace can be too expensive.
         let rounds = if looped { self.duration.ratio(rows.period) } else { 1.0 };
         if rounds * rows.values.len() as f64 > MOST_CHANGES {
@@ -169,7 +175,7 @@ impl Files {
         let path = self.path(trace.text().unwrap_or_default());
         // A missing file is reported when the rate is read.
         let known = path.is_file().then(|| self.recorded(&path, Quantity::Rate));
-        if let (Some(Ok(Recorded::Pattern(_, others, _))), Value::Table(table)) = (known, &mut all.value) {
+        if let (Some(Ok(Recorded::Pattern(_, others))), Value::Table(table)) = (known, &mut all.value) {
             for (key, instead, _) in TRACED.into_iter().filter(|(.., quantity)| others.contains(quantity)) {
                 if item.get(key).is_none() && item.get(instead).is_none() {
                     table.push((instead.into(), trace.clone()));
@@ -726,11 +732,11 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
 }
 
 fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mut Findings) -> Option<Direction> {
-    let looped = spec.r#loop.as_ref().is_none_or(|looped| looped.value);
-    let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), looped, files, out).filter(|_| !unread);
+    let repeat = spec.r#loop.as_ref().map(|looped| looped.value);
+    let rate = rate(spec.rate.as_ref(), spec.trace.as_ref(), repeat, files, out).filter(|_| !unread);
     let mut traced = |trace: &Option<Spanned<String>>, beside: bool, quantity, out: &mut Findings| match trace {
         Some(trace) if beside => out.refuse(&trace.at, "beside what it is instead of", "leave one of them out"),
-        trace => files.series(trace.as_ref()?, looped, quantity, out),
+        trace => files.series(trace.as_ref()?, repeat, quantity, out),
     };
     let delay_trace = traced(&spec.delay_trace, spec.delay.is_some(), Quantity::Delay, out);
     let loss_trace = traced(&spec.loss_trace, spec.loss.is_some(), Quantity::Loss, out).filter(|_| lossy);
@@ -794,13 +800,13 @@ pub(crate) fn probability(given: &Spanned<f64>, out: &mut Findings) -> Option<f6
 pub(crate) fn rate(
     rate: Option<&Spanned<OrNone<Rate>>>,
     trace: Option<&Spanned<String>>,
-    looped: bool,
+    repeat: Option<bool>,
     files: &mut Files,
     out: &mut Findings,
 ) -> Option<RateSpec> {
     match (rate, trace) {
         (Some(_), Some(trace)) => out.refuse(&trace.at, "both a rate and a trace", "leave one of them out"),
-        (None, Some(trace)) => files.trace(trace, looped, out),
+        (None, Some(trace)) => files.trace(trace, repeat, out),
         (rate, None) => Some(match rate.map(|rate| rate.value) {
             None | Some(OrNone::None) => RateSpec::Unlimited,
             Some(OrNone::Some(rate)) => RateSpec::Constant(rate),

@@ -1,6 +1,7 @@
 //! Trace files of links: Mahimahi's transmission opportunities, two-column tables, and AlphaRTC's patterns.
 
-use crate::table_header::{Columns, plain};
+use crate::table_header::Columns;
+use crate::trace_doubts::{Doubt, Table, opportunity_doubts};
 use serde_json::Value as Json;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,14 +17,21 @@ const LONGEST_S: f64 = 30.0 * 86_400.0;
 const CAPTURES: [&[u8]; 5] =
     [b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x0a\x0d\x0d\x0a"];
 
-/// First bytes of files that have to be converted: their kind, and the remedy.
-const ENCODED: [(&[u8], &str, &str); 6] = [
+/// The largest time in seconds; the year is then 5138. Larger times count milliseconds or less.
+const LATEST_S: f64 = 1e11;
+
+/// First bytes of files that have to be converted or replaced: their kind, and the remedy.
+const ENCODED: [(&[u8], &str, &str); 10] = [
     (b"\x1f\x8b", "compressed (gzip)", "unpack it: gunzip -k FILE.gz"),
     (b"BZh", "compressed (bzip2)", "unpack it: bunzip2 -k FILE.bz2"),
     (b"\xfd7zXZ\0", "compressed (xz)", "unpack it: unxz -k FILE.xz"),
     (b"PK\x03\x04", "a ZIP archive or a spreadsheet", "unpack it, or save the spreadsheet as CSV in UTF-8"),
+    (b"\xff\xfe\0\0", "a text in UTF-32", "save it as UTF-8: iconv -f UTF-32 -t UTF-8"),
     (b"\xff\xfe", "a text in UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8"),
     (b"\xfe\xff", "a text in UTF-16", "save it as UTF-8: iconv -f UTF-16 -t UTF-8"),
+    (b"version https://git-lfs", "a pointer of Git LFS in place of the file", "get the file itself: git lfs pull"),
+    (b"<", "a page (HTML or XML)", "download the file itself, as \"raw\" on GitHub"),
+    (b"# mahimahi mm-", "a log of Mahimahi: it says what was sent", "give the trace that its first line names"),
 ];
 
 /// A quantity that is read from a file.
@@ -58,10 +66,10 @@ impl Quantity {
         match self {
             Self::Rate => (1e12, "1 Tb/s"),
             Self::Delay => (3600.0, "an hour"),
-            Self::Loss => (1.0, "1"),
+            Self::Loss => (1.0, "1; values in percent have the header t_s,loss_%"),
         }
     }
-    const fn forms(self) -> &'static str {
+    pub(crate) const fn forms(self) -> &'static str {
         match self {
             Self::Rate => {
                 "a Mahimahi trace has one line per 1500 bytes: when, in whole milliseconds, never decreasing; a table \
@@ -82,8 +90,8 @@ pub struct Rows {
     pub values: Arc<[(Span, f64)]>,
     /// The time after which the values repeat, above zero. A table's last value lasts for the median step.
     pub period: Span,
-    /// Whether a header names the units.
-    pub has_units: bool,
+    /// What the file leaves open, with the time from which it matters.
+    pub doubts: Vec<Doubt>,
 }
 
 impl Rows {
@@ -100,11 +108,11 @@ impl Rows {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Recorded {
     /// A Mahimahi trace: the times at which 1500 bytes can leave.
-    Opportunities(Arc<[Span]>),
+    Opportunities(Arc<[Span]>, Vec<Doubt>),
     /// A table, or the requested quantity of a pattern.
     Rows(Rows),
-    /// An AlphaRTC pattern: its rate, its other quantities, and whether it has jitter.
-    Pattern(Rows, Vec<Quantity>, bool),
+    /// An AlphaRTC pattern: its rate and its other quantities.
+    Pattern(Rows, Vec<Quantity>),
 }
 
 /// The problem with its position in the file, and the remedy.
@@ -124,6 +132,12 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     }
     // Spreadsheets write a byte order mark before UTF-8.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let start = &bytes[..bytes.len().min(64)];
+    // A text in UTF-16 may have no byte order mark.
+    if start.iter().filter(|byte| **byte == 0).count() * 4 > start.len() {
+        let what = format!("{shown} has zero bytes, as a text in UTF-16 or a binary file");
+        return Err((what, format!("save it as a text in UTF-8; {}", quantity.forms())));
+    }
     match lines(bytes).next() {
         None => Err((format!("{shown} has no line"), quantity.forms().into())),
         Some((_, first)) if first.starts_with(['{', '[']) => pattern(bytes, shown, quantity),
@@ -131,23 +145,36 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
         Some((_, first)) if quantity != Quantity::Rate || fields(&first).nth(1).is_some() => {
             table(bytes, shown, quantity).map(Recorded::Rows)
         }
-        Some(_) => opportunities(bytes, shown).map(Recorded::Opportunities),
+        Some(_) => opportunities(bytes, shown),
     }
 }
 
+/// Returns all lines with their numbers, without empty ones and that with which a spreadsheet names the divider.
+fn all_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    // Old Macintosh programs end lines with a carriage return alone.
+    let end = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
+    let all = bytes.split(move |byte| *byte == end).map(<[u8]>::trim_ascii).zip(1..);
+    all.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"sep=")).map(|(line, n)| (n, line))
+}
+
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
-    let all = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).zip(1..);
-    all.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"#"))
-        .map(|(line, n)| (n, String::from_utf8_lossy(line)))
+    all_lines(bytes).filter(|(_, line)| !line.starts_with(b"#")).map(|(n, line)| (n, String::from_utf8_lossy(line)))
+}
+
+/// Returns the last remark before the first line of values, in which some programs write the header.
+fn last_remark(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    let remarks = all_lines(bytes).map_while(|(_, line)| line.strip_prefix(b"#"));
+    remarks.last().map(|line| String::from_utf8_lossy(line.trim_ascii()))
 }
 
 fn fields(line: &str) -> impl Iterator<Item = &str> {
     line.split(|c: char| matches!(c, ',' | ';') || c.is_whitespace()).filter(|field| !field.is_empty())
 }
 
-fn opportunities(bytes: &[u8], shown: &str) -> Result<Arc<[Span]>, Fault> {
+fn opportunities(bytes: &[u8], shown: &str) -> Result<Recorded, Fault> {
     let fault = |what: String| (what, Quantity::Rate.forms().to_owned());
     let mut all = Vec::new();
+    let mut numbers = Vec::new();
     let mut last = 0u64;
     for (n, text) in lines(bytes) {
         let ms: u64 = text
@@ -163,8 +190,13 @@ fn opportunities(bytes: &[u8], shown: &str) -> Result<Arc<[Span]>, Fault> {
         }
         last = ms;
         all.push(Span::millis(last));
+        numbers.push(n);
     }
-    if last == 0 { Err(fault(format!("{shown} ends at 0 ms: it takes no time"))) } else { Ok(all.into()) }
+    if last == 0 {
+        return Err(fault(format!("{shown} ends at 0 ms: it takes no time")));
+    }
+    let doubts = opportunity_doubts(&all, &numbers, shown);
+    Ok(Recorded::Opportunities(all.into(), doubts))
 }
 
 fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
@@ -174,9 +206,13 @@ fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
             Err((format!("{text} is out of range"), format!("write at most {called}")))
         }
         _ => {
+            let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
             let remedy = match text.split_once(',') {
                 Some((whole, rest)) if format!("{whole}{rest}").parse::<f64>().is_ok() => {
                     "write numbers with a decimal point, and without commas"
+                }
+                _ if is_digit(text.chars().next()) && text.ends_with(char::is_alphabetic) => {
+                    "write the number alone, and its unit into a header above the columns"
                 }
                 _ => "write a number, or leave its line out",
             };
@@ -185,39 +221,77 @@ fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
     }
 }
 
+/// Parses a cell with a time.
+fn time_of(cell: &str) -> Result<f64, Fault> {
+    number(cell, f64::MAX, "").map_err(|(what, remedy)| {
+        // A date has at least eight digits: 2026-11-29.
+        let is_date = cell.contains(':') || cell.bytes().filter(u8::is_ascii_digit).count() >= 8;
+        (what, if is_date { "write the time in seconds or milliseconds, not as a date".to_owned() } else { remedy })
+    })
+}
+
+/// Returns the problem of a line with another number of columns.
+fn miscounted(line: &str, cells: usize, columns: &Columns, quantity: Quantity) -> Fault {
+    let what = format!("{} where there are {}", counted(cells as u64, "column"), columns.count);
+    let commas = line.split([' ', '\t', ';']).filter(|cell| !cell.is_empty());
+    let is_number = |cell: &str| cell.replacen(',', ".", 1).parse::<f64>().is_ok();
+    let is_decimal = line.contains(',') && commas.clone().count() == columns.count && commas.clone().all(is_number);
+    if is_decimal || line.contains(',') && cells == 2 * columns.count {
+        return (what, "a comma divides columns: write numbers with a decimal point, and without commas".to_owned());
+    }
+    if !columns.is_named && cells > columns.count {
+        let remedy = format!(
+            "write a header above them, which names one time and one value with their units, as {}",
+            quantity.header()
+        );
+        return (what, remedy);
+    }
+    (what, quantity.forms().to_owned())
+}
+
 fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
-    let forms = || quantity.forms().to_owned();
     let (most, called) = quantity.most();
     let mut columns: Option<Columns> = None;
-    let mut has_header = false;
-    let mut values: Vec<(Span, f64)> = Vec::new();
+    let mut table = Table::new(shown);
     let (mut first, mut last) = (None, f64::MIN);
     for (i, (n, line)) in lines(bytes).enumerate() {
         let place = |(what, remedy): Fault| (format!("{shown}:{n}: {what}"), remedy);
-        if i == 0 && fields(&line).any(|cell| plain(cell).parse::<f64>().is_err()) {
-            let named = Columns::named(&line, quantity);
-            columns = Some(named.map_err(|why| {
+        match (i == 0).then(|| Columns::named(&line, quantity)) {
+            Some(Ok(named)) => {
+                columns = Some(named);
+                continue;
+            }
+            Some(Err(why)) if Columns::is_header(&line) => {
                 let what = format!("{} is not a known header: {why}", quoted(&line));
-                place((what, format!("name one time and one value, each with its unit, as {}", quantity.header())))
-            })?);
-            has_header = true;
-            continue;
+                let remedy = format!("name one time and one value, each with its unit, as {}", quantity.header());
+                return Err(place((what, remedy)));
+            }
+            _ => {}
         }
-        let columns = columns.get_or_insert_with(|| Columns::unnamed(&line, quantity.unit()));
+        let columns = columns.get_or_insert_with(|| {
+            let remark = last_remark(bytes).and_then(|line| Columns::named(&line, quantity).ok());
+            remark.map_or_else(|| Columns::unnamed(&line, quantity.unit()), |named| named.divided_as(&line))
+        });
         let (cells, [to_s, unit]) = (columns.cells(&line), columns.units);
         if cells.len() != columns.count {
-            let what = format!("{} where there are {}", counted(cells.len() as u64, "column"), columns.count);
-            return Err(place((what, forms())));
+            return Err(place(miscounted(&line, cells.len(), columns, quantity)));
         }
         let [time, value] = columns.taken.map(|column| cells[column]);
-        let time = number(time, f64::MAX, "").map_err(|(what, remedy)| {
-            // A date has at least eight digits: 2026-11-29.
-            let is_date = time.bytes().filter(u8::is_ascii_digit).count() >= 8;
-            let seconds = "write the time in seconds or milliseconds, not as a date".to_owned();
-            place((what, if is_date { seconds } else { remedy }))
-        })?;
+        let time = time_of(time).map_err(place)?;
+        if time * to_s > LATEST_S {
+            let unit = [("t_ms", 1e14), ("t_us", 1e17), ("t_ns", f64::MAX)].iter().find(|unit| time * to_s < unit.1);
+            let what = format!("{} s is later than any date: its times are in a smaller unit", time * to_s);
+            let unit = unit.map_or("t_ms", |unit| unit.0);
+            return Err(place((what, format!("name their unit in a header above the columns, as {unit}"))));
+        }
         if time < last {
-            return Err(place((format!("{time} comes after {last}"), "sort the lines by their time".into())));
+            return Err(place(match table.decimal_commas(&line) {
+                Some(fault) => fault,
+                None => {
+                    let remedy = "sort the lines by their time, or cut the file there if another recording begins";
+                    (format!("{time} comes after {last}"), remedy.into())
+                }
+            }));
         }
         last = time;
         // The series begins at 0.
@@ -226,27 +300,20 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
             let what = "more than 30 days after the first line".into();
             return Err(place((what, "write a shorter table; milliseconds have the header t_ms".into())));
         }
-        if values.len() == MOST_ROWS {
+        if table.values.len() == MOST_ROWS {
             return Err(place(("more than 2000000 lines of values".into(), "write a shorter table".into())));
         }
         // Checked in the column's unit, before the conversion.
-        values.push((Span::from_secs_f64(since), number(value, most / unit, called).map_err(place)? * unit));
+        let value = number(value, most / unit, called).map_err(place)? * unit;
+        table.push(n, &line, columns.is_named, (Span::from_secs_f64(since), value));
     }
-    let mut steps: Vec<Span> =
-        values.windows(2).map(|w| w[1].0.saturating_sub(w[0].0)).filter(|s| !s.is_zero()).collect();
-    if steps.is_empty() {
-        let what = format!("{shown} has values of one time alone, which say nothing of how long they hold");
-        return Err((what, "write two lines or more, at different times".into()));
-    }
-    let middle = steps.len() / 2;
-    let (_, median, _) = steps.select_nth_unstable(middle);
-    let end = values.last().map_or(Span::ZERO, |(at, _)| *at);
-    carries(Rows { values: values.into(), period: end + *median, has_units: has_header }, shown, quantity)
+    carries(table.into_rows(quantity)?, shown, quantity)
 }
 
 /// Refuses a rate that is always zero.
 fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
-    if quantity == Quantity::Rate && rows.values.iter().all(|(_, value)| *value < 1.0) {
+    // Of several values of one time, the last one counts.
+    if quantity == Quantity::Rate && rows.mean() < f64::MIN_POSITIVE {
         return Err((format!("{shown} never carries anything"), "one rate at least is above 0".into()));
     }
     Ok(rows)
@@ -254,8 +321,11 @@ fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
 
 /// Parses an AlphaRTC pattern's uplink: steps of a duration, capacity (kb/s), loss and RTT.
 fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
-    let form =
-        || "AlphaRTC's has uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss and rtt".to_owned();
+    let form = || {
+        "of JSON, only AlphaRTC's is read: uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss and \
+             rtt; write others as a table with the header t_s,mbps"
+            .to_owned()
+    };
     let json: Json = serde_json::from_slice(bytes)
         .map_err(|error| (format!("{shown}:{}: this is no JSON ({error})", error.line().max(1)), form()))?;
     if json.get("intervals").is_some_and(Json::is_array) && json.get("start").is_some() {
@@ -307,6 +377,12 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
         // The first value is valid from the beginning.
         Some((first, _)) => *first = Span::ZERO,
     }
-    let rows = carries(Rows { values: values.into(), period: now, has_units: true }, shown, quantity)?;
-    Ok(if quantity == Quantity::Rate { Recorded::Pattern(rows, others, jitter) } else { Recorded::Rows(rows) })
+    let left_aside = |_| Doubt {
+        from: Span::ZERO,
+        what: format!("the jitter of {shown} is left aside"),
+        remedy: "write jitter = { mean = \"5ms\" } beside it, if there is to be one".to_owned(),
+    };
+    let doubts = (jitter && quantity == Quantity::Rate).then_some(()).map(left_aside).into_iter().collect();
+    let rows = carries(Rows { values: values.into(), period: now, doubts }, shown, quantity)?;
+    Ok(if quantity == Quantity::Rate { Recorded::Pattern(rows, others) } else { Recorded::Rows(rows) })
 }

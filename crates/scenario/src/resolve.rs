@@ -2,11 +2,11 @@
 
 use crate::encode::{Codec, Size};
 use crate::expect::{self, Scene};
-use crate::file::{EventTable, ExpectTable, FORMAT, File, Shape, SimulcastTable};
+use crate::file::{EventTable, ExpectTable, FORMAT, File, SetTable, Shape, SimulcastTable};
 use crate::flow::{Group, MIN_PACKET, flows, groups, hosts};
 use crate::model::{
-    Change, Directions, Event, EventKind, Expect, Flow, FlowIx, FlowKind, Link, LinkIx, Media, NodeIx, RateSpec,
-    Recording, Scenario, Start, Workload,
+    Change, Direction, Directions, Event, EventKind, Expect, Flow, FlowIx, FlowKind, Link, LinkIx, Media, NodeIx,
+    RateSpec, Recording, Scenario, Start, Workload,
 };
 use crate::name::Pattern;
 use crate::network::{Files, Layout, Network, idle_loop, probability, rate};
@@ -522,6 +522,30 @@ impl Names<'_> {
         names.all.iter().flat_map(find).map(|i| LinkIx(i as u32)).collect()
     }
 
+    /// A trace holds for a whole run: an event neither starts nor replaces one.
+    fn refuse_traces(&self, set: &SetTable, links: &[LinkIx], out: &mut Findings) {
+        if let Some(trace) = &set.trace {
+            let remedy = "write the trace at the link, for the whole run, or a rate in the event";
+            out.problem(&trace.at, "an event can't start a trace", remedy);
+        }
+        let direction = set.direction.as_ref().map_or(Directions::Both, |d| d.value);
+        for link in links.iter().filter_map(|link| self.network.links.get(link.0 as usize)) {
+            let ways = [(&link.forward, direction.forward()), (&link.back, direction.back())];
+            let has = |has: fn(&Direction) -> bool| ways.iter().any(|(way, applies)| *applies && has(way));
+            let is_traced = |way: &Direction| matches!(way.rate, RateSpec::Trace(..) | RateSpec::Table(_));
+            for (given, is_traced, key) in [
+                (set.rate.as_ref().map(|rate| &rate.at), has(is_traced), "trace"),
+                (set.delay.as_ref().map(|delay| &delay.at), has(|way| way.delay_trace.is_some()), "delay_trace"),
+                (set.loss.as_ref().map(|loss| &loss.at), has(|way| way.loss_trace.is_some()), "loss_trace"),
+            ] {
+                if let Some(at) = given.filter(|_| is_traced) {
+                    let what = format!("the link's {key} holds for the whole run, and an event can't replace it");
+                    out.problem(at, what, format!("write the change into the file of the {key}, or leave it out"));
+                }
+            }
+        }
+    }
+
     /// Returns the receivers that are named by their node, or by FLOW.NODE.
     fn receivers(&self, names: &OneOrMany<String>, flows: &[Flow], out: &mut Findings) -> Vec<(FlowIx, usize)> {
         let mut all = Vec::new();
@@ -640,10 +664,11 @@ impl Names<'_> {
                 }
                 let links = self.links(names, out);
                 idle_loop(set.r#loop.as_ref().filter(|_| set.trace.is_none()).map(|looped| &looped.at), out);
+                self.refuse_traces(set, &links, out);
                 // In an event, absent keys mean no change.
                 let faster = set.rate.is_some() || set.trace.is_some();
-                let looped = set.r#loop.as_ref().is_none_or(|looped| looped.value);
-                let rate = if faster { rate(set.rate.as_ref(), set.trace.as_ref(), looped, files, out) } else { None };
+                let repeat = set.r#loop.as_ref().map(|looped| looped.value);
+                let rate = if faster { rate(set.rate.as_ref(), set.trace.as_ref(), repeat, files, out) } else { None };
                 let jitter = set.jitter.as_ref().map(|jitter| jitter.value);
                 let loss = set.loss.as_ref().map(|loss| loss.value.clone());
                 let reorder = set.reorder.as_ref().map(|r| r.value);

@@ -1,6 +1,7 @@
 //! The header of a table of values over time: which column is the time, which is the value, and their units.
 
 use crate::recorded::Quantity;
+use std::borrow::Cow;
 use steadycast_settings::tree::quoted;
 
 /// The most columns that are searched.
@@ -8,7 +9,7 @@ const MOST_COLUMNS: usize = 1_000;
 /// Names of the time, before a unit.
 const TIMES: [&str; 8] = ["t", "ts", "time", "timestamp", "elapsed", "seconds", "at", "offset"];
 /// Units of time in seconds.
-const TIME_UNITS: [(&str, f64); 13] = [
+const TIME_UNITS: [(&str, f64); 15] = [
     ("s", 1.0),
     ("sec", 1.0),
     ("secs", 1.0),
@@ -22,6 +23,8 @@ const TIME_UNITS: [(&str, f64); 13] = [
     ("µs", 1e-6),
     ("usec", 1e-6),
     ("microseconds", 1e-6),
+    ("ns", 1e-9),
+    ("nanoseconds", 1e-9),
 ];
 /// Names of delays, without those of round-trip times.
 const DELAYS: [&str; 4] = ["delay", "latency", "owd", "oneway"];
@@ -63,14 +66,26 @@ pub(crate) struct Columns {
     pub(crate) count: usize,
     /// Factors from the columns to seconds and to the quantity's unit.
     pub(crate) units: [f64; 2],
+    /// Whether a header names the units.
+    pub(crate) is_named: bool,
 }
 
 impl Columns {
     /// A table without a header: the time in seconds, and the value in `unit`.
     pub(crate) fn unnamed(first: &str, unit: f64) -> Self {
-        // With semicolons between cells, a comma is a decimal comma, which `number` reports.
-        let divider = Some(';').filter(|divider| first.contains(*divider));
-        Self { divider, taken: [0, 1], count: 2, units: [1.0, unit] }
+        Self { divider: divider_of_values(first), taken: [0, 1], count: 2, units: [1.0, unit], is_named: false }
+    }
+
+    /// Whether a table's first line is a header: no cell is a number, and the first one does not begin as one.
+    pub(crate) fn is_header(line: &str) -> bool {
+        let cells = split(divider_of_header(line), line);
+        let begins = |cell: &&str| cell.starts_with(|c: char| c.is_ascii_digit());
+        !cells.first().is_some_and(begins) && cells.iter().all(|cell| cell.parse::<f64>().is_err())
+    }
+
+    /// The same columns, divided as a line of values is: a header in a remark may be divided in another way.
+    pub(crate) fn divided_as(self, values: &str) -> Self {
+        Self { divider: divider_of_values(values), ..self }
     }
 
     /// Finds the columns of the time and the quantity by the names in a header.
@@ -78,7 +93,7 @@ impl Columns {
     /// # Errors
     /// The time or the quantity is missing, has no unit, or is in several columns.
     pub(crate) fn named(header: &str, quantity: Quantity) -> Result<Self, String> {
-        let divider = [';', ',', '\t'].into_iter().find(|divider| header.contains(*divider));
+        let divider = divider_of_header(header);
         let cells = split(divider, header);
         let (time, to_s) = only(&cells, time_unit, is_time, "time")?;
         let (value, unit) = match quantity {
@@ -86,12 +101,21 @@ impl Columns {
             Quantity::Delay => only(&cells, delay_unit, |cell| DELAYS.contains(&cell), "delay")?,
             Quantity::Loss => only(&cells, loss_unit, |cell| cell == "loss", "loss")?,
         };
-        Ok(Self { divider, taken: [time, value], count: cells.len(), units: [to_s, unit] })
+        Ok(Self { divider, taken: [time, value], count: cells.len(), units: [to_s, unit], is_named: true })
     }
 
     pub(crate) fn cells<'a>(&self, line: &'a str) -> Vec<&'a str> {
         split(self.divider, line)
     }
+}
+
+fn divider_of_header(line: &str) -> Option<char> {
+    [';', ',', '\t'].into_iter().find(|divider| line.contains(*divider))
+}
+
+/// With semicolons or tabs between cells, a comma is a decimal comma, which `number` reports.
+fn divider_of_values(line: &str) -> Option<char> {
+    [';', '\t', ','].into_iter().find(|divider| line.contains(*divider))
 }
 
 /// A divider within quotation marks, which spreadsheets write, is part of the cell.
@@ -168,6 +192,10 @@ fn rate_unit(cell: &str) -> Option<(f64, bool)> {
         }
     }
     let (name, unit) = divided(cell)?;
+    // Spelled out, the unit is clear in any case: "Bytes/sec".
+    let lower = unit.to_lowercase();
+    let spelled = ["bit", "byte"].iter().find_map(|word| lower.find(word));
+    let unit = &*spelled.map_or(Cow::Borrowed(unit), |at| format!("{}{}", &unit[..at], &lower[at..]).into());
     let of = |text: &str| RATES.iter().find(|(known, _)| *known == text).map(|(_, unit)| *unit);
     let prefixed = |text: &str| {
         let (prefix, factor) = PREFIXES.iter().find(|(prefix, _)| text.starts_with(prefix))?;

@@ -221,7 +221,6 @@ proptest! {
             text += &line((*ms as f64 * time.1 / 1e3).to_string(), (*kbps as f64 * 1e3 / rate.1).to_string());
         }
         let read = read(&text).unwrap();
-        prop_assert!(read.has_units);
         for ((at, bps), (ms, kbps)) in read.values.iter().zip(&rows) {
             prop_assert!(at.as_nanos().abs_diff((ms - rows[0].0) * 1_000_000) <= 1_000, "{at} of {ms} ms in {text}");
             prop_assert!((bps - *kbps as f64 * 1e3).abs() < 1e-3, "{bps} of {kbps} kb/s in {text}");
@@ -265,6 +264,11 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
         (b"\x1f\x8b\x08\0\0".to_vec(), "it is compressed (gzip)"),
         (b"PK\x03\x04\0".to_vec(), "it is a ZIP archive or a spreadsheet"),
         (b"\xff\xfet\0_\0s\0".to_vec(), "it is a text in UTF-16"),
+        (b"\xff\xfe\0\0t\0\0\0".to_vec(), "it is a text in UTF-32"),
+        (b"t\0_\0s\0,\0b\0p\0s\0".to_vec(), "it has zero bytes, as a text in UTF-16"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n".to_vec(), "it is a pointer of Git LFS"),
+        (b"<!DOCTYPE html>\n<html>".to_vec(), "it is a page (HTML or XML)"),
+        (b"# mahimahi mm-link (uplink) [12mbps.trace] > log\n0 # 1504\n".to_vec(), "it is a log of Mahimahi"),
         (b"{\"start\": {}, \"intervals\": []}".to_vec(), "it is a result of iperf3: it says what a flow sent"),
         (b"\n\r\n# only this\n".to_vec(), "it has no line"),
         (b"0 1\n".to_vec(), "it has values of one time alone"),
@@ -272,11 +276,19 @@ fn files_that_are_nothing_are_refused_in_one_line_with_place_and_remedy() {
         (b"0 0\n1 0\n2 0\n".to_vec(), "it never carries anything"),
         (b"t_s,speed\n0,1\n1,1\n".to_vec(), "it:1: \"t_s,speed\" is not a known header"),
         (b"time mbps\n0 1\n1 1\n".to_vec(), "it:1: \"time mbps\" is not a known header"),
-        (b"0;1\n1;2\n2,5;3\n".to_vec(), "it:3: \"2,5\" is no number from 0"),
+        (b"0 5\n0 0\n1 5\n1 0\n2 0\n".to_vec(), "it never carries anything"),
+        (b"2026-11-29T10:00:00Z,5\n2026-11-29T10:00:01Z,4\n".to_vec(), "it:1: \"2026-11-29T10:00:00Z\" is no number"),
+        (b"10:00:00,5\n10:00:01,4\n".to_vec(), "it:1: \"10:00:00\" is no number"),
+        (b"0 5Mbps\n1 4Mbps\n".to_vec(), "it:1: \"5Mbps\" is no number"),
+        (b"0,0 1,5\n0,5 2,5\n".to_vec(), "it:1: 3 columns where there are 2"),
         (
-            b"1606394011000 5\n1606394012000 5\n1609394012001 5\n".to_vec(),
-            "it:3: more than 30 days after the first line",
+            b"1453121790686 0 51.03 3.73 4040600 1000\n1453121791686 1000 51.03 3.73 40406 1000\n".to_vec(),
+            "it:1: 6 columns where there are 2",
         ),
+        (b"1606394011000 5\n1606394011020 4\n".to_vec(), "it:1: 1606394011000 s is later than any date"),
+        (b"t_s,mbps\n0,5\n1,4\n0,5\n1,4\n".to_vec(), "it:4: 0 comes after 1"),
+        (b"0;1\n1;2\n2,5;3\n".to_vec(), "it:3: \"2,5\" is no number from 0"),
+        (b"1606394011 5\n1606394012 5\n1609394012 5\n".to_vec(), "it:3: more than 30 days after the first line"),
         (b"0 1\n1 2000000\n".to_vec(), "it:2: 2000000 is out of range"),
         (table(2_000_001).into_bytes(), "it:2000001: more than 2000000 lines"),
         (b"{\"uplink\": {\n".to_vec(), "it:2: this is no JSON"),
@@ -369,22 +381,180 @@ fn rates_delays_and_losses_of_files_hold_in_both_directions_but_for_the_loss() {
     }
 }
 
+/// Reads a scenario of 9 s with this trace, and returns its warnings.
+fn warnings(trace: &str, text: &str, keys: &str) -> Vec<String> {
+    let loaded = with_files("warned", &[(trace, text)], &format!("trace = \"{trace}\"{keys}"));
+    loaded.unwrap_or_else(|p| panic!("{p}")).warnings.iter().map(ToString::to_string).collect()
+}
+
 #[test]
 fn a_table_without_a_header_whose_units_are_unlikely_is_read_with_a_warning() {
     for (table, said) in [
         ("0 1500\n1 2000\n2 900\n", Some("its values count as Mb/s, and are 1467 Mb/s on average")),
-        ("0 1.5\n1000 2\n2000 0.9\n", Some("its times count as seconds, and it lasts 3000s")),
+        ("0 1.5\n1000 2\n2000 0.9\n", Some("its times count as seconds, and it lasts 3000.0 s")),
+        ("0 1.5\n20 2\n40 0.9\n", Some("its times count as seconds, and it lasts 60.0 s")),
         ("0 1.5\n1 2\n2 0.9\n", None),
         ("t_s,mbps\n0,1500\n1000,2000\n", None),
+        // The header of a remark counts, as numpy's `savetxt` writes it.
+        ("# t_s,kbps\n0,1500\n1,2000\n", None),
+        ("#time(ms) rate(kbps)\n0 500\n1000 400\n", None),
     ] {
-        let loaded = with_files("unlikely", &[("rates.csv", table)], "trace = \"rates.csv\"");
-        let warnings = loaded.unwrap_or_else(|p| panic!("{p}")).warnings;
-        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        let told = warnings("rates.csv", table, ", loop = true");
         match said {
             Some(said) => assert!(told.len() == 1 && told[0].contains(said) && told[0].contains("header"), "{told:?}"),
             None => assert!(told.is_empty(), "{told:?}"),
         }
     }
+    for (key, table, said) in [
+        ("delay", "0 0.05\n1 0.06\n", Some("its values count as milliseconds, and are 0.055 ms on average")),
+        ("delay", "0 50\n1 60\n", None),
+        ("loss", "0 0.5\n1 0.9\n", Some("its values count as probabilities, and are 0.70 on average")),
+        ("loss", "0 0.05\n1 0\n", None),
+    ] {
+        let keys = format!("rate = \"1Mbps\", {key}_trace = \"it.csv\", loop = true");
+        let loaded = with_files("unlikely", &[("it.csv", table)], &keys).unwrap_or_else(|p| panic!("{p}"));
+        let told: Vec<String> = loaded.warnings.iter().map(ToString::to_string).collect();
+        assert!(told.len() == usize::from(said.is_some()), "{told:?}");
+        assert!(said.is_none_or(|said| told[0].contains(said)), "{told:?}");
+    }
+}
+
+/// The times of a table in milliseconds: steps of about a second, and one gap.
+fn with_gap() -> impl Strategy<Value = (Vec<u64>, usize, u64)> {
+    (prop::collection::vec(800u64..1_200, 10..60), any::<prop::sample::Index>(), 0u64..7_200_000).prop_map(
+        |(steps, at, gap)| {
+            let at = at.index(steps.len());
+            let mut now = 1_606_394_011_000;
+            let times = steps.iter().enumerate().map(|(i, step)| {
+                now += step + if i == at { gap } else { 0 };
+                now
+            });
+            (times.collect(), at, gap)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_gap_of_a_table_is_warned_of_with_the_line_before_it((times, at, gap) in with_gap(), header in any::<bool>()) {
+        let (head, to) = if header { ("t_ms,mbps\n", 1.0) } else { ("", 1e3) };
+        let lines: String = times.iter().enumerate().fold(head.to_owned(), |mut all, (i, ms)| {
+            let _ = writeln!(all, "{},{}.5", *ms as f64 / to, i % 7);
+            all
+        });
+        let read = read(&lines).unwrap();
+        // The step before the first line is none.
+        let is_gap = at > 0 && gap > 13_000;
+        let said: Vec<&str> = read.doubts.iter().map(|doubt| doubt.what.as_str()).collect();
+        let said: Vec<&&str> = said.iter().filter(|what| what.contains("no value follows")).collect();
+        if is_gap {
+            let place = format!("it.csv:{}: no value follows for ", at + usize::from(header));
+            prop_assert!(said.len() == 1 && said[0].starts_with(&place), "{said:?}, {place}");
+        } else if at == 0 || gap < 8_000 {
+            prop_assert!(said.is_empty(), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_one_time_are_warned_of_if_their_values_are_not_used(
+        values in prop::collection::vec(1u64..90, 8..40), each in 1usize..5, is_step in any::<bool>(),
+    ) {
+        // A step is often written as two lines of one time: the value before and the value after.
+        let text: String = if is_step {
+            values.windows(2).enumerate().map(|(i, pair)| format!("{i} {}\n{i} {}\n", pair[0], pair[1])).collect()
+        } else {
+            values.iter().enumerate().map(|(i, value)| format!("{} {}\n", i / each, value * 97 % 89 + 1)).collect()
+        };
+        let read = read(&format!("t_s mbps\n{text}"));
+        let doubts = read.map_or(Vec::new(), |rows| rows.doubts);
+        let told = doubts.iter().any(|doubt| doubt.what.contains("the next line has the same"));
+        // Of two equal values, none is lost.
+        let differ = values.windows(2).all(|pair| pair[0] != pair[1]);
+        prop_assert!(!differ || told == (!is_step && each > 1) || each >= values.len(), "{text}");
+    }
+
+    #[test]
+    fn numbers_with_a_decimal_comma_are_no_times_and_rates(
+        values in prop::collection::vec(0u64..4_000, 5..30), digits in 1usize..4,
+    ) {
+        let unit = 10u64.pow(digits as u32);
+        let text: String = values.iter().map(|v| format!("{},{:0digits$}\n", v / unit, v % unit)).collect();
+        let falls = values.windows(2).any(|pair| pair[1] / unit < pair[0] / unit);
+        let has_zero = digits > 1 && values.iter().any(|value| value % unit < unit / 10);
+        match read(&text) {
+            Err((what, remedy)) => {
+                let said = what.contains("with a decimal comma") && remedy.contains("decimal points");
+                let is_no_trace = what.contains("of one time") || what.contains("never carries");
+                prop_assert!(said || is_no_trace, "{what}; {remedy}");
+            }
+            Ok(rows) => {
+                prop_assert!(!falls && !has_zero, "{text}");
+                let repeats = values.windows(2).any(|pair| pair[1] / unit == pair[0] / unit);
+                prop_assert!(!repeats || rows.doubts.iter().any(|doubt| doubt.what.contains("the comma counts")));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_event_neither_starts_nor_replaces_a_trace() {
+    let of = |link: &str, set: &str| {
+        let event = format!(
+            "{link} }}\n[[event]]\nat = \"2s\"\nset = {{ link = \"bottleneck\", {set} }}\n[topology.access]\n#"
+        );
+        with_files("events", &[TABLE, DELAYS, LOSSES], &event).map(|_| ()).map_err(|p| p.to_string())
+    };
+    let (rate, delay, loss) = (
+        "trace = \"rates.csv\", loop = true",
+        "delay_trace = \"delays.csv\", loop = true",
+        "loss_trace = \"losses.csv\", loop = true",
+    );
+    for (link, set, said) in [
+        ("rate = \"1Mbps\"", "trace = \"rates.csv\"", Some("an event can't start a trace")),
+        (rate, "rate = \"1Mbps\"", Some("the link's trace holds for the whole run")),
+        (delay, "delay = \"9ms\"", Some("the link's delay_trace holds for the whole run")),
+        (loss, "loss = { kind = \"none\" }", Some("the link's loss_trace holds for the whole run")),
+        (rate, "delay = \"9ms\"", None),
+        // A loss trace is that of the first direction.
+        (loss, "direction = \"back\", loss = { kind = \"bernoulli\", p = 0.1 }", None),
+        (delay, "rate = \"1Mbps\"", None),
+    ] {
+        match (of(link, set), said) {
+            (Ok(()), None) => {}
+            (Err(what), Some(said)) => assert!(what.contains(said) && what.contains("it.toml:"), "{set}: {what}"),
+            (other, _) => panic!("{link}, {set}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_is_shorter_than_the_run_says_what_follows() {
+    let mahi: String = (1..2_000).map(|ms| format!("{ms}\n")).collect();
+    let table = "t_s,mbps\n0,5\n1,4\n";
+    for (trace, text, keys, said) in [
+        (
+            "short.csv",
+            table,
+            "",
+            Some("lasts 2.0 s of the run's 9.0 s, and starts again each time it ends; write loop = true"),
+        ),
+        ("short.csv", table, "", Some("with loop = false, its last value holds from then on")),
+        ("short.mahi", &*mahi, "", Some("with loop = false, nothing leaves the link from then on")),
+        ("short.mahi", &mahi, ", loop = false", Some("lasts 2.0 s of the run's 9.0 s, and nothing leaves the link")),
+        ("short.csv", table, ", loop = false", None),
+        ("short.csv", table, ", loop = true", None),
+        ("long.csv", "t_s,mbps\n0,5\n8,4\n", "", None),
+    ] {
+        let told = warnings(trace, text, keys);
+        assert!(told.len() == usize::from(said.is_some()), "{told:?}");
+        assert!(said.is_none_or(|said| told[0].contains(said)), "{told:?}");
+    }
+    let gap = format!("{mahi}700000\n");
+    let told = warnings("gap.mahi", &gap, "");
+    assert!(told.len() == 1 && told[0].contains("gap.mahi:1999: nothing can leave the link for 698.0 s"), "{told:?}");
+    // A gap behind the end of the run does not matter.
+    let late: String = (1..20_000).chain([700_000]).map(|ms| format!("{ms}\n")).collect();
+    assert_eq!(warnings("late.mahi", &late, ""), [""; 0]);
 }
 
 #[test]
@@ -398,7 +568,7 @@ fn alphartc_s_pattern_has_delay_and_loss_too_where_nothing_else_says_them() {
     }
     assert_eq!(forward.loss_trace.as_ref().map(|trace| trace.rows.mean()), Some(0.025));
     assert_eq!(back.loss_trace, None);
-    assert!(loaded.warnings.iter().any(|warning| warning.to_string().contains("jitter of \"pattern.json\" is left")));
+    assert!(loaded.warnings.iter().any(|warning| warning.to_string().contains("jitter of pattern.json is left")));
     let loaded = of("trace = \"pattern.json\", delay = \"5ms\", loss = { kind = \"none\" }");
     let (forward, _) = bottleneck(&loaded);
     assert_eq!((forward.delay, &forward.delay_trace, &forward.loss_trace), (Span::millis(5), &None, &None));

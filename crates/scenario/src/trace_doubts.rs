@@ -1,0 +1,214 @@
+//! What a trace file leaves open: gaps, lines of one time, unlikely units, and commas that may be decimal.
+
+use crate::recorded::{Fault, Quantity, Rows};
+use steadycast_settings::tree::quoted;
+use steadycast_units::{Span, counted};
+
+/// A step between two lines is a gap if it is this many times the median step, and at least [`LEAST_GAP`].
+const GAP_STEPS: u64 = 10;
+const LEAST_GAP: Span = Span::secs(10);
+/// Shorter tables may be written by hand, with a line for each change.
+const LEAST_ROWS: usize = 10;
+/// The least gap of a Mahimahi trace, in which a shorter one is an outage of the link.
+const LEAST_OUTAGE: Span = Span::secs(60);
+/// Share of the lines whose value is replaced at the same time, above which there is a doubt.
+const REPLACED_SHARE: f64 = 0.1;
+/// The least number of lines with which increasing numbers are times, and no decimals in order by chance.
+const CLEAR_ROWS: usize = 5;
+/// The largest plausible mean rate in bit/s of a table without a header, which counts as Mb/s.
+const LIKELY_BPS: f64 = 2e8;
+/// The least plausible mean delay in seconds of a table without a header, which counts as milliseconds.
+const LIKELY_DELAY_S: f64 = 1e-3;
+/// The largest plausible mean loss of a table without a header, which counts as a probability.
+const LIKELY_LOSS: f64 = 0.3;
+/// The longest plausible mean step of a table without a header, which counts as seconds.
+const LIKELY_STEP: Span = Span::secs(10);
+/// The longest plausible table without a header.
+const LIKELY_LENGTH: Span = Span::secs(7200);
+
+/// A warning about a trace file that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// The time in the trace from which it matters.
+    pub from: Span,
+    /// The problem, with its position in the file.
+    pub what: String,
+    /// What the user can do.
+    pub remedy: String,
+}
+
+/// The lines of a table as far as they were read.
+pub(crate) struct Table<'a> {
+    shown: &'a str,
+    pub(crate) values: Vec<(Span, f64)>,
+    numbers: Vec<usize>,
+    is_named: bool,
+    /// Whether all lines are two whole numbers with a comma between them, which may be one decimal number.
+    is_bare: bool,
+    /// The first such line that no rate is written as: "2,05".
+    decimal: Option<(usize, String)>,
+}
+
+impl<'a> Table<'a> {
+    pub(crate) const fn new(shown: &'a str) -> Self {
+        Self { shown, values: Vec::new(), numbers: Vec::new(), is_named: false, is_bare: true, decimal: None }
+    }
+
+    pub(crate) fn push(&mut self, n: usize, line: &str, is_named: bool, value: (Span, f64)) {
+        self.values.push(value);
+        self.numbers.push(n);
+        self.is_named = is_named;
+        self.is_bare &= !is_named && decimals(line).is_some();
+        let has_zero = |after: &str| after.len() > 1 && after.starts_with('0');
+        if self.is_bare && self.decimal.is_none() && decimals(line).is_some_and(has_zero) {
+            self.decimal = Some((n, line.to_owned()));
+        }
+    }
+
+    /// Returns the problem if the commas of a table whose times go back at `line` may be decimal.
+    pub(crate) fn decimal_commas(&self, line: &str) -> Option<Fault> {
+        (self.is_bare && decimals(line).is_some()).then(|| decimal(line))
+    }
+
+    /// # Errors
+    /// All values have one time, or the commas are decimal.
+    pub(crate) fn into_rows(self, quantity: Quantity) -> Result<Rows, Fault> {
+        let shown = self.shown;
+        if let Some((n, line)) = self.decimal.as_ref().filter(|_| self.is_bare) {
+            let (what, remedy) = decimal(line);
+            return Err((format!("{shown}:{n}: {what}"), remedy));
+        }
+        let steps = || self.values.windows(2).map(|pair| pair[1].0.saturating_sub(pair[0].0));
+        let mut sorted: Vec<Span> = steps().filter(|step| !step.is_zero()).collect();
+        if sorted.is_empty() {
+            let what = format!("{shown} has values of one time alone, which say nothing of how long they hold");
+            return Err((what, "write two lines or more, at different times".into()));
+        }
+        let middle = sorted.len() / 2;
+        let median = *sorted.select_nth_unstable(middle).1;
+        let end = self.values.last().map_or(Span::ZERO, |(at, _)| *at);
+        let rows = Rows { values: self.values.as_slice().into(), period: end + median, doubts: Vec::new() };
+        let all = [self.units(&rows, quantity), self.gap(median), self.replaced(), self.commas(median)];
+        let doubts = all.into_iter().flatten().collect();
+        Ok(Rows { doubts, ..rows })
+    }
+
+    /// Without a header, the units are those of the format.
+    fn units(&self, rows: &Rows, quantity: Quantity) -> Option<Doubt> {
+        if self.is_named {
+            return None;
+        }
+        let shown = self.shown;
+        let mean = rows.mean();
+        let (counts, example) = match quantity {
+            Quantity::Rate if mean > LIKELY_BPS => {
+                (format!("values count as Mb/s, and are {:.0} Mb/s on average", mean / 1e6), "t_s,kbps")
+            }
+            Quantity::Delay if mean > 0.0 && mean < LIKELY_DELAY_S => {
+                (format!("values count as milliseconds, and are {:.3} ms on average", mean * 1e3), "t_s,s")
+            }
+            Quantity::Loss if mean > LIKELY_LOSS => {
+                (format!("values count as probabilities, and are {mean:.2} on average"), "t_s,loss_%")
+            }
+            _ if rows.period > LIKELY_STEP * rows.values.len() as u64 || rows.period > LIKELY_LENGTH => {
+                (format!("times count as seconds, and it lasts {}", in_words(rows.period)), "t_ms,mbps")
+            }
+            _ => return None,
+        };
+        Some(Doubt {
+            from: Span::ZERO,
+            what: format!("{shown} has no header, so its {counts}"),
+            remedy: format!("if they are in another unit, write a header above them, as {example}"),
+        })
+    }
+
+    /// Values hold until the next line, which is not known in a gap.
+    fn gap(&self, median: Span) -> Option<Doubt> {
+        let least = LEAST_GAP.max(median * GAP_STEPS);
+        let gaps = self
+            .values
+            .windows(2)
+            .zip(&self.numbers)
+            .filter(|(pair, _)| self.values.len() >= LEAST_ROWS && pair[1].0.saturating_sub(pair[0].0) >= least);
+        let first = gaps.clone().next()?.0[0].0;
+        let more = gaps.clone().count() - 1;
+        let (pair, n) = gaps.max_by_key(|(pair, _)| pair[1].0.saturating_sub(pair[0].0))?;
+        let others = if more == 0 { String::new() } else { format!(" ({} too)", counted(more as u64, "shorter gap")) };
+        Some(Doubt {
+            from: first,
+            what: format!(
+                "{}:{n}: no value follows for {}, and that of this line holds all the time{others}",
+                self.shown,
+                in_words(pair[1].0.saturating_sub(pair[0].0))
+            ),
+            remedy: "cut the file at the gap, or write a line for what held in it, as 0 for an outage".to_owned(),
+        })
+    }
+
+    /// Of several lines of one time, the last one counts. A step may be written as two lines, of which the first
+    /// repeats the value before.
+    fn replaced(&self) -> Option<Doubt> {
+        let is_same = |a: f64, b: f64| (a - b).abs() < f64::EPSILON * a.abs();
+        let lines: Vec<usize> = (0..self.values.len().saturating_sub(1))
+            .filter(|&i| self.values[i].0 == self.values[i + 1].0)
+            .filter(|&i| i == 0 || !is_same(self.values[i].1, self.values[i - 1].1))
+            .collect();
+        let first = *lines.first()?;
+        (lines.len() as f64 > REPLACED_SHARE * self.values.len() as f64).then(|| Doubt {
+            from: self.values[first].0,
+            what: format!(
+                "{}:{}: the next line has the same time; the values of {} are not used for this reason",
+                self.shown,
+                self.numbers[first],
+                counted(lines.len() as u64, "line")
+            ),
+            remedy: "write times with more digits, or one line for each time, with the mean of its values".to_owned(),
+        })
+    }
+
+    /// Few lines as "3,5" may also be numbers with a decimal comma.
+    fn commas(&self, median: Span) -> Option<Doubt> {
+        let does_repeat = self.values.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        if !self.is_bare || self.values.len() >= CLEAR_ROWS && !does_repeat || median.is_zero() {
+            return None;
+        }
+        let n = self.numbers.first()?;
+        Some(Doubt {
+            from: Span::ZERO,
+            what: format!("{}:{n}: the comma counts as the end of a column, with the time before it", self.shown),
+            remedy: "if it is a decimal comma, write a decimal point and a time before each rate; if not, a header as \
+                     t_s,mbps says so"
+                .to_owned(),
+        })
+    }
+}
+
+/// Returns a time as a text for messages; a trace's own times have more digits than matter.
+pub(crate) fn in_words(span: Span) -> String {
+    let ms = span.as_millis_f64();
+    if ms < 1e3 { format!("{ms:.1} ms") } else { format!("{:.1} s", ms / 1e3) }
+}
+
+/// Returns the digits behind the comma of "12,5".
+fn decimals(line: &str) -> Option<&str> {
+    let is_whole = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    line.split_once(',').filter(|(before, after)| is_whole(before) && is_whole(after)).map(|parts| parts.1)
+}
+
+fn decimal(line: &str) -> Fault {
+    let what = format!("{} is no time with a value, but seems to be one number with a decimal comma", quoted(line));
+    (what, "write two columns, seconds and Mb/s, with decimal points; or a header with units, as t_s,mbps".to_owned())
+}
+
+/// Returns the doubts about a Mahimahi trace, with the lines' numbers in the file.
+pub(crate) fn opportunity_doubts(at: &[Span], numbers: &[usize], shown: &str) -> Vec<Doubt> {
+    let step = |pair: &[Span]| pair[1].saturating_sub(pair[0]);
+    let longest = at.windows(2).zip(numbers).max_by_key(|(pair, _)| step(pair));
+    let longest = longest.filter(|(pair, _)| step(pair) >= LEAST_OUTAGE);
+    let doubt = |(pair, n): (&[Span], &usize)| Doubt {
+        from: pair[0],
+        what: format!("{shown}:{n}: nothing can leave the link for {} after this line", in_words(step(pair))),
+        remedy: "cut the file at the gap, if it is one of the recording".to_owned(),
+    };
+    longest.map(doubt).into_iter().collect()
+}
