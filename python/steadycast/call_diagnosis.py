@@ -9,8 +9,7 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""Below this share of its previous value, the capacity fell; below this share of its target, the encoder's rate is low.
-"""
+"""Below this share of its old value, the capacity fell; below this share of its target, the encoder's rate is low."""
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1

@@ -29,9 +29,10 @@ MOST_BYTES = 1 << 30
 MOST_FILES = 10_000
 """The most files and folders of a program that are examined."""
 _NO_RIGHTS = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
-# The arguments are: the writable folder; the number of files, and each file's source and place; the number of read-only
-# folders, and these folders; the command. `ro` mounts again, because a bind mount gets its own flags only then
-# (mount(2)).
+# The arguments are: the writable folder; the number of files; the source and the place of each file; the number of
+# read-only folders; the read-only folders; the command.
+#
+# `ro` mounts again, because a bind mount gets its own flags only then (mount(2)).
 _SCRIPT = """
 fail() { echo "the program's view of the files can't be made: $*" >&2; exit 126; }
 ro() { mount -o remount,bind,ro "$1" || fail "$1"; }

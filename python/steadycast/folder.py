@@ -431,7 +431,7 @@ class Draft:
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
-            # This note replaces a note of another `Draft` inside this folder, which is part of the partial results.
+            # This replaces the note that a `Draft` inside this folder may have set.
             after = "; repeat the command to continue" if self._goes_on else ""
             error.__notes__ = [f"the partial results are in {self.part}{after}"]
 

@@ -3,7 +3,7 @@
 Its argument is a `Plan` as JSON. Each program starts when its predecessor is ready.
 
 The crew ends all programs when the program `Plan.waits` exits. If that is `None`, it ends them at `Plan.until_s`. If a
-program fails, it ends the others at once.
+program fails, it ends the others immediately.
 """
 
 from __future__ import annotations

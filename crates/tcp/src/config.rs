@@ -215,8 +215,8 @@ settings! {
         /// before 2002). It sets the defaults of the other keys, and details that have no key, such as when recovery
         /// ends, what a partial acknowledgment sends, and how an idle window restarts.
         preset: Preset,
-        /// The congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp or prague; emulated runs
-        /// also accept the others, which only a kernel has. Default with preset linux: cubic, otherwise reno.
+        /// The congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp or prague. Emulated
+        /// runs also accept the kernel's other congestion controls. Default with preset linux: cubic, otherwise reno.
         congestion: Congestion,
         /// The receiver's advertised window, in packets; default with preset linux 4194p, otherwise 20p.
         window: u32 as Segments,

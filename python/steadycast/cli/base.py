@@ -396,8 +396,8 @@ def _refused(error: Exception) -> Exit:
     if not closed and not full(error):
         raise error
     if error.filename is None:
-        # An error without a file name comes from standard output. It is sent to the null device, because the
-        # interpreter writes the rest of its buffer at exit.
+        # Only errors of standard output have no file name. The null device replaces standard output, because the
+        # interpreter writes the rest of the buffer at exit.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not closed:

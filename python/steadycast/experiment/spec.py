@@ -154,10 +154,10 @@ class TableSpec:
     but: tuple[str, ...]
     """In a "choice" table: a second column lists the variants that keep all bounds except those on these measures."""
     by: tuple[str, ...] | None
-    """Axes, variables, classes or columns of ``about``. A row is a group of points with the same values of these.
+    """Axes, variables, classes or columns of ``about``. Points with the same values of these make a row.
 
-    In a "held" table, they make the columns. With `None`, a row of a "points" table is a point, and a row of any other
-    table a scenario.
+    In a "held" table, these points make a column. With `None`, each point makes a row of a "points" table, and each
+    scenario a row of any other table.
     """
     against: str | None
     """The variant from whose means a "points" table shows the differences."""

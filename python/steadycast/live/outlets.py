@@ -36,8 +36,7 @@ Json = dict[str, Any]
 
 FORMAT = 1
 PEERS = 50
-"""Maximum number of receivers in a status line or with their own metrics, because an attacker could invent any number.
-"""
+"""Maximum number of receivers with their own status or metrics, because an attacker could invent any number."""
 NAME = 64
 """The longest prefix of a receiver's name that is output, in characters."""
 EVERY_S = 1.0
