@@ -34,7 +34,7 @@ import tools
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
 """The compiled Python module has no tests; including it gives cargo the features of its own build."""
-REAL_TIME = ["tests/emulate", "tests/live"]
+REAL_TIME = ["tests/emulate", "tests/live", "tests/validation/test_soak.py"]
 # Maximum characters of a failure that are repeated at the end.
 CUT = 600
 STALLED = "the machine stalled"

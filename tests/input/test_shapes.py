@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -65,41 +67,47 @@ def test_a_value_of_another_type_is_refused_with_its_place_and_a_remedy_or_is_on
     folders: Path, folder: str, name: str
 ) -> None:
     whole = json.loads((folders / folder / name).read_text())
-    of = {"cost.json": shape.cost(), "film.json": shape.FILM}.get(name, shape.summary())
-    shape.check(whole, of, name, REMEDY, several=name == "seeds.json")
+    assert refusal(whole, name) is None
     refused = 0
-    for path in places(whole):
-        for value in VALUES:
-            error = refusal(put(whole, path, value), of, name)
-            if error is None:
-                continue
-            refused += 1
-            assert error.place.startswith(name)
-            assert error.problem.startswith("damaged: ")
-            assert error.remedy == REMEDY
-            assert str(error).encode()
-            assert len(str(error)) < 200
-            # The error names this value, or one within it.
-            assert not path or str(path[0]) in error.place
+    for path, _, error in tried(folders / folder / name):
+        if error is None:
+            continue
+        refused += 1
+        assert error.place.startswith(name)
+        assert error.problem.startswith("damaged: ")
+        assert error.remedy == REMEDY
+        assert str(error).encode()
+        assert len(str(error)) < 200
+        # The error names this value, or one within it.
+        assert not path or str(path[0]) in error.place
     assert refused > 5 * len([*places(whole)])
 
 
-def refusal(whole: Any, of: shape.Shape, name: str) -> UserError | None:
+@cache
+def tried(file: Path) -> list[tuple[tuple[Any, ...], Any, UserError | None]]:
+    """Return each change of a file, as its path and value, with the check's refusal. Several tests use them."""
+    whole = json.loads(file.read_text())
+    changes = itertools.product(places(whole), VALUES)
+    return [(path, value, refusal(put(whole, path, value), file.name)) for path, value in changes]
+
+
+def refusal(whole: Any, name: str) -> UserError | None:
+    """Return the error of the check of a file's content; `None` if it passes."""
+    of = {"cost.json": shape.cost(), "film.json": shape.FILM}.get(name, shape.summary())
     try:
         shape.check(whole, of, name, REMEDY, several=name == "seeds.json")
     except UserError as error:
-        return error
+        return error.with_traceback(None)  # which would keep the content
     return None
 
 
-def taken(whole: Any, of: shape.Shape, *, several_seeds: bool = False) -> list[tuple[tuple[Any, ...], Any]]:
+def taken(file: Path) -> list[tuple[tuple[Any, ...], Any]]:
     """Return all changes that pass the check and change something."""
-    name = "seeds.json" if several_seeds else "summary.json"
-    changes = ((path, value, put(whole, path, value)) for path in places(whole) for value in VALUES if path)
+    whole = json.loads(file.read_text())
     return [
         (path, value)
-        for path, value, changed in changes
-        if changed != whole and refusal(changed, of, name) is None and path[0] != "format"
+        for path, value, error in tried(file)
+        if error is None and path and path[0] != "format" and put(whole, path, value) != whole
     ]
 
 
@@ -112,7 +120,7 @@ def test_what_the_check_lets_pass_is_shown_and_compared_without_a_fault(
     place = tmp_path / "changed"
     shutil.copytree(folders / folder, place)
     whole = json.loads((place / name).read_text())
-    changes = taken(whole, shape.summary(), several_seeds=folder == "seeds")
+    changes = taken(folders / folder / name)
     assert len(changes) > 300
     for path, value in draw.sample(changes, 40):
         try:

@@ -23,7 +23,7 @@ from steadycast.exits import Exit
 from steadycast.folder import Folder
 from steadycast.live import receive, send, session, source, view
 
-from tests.conftest import ran, started, until
+from tests.conftest import Say, started, until
 from tests.live.conftest import needs, ports, run, steadycast
 
 
@@ -180,10 +180,10 @@ def test_a_container_has_the_times_of_its_frames(clip: Path, tmp_path: Path) -> 
         (("receive", "127.0.0.1:5004", "--out", "film.mkv"), "--codec"),
     ],
 )
-def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str) -> None:
-    done = ran(steadycast(*words), code=2)
-    assert what in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str, say: Say) -> None:
+    said = say(*words, code=2)
+    assert what in said.err
+    assert len(said.err.strip().splitlines()) == 1, said.err
 
 
 @needs("ffmpeg")
