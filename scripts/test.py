@@ -1,7 +1,7 @@
 """Runs all tests, Rust and Python. The last line is "N passed, M skipped because …".
 
 Tests in real time mostly wait. Beside them, what needs the processor runs in the background: cargo, and the other tests
-of the package. Until the real-time tests end, the background only gets the time that nothing else uses (SCHED_IDLE).
+of the package. While tests in real time run, the background only gets the time that nothing else uses (SCHED_IDLE).
 
 A Rust test marked ``#[ignore = "needs TOOL"]`` (or "needs root") runs if the tool is installed, and otherwise counts
 as skipped. A slow test is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. The failures and the skipped
@@ -57,9 +57,17 @@ class Background:
         self._thread = 0
 
     def begin(self) -> None:
-        """Give this thread, and the processes that it will start, only the time that nothing else uses."""
+        """Make this thread the background's, with the lowest priority for all that it starts."""
         self._thread = threading.get_native_id()
+        self.yield_to_others()
+
+    def yield_to_others(self) -> None:
+        """Give all threads and processes only the time that nothing else uses."""
         set_policy(self._thread, "SCHED_IDLE")
+
+    def compete(self) -> None:
+        """Give all threads and processes the usual priority."""
+        set_policy(self._thread, "SCHED_OTHER")
 
     def say(self, line: str) -> None:
         """Print a line, or keep it until `come_forward`."""
@@ -70,12 +78,12 @@ class Background:
                 self._kept.append(line)
 
     def come_forward(self) -> None:
-        """Print the lines so far, and later ones at once. All threads and processes get the usual priority."""
+        """Print the lines so far, and later ones at once, and `compete`."""
         with self._lock:
             for line in self._kept or ():
                 print(line, flush=True)
             self._kept = None
-        set_policy(self._thread, "SCHED_OTHER")
+        self.compete()
 
 
 def set_policy(thread: int, policy: str) -> None:
@@ -158,7 +166,10 @@ def main() -> int:
         rest = background.submit(processor_bound, behind, beside.say)
         prepared.result()
         real_time(count)
+        # On a busy machine, the foreground would wait long for what only gets unused time.
+        beside.compete()
         said = crates.result()
+        beside.yield_to_others()
         needing_tools(count, said)
         beside.come_forward()
         rest.result()
