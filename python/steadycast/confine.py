@@ -50,7 +50,7 @@ class Confinement:
     """The restrictions of a confined program."""
 
     writable: str
-    """The only folder in which the program may write. It is the program's home folder."""
+    """The program's home folder. It is writable even if it is inside a read-only folder."""
     read_only: Sequence[str] = ()
     """Folders that are mounted read-only; `writable` may be inside one of them."""
     shown: Sequence[Sequence[str]] = ()

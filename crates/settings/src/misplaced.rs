@@ -4,7 +4,7 @@ use crate::tree::{Item, Place};
 use crate::{Declared, nearest};
 use serde_json::Value as Json;
 
-/// A table that is being read and encloses the table with the unknown key.
+/// A table that is being read: the table with the unknown key, or a table around it.
 pub struct Around {
     at: Place,
     /// Valid keys that the table does not set.
@@ -54,7 +54,7 @@ impl<'a> Misplaced<'a> {
             replaces: item.at.set,
         }
     }
-    /// `None` if no table accepts the key.
+    /// Returns the remedy; `None` if no table accepts the key.
     pub(crate) fn remedy(&self, words: &[(&'static str, &[&str])], around: &[Around]) -> Option<Remedy> {
         let theirs = words.iter().filter(|(_, words)| words.contains(&self.key)).map(|(meant, _)| *meant);
         let known = theirs.clone().find_map(|meant| self.reads(meant));
@@ -78,7 +78,7 @@ impl<'a> Misplaced<'a> {
         let there = path.iter().try_fold(self.table, |table, key| table.get(key));
         match path[..] {
             [outer, ..] if !self.keys.contains(&outer) => None,
-            // The file also sets our key.
+            // The file already sets the key that is meant.
             _ if there.is_some() && !self.replaces => {
                 Some((format!("leave it out: {meant} already sets it"), String::new()))
             }

@@ -155,7 +155,7 @@ pub fn with_default<T: ToToml>(mut schema: Json, default: Option<&T>, rules: &[&
     schema
 }
 
-/// `None` if the key is omitted.
+/// Returns a key with its value as an item; `None` if the key is omitted.
 #[doc(hidden)]
 pub fn entry<T: ToToml>(key: &str, value: &T) -> Option<(String, Item)> {
     Some((key.to_owned(), value.value()?.into()))

@@ -36,7 +36,7 @@ struct Sink {
     link: DirIx,
     agent: AgentIx,
     batchable: Option<Batchable>,
-    /// A bit per arrival, set if it is not for this sink or was delivered.
+    /// A bit per arrival. It is set if the arrival is not for this sink, or was delivered.
     done: u64,
 }
 
