@@ -231,7 +231,10 @@ class Pipe(Part):
     jitter: Jitter | str | None = None
     """A random delay that is added to each packet's propagation delay; default: none."""
     loop: bool | None = None
-    """Whether "trace", "delay_trace" and "loss_trace" start again after their end; default true."""
+    """Whether "trace", "delay_trace" and "loss_trace" start again after their end; default true, with a
+    warning if they are shorter than the run. With false, a table's last value holds from then on, and
+    of a Mahimahi trace nothing leaves the link.
+    """
     loss: Loss | str | float | None = None
     """Random loss of packets on the link, in addition to the queue's drops; default: none."""
     loss_trace: str | Path | None = None
@@ -708,7 +711,7 @@ class Change(Part):
     jitter: Jitter | str | None = None
     """The new jitter; "0ms" removes it."""
     loop: bool | None = None
-    """Whether "trace" starts again after its end; default true."""
+    """Refused, as "trace"."""
     loss: Loss | str | float | None = None
     """The new random loss; { kind = "none" } removes it."""
     rate: str | None = None
@@ -716,7 +719,7 @@ class Change(Part):
     reorder: Reorder | None = None
     """The new reordering; { p = 0 } removes it."""
     trace: str | None = None
-    """A file with the rate over time from now on, instead of "rate"."""
+    """Refused: a trace holds for the whole run, and belongs to the link."""
 
 @dataclass(kw_only=True)
 class Event(Part):
