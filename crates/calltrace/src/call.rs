@@ -8,6 +8,7 @@ use crate::batches::{Batches, Cause};
 use crate::clock;
 use crate::delay_steps::{Axis, lasting_steps};
 use crate::evidence::{Arrival, Departure, Evidence, Fate, Unknown};
+use crate::pictures::frames_of;
 use crate::reported::{Arrivals, Reported};
 use crate::send_time::BEFORE;
 use std::collections::{BTreeMap, BTreeSet};
@@ -222,13 +223,6 @@ const NOTED_SHARE: f64 = 0.01;
 const SEND_TIME_RESOLUTION: Span = Span::micros(4);
 /// Half of the time after which send times wrap.
 const LONGEST_DELAY: Span = Span::secs(32);
-/// RTP clocks of audio formats, in ticks per second (RFC 3551, section 4.5; RFC 7587).
-const AUDIO_CLOCKS: [f64; 10] =
-    [8000.0, 11_025.0, 12_000.0, 16_000.0, 22_050.0, 24_000.0, 32_000.0, 44_100.0, 48_000.0, 96_000.0];
-/// The largest relative difference between an RTP clock and its measured rate.
-const CLOCK_ERROR: f64 = 0.03;
-/// The least share of an audio stream's packets that have a timestamp of their own. DTMF events share one.
-const OWN_TIMESTAMPS: f64 = 0.8;
 /// Share of packets with implausible delays above which a file is refused.
 const MOST_IMPLAUSIBLE: f64 = 0.02;
 
@@ -284,7 +278,7 @@ impl Direction {
         }
         note_missed(&all, &mut notes);
         let sent = all.iter().map(|(packet, _)| (packet.seen, packet.size, Some(packet.ssrc) == main)).collect();
-        let frames = frames(&all, video_source(&self.packets));
+        let frames = frames_of(&all, &mut notes);
         let mut packets: Vec<Flight> = all.into_iter().map(|one| one.1).collect();
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
@@ -801,7 +795,7 @@ impl Direction {
         }
         note_missed(&all, &mut notes);
         all.sort_by_key(|one| one.1.departure.near());
-        let frames = frames(&all, video_source(&self.packets));
+        let frames = frames_of(&all, &mut notes);
         let call = Call {
             source: String::new(),
             packets: all.into_iter().map(|one| one.1).collect(),
@@ -909,91 +903,10 @@ impl Call {
     }
 }
 
-fn main_source(packets: &[PacketRecord]) -> Option<u32> {
+pub(crate) fn main_source(packets: &[PacketRecord]) -> Option<u32> {
     let mut carried: BTreeMap<u32, u64> = BTreeMap::new();
     for packet in packets {
         *carried.entry(packet.ssrc).or_default() += packet.size.get();
     }
     carried.iter().max_by_key(|(_, bytes)| **bytes).map(|(ssrc, _)| *ssrc)
-}
-
-/// Returns the SSRC of the video with the most bytes; `None` if all streams are audio.
-fn video_source(packets: &[PacketRecord]) -> Option<u32> {
-    let mut streams: BTreeMap<u32, Vec<PacketRecord>> = BTreeMap::new();
-    for packet in packets.iter().filter(|packet| packet.is_recorded) {
-        streams.entry(packet.ssrc).or_default().push(*packet);
-    }
-    let videos: Vec<PacketRecord> = streams.into_values().filter(|stream| !is_audio(stream)).flatten().collect();
-    main_source(&videos)
-}
-
-/// Whether the packets of a stream, in the order of their times, are audio: each has a timestamp of its own, and the
-/// timestamps advance with the clock of an audio format. Video has a clock of 90 kHz (RFC 3551, section 5).
-fn is_audio(stream: &[PacketRecord]) -> bool {
-    let timestamps: BTreeSet<u32> = stream.iter().map(|packet| packet.timestamp).collect();
-    if (timestamps.len() as f64) < OWN_TIMESTAMPS * stream.len() as f64 {
-        return false;
-    }
-    let at = |packet: &PacketRecord| packet.stamp.unwrap_or(packet.seen);
-    let mut rates: Vec<f64> = stream
-        .windows(2)
-        .filter(|two| at(&two[1]) > at(&two[0]))
-        .map(|two| {
-            let ticks = two[1].timestamp.wrapping_sub(two[0].timestamp) as i32;
-            f64::from(ticks) / at(&two[1]).since(at(&two[0])).as_secs_f64()
-        })
-        .collect();
-    rates.sort_by(f64::total_cmp);
-    let Some(median) = rates.get(rates.len() / 2) else { return false };
-    AUDIO_CLOCKS.iter().any(|clock| (median / clock - 1.0).abs() <= CLOCK_ERROR)
-}
-
-/// Returns the frames of a source, by timestamp. If a frame's last packet has no marker bit, a packet is missing.
-/// Repeated packets do not count: a frame that needs them is incomplete.
-fn frames(all: &[(PacketRecord, Flight)], main: Option<u32>) -> Vec<Frame> {
-    let Some(main) = main else { return Vec::new() };
-    let mine = || all.iter().filter(|(packet, _)| packet.ssrc == main);
-    let unseen = mine().filter(|(packet, _)| !packet.is_recorded);
-    let (came, holes): (Vec<_>, Vec<_>) = unseen.partition(|(_, flight)| matches!(flight.fate, Fate::Arrived(_)));
-    let times = |part: Vec<&(PacketRecord, Flight)>| {
-        let mut times: Vec<Time> = part.iter().map(|(_, flight)| flight.departure.near()).collect();
-        times.sort();
-        times
-    };
-    let (came, holes) = (times(came), times(holes));
-    let mut frames: Vec<(Frame, bool)> = Vec::new();
-    let mut places: BTreeMap<i64, usize> = BTreeMap::new();
-    let mut last: Option<(u32, i64)> = None;
-    for (packet, flight) in mine().filter(|(packet, _)| packet.is_recorded && !packet.is_repeat) {
-        let (left, arrived) = (flight.departure.near(), flight.arrival.known());
-        // A signed 32-bit difference is correct when the timestamp wraps.
-        let ticks =
-            last.map_or(0, |(timestamp, ticks)| ticks + i64::from(packet.timestamp.wrapping_sub(timestamp) as i32));
-        last = Some((packet.timestamp, ticks));
-        // A packet that was overtaken by the next frame still belongs to its own.
-        match places.get(&ticks) {
-            Some(&place) => {
-                let (frame, ended) = &mut frames[place];
-                frame.arrived = frame.arrived.zip(arrived).map(|(a, b)| a.max(b));
-                frame.left = frame.left.min(left);
-                frame.size += flight.size;
-                *ended |= packet.marker;
-            }
-            None => {
-                places.insert(ticks, frames.len());
-                frames.push((Frame { left, ticks, arrived, size: flight.size }, packet.marker));
-            }
-        }
-    }
-    frames.sort_by_key(|(frame, _)| frame.left);
-    let until: Vec<Time> =
-        frames.iter().skip(1).map(|(frame, _)| frame.left).chain([Time::from_nanos(u64::MAX)]).collect();
-    let whole = frames.into_iter().zip(until).map(|((frame, ended), end)| {
-        let within =
-            |times: &[Time]| times.get(times.partition_point(|at| *at < frame.left)).is_some_and(|at| *at < end);
-        // The packet with the marker bit ends the frame; an unrecorded packet may have had it.
-        let torn = !(ended || within(&came)) || within(&holes);
-        Frame { arrived: frame.arrived.filter(|_| !torn), ..frame }
-    });
-    whole.collect()
 }

@@ -17,6 +17,7 @@ mod flow;
 mod missing;
 mod numbering;
 mod path;
+mod pictures;
 mod reported;
 mod rtclog;
 mod send_time;
