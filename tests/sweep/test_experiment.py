@@ -139,8 +139,16 @@ def test_a_figure_that_no_run_has_is_named_with_the_nearest(tmp_path: Path) -> N
 def test_a_wrong_change_is_named_with_its_point(tmp_path: Path) -> None:
     path = written(tmp_path, "")
     path.write_text(path.read_text().replace('"4Mbps"', '"4 apples"'))
-    with pytest.raises(UserError, match="4 apples"):
+    with pytest.raises(UserError, match="4 apples") as caught:
         run_experiment(path, out=tmp_path / "out", progress=Silent())
+    assert "--set" not in str(caught.value)
+
+
+def test_a_scenario_is_no_experiment_and_is_told_how_to_run(tmp_path: Path) -> None:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    with pytest.raises(UserError, match="this is a scenario, not an experiment; steadycast run "):
+        Spec.read(path)
 
 
 def test_a_folder_with_other_results_is_left_alone(tmp_path: Path) -> None:

@@ -181,7 +181,9 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
             loaded = base.load(*point.sets)
         except UserError as error:
             told = ", ".join(filter(None, point.labels))
-            raise UserError(f"{spec.path}: {told}: {error.place}", error.problem, error.remedy) from None
+            # The core knows all changes as those of --set; here they are the file's.
+            at = error.place.removeprefix("--set: ")
+            raise UserError(f"{spec.path}: {told}: {at}", error.problem, error.remedy) from None
         scenarios.append(loaded)
         key = point_key(loaded, base.folder, pixels=False)
         for seed in spec.seeds:

@@ -342,6 +342,7 @@ class Spec:
         path = _at(Path(source))
         with readable(path, "give an experiment file, with the right to read it"):
             text = path.read_text(encoding="utf-8")
+        _refuse_scenario(path, text)
         told: dict[str, Any] = json.loads(core.experiment(text, str(path), draw, count))
         variants = {
             one["name"]: Variant(tuple(one["sets"]), one["world"] == "emulated", one["group"])
@@ -809,3 +810,14 @@ def _bound(told: Mapping[str, Any], measures: Sequence[Mapping[str, Any]], path:
         told["why"],
         told["source"],
     )
+
+
+def _refuse_scenario(path: Path, text: str) -> None:
+    """Refuse a scenario, which would be an experiment without any of its keys."""
+    try:
+        keys = tomllib.loads(text).keys()
+    except tomllib.TOMLDecodeError:
+        return  # the core reports the line
+    if {"flow", "topology"} & keys and not {"question", "scenario", "measure"} & keys:
+        remedy = f"steadycast run {path}; or write an experiment that names it: docs/experiment.md"
+        raise UserError(str(path), "this is a scenario, not an experiment", remedy)
