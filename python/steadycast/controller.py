@@ -84,6 +84,14 @@ def _program(name: str, folder: Path) -> list[str]:
     return [str(path.absolute()), *whole]
 
 
+def check_start(place: str, word: str) -> bool:
+    """Check the program that a command's first word names; return whether there is one."""
+    found = shutil.which(word) or (word if Path(word).is_file() else None)
+    if found is not None:
+        check_program(place, Path(found))
+    return found is not None
+
+
 def check_program(place: str, path: Path) -> None:
     """Check that a file can be executed, with the interpreter of its first line; the system's error does not say so."""
     if not os.access(path, os.X_OK):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from steadycast import hosts
 from steadycast.arguments import typed
-from steadycast.controller import Guest
+from steadycast.controller import Guest, check_start
 from steadycast.core import core
 from steadycast.errors import Problems, UserError
 from steadycast.hints import named
@@ -141,6 +141,10 @@ def _one(programs: Program | Sequence[Program] | hosts.Plan | None) -> Program |
         return Program(host, programs.words)
     if programs is None or isinstance(programs, Program):
         programs = [] if programs is None else [programs]
+    for each in programs:
+        # The core reports a program that is missing.
+        for word in each.command[:1]:
+            check_start(word, word)
     if len(programs) < 2:
         return Program(programs[0].host, bare(programs[0].command)) if programs else None
     # The first program is started last, so that the others are already running.

@@ -15,11 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from steadycast.emulate import Program, emulate
+from steadycast.errors import UserError
 from steadycast.folder import Folder
 
 from tests.conftest import ROOT, ran, until
 
 from .conftest import COMMAND, DUMBBELL, claimed, marked_processes, steadycast
+
+
+def test_a_program_that_cannot_be_executed_is_refused_for_the_true_reason(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("#!/bin/none-such\n")
+    for mode, said in ((0o644, "is not executable; chmod"), (0o755, "an interpreter that does not exist")):
+        own.chmod(mode)
+        with pytest.raises(UserError, match=said):
+            emulate("dumbbell", program=Program("tcp.src", [str(own)]))
 
 
 def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, tmp_path: Path) -> None:

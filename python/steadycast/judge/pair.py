@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from steadycast import confine, units
-from steadycast.controller import check_program
+from steadycast.controller import check_start
 from steadycast.errors import MissingError, UserError, meant
 from steadycast.files import readable
 from steadycast.judge.clip import Crop, Marked, raw_shape
@@ -365,13 +365,9 @@ def need_tools(pair: Pair) -> None:
     """Check that the programs of a pair, and the tools that start them, are installed."""
     for program in pair.programs:
         words = program.words({**dict.fromkeys(PLACES, "x"), "here": str(pair.folder)})
-        if program.shell:
-            continue
-        where, path = f"{program.name}: {words[0]}", Path(words[0])
-        found = shutil.which(words[0])
-        if found is None and not path.is_file():
+        where = f"{program.name}: {words[0]}"
+        if not program.shell and not check_start(where, words[0]):
             raise MissingError(where, "there is no such program", "install it, or give its path")
-        check_program(where, Path(found or path))
     confine.need_tools()
     if pair.pictures.vmaf:
         need_vmaf()
