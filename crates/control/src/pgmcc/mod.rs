@@ -45,7 +45,7 @@ const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
 const ELECT_AFTER: u32 = 2;
 /// The later acknowledgments after which a missing packet is lost (the draft).
 const DUP_THRESHOLD: u32 = 3;
-/// The minimum retransmission timeout (RFC 6298; ns-2.35).
+/// The minimum retransmission timeout (ns-2.35; RFC 6298 has 1 s).
 const RTO_MIN: Span = Span::millis(200);
 /// The maximum random delay of an answer to "report now", so that one suppresses the others; not in the draft.
 const BACKOFF: Span = Span::millis(100);
