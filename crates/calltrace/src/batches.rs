@@ -11,7 +11,7 @@ use steadycast_units::{Span, Time};
 const TOGETHER_NS: i64 = 500_000;
 /// The maximum time between successive records of one batch if the departures are known, in nanoseconds.
 const HELD_TOGETHER_NS: i64 = 100_000;
-/// In a batch, the time between two departures exceeds that between the records by this, in nanoseconds.
+/// The minimum time for which a batch holds packets, in nanoseconds.
 const LEAST_HELD_NS: i64 = 2_000_000;
 /// If at least this share of the packets is in batches, the recording is batched.
 const BATCHED_SHARE: f64 = 0.3;
@@ -24,7 +24,7 @@ const SHORTER_PERCENT: usize = 5;
 const OF_CLOCK: f64 = 0.6;
 /// The maximum score at which a link causes the batches.
 const OF_LINK: f64 = 0.3;
-/// If the shares by chance and by a clock differ less, the cause is unknown.
+/// The minimum difference between `by_clock` and `by_chance`. With a smaller difference, the cause is unknown.
 const LEAST_DIFFERENCE: f64 = 0.3;
 /// The minimum number of records of the other direction; with fewer, the cause is unknown.
 const LEAST_OTHERS: usize = 10;
@@ -57,7 +57,7 @@ pub(crate) fn find(points: &[(i64, i64)], others: &[Time]) -> Option<Batches> {
     Some(Batches { interval: Span::nanos(longest.min(most) as u64), cause: cause(times, longest, others) })
 }
 
-/// Finds batches of packets whose departures are unknown, if the clock causes them, in both directions.
+/// Finds batches that the capture's clock causes. The departures of the packets need not be known.
 pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> {
     let times: Vec<i64> = times.iter().map(|at| at.as_nanos() as i64).collect();
     let groups = groups(times.clone());

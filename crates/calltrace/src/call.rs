@@ -145,7 +145,7 @@ pub(crate) struct Direction {
     pub(crate) side: Option<Side>,
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,
-    /// When the recording's clock was set, to a few milliseconds.
+    /// The times of the first packets after steps of the recording's clock.
     pub(crate) set_at: Vec<Time>,
     /// Sizes of the removed steps of the recording's clock.
     pub(crate) set_by: Vec<Span>,
@@ -575,7 +575,7 @@ impl Direction {
             })
             .collect();
         let points: Vec<(i64, i64)> = timed.iter().map(|one| one.1).collect();
-        // The send times showed the steps to a few milliseconds; this removes the rest.
+        // The steps at `set_at` were removed with an error of a few milliseconds. This removes the error.
         let rest = self.set_at.iter().filter_map(|at| {
             let place = points.partition_point(|point| point.0 < at.as_nanos() as i64);
             Some(clock::Step { place, nanos: clock::rest_of_step(&points, place)? })
@@ -615,8 +615,8 @@ impl Direction {
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
         let resolution = arrivals.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
         let steps = lasting_steps(&points, Axis::Arrivals, resolution);
-        // If the route becomes shorter, packets overtake earlier packets. There is then a single step in the order of
-        // departures, and several in the order of arrivals.
+        // Fewer steps in the order of departures mean that the route became shorter. Packets then overtake earlier
+        // packets, which makes several steps in the order of arrivals.
         let mut by_departure: Vec<(f64, f64)> = points.iter().map(|(at, delay)| (at - delay, *delay)).collect();
         by_departure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of_route = lasting_steps(&by_departure, Axis::Departures, resolution);

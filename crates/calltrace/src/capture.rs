@@ -32,8 +32,8 @@ const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
 pub(crate) const FRAGMENTS_WITHIN: Span = Span::secs(5);
 /// STUN requests that are remembered until they are answered.
 const MOST_REQUESTS: usize = 100_000;
-/// The capture was made at an end to which the round trip is at most this.
-const HERE: Span = Span::millis(2);
+/// The capture was made at an endpoint if the round trip between the capture and the endpoint is at most this.
+const LOCAL_RTT: Span = Span::millis(2);
 
 struct Fragments {
     last: Time,
@@ -534,11 +534,11 @@ impl Capture {
         }
         match (to_sender, to_receiver) {
             // If both ends are near, the round trips do not show the place.
-            (Some(sender), Some(receiver)) if sender * 4 < receiver && sender <= HERE => Vantage::Sender,
-            (sender, Some(receiver)) if receiver <= HERE && sender.is_none_or(|sender| receiver * 4 < sender) => {
+            (Some(sender), Some(receiver)) if sender * 4 < receiver && sender <= LOCAL_RTT => Vantage::Sender,
+            (sender, Some(receiver)) if receiver <= LOCAL_RTT && sender.is_none_or(|sender| receiver * 4 < sender) => {
                 Vantage::Receiver
             }
-            (_, Some(receiver)) if receiver > HERE => Vantage::Before { receiver },
+            (_, Some(receiver)) if receiver > LOCAL_RTT => Vantage::Before { receiver },
             _ => Vantage::Unknown,
         }
     }

@@ -4,7 +4,7 @@ use steadycast_units::{Span, Time};
 
 /// The coarsest resolution with which times still show delays.
 pub(crate) const COARSEST: Span = Span::millis(5);
-/// A long step counts even if it does not last: a queue does not change by a second between two packets.
+/// The minimum size of a step that [`long_steps`] finds, in nanoseconds.
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
 /// The largest plausible change of a queueing delay between two packets, in nanoseconds.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
@@ -12,7 +12,7 @@ const QUEUE_CHANGE_NS: i64 = 40_000_000;
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
 /// The least length of a gap in which the recording may have been interrupted.
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
-/// The same in median packet intervals; a gap has to reach both limits.
+/// The least length of this gap in median packet intervals. A gap has to reach both limits.
 pub(crate) const SILENCE_INTERVALS: u64 = 20;
 /// If more than this share of successive times is equal, the clock is coarser than the intervals between packets.
 const EQUAL_SHARE: f64 = 0.1;
@@ -68,13 +68,13 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     for (i, &k) in jumps.iter().enumerate() {
         let jump = points[k].1 - points[k - 1].1;
         let (before, after) = (&points[begin..k], &points[k..]);
-        // Jumps that follow within `LEAST_SIDE_NS` are late packets, and do not end this part.
+        // `after` ends at the next jump that is at least `LEAST_SIDE_NS` later. Earlier jumps are late packets.
         let end = jumps[i + 1..].iter().copied().find(|&next| lasts(&points[k..next])).unwrap_or(points.len());
         let after = &after[..end - k];
         if !(lasts(before) || is_level(before, jump)) || !(lasts(after) || is_level(after, jump)) {
             continue;
         }
-        // The shortest queues before and after the step may differ.
+        // The least delays have to change by nearly the jump. Queues before and after the jump may differ.
         let moved = least(after).zip(least(before)).map(|(after, before)| after - before);
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
@@ -88,8 +88,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     found
 }
 
-/// Whether the delays before or after a step vary by at most a quarter of it. After a stall, a draining queue varies
-/// more.
+/// Whether the delays before or after a jump vary by at most a quarter of the jump. After a stall, the delays of a
+/// draining queue vary more.
 fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     const LEAST_NS: i64 = 300_000_000;
     const LEAST_PACKETS: usize = 10;
@@ -131,7 +131,7 @@ pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     let widths = windows.filter(|window| window.len() >= LEAST_PACKETS).map(|window| {
         let mut delays: Vec<i64> = window.iter().map(|point| point.1).collect();
         delays.sort_unstable();
-        // Without single late packets.
+        // These percentiles leave out single late packets.
         delays[delays.len() * 95 / 100] - delays[delays.len() * 5 / 100]
     });
     widths.max()

@@ -27,15 +27,17 @@ pub(crate) struct Datagram<'a> {
     /// The identification of the IPv4 header.
     pub(crate) id: Option<u16>,
     pub(crate) payload: &'a [u8],
-    /// The fragment, if this is the first one of a datagram.
+    /// Set if the packet is the first fragment of a datagram.
     pub(crate) fragment: Option<Fragment>,
 }
 
-/// A fragment's datagram, the bytes that it covers, and the size of the whole datagram if it is the first one.
+/// A fragment of a UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) of: FragmentedDatagram,
+    /// The payload of the fragment, in bytes.
     pub(crate) bytes: u64,
+    /// The length in the UDP header, in bytes; 0 if this is not the first fragment.
     pub(crate) all: u64,
 }
 
@@ -109,7 +111,7 @@ impl Skipped {
 
 pub(crate) enum Content<'a> {
     Datagram(Datagram<'a>),
-    /// A fragment after the first one; only that has ports.
+    /// A fragment after the first. It has no ports, because only the first fragment has the UDP header.
     LaterFragment(Fragment),
     Skipped(Skipped),
     /// May contain a session description.
@@ -307,10 +309,11 @@ fn gre(packet: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::EtherType(kind, packet.get(4 + optional..)?))
 }
 
-/// Returns the identification of an IPv6 fragment, and whether it is the first one (RFC 8200, 4.5), or `(0, true)`.
-/// `first` is the type of the first header in `headers`, which may be cut short.
+/// Returns the identification of an IPv6 fragment, and whether it is the first fragment (RFC 8200, 4.5). Returns
+/// `(0, true)` if no fragment header is found.
 ///
-/// The iterator of etherparse 0.20.3 reads behind the end of headers that are cut short.
+/// `first` is the type of the first header in `headers`, which may be cut short. The iterator of etherparse 0.20.3 is
+/// not used, because it reads beyond the end of headers that are cut short.
 fn fragment_of(first: u8, headers: &[u8]) -> (u32, bool) {
     let (mut kind, mut rest) = (first, headers);
     while let [next, length, high, low, id @ ..] = rest {

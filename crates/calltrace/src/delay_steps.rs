@@ -4,7 +4,7 @@
 //! step. The search chooses the steps whose removal makes the queueing delay, summed over the recording, as small as
 //! possible.
 
-/// The shortest step that exact clocks show, in seconds.
+/// The minimum size of a step in seconds, to which twice the delays' resolution is added.
 const LEAST_STEP_S: f64 = 3e-3;
 /// A step is larger, by this factor, than the [`USUAL_PERCENT`]th percentile of the delay's changes between packets.
 const OVER_USUAL: f64 = 1.25;
@@ -20,7 +20,7 @@ const CELL_S: f64 = 0.25;
 const LEAST_OF_CHANGE: f64 = 0.5;
 /// Time on either side in which a step is evaluated, in seconds.
 const SIDE_S: f64 = 60.0;
-/// A step is chosen only if it lowers [`standing`] by more than this time multiplied by its size, in seconds.
+/// The cost of a step in [`gain`], in seconds per second of the step's size.
 const LEAST_GAIN_S: f64 = 0.6;
 /// Time on either side whose least delays give the exact size of the step, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;
@@ -56,7 +56,7 @@ struct Cell {
     segment: usize,
 }
 
-/// The clock whose times order the points, and which runs evenly.
+/// The clock without steps, whose times order the points.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
     /// The sender's clock.
@@ -284,7 +284,7 @@ fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
     let Some(at) = cells.get(middle).map(|cell| cell.at) else { return one.change };
     let from = cells.partition_point(|cell| cell.at < at - EXACT_SIDE_S);
     let to = cells.partition_point(|cell| cell.at <= at + EXACT_SIDE_S);
-    // In seconds.
+    // The sum of the chosen steps in a range of candidates, in seconds.
     let others =
         |segments: std::ops::Range<usize>| -> f64 { candidates[segments].iter().filter_map(|other| other.step).sum() };
     let before = cells[from..middle].iter().map(|cell| cell.least + others(cell.segment..i));

@@ -90,8 +90,9 @@ pub enum Unknown {
     Untimed,
     /// Its delay would be impossible.
     Contradictory,
-    /// The packet was lost, or that part of the recording is unreadable or absent.
+    /// The packet was lost, or its part of the recording is unreadable or absent.
     LostOrUnread,
-    /// The packet was lost, or dropped by the recording at an unknown time.
+    /// The packet was lost on the path or dropped by the capturing program. The recording does not show when packets
+    /// were dropped.
     LostOrDropped,
 }

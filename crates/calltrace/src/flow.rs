@@ -24,9 +24,9 @@ const COPY_WITHIN: Span = Span::secs(2);
 const COPY_WITHIN_BARE: Span = Span::millis(5);
 /// The largest variation of the time between copies, from two interfaces or a mirror port.
 const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
-/// A clock set ahead leaves a gap of this share of the step in the records of all flows.
+/// If a clock is set ahead by a step, the records have a gap of at least this share of the step.
 const GAP_OF_STEP: f64 = 0.8;
-/// The largest change of a queue between two packets; more is a step between two clocks.
+/// The largest change of a queue between two packets, in nanoseconds. A larger change is a step of a clock.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 
 #[derive(Clone)]
@@ -345,7 +345,7 @@ impl Flow {
             if let Some((last, last_raw)) = before {
                 let passed = one.record.seen.as_nanos() as i64 - last.record.seen.as_nanos() as i64;
                 let apart = passed - send_time::advance(last_raw, raw, bits);
-                // Send times may have wrapped during a pause; the rest is a step of the clock.
+                // If `apart` is near a multiple of the wrap, send times wrapped during a pause. Else a clock was set.
                 let beyond_wraps = send_time::to_nearest_wrap(apart, bits);
                 delay += if beyond_wraps.abs() <= LONGEST_QUEUE_CHANGE_NS { beyond_wraps } else { apart };
             }
@@ -371,8 +371,8 @@ impl Flow {
         for step in lasting_steps(&by_departure, Axis::Departures, resolution) {
             let (before, after) = (place(left[step.index - 1].2), place(left[step.index].2));
             let nanos = (step.seconds * 1e9) as i64;
-            // A clock set ahead leaves a gap in all records, one set back puts times out of order; else the path's
-            // delay has changed.
+            // A clock that is set ahead leaves a gap in all records. A clock that is set back puts times out of order.
+            // Otherwise the path's delay has changed.
             let longest = (before + 1..=after).map(gap).max().unwrap_or(0);
             if before < after && (nanos < 0 || longest as f64 >= GAP_OF_STEP * nanos as f64) {
                 steps.push((before, clock::Step { place: after, nanos }));
@@ -397,7 +397,8 @@ impl Flow {
         clock::resolution(&all).map(|every| own.fold(every, Span::max))
     }
 
-    /// Finds batches of records; `others` are the times of the other direction's packets.
+    /// Finds packets that were recorded together (see [`crate::batches`]). `others` are the times of the other
+    /// direction's packets.
     pub(crate) fn batches(&self, times: &[Time], others: &[Time]) -> Option<Batches> {
         if self.send_times.is_empty() {
             return batches::find_by_times(times, others);
@@ -438,7 +439,7 @@ impl Flow {
         let stamps: BTreeSet<Kind> = self.send_times.values().copied().collect();
         let kinds: BTreeSet<Kind> =
             self.packets.iter().flat_map(|one| one.elements.iter().map(|(id, len, _)| (*id, *len))).collect();
-        // Transport-wide numbers have 16 bits; in version 2, a request for feedback of 16 more bits may follow.
+        // The transport-wide number has 16 bits. In the extension's version 2, a 16-bit feedback request may follow.
         let number = |kind: Kind, value: u32| (if kind.1 == 4 { value >> 16 } else { value }) as u16;
         let counts = kinds.into_iter().filter(|kind| matches!(kind.1, 2 | 4) && !stamps.contains(kind)).find(|&kind| {
             let all = self.packets.iter().filter_map(|one| of(&one.elements, kind));
@@ -454,7 +455,7 @@ impl Flow {
     }
 }
 
-/// Nine of ten values are slightly larger than the previous one.
+/// Whether at least nine of ten values are slightly larger than the previous value.
 fn does_count(values: &[u16]) -> bool {
     let next = values.windows(2).filter(|pair| (1..=LONGEST_STEP as u16).contains(&pair[1].wrapping_sub(pair[0])));
     values.len() >= IN_SEQUENCE && next.count() * 10 >= (values.len() - 1) * 9

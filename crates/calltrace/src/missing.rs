@@ -9,15 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// An unreadable record this near to a gap may be one of its packets.
+/// An unreadable record within this time of a gap may be a packet that is missing in the gap.
 const NEAR_GAP: Span = Span::millis(100);
-/// If the capture dropped one of this many missing packets, the number of losses is right to 2 %.
+/// Up to one dropped packet in this number of missing packets is ignored (2 %).
 const NEGLIGIBLE: u64 = 50;
 
 /// The minimum time by which a repetition leaves after a packet with a higher number. A shorter time is reordering,
 /// because a repetition takes a round trip.
 const LEAST_REPEAT: Span = Span::millis(1);
-/// If reports show that more missing packets than this arrived, the capture may have missed any packet.
+/// The capture is not trusted if reports show more than this number of arrived packets that it has not recorded.
 const LEAST_REPORTED: usize = 20;
 
 /// A missing packet, and the transport-wide numbers of its neighbours in the stream.
@@ -169,8 +169,8 @@ impl Direction {
     /// Returns the missing packets of unknown fate that the capture may have missed: near an unreadable record, or when
     /// nothing was recorded.
     ///
-    /// Returns `None` if it may have missed any packet: it dropped some at unknown times, or most missing packets of
-    /// known fate did arrive.
+    /// Returns `None` if the capture may have missed any packet: it dropped packets at unknown times, or most missing
+    /// packets of known fate arrived.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();

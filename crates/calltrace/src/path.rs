@@ -36,7 +36,7 @@ const SEVERAL_STEPS: usize = 3;
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
 /// The minimum size of each of several steps of the delay, in seconds.
 const LEAST_OF_SEVERAL_S: f64 = 0.05;
-/// A capacity that assumes a constant delay may differ by this share from the nearest known capacity.
+/// The capacity from trains across a step of the delay may differ by this share from that of other trains nearby.
 const NEAR: f64 = 0.1;
 /// Without cross traffic, the trains' mean rate is at least this share of their highest mode.
 const ALONE: f64 = 0.9;
@@ -141,21 +141,23 @@ pub struct Path {
     pub refusals: Vec<String>,
 }
 
-/// When a packet left the bottleneck: on the sender's clock, minus the delay of an empty queue.
+/// The exit of a packet from the bottleneck queue. Exit times are on the sender's clock, and do not include the delay
+/// of an empty queue.
 #[derive(Clone, Copy, PartialEq)]
 enum Exit {
-    /// The packet left the queue at this time, in seconds.
+    /// The exit time in seconds.
     At(f64),
-    /// The same, in seconds. Its departure from the sender is unknown, but other packets may have waited for it.
+    /// The exit time in seconds of a packet whose departure from the sender is unknown. Other packets may have waited
+    /// for it.
     Undated(f64),
     Lost,
-    /// It arrived, but one of its times is unknown.
+    /// The packet arrived, but its exit time is unknown.
     Untimed,
-    /// It is not counted, and ends a train.
+    /// The fate of the packet is unknown, so the packet is not counted.
     Unknown,
-    /// It was lost, or that part of the recording is unreadable or absent; it ends a train.
+    /// The packet was lost, or its part of the recording is unreadable or absent.
     LostOrUnread,
-    /// It was lost, or the recording dropped it at an unknown time.
+    /// The packet was lost on the path or dropped by the capturing program.
     LostOrDropped,
 }
 
@@ -259,7 +261,7 @@ impl Path {
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
         let (mut queue, losses, managed) = queue(&points, &bins);
-        // A TCP flow fills the queue up to its limit.
+        // The named cross traffic is TCP, which fills the queue up to its limit.
         queue.full |= named;
         let managed = managed.filter(|_| !named);
         let mut delays: Vec<f64> = points.iter().filter_map(|point| Some(point.delay()?.max(0.0))).collect();
@@ -288,7 +290,7 @@ impl Path {
     fn refused(&self, found: &Refused) -> Vec<String> {
         let &Refused { managed, named, unknown, batch, steps } = found;
         let mut all = Vec::new();
-        // Each reason alone makes the trains useless.
+        // Only the first reason is reported, because each reason alone makes the trains useless.
         if unknown > MOST_UNKNOWN {
             all.push(format!(
                 "of {:.0} % of its packets it is not known when they arrived: what they waited for, or others for \
@@ -365,8 +367,8 @@ struct Refused {
     steps: Option<usize>,
 }
 
-/// Whether the call shows cross traffic even if each [`LEVEL_S`] may have a step of the delay. A step changes the least
-/// delay and the longest service time of its [`LEVEL_S`], so these are left out.
+/// Whether there is cross traffic even if the delay may have steps. A step lengthens one service time, so the longest
+/// service time in each interval of [`LEVEL_S`] is left out.
 ///
 /// `trains` were found after `levels` were subtracted from the delays.
 fn is_shared_between_steps(
@@ -387,7 +389,7 @@ fn level_of(pair: &Pair) -> i64 {
     (pair.at / LEVEL_S) as i64
 }
 
-/// Returns the longest service time of each [`LEVEL_S`], in seconds.
+/// Returns the longest service time in each interval of [`LEVEL_S`], in seconds.
 fn longest(trains: &[Vec<Pair>]) -> BTreeMap<i64, f64> {
     let mut longest: BTreeMap<i64, f64> = BTreeMap::new();
     for pair in trains.iter().flatten() {
@@ -397,8 +399,8 @@ fn longest(trains: &[Vec<Pair>]) -> BTreeMap<i64, f64> {
     longest
 }
 
-/// Returns for each packet the larger of two delays, in seconds: the least delay in the [`LEVEL_S`] before it, and the
-/// least delay in the [`LEVEL_S`] after it.
+/// Returns for each packet the larger of two delays in seconds: the least delay within [`LEVEL_S`] before the packet,
+/// and the least delay within [`LEVEL_S`] after the packet.
 ///
 /// Near a step, this is the larger of the old and the new level.
 fn levels(points: &[Point]) -> Vec<f64> {
@@ -428,7 +430,8 @@ fn levels(points: &[Point]) -> Vec<f64> {
     before.iter().zip(behind.iter().rev()).map(|(before, behind)| before.max(*behind)).collect()
 }
 
-/// Returns how many seconds packets were held for a batch; `None` up to [`clock::COARSEST`].
+/// Returns how long packets are held until they arrive as a batch, in seconds. Returns `None` if this time is at most
+/// [`clock::COARSEST`].
 fn batch(points: &[Point]) -> Option<f64> {
     let nanos = |seconds: f64| (seconds * 1e9) as i64;
     let times: Vec<(i64, i64)> = points
@@ -449,7 +452,7 @@ fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
 
 struct Placed {
     points: Vec<Point>,
-    /// `None` if it is too large for a clock.
+    /// `None` if the slope of the delays is too large for a clock.
     drift: Option<f64>,
     /// Seconds at which the delay of an empty queue changed.
     routes: Vec<u32>,
@@ -540,8 +543,8 @@ fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     least[from..to].iter().copied().filter(|delay| delay.is_finite()).min_by(f64::total_cmp)
 }
 
-/// Returns the seconds at which the least delay changes by more than 3 ms, constant to 1 ms for five seconds on both
-/// sides.
+/// Returns the seconds at which the least delay changes by more than 3 ms. For five seconds before and after a change,
+/// the least delay has to vary by less than 1 ms.
 fn routes(least: &[f64]) -> Vec<u32> {
     // A standing queue varies by more than 1 ms in five seconds.
     let level = |part: &[f64]| {
@@ -596,8 +599,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     Some(if wide && inner.len() >= 3 || touches { slope } else { 0.0 })
 }
 
-/// Whether delays touch a line in a tenth of the call's seconds, at least three, over more than half of the call. A
-/// queue does not grow linearly for that long.
+/// Whether delays touch the line through `point` in enough seconds of the call. The slope of the line is then clock
+/// drift, because a queue does not grow linearly for that long.
 fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> bool {
     const CLOSE_S: f64 = 0.5e-3;
     let close = delays.iter().filter(|one| one.1 - point.1 - slope * (one.0 - point.0) <= CLOSE_S + every);
@@ -690,7 +693,8 @@ fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     Window { place, verdict, mode, mean, at_mode }
 }
 
-/// Returns the highest peak of the rates' kernel density (5 % wide) with at least a twentieth of all rates within 10 %.
+/// Returns the highest rate at which the kernel density of the rates (5 % wide) has a peak. At least a twentieth of the
+/// rates have to be within 10 % of this rate.
 fn mode(rates: &[f64]) -> f64 {
     const STEP: f64 = 0.01;
     let logs: Vec<f64> = rates.iter().map(|rate| libm::log(*rate)).collect();
@@ -720,7 +724,9 @@ fn mode(rates: &[f64]) -> f64 {
     libm::exp(low + (peak.unwrap_or_else(best) as f64 + 0.5) * STEP)
 }
 
-/// Returns the verdict on the whole call. In a quarter of the windows, a step of the capacity may look like cross
+/// Returns the verdict on the whole call, and the capacity and the call's share for [`Verdict::Shared`].
+///
+/// Cross traffic in up to a quarter of the windows is ignored, because a step of the capacity may look like cross
 /// traffic.
 fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     let count = |of: Verdict| windows.iter().filter(|window| window.verdict == of).count();
@@ -741,8 +747,8 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     (verdict, shared)
 }
 
-/// Whether packets waited for cross traffic. Of the packets without an earlier packet of the call in the queue, a tenth
-/// waited for more than 3 ms.
+/// Whether packets waited for more than 3 ms although no earlier packet of the call was in the queue. They then waited
+/// for cross traffic.
 ///
 /// Trains do not show this cross traffic if each train leaves as one burst. `levels` are as in [`trains`].
 fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
@@ -824,7 +830,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     for (i, point) in points.iter().enumerate() {
         bytes += point.size;
         lost += u32::from(point.exit == Exit::Lost);
-        // The shortest window of at least 50 ms that ends with this packet.
+        // `first` begins the shortest window of at least 50 ms that ends with this packet.
         while first < i && point.left - points[first + 1].left >= 0.05 {
             bytes -= points[first].size;
             lost -= u32::from(points[first].exit == Exit::Lost);
@@ -852,7 +858,7 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
             pieces[place(&part[0])].push(sum);
         }
     }
-    // Jitter behind the queue that keeps the order makes a train longer by at most the jitter.
+    // Jitter behind the queue changes the duration of a train by at most the jitter, because packets keep their order.
     let (start, unsure) = if jittered { (0.0, jitter(trains)) } else { start(&pieces, every) };
     let mut chance = Seed(1).part("bands");
     let mut capacity = |k: usize| {
@@ -894,15 +900,13 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
     }
 }
 
-/// Estimates the common error of the trains' durations in seconds, and the standard deviation of this estimate.
+/// Estimates the error that the durations of all trains have in common, and its standard deviation, in seconds.
 ///
 /// Arrival times are rounded to ticks of `every` seconds. If frames leave at constant intervals, the first arrivals of
-/// all trains have the same rounding error. Averaging and the bootstrap do not show it.
+/// all trains have the same rounding error, which averaging does not remove.
 ///
-/// Trains of different lengths do: in each bin, a train's duration is its bytes divided by the capacity, plus this
-/// error. The error is estimated by least squares, with a prior variance of `every`² / 12 (rounding).
-///
-/// The rounding of the last arrivals adds to the standard deviation, as far as the residuals do not include it.
+/// A train's duration is its bytes divided by the capacity, plus this error. Least squares over trains of different
+/// lengths give the error. Its prior variance is `every`² / 12 (rounding).
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();
@@ -926,11 +930,12 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     }
     let noise = square / n;
     let (along, weight) = (along / again, weight / again + noise / before);
+    // The rounding error of the last arrivals, as far as `noise` does not include it.
     let ends = (before - noise).max(0.0);
     if weight > 0.0 { (along / weight, (noise / weight + ends).sqrt()) } else { (0.0, 0.0) }
 }
 
-/// Returns the median difference between a packet's service time and that at its train's rate, in seconds.
+/// Returns the median difference between a packet's service time and its service time at the train's rate, in seconds.
 fn jitter(trains: &[Vec<Pair>]) -> f64 {
     let mut all = Vec::new();
     for train in trains {
@@ -955,10 +960,13 @@ fn resampled(pieces: &[(f64, f64)], chance: &mut Chance) -> (f64, f64) {
     (rates[DRAWS / 20], rates[DRAWS - 1 - DRAWS / 20])
 }
 
-/// A loss burst, with the queue before it in seconds and in bytes.
+/// A loss burst.
 struct Loss {
+    /// The queueing delay before the burst, in seconds.
     delay: f64,
+    /// The size of the queue before the burst, in bytes.
     held: f64,
+    /// The number of lost packets.
     run: usize,
 }
 
@@ -993,8 +1001,8 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     let at_high = losses.iter().filter(|loss| loss.held >= 0.8 * most).count();
     let below = losses.len() - at_high;
     let deep = losses.iter().filter(|loss| loss.held >= 0.3 * most).count();
-    // Random losses occur at any depth of the queue, those of a full queue at its deepest. Fewer than three show
-    // nothing.
+    // A full queue loses packets only near its maximum size, but random losses occur at any size. Fewer than three
+    // losses near the maximum may be random.
     let base = below as f64 / (all.len() - high).max(1) as f64;
     let full = at_high >= 3 && at_high * 2 > deep && at_high as f64 / high.max(1) as f64 > (5.0 * base).max(0.01);
     // A loss while the queue is short is a random loss.

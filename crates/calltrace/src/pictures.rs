@@ -10,9 +10,9 @@ const AUDIO_CLOCKS: [f64; 10] =
     [8000.0, 11_025.0, 12_000.0, 16_000.0, 22_050.0, 24_000.0, 32_000.0, 44_100.0, 48_000.0, 96_000.0];
 /// The largest relative difference between an RTP clock and its measured rate.
 const CLOCK_ERROR: f64 = 0.03;
-/// The least share of an audio stream's packets that have a timestamp of their own. DTMF events share one.
+/// The least share of an audio stream's packets that have a timestamp of their own. DTMF events share a timestamp.
 const OWN_TIMESTAMPS: f64 = 0.8;
-/// Share of the packets that follow the end of their picture from which there is a note.
+/// A note is added if at least this share of the packets follows the end of their picture.
 const NOTED_SURPLUS: f64 = 0.01;
 
 /// Returns the pictures of the video with the most bytes, and adds notes on packets that are no part of a picture.
@@ -165,7 +165,7 @@ impl Drafts {
                 has_gap.insert(place);
                 match draft.end {
                     Some(end) if i > end && place != after => between.push((place, after, lost)),
-                    // Between packets that follow the end of their picture.
+                    // The missing packets followed the end of this picture, so the picture is whole.
                     Some(end) if i > end => {}
                     Some(_) => draft.is_torn |= lost > 0,
                     None => {
@@ -177,7 +177,8 @@ impl Drafts {
             (before, came, lost) = (Some(after), 0, 0);
         }
         for (place, after, lost) in between {
-            // The redundancy of a picture is sent behind it; the rest begins the next picture.
+            // Lost packets first count as redundancy that follows the picture `place`. Further lost packets are of the
+            // picture `after`.
             if lost > self.expected(place, &has_gap).saturating_sub(self.all[place].surplus) {
                 self.all[after].is_torn = true;
             }

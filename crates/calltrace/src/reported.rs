@@ -54,7 +54,8 @@ impl Arrivals {
 }
 
 impl Direction {
-    /// Joins reports with packets: of packets with one number, the newest that left before the report.
+    /// Joins reports with packets. If several packets have the same number, a report is about the newest packet before
+    /// the report.
     pub(crate) fn arrivals(&self) -> Arrivals {
         let mut found = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
         let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
@@ -84,7 +85,8 @@ impl Direction {
                 let mut last = None;
                 for (key, Acknowledged { seq, arrival }) in each {
                     let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
-                    // Half a number space back, the report is about a packet that is not in the recording.
+                    // If the packet with this number is half a number space old, the report is about a newer packet.
+                    // The recording does not contain the newer packet.
                     let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
                     let Some(known) = found.reported.get_mut(index).filter(|_| recent) else { continue };
                     results.push((index as u32, arrival.and_then(|arrived| arrived.at)));

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::IP_UDP_OVERHEAD;
 
-/// An empty column of a few bytes could claim 2³² values.
+/// The maximum number of events in a batch after the first event. A damaged batch could claim 2³² events.
 const MOST_DELTAS: u64 = 1 << 20;
 /// The most packets of a file.
 const MOST_PACKETS: usize = 20_000_000;
@@ -381,8 +381,8 @@ fn rates(batch: &Batch<'_>, base: u64, packed: u64, unit: u64, into: &mut Vec<(i
 /// The number of bytes at the beginning of a file that show whether it is a text.
 const HEAD: usize = 256;
 
-/// Whether the bytes begin with a field of an event log, complete or cut. A text may begin like a field, as a year or a
-/// line feed do, but a log's first fields have bytes that no text has.
+/// Whether the bytes begin with a field of an event log, which may be cut. Printable text is rejected, because its
+/// first bytes may look like a field.
 pub(crate) fn is(bytes: &[u8]) -> bool {
     let is_printed = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace() || *byte >= 0x80;
     let head = &bytes[..bytes.len().min(HEAD)];

@@ -1,8 +1,10 @@
 //! Finds the header extension abs-send-time, and decodes it.
 //!
-//! Its id is negotiated (RFC 8285, section 5), and seldom in a capture. Its values show it: 24 bits in units of 2⁻¹⁸ s,
-//! which advance with the capture's clock and wrap at 64 s. RFC 5450's transmission offset has 24 bits, but stays near
-//! zero.
+//! The id of the extension is negotiated (RFC 8285, section 5), but few captures contain the negotiation. The extension
+//! is therefore found by its values: 24 bits in units of 2⁻¹⁸ s, which advance with the capture's clock and wrap at
+//! 64 s.
+//!
+//! RFC 5450's transmission offset also has 24 bits, but stays near zero.
 
 use crate::Problem;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +19,7 @@ pub(crate) type Kind = (u8, usize);
 const APART: Span = Span::secs(2);
 /// The largest difference of the two clocks' advances, relative to [`APART`]; a queue may grow or drain.
 const TOLERANCE: f64 = 0.5;
-/// Share of comparisons that have to agree; the clock may be set.
+/// The minimum share of comparisons that have to agree. Comparisons fail where a clock was set.
 const AGREEING: f64 = 0.75;
 /// The least number of packets with the extension.
 const LEAST_PACKETS: usize = 20;
@@ -90,8 +92,8 @@ pub(crate) fn described(text: &[u8]) -> Option<u8> {
     line.strip_prefix("a=extmap:")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Whether values advance like the capture's clock, over [`APART`], in the order of the file (a clock may have been set
-/// back) or of times (records may be out of order).
+/// Whether values advance like the capture's clock. Both the order of the file and the order of the times are tried,
+/// because a clock may have been set back or records may be out of order.
 fn advances(values: &[(Time, u32)], bits: u32) -> bool {
     let (Some(first), Some(last)) = (values.iter().map(|v| v.0).min(), values.iter().map(|v| v.0).max()) else {
         return false;
@@ -109,7 +111,7 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     let (mut agreeing, mut compared, mut later) = (0_usize, 0_usize, 0_usize);
     for (i, (at, value)) in values.iter().enumerate() {
         later = later.max(i);
-        // Not across a point at which the clock was set back.
+        // The search also ends where times go back, because the clock was set back there.
         while values.get(later).is_some_and(|other| (*at..*at + apart).contains(&other.0)) {
             later += 1;
         }

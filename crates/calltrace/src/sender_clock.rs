@@ -9,23 +9,26 @@ use steadycast_units::Time;
 /// The minimum difference of send times by which a packet counts as overtaken, in nanoseconds. Smaller differences may
 /// come from threads that write the send times of one clock.
 const OVERTAKEN_NS: i64 = 5_000_000;
-/// Share of overtaken packets between two streams of one sender, besides those within each stream.
+/// The maximum share of overtaken packets between two streams of one sender. Twice the share within streams is added.
 const OVERTAKEN_SHARE: f64 = 0.1;
-/// Pairs of packets for a comparison by order; with fewer, only the two nearest packets are compared.
+/// The minimum number of packet pairs for a comparison by order. With fewer pairs, only the two nearest packets are
+/// compared.
 const LEAST_PAIRS: usize = 10;
-/// Delays of two consecutive streams that differ by less are of one sender; a queue may explain it.
+/// Two consecutive streams are of one sender if their delays differ by at most this, in nanoseconds. A queue may
+/// explain the difference.
 const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
-/// Packets whose numbers continue after the step, if a clock was set back.
+/// The number of later packets that have to confirm that a sender's clock was set back.
 const CONFIRMING_PACKETS: usize = 4;
 /// The maximum distance between the number of a confirming packet and the last number before the clock was set back.
 const LONGEST_STEP: u16 = 16;
-/// Packets per stream that are compared.
+/// The maximum number of packets per stream that are compared.
 const MOST_COMPARED: usize = 20_000;
 
 /// The SSRC, and how often the sender was restarted or set its clock back before.
 pub(crate) type Stream = (u32, u32);
 
-/// The packets are in the order of the file: SSRC, number, and undecoded send time.
+/// Returns the stream of each packet. `packets` has the SSRC, number and undecoded send time of each packet, in the
+/// order of the file.
 pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Vec<Stream> {
     let numbered: Vec<(u32, Numbered)> = packets.iter().map(|(ssrc, numbered, _)| (*ssrc, *numbered)).collect();
     let mut streams: Vec<Stream> = packets.iter().map(|one| one.0).zip(numbering::restarts(&numbered)).collect();
@@ -51,7 +54,7 @@ pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Ve
 /// Whether the sender's clock was set back after the first packet of `window`. In all later packets the numbers
 /// continue, but the send times are earlier.
 ///
-/// The delay has also grown by more than the passed time. This excludes a pause in which send times wrapped.
+/// A pause in which send times wrapped does not count. The delay must therefore grow by more than the passed time.
 fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
     let [(_, first, raw), others @ ..] = window else { return false };
     let is_later = |(_, other, other_raw): &(usize, Numbered, u32)| {
@@ -65,18 +68,19 @@ fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
     others.iter().all(is_later)
 }
 
-/// The send time is undecoded.
+/// A packet with a send time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamped {
     /// The place of the packet's record in the file.
     pub(crate) place: usize,
     pub(crate) seen: Time,
     pub(crate) stream: Stream,
+    /// The undecoded send time.
     pub(crate) raw: u32,
     pub(crate) size: u64,
 }
 
-/// Returns the senders as groups of streams; the one with the most bytes is first.
+/// Returns the senders as groups of streams. The sender with the most bytes is first.
 pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
     let mut streams: BTreeMap<Stream, (u64, Vec<Stamped>)> = BTreeMap::new();
     for packet in packets {
@@ -87,7 +91,7 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
     let mut streams: Vec<(u64, Vec<Stamped>)> = streams.into_values().collect();
     streams.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     for (_, stream) in &mut streams {
-        // The clock may have been set.
+        // The order of the file is right even if a clock was set.
         stream.sort_by_key(|packet| packet.place);
         let every = stream.len().div_ceil(MOST_COMPARED);
         *stream = stream.iter().step_by(every).copied().collect();
@@ -108,8 +112,8 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
     groups.into_iter().map(|(_, members)| members.into_iter().map(|i| streams[i].1[0].stream).collect()).collect()
 }
 
-/// Whether packets of two streams arrived in the order of departure, as from one sender's queue. The order is that of
-/// the file (a clock may have been set) or of times (records may be out of order).
+/// Whether packets of two streams arrived in the order of departure, as from one sender's queue. Both the order of the
+/// file and the order of the times are tried, because a clock may have been set or records may be out of order.
 fn is_one_sender(one: &[Stamped], other: &[Stamped], bits: u32) -> bool {
     let mut both: Vec<&Stamped> = one.iter().chain(other).collect();
     both.sort_by_key(|packet| packet.place);
@@ -128,7 +132,7 @@ fn is_one_sender_in_order(packets: &[&Stamped], bits: u32) -> bool {
         pairs[usize::from(crosses)] += 1;
         overtaken[usize::from(crosses)] += usize::from(advance < -OVERTAKEN_NS);
         let passed = after.seen.as_nanos() as i64 - before.seen.as_nanos() as i64;
-        // For streams that do not overlap in time.
+        // The nearest packets are compared if the streams do not overlap in time.
         if crosses && nearest.is_none_or(|least| passed.abs() < least.0) {
             nearest = Some((passed.abs(), send_time::to_nearest_wrap(passed - advance, bits)));
         }
