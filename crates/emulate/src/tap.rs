@@ -121,7 +121,7 @@ impl Tap {
         for sent in &self.sent {
             let (own, rest) = came.split_at(came.partition_point(|came| came.number <= sent.number));
             came = rest;
-            // A single datagram can look like RTP by chance, so its path decides.
+            // A datagram can look like RTP by chance, so only paths with an RTP stream count.
             let told = Departure { rtp: sent.rtp.filter(|_| rtp.contains(&sent.path())), ..*sent };
             for (n, one) in own.iter().enumerate() {
                 // A group's datagram arrives at several hosts.
@@ -194,12 +194,13 @@ const MIN_STREAM_PACKETS: u32 = 16;
 /// Maximum step between consecutive sequence numbers of an RTP stream.
 const MAX_STREAM_STEP: u16 = 64;
 
-/// A path carries RTP if one SSRC and payload type on it has at least 16 packets, and its sequence numbers grow by 1 to
-/// 64 in nine of ten steps. All packets on such a path that look like RTP then count as RTP, for example a few
-/// retransmissions. Elsewhere none does, because QUIC's long headers look like RTP if the fixed bit is greased (RFC
+/// Returns the paths with an RTP stream: at least [`MIN_STREAM_PACKETS`] packets with one SSRC and payload type. At
+/// least nine of ten sequence numbers must be 1 to [`MAX_STREAM_STEP`] above the previous number.
+///
+/// A header alone does not prove RTP. For example, QUIC's long headers look like RTP if the fixed bit is greased (RFC
 /// 9287).
 fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
-    // The values are the number of packets, of regular steps, and the last sequence number.
+    // The values are the number of packets, the number of regular steps, and the last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
     for (one, rtp) in sent.iter().filter_map(|one| Some((one, one.rtp?))) {
         let (packets, steps, last) = streams.entry((one.path(), rtp.ssrc, rtp.payload_type)).or_default();

@@ -385,7 +385,7 @@ fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::E
     Ok(())
 }
 
-/// Length of `struct tcp_info` in Linux 6.7, which has added time-outs.
+/// Length of `struct tcp_info` in Linux 6.7, the first version with `tcpi_total_rto`.
 const TCP_INFO_LEN: usize = 248;
 
 fn observe(session: &mut Session, socket: &Socket, now: Time) {

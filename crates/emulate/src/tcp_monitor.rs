@@ -65,10 +65,10 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Returns until when a datagram is held at its host, if it is.
+    /// Returns the time at which a datagram may leave its host; `None` if the datagram is not held.
     pub(crate) fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time> {
         let stream = self.all.get_mut(&(to, datagram.tcp()?.ports.1)).filter(|s| !s.jitter.is_zero())?;
-        // The first packet after a release draws the time of the next one. All packets until then leave together.
+        // A stream's held packets leave together at `until`. The first packet after `until` draws a new time.
         if stream.until <= now {
             stream.until = now + stream.chance.span_between(Span::ZERO, stream.jitter);
         }

@@ -52,11 +52,11 @@ impl Sent {
         stream.add(now, media);
     }
 
-    /// Returns the latest packet with this header, its send time, and whether it is parity. A recovered packet's header
-    /// has no send time.
+    /// Returns the latest packet with this header, its send time, and whether it is parity.
     fn find(&self, header: &RtpHeader) -> Option<(&Media, Time, bool)> {
         let stream = self.streams.get(&header.ssrc)?;
         let (media, at) = stream.numbered(header.seq)?;
+        // The header of a packet recovered from parity has no `send_time`.
         let sent = RtpHeader { send_time: header.send_time.and(media.header.send_time), ..media.header };
         (sent == *header).then_some((media, *at, stream.parity))
     }

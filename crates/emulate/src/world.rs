@@ -69,7 +69,8 @@ pub enum EmulateError {
         /// The system's error.
         error: io::Error,
     },
-    /// A system error, with the resource. "network namespaces" and "/dev/net/tun" may require privileges.
+    /// A system error, with the name of the resource. The resources "network namespaces" and "/dev/net/tun" may require
+    /// privileges.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
 }
@@ -219,10 +220,10 @@ impl Emulation {
         })
     }
 
-    /// Captures the links that the scenario names as pcapng. `open` returns the stream for a link's name.
+    /// Starts the pcapng captures of the scenario. `open` returns the stream for a link's name.
     ///
     /// # Errors
-    /// A stream failed; the link's name is included.
+    /// The first error of a stream, with the link's name.
     pub fn capture(
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
@@ -659,7 +660,7 @@ impl Planner<'_> {
         for (place, to) in flow.to.iter().enumerate() {
             let name = flow.session(place);
             let first = place == 0 || each;
-            // Only unicast to each receiver has a session per receiver.
+            // Each receiver has its own session only with `UnicastEach`.
             let session = self.sessions - usize::from(!first);
             self.sessions += usize::from(first);
             // RTP and RTCP have consecutive ports (RFC 3550, section 11).

@@ -39,7 +39,7 @@ impl Out<'_> {
     }
 }
 
-/// An agent's results for the record: a source's for its flow, a sink's for its receiver.
+/// The results of an agent, for the record of a run.
 pub(crate) trait Recorded {
     fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
@@ -277,7 +277,7 @@ impl Agent {
             Self::TcpSource(source) => source.sample(now),
             Self::TcpSink(sink) => sink.sample(),
             Self::KernelSource(source) => source.sample(),
-            // The driver that captures the host's packets ends this sink's steps.
+            // The emulation samples this sink's `intake` itself.
             Self::KernelSink(_) => {}
             Self::VideoSource(source) => source.sample(now),
             Self::VideoSink(sink) => sink.sample(now),

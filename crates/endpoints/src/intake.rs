@@ -144,7 +144,7 @@ impl Intake {
     /// Writes the loss from step `first_step` on, and the delay.
     pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
         let (expected, got) = self.expected_and_got(first_step);
-        // Packets expected earlier may arrive after this step, so that more arrive than are expected.
+        // `got` may exceed `expected`, because packets that were expected before `first_step` may arrive later.
         let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
         into.put(&receiver::LOSS, lost);
         into.put_spread(&receiver::DELAY, &self.delay);

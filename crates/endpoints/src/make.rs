@@ -16,7 +16,7 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 /// A scenario's inputs for a run.
 #[derive(Default)]
 pub struct Inputs {
-    /// The ladders of video flows that are not greedy.
+    /// Frame sizes by video flow. A flow whose `media` is `greedy` has no ladder.
     pub ladders: BTreeMap<String, Arc<Ladder>>,
     /// Controllers outside of the registry, by flow.
     pub factories: BTreeMap<String, Arc<dyn Factory>>,

@@ -46,7 +46,8 @@ impl Action {
     }
 }
 
-/// Returns a scenario's plan. At the same time, starts and stops come first, flow by flow, then events.
+/// Returns a scenario's transitions: first each flow's starts and stops, then the events. This order, not sorted by
+/// time, determines what comes first among transitions with equal times.
 pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     let mut plan = Vec::new();
     for (n, (flow, ends)) in scenario.flows.iter().zip(flows).enumerate() {

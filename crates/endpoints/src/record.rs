@@ -170,7 +170,7 @@ impl PacketRow {
             Body::Rtp(media) => {
                 // A repair counts under its original's number, as in TCP.
                 let seq = media.repairs.unwrap_or(media.seq);
-                // In audio, the fragment's index counts packets.
+                // Audio has no frames; its `fragment.frame` is the packet's index.
                 let frame = (media.stream != Stream::Audio).then_some(media.fragment.frame);
                 return Some(Self::new(at, seq, size, frame, ecn, delay).of_stream(media.stream));
             }

@@ -80,7 +80,7 @@ impl Record<'_> {
             into.text(&moves::RECEIVER, self.receiver_name(viewer));
             into.text(&moves::FROM, self.flow_name(spec.flows[change.from].0));
             into.text(&moves::TO, self.flow_name(spec.flows[change.to].0));
-            // Without loss, a receiver's own rate is unlimited.
+            // `Rate::MAX` means that the receiver has not observed a limit.
             into.real(&moves::OWN, (change.own < Rate::MAX).then(|| change.own.as_bps_f64()));
             into.real(&moves::AGAINST, change.against.as_bps_f64());
             into.text(&moves::WHY, change.why());

@@ -2,7 +2,7 @@
 
 use steadycast_units::{Offset, Span, Time};
 
-/// Period after which send-time stamps wrap, so that clocks a multiple apart look synchronous.
+/// Period after which send-time stamps wrap. A clock offset of a whole period does not change the stamps.
 const STAMP_RANGE: Span = Span::secs(1 << 14);
 
 const PARTS_PER_BILLION: u128 = 1_000_000_000;

@@ -301,7 +301,7 @@ impl Record<'_> {
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
-        // A flow that paused is not treated unfairly.
+        // Flows that paused are left out, because their lower throughput is not unfair.
         let always = flows.iter().filter(|n| !self.paused(**n));
         let means: Vec<f64> = always.filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();

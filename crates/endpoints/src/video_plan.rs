@@ -192,7 +192,6 @@ pub struct VideoPlan {
     flow: String,
     video: sc::Video,
     place: HostContext,
-    /// Creates sender halves with their layers (`ControllerChoice::senders`).
     senders: Arc<dyn Factory>,
     receivers: Arc<dyn Factory>,
     /// Whether the controller is in the registry.
@@ -209,7 +208,7 @@ pub struct VideoPlan {
     payload: u64,
     headers: u64,
     repairs: Repairs,
-    /// The audio's rate of IP packets; zero without audio.
+    /// The audio's bit rate including IP headers; zero without audio.
     audio: Rate,
 }
 

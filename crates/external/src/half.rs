@@ -106,7 +106,7 @@ pub struct Decided {
     pub rate: Rate,
     /// `None`: the same as `rate`.
     pub pacing: Option<Rate>,
-    /// Bytes before the next decision; `None`: no window.
+    /// The bytes that may be sent before the next decision; `None`: no limit.
     pub window: Option<Bytes>,
     /// When the law's timer expires; `None`: never.
     pub wake: Option<Time>,

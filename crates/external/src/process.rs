@@ -42,8 +42,8 @@ impl Process {
     /// Starts a program in its own process group, with its stderr in `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        // The guard starts before the program. The program then survives this process only if this process is killed
-        // before the guard has the group's ID.
+        // The guard kills the program when this process dies. The guard starts first, because it then learns the
+        // program's ID sooner.
         let mut guard = start_guard()?;
         let mut child = Command::new(name)
             .args(arguments)

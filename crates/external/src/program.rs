@@ -175,7 +175,7 @@ impl Source {
         }
     }
 
-    /// Returns the log from position `from` on, or the whole log.
+    /// Returns the log from position `from` on. If `from` is before the start, returns the whole log.
     fn log_from(&self, from: SeekFrom) -> Vec<u8> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();

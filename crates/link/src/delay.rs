@@ -109,15 +109,14 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     }
 }
 
-/// Draws from the C4 simulator's Wi-Fi model, which was fitted to measurements (picoquic d199d45b,
-/// picoquic/sim_link.c). The draws have a mean of 0.684 ms. If the parameter `mean` is above 1 ms, they have 86.25 ·
-/// (`mean` − 1 ms) / 84 more.
+/// Draws a delay from the Wi-Fi model of the C4 simulator, which was fitted to measurements (picoquic d199d45b,
+/// picoquic/sim_link.c). For `mean` from 1 ms to 85 ms, the actual mean is 0.684 ms + 86.25 / 84 · (`mean` − 1 ms).
 fn wifi(mean: Span, chance: &mut Chance) -> Span {
     const TURN: Span = Span::millis(1);
     const PAUSE: Span = Span::micros(7_500);
     let turns = poisson(E_TO_MINUS_1, chance);
     let mut delay = smoothed(TURN, turns, turns > 0, chance);
-    // A pause has a mean of 12 · 7.5 − 7.5 / 2 = 86 ms; its probability sets the mean.
+    // A pause has a mean of 12 · 7.5 − 7.5 / 2 = 86.25 ms. Picoquic calculates its probability with 84 ms.
     if chance.happens(mean.saturating_sub(TURN).ratio(Span::millis(84))) {
         let pauses = poisson(E_TO_MINUS_12, chance);
         delay += smoothed(PAUSE, pauses, pauses > 1, chance);

@@ -3,7 +3,7 @@
 //! The fate of a packet is decided when it is offered, because every change of the link is known and a FIFO queue
 //! does not depend on later packets. A hop costs one event in the simulator and one timer in real time.
 //!
-//! Queues that decide at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`]. The driver then collects fates
+//! Queues that drop packets at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`]. The driver then collects fates
 //! with [`Link::take`], after each offer and at [`Link::due`].
 //!
 //! ```text
@@ -587,7 +587,7 @@ impl LinkState {
         }
     }
 
-    /// Prepares the fast path for another packet size, after `count_passed`.
+    /// Prepares the fast path for another packet size.
     #[inline(never)]
     fn change_size(&mut self, now: Time, size: Bytes, idle: &mut Idle) {
         if now < idle.free {
@@ -684,7 +684,7 @@ impl LinkState {
         (done, lost)
     }
 
-    /// Returns the arrival of a packet that left at `done`, and stores that of its copy.
+    /// Returns when a packet that left at `done` arrives. If the packet is duplicated, stores the copy's arrival.
     fn deliver(&mut self, done: Time) -> Time {
         let at = self.arrival(done);
         self.counts.reordered += self.reorder_counter.pass(done, at);
@@ -708,7 +708,7 @@ impl LinkState {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
-        // A late call still gets the earlier fates, with their times.
+        // Dequeues that were due before `now` must not see this packet.
         while self.managed.as_ref().is_some_and(|managed| managed.due < now) {
             self.serve();
         }

@@ -207,8 +207,7 @@ impl LossState {
             Loss::Run(RunLoss { mean: Packets(mean) }) => {
                 let lost = self.packets as f64 >= self.next;
                 if lost {
-                    // The next run starts at the drawn position. If it started at the lost packet, rounding up would
-                    // lengthen the mean.
+                    // `next` keeps its fraction, because rounding up would increase the mean distance of losses.
                     self.next = (self.next + self.chance.exponential(*mean)).max(self.packets as f64);
                 }
                 lost

@@ -1,11 +1,11 @@
-//! Queues that decide at dequeue. The link holds their packets.
+//! Queues that drop or mark packets at dequeue.
 
 use crate::{Counts, Drop, Ecn, Fate, Limit};
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use steadycast_units::{Bytes, Time};
 
-/// The number of a held packet. Numbers are reused and stay below the most packets held at once.
+/// The number of a held packet. Numbers are reused, so they stay small and can be used as an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(pub u32);
 
@@ -24,13 +24,13 @@ pub(crate) struct Offered {
     pub(crate) flow: u64,
 }
 
-/// An algorithm that decides at dequeue.
+/// An AQM algorithm that drops or marks packets at dequeue.
 pub(crate) trait DequeueAqm: Debug + Send + Sync {
     /// Enqueues a packet; `alone` if the queue and the transmitter were empty.
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool);
-    /// Returns the next packet. Drops before it go to `out`.
+    /// Returns the next packet to send. The packets dropped before this packet go to `out`.
     fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting>;
-    /// Whether a packet beyond the limit is accepted, and [`DequeueAqm::shorten`] drops others.
+    /// Returns whether a full queue accepts a packet. [`DequeueAqm::shorten`] then drops packets.
     fn drops_on_overflow(&self) -> bool {
         false
     }
@@ -74,15 +74,15 @@ pub(crate) struct Managed {
     limit: Limit,
     len: usize,
     bytes: u64,
-    /// The end of the current transmission, and its packet's size.
+    /// The end of the current transmission, and the size of the transmitted packet.
     on_air: (Time, Bytes),
-    /// The bytes sent for that packet, with retransmissions.
+    /// The bytes of the current transmission, including link-layer retransmissions.
     spent: Bytes,
     /// The next dequeue; NEVER if the queue is empty.
     pub(crate) due: Time,
-    /// The fates not collected yet, with the arrivals of copies.
+    /// The fates that were not collected yet. The time is the arrival of a duplicated packet's copy.
     fates: VecDeque<(Token, Fate, Option<Time>)>,
-    /// When the last of `fates` was decided.
+    /// The time of the last decision.
     decided: Time,
     free: Vec<u32>,
     tokens: u32,
@@ -106,7 +106,7 @@ impl Managed {
         }
     }
 
-    /// Returns the packets at `now`, with the one on the transmitter.
+    /// Returns the number of packets at `now`, including the packet on the transmitter.
     pub(crate) fn length(&self, now: Time) -> usize {
         self.len + usize::from(self.on_air.0 > now)
     }
@@ -115,7 +115,7 @@ impl Managed {
         if self.fates.is_empty() { self.due } else { self.decided }
     }
 
-    /// Returns the next fate, with the arrival of a copy.
+    /// Returns the next fate. The time is the arrival of the packet's copy, if any.
     pub(crate) fn next_fate(&mut self) -> Option<(Token, Fate, Option<Time>)> {
         let next = self.fates.pop_front()?;
         self.free.push(next.0.0);
@@ -167,7 +167,7 @@ impl Managed {
         Some(head)
     }
 
-    /// Calls the discipline and subtracts its drops.
+    /// Calls the AQM algorithm, and subtracts the packets that it drops.
     fn run<T>(
         &mut self,
         now: Time,

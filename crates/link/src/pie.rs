@@ -69,7 +69,8 @@ impl State {
         Self { pie, drop_prob: 0.0, accu_prob: 0.0, qdelay_old, burst_allowance, update: Time::ZERO + pie.t_update }
     }
 
-    /// Applies the updates until `now`. Nothing was added since, so the delay is the time until `free`.
+    /// Applies the updates that were due since the previous arrival. Since then, the queue has only drained, so the
+    /// delay at an update is the time until `free`.
     fn catch_up(&mut self, now: Time, free: Time) {
         while self.update <= now {
             // RFC 8033, section 5.2, leaves the delay's estimate open; this one is exact.
@@ -106,7 +107,7 @@ impl State {
         }
         self.drop_prob += change;
         if qdelay.is_zero() && self.qdelay_old.is_zero() {
-            // Section 4.2; appendix A's decay begins below half of the target.
+            // Section 4.2 requires zero delays here. Appendix A requires delays below half of `target`.
             self.drop_prob *= 0.98;
         }
         self.drop_prob = self.drop_prob.clamp(0.0, 1.0);

@@ -128,7 +128,7 @@ impl Kind<LinkProperties> for Red {
                 return out.refuse(&item.at, "RED's ns2 parameters derive from a rate, and there is none", remedy);
             }
             (RedPreset::Ns2, rate) => {
-                // All derived values are set, so the assumed rate has no effect.
+                // A link without a rate requires explicit values, which replace those derived from 1 Mb/s.
                 Self::ns2(rate.unwrap_or(Rate::mbps(1)), line.delay, mean_packet.unwrap_or(NS2_MEAN_PACKET))
             }
         };
@@ -206,7 +206,6 @@ impl State {
         } else {
             self.average += red.weight * (length - self.average);
         }
-        // After a quiet time, drops are spread evenly again.
         let average = self.average;
         if average < self.min {
             self.since = None;
@@ -227,7 +226,7 @@ impl State {
             1.0
         };
         let p = if self.by_bytes { base * packet.size.as_f64() / red.mean_packet.as_f64() } else { base };
-        // Drops are spread evenly: none for 1/p packets, one by 2/p packets.
+        // Drops are spread evenly: the next drop comes between 1/p and 2/p packets after the last drop.
         let count = since as f64 * p;
         let p = if base >= 1.0 || count >= 2.0 {
             1.0

@@ -71,7 +71,7 @@ impl Playout {
         self.delay
     }
 
-    /// Sets the time from the detection of a loss to the arrival of the repair.
+    /// Sets the time from a lost packet's expected arrival to its repair's arrival.
     pub fn on_repair_time(&mut self, takes: Span) {
         self.repair = takes;
     }

@@ -545,7 +545,7 @@ impl Receiver {
         }
     }
 
-    /// Returns the time from a lost packet's transmission to its repair's arrival; zero without repair.
+    /// Returns the time from a lost packet's expected arrival to its repair's arrival; zero without repair.
     pub fn repair_time(&self, now: Time) -> Span {
         match (&self.repair, &self.parity) {
             (Some(repair), _) => repair.requester.repair_time(now),

@@ -102,7 +102,7 @@ impl KernelSource {
     }
 }
 
-/// A TCP receiver in a kernel, by the segments that reached its host.
+/// A TCP receiver in the kernel. Its arrivals are the segments that reached its host.
 #[derive(Clone, Debug)]
 pub struct KernelSink {
     /// Segments with new data.

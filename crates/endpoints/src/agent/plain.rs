@@ -166,7 +166,7 @@ impl PlainSink {
             return self.intake.add(now, size, sent);
         }
         let ahead = (number + 1).saturating_sub(self.next);
-        // A longer jump than the mask clears it.
+        // A jump by 128 or more clears the mask.
         self.arrived = self.arrived.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
         self.next += ahead;
         // A packet older than the mask counts as new.

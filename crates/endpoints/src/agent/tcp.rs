@@ -357,7 +357,6 @@ impl Recorded for TcpSource {
     }
 }
 
-/// Writes no figures: segments don't show when the application got the data.
 impl Recorded for TcpSink {
     fn intake(&self) -> Option<&Intake> {
         Some(&self.intake)

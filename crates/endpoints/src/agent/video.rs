@@ -69,7 +69,7 @@ impl Row for DecisionRow {
     }
 }
 
-/// The receiver half's state when it wrote a report.
+/// The state of a controller's receiver half when it wrote a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewRow {
     /// The time of the report.
@@ -335,7 +335,7 @@ impl VideoSource {
         self.account(now);
         self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
-        // The simulcast's other senders announce this rate.
+        // The simulcast's other senders announce the rates of all its senders to the receivers.
         if let Some(siblings) = &self.settings.siblings {
             siblings.set_rate(Rate::ZERO);
         }

@@ -5,10 +5,10 @@ use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
 use steadycast_record::row;
 use steadycast_units::{Span, Time};
 
-/// Bounds of the play-out delay. 40 ms are two packets, the least that compensates a jitter of one packet.
+/// Bounds of the play-out delay. A jitter of one packet needs at least 40 ms, the duration of two packets.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
-/// Reordering in packets after which a missing one is lost.
-const REORDERED: u64 = 50;
+/// A missing packet is given up when a sequence number this much higher has arrived.
+const MAX_REORDERING: u64 = 50;
 
 /// An adaptive play-out ([`Playout`]), which counts the gaps that a player conceals. A late packet's gap is the rise of
 /// the play-out delay; a lost packet's gap is [`AUDIO_PACKET_TIME`].
@@ -17,18 +17,18 @@ pub struct AudioPlayout {
     playout: Playout,
     /// The first sequence number, and the one after the newest.
     range: Option<(u64, u64)>,
-    /// The play-out time before the last pause.
+    /// The duration of all packets before the last pause, including lost packets.
     covered_before: Span,
     /// Missing packets that may still arrive.
     missing: BTreeSet<u64>,
     /// The last lost packet, and the length of its run of losses.
     run: Option<(u64, u64)>,
     lost: u64,
-    /// Number of packets after their play-out time.
+    /// Number of packets that arrived after their play-out time.
     pub late: u64,
     /// Number of gaps longer than one packet.
     pub long_gaps: u64,
-    /// The gaps' total time.
+    /// The total duration of the gaps.
     concealed: Span,
 }
 
@@ -65,7 +65,7 @@ impl AudioPlayout {
         self.late += u64::from(is_late);
         self.concealed += gap;
         self.long_gaps += u64::from(gap > AUDIO_PACKET_TIME);
-        self.give_up(next.saturating_sub(REORDERED));
+        self.give_up(next.saturating_sub(MAX_REORDERING));
         gap
     }
 
@@ -99,7 +99,7 @@ impl AudioPlayout {
         }
     }
 
-    /// Returns the play-out time of all packets, lost ones included.
+    /// Returns the duration of all packets, including lost packets.
     pub fn covered(&self) -> Span {
         self.covered_before + self.range.map_or(Span::ZERO, |(first, next)| AUDIO_PACKET_TIME * (next - first))
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use steadycast_media::{Bounds, Fragment, Playout, Schedule};
 use steadycast_units::{Span, Time};
 
-/// Maximum number of incomplete frames, the newest.
+/// Maximum number of incomplete frames that are tracked.
 const MAX_OPEN_FRAMES: usize = 256;
-/// The length of the windows whose minima [`Origin`] uses.
+/// Window of the minimum filter [`Origin`], which estimates when frame 0 was ready.
 const ORIGIN_WINDOW: Span = Span::secs(10);
 
 /// Play-out delay per frame.
@@ -97,7 +97,8 @@ impl Player {
         }
     }
 
-    /// Processes a packet; `repair` is the time of a lost packet's repair. Returns a changed play-out delay.
+    /// Processes a packet. `repair` is the delay that the repair of a loss adds. Returns the play-out delay if it has
+    /// changed.
     pub(super) fn on_packet(&mut self, packet: &ArrivedPacket, repair: Span) -> Option<Span> {
         let adaptive = self.adaptive.as_mut()?;
         adaptive.playout.on_repair_time(repair);
@@ -149,8 +150,8 @@ impl Adaptive {
     }
 }
 
-/// Estimates when frame 0 was ready: the smallest difference between a packet's send time and its frame's time after
-/// frame 0. A packet is never sent before its frame is ready.
+/// Estimates when frame 0 was ready. The estimate is the minimum of `sent` − `begins` over recent packets
+/// ([`Origin::see`]), because a packet is never sent before its frame is ready.
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
     /// The minimum of the present window, the minimum of the previous window, and the present window's start. The

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use steadycast_record::row;
 use steadycast_units::Time;
 
-/// Newest repaired packets, whose originals may still arrive.
+/// Maximum size of [`Repaired::newest`]. For older packets, the original is no longer expected.
 const MAX_TRACKED_REPAIRS: usize = 4_096;
 
 /// Packets that arrived as repairs and whose originals have not arrived.
