@@ -45,8 +45,9 @@ impl AudioQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a packet, sampled `at` after the first picture; `begins` if it follows a silence. Waits up to `patience`.
-    /// Returns whether there was room; `None` after the session's end.
+    /// Adds a packet. Returns whether there was room within `patience`; `None` after the session's end.
+    ///
+    /// `at` is the sampling time, counted from the first picture. `begins` is true if the packet follows a silence.
     pub fn push(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         self.push_due(at, at, begins, bytes, patience)
     }
@@ -134,7 +135,6 @@ pub struct ReceivedAudio {
 struct ReceivedState {
     packets: VecDeque<ReceivedAudio>,
     wanted: bool,
-    /// Packets dropped for a slow reader or without alignment.
     overrun: u64,
 }
 
@@ -142,7 +142,7 @@ struct ReceivedState {
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedAudioQueue(Arc<Mutex<ReceivedState>>);
 
-/// Maximum number of packets that wait for a reader or for alignment: 10 s of audio.
+/// Maximum number of packets that wait for a reader or for sender reports: 10 s of audio.
 const MAX_HELD_PACKETS: usize = 500;
 
 impl ReceivedAudioQueue {
@@ -160,7 +160,7 @@ impl ReceivedAudioQueue {
         self.locked().packets.drain(..).collect()
     }
 
-    /// Packets dropped for a slow reader or without alignment.
+    /// Returns the number of packets that were dropped because the reader is slow or the sender reports are missing.
     pub fn overrun(&self) -> u64 {
         self.locked().overrun
     }
@@ -225,7 +225,7 @@ impl AudioIntake {
             let missing = self.next.map_or(0, |next| seq - next);
             self.next = Some(seq + 1);
             self.unaligned.push_back((timestamp, missing, payload));
-            // A sender may never send the reports for the alignment.
+            // A sender may never send reports.
             if self.unaligned.len() > MAX_HELD_PACKETS {
                 self.unaligned.pop_front();
                 self.queue.locked().overrun += 1;
@@ -233,7 +233,7 @@ impl AudioIntake {
         }
     }
 
-    /// Passes packets on whose time `ticks_of` knows.
+    /// Gives the reader the packets whose RTP timestamp `ticks_of` can convert.
     pub(crate) fn align(&mut self, ticks_of: impl Fn(u32) -> Option<i64>) {
         while let Some(reported) = self.unaligned.front().and_then(|(timestamp, ..)| ticks_of(*timestamp)) {
             let Some((timestamp, missing, bytes)) = self.unaligned.pop_front() else { return };

@@ -29,9 +29,9 @@ const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
 /// Share of left-out pictures up to which the encoders are on time.
 const ON_TIME_SHARE: f64 = 0.01;
-/// The time for which pictures must be on time before a rung returns. It doubles with each further failure.
+/// The initial time without lag before a removed rung returns. The time doubles when a returned rung is removed again.
 const FIRST_RETURN_WAIT: Span = Span::secs(60);
-/// The maximum of this time.
+/// The maximum time without lag before a removed rung returns.
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
 /// Groups of pictures that are kept for late viewers.
@@ -256,7 +256,7 @@ impl Broadcast {
         }
         let since = self.time(state.since_key);
         let left = self.time(self.steering.gop.saturating_sub(state.since_key));
-        // The next group's key frame answers the request.
+        // If the next group begins within `SOON`, its key frame answers the request.
         let wanted = state.key_wanted && since >= KEY_FRAMES_APART && left > SOON;
         let first = state.fresh || state.since_key >= self.steering.gop || wanted;
         if first {
@@ -281,7 +281,7 @@ impl Broadcast {
         for (n, (control, rate)) in state.controls.iter_mut().zip(&state.rates).enumerate() {
             // A rung that was just added has no previous group.
             let last = if whole && !(has_new && n == 0) { LastGroup::Whole } else { LastGroup::Cut };
-            // The budget is that of the previous group's duration, which may be short.
+            // `steer` compares the budget with the previous group's bytes, so both need the same duration.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
             control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
         }
@@ -406,9 +406,10 @@ impl Broadcast {
         waited.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
-    /// Passes an Opus packet to all viewers, sampled `at` after the first picture; `begins` if it follows a silence.
-    /// Waits up to `patience` for its time, unless the source has its own pace. Returns whether this time has come;
-    /// `None` after the end.
+    /// Passes an Opus packet to all viewers when it is due. Returns whether it was due within `patience`; `None` after
+    /// the end.
+    ///
+    /// `at` is the sampling time, counted from the first picture. `begins` is true if the packet follows a silence.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let due = |state: &State| match state.start {
             // A source with its own pace delivers each packet when due.
@@ -580,7 +581,7 @@ pub(crate) struct RungFeed {
     cursor: u64,
     /// The session's start.
     began: Option<Time>,
-    /// The picture that was due then, from which the session's times count.
+    /// The picture that was due at `began`. The session counts pictures from this picture.
     base: Option<u32>,
     /// The time on the source's timeline at which the session begins.
     origin: Span,
@@ -635,7 +636,7 @@ impl RungFeed {
         self.status.clone()
     }
 
-    /// Sets the waker for ready frames and the queue of audio packets.
+    /// Sets the waker that is called for each frame, and the queue that receives the audio packets.
     pub(crate) fn attach(&mut self, waker: Waker, audio: Option<AudioQueue>) {
         self.audio = audio;
         let mut state = self.broadcast.locked();
@@ -695,7 +696,7 @@ impl RungFeed {
     fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
         let began = self.began?;
         if self.base.is_none() && frame.first {
-            // A source with its own clock numbers pictures itself.
+            // The source has its own pace. Its first key frame shows which picture was due at `began`.
             let base = frame.picture.saturating_sub(self.broadcast.pictures_since(began));
             self.begin_at(base, self.broadcast.time(base).min(frame.sampled));
         }

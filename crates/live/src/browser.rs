@@ -47,7 +47,7 @@ pub enum Destination {
         /// Further addresses of the port.
         others: Vec<IpAddr>,
     },
-    /// A server for publishing ([`LocalOffer`](crate::LocalOffer)), by the local address that reaches it.
+    /// A server for publishing ([`LocalOffer`](crate::LocalOffer)). The value is the local address of the connection.
     Server(IpAddr),
 }
 
@@ -274,9 +274,10 @@ impl NegotiatedOffer {
     }
 }
 
-/// The ICE and DTLS connection to a browser. Its address stays the same for the session.
+/// The ICE and DTLS connection to a browser.
 pub(crate) struct BrowserConnection {
     pub(crate) tunnel: Tunnel,
+    /// The browser's first address, which identifies the browser in the session even after it has moved.
     home: Option<SocketAddr>,
     /// The common SSRC of a server's reports; `None` for a browser.
     reporter: Option<Reporter>,
@@ -327,7 +328,7 @@ impl BrowserConnection {
         })
     }
 
-    /// Demultiplexes (RFC 7983). Returns the peer's address for this session's RTP or RTCP.
+    /// Demultiplexes a datagram (RFC 7983). Returns the browser's first address if the datagram is RTP or RTCP.
     pub(crate) fn sort(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Option<SocketAddr> {
         match Protocol::of(bytes) {
             Protocol::Stun | Protocol::Dtls => self.tunnel.on_datagram(now, from, bytes),

@@ -164,8 +164,8 @@ const PORT_MASK: u64 = 3;
 
 /// Maximum number of batches read from a socket before others are served. Level-triggered epoll reports the rest again.
 const BATCHES: usize = 16;
-/// A step this long between two readings of the clock, not counting the requested wait, is a clock gap. A busy machine
-/// causes milliseconds, seldom hundreds.
+/// The minimum delay of a clock reading, beyond the requested wait, that counts as a clock gap. On a busy machine,
+/// readings are delayed by milliseconds, and seldom by hundreds of milliseconds.
 const MIN_CLOCK_GAP: Span = Span::secs(1);
 /// Maximum time for emptying the sockets after a gap. The kernel queues about 16,000 small datagrams per socket.
 const MAX_EMPTYING: Span = Span::secs(1);
@@ -249,7 +249,7 @@ impl<E: End> Loop<E> {
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
-            // After the end, the sockets are read once more for what has arrived.
+            // The last iteration does not wait, but still reads the datagrams that have arrived.
             let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
             events.clear();

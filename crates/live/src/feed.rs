@@ -70,7 +70,7 @@ impl Payloads for PayloadStore {
 /// A job for the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderJob {
-    /// Number of the picture. Those since the last job are not coded.
+    /// Number of the picture. If numbers are skipped between two jobs, these pictures are not encoded.
     pub picture: u32,
     /// Whether the picture starts a group, which has a new encoder context.
     pub first: bool,
@@ -303,7 +303,7 @@ impl LiveFeed {
         let mean =
             if self.rate_sum.1 == 0 { self.rate.as_bps_f64() } else { self.rate_sum.0 / f64::from(self.rate_sum.1) };
         self.rate_sum = (0.0, 0);
-        // The minimum of two, as a stall affects one group only.
+        // The smaller factor of the last two groups is used, because a stall affects only one group.
         let longer = self.longer();
         let lasts = self.time(self.control.steering.gop).scale(longer.min(self.slow));
         let whole = Rate::from_bps_f64(mean).over(lasts);
@@ -318,9 +318,8 @@ impl LiveFeed {
         self.control.steer(self.time(picture), room(whole, backlog), self.rate, last);
     }
 
-    /// Returns the quantizer that the group should have had, if its backlog would soon force pictures out. `waits` is
-    /// the backlog, `last` the last frame with `headers` bytes of packet headers.
-    fn quantizer_if_outgrown(&self, waits: Bytes, last: Bytes, headers: Bytes) -> Option<f64> {
+    /// Returns the quantizer that the group should have had, if its backlog would soon force pictures out.
+    fn quantizer_if_outgrown(&self, backlog: Bytes, last_frame: Bytes, frame_headers: Bytes) -> Option<f64> {
         let gop = self.control.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
         // The I frame alone does not predict the following frames.
@@ -329,18 +328,18 @@ impl LiveFeed {
         }
         let times = |bytes: Bytes, pictures: u32| Bytes::new(bytes.get().saturating_mul(u64::from(pictures)));
         let lasts = |pictures: u32| self.time(pictures).scale(self.longer());
-        // Further frames are assumed to have the last one's size.
-        let left = (waits + times(last, ahead)).saturating_sub(self.rate.over(lasts(ahead)));
+        // Further frames are assumed to be as large as the last frame.
+        let left = (backlog + times(last_frame, ahead)).saturating_sub(self.rate.over(lasts(ahead)));
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // `open` is the predicted size of the first [`MAX_PICTURE_GAP`] of a new group. It consists of a share of the I
-        // frame, and of frames of the size `last`.
+        // `open` predicts the size of a new group's first `pictures` pictures. The I frame counts in proportion,
+        // because its bytes are spread over the whole group.
         let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
-        let open = intra + times(last, pictures - 1).as_f64();
-        let budget = room(self.rate.over(lasts(pictures)), waits);
-        let needed = self.control.needed(open, budget, times(headers, pictures).as_f64());
+        let open = intra + times(last_frame, pictures - 1).as_f64();
+        let budget = room(self.rate.over(lasts(pictures)), backlog);
+        let needed = self.control.needed(open, budget, times(frame_headers, pictures).as_f64());
         let high = self.control.limits().1;
         let smaller = self.control.size + 1 < self.control.steering.sizes.len()
             && needed > self.control.scaled(high, DOWNSIZE_MARGIN);
@@ -489,7 +488,7 @@ pub struct RungData {
 /// A ladder's rungs by quantizer, shared by its sessions.
 pub type SharedRungs = Arc<BTreeMap<u8, RungData>>;
 
-/// A feed of a pre-encoded ladder, with a simulation's frame selection.
+/// A feed of a pre-encoded ladder. [`Encoder`] selects the frames, as in a simulation.
 pub struct LadderFeed {
     encoder: Encoder,
     store: PayloadStore,

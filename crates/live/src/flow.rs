@@ -57,7 +57,7 @@ impl FlowKeys {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }
 
-    /// Adds a sender's defaults: checked feedback and repaired pictures, except in paper mode.
+    /// Adds a sender's default keys. By default, the mode `paper` has neither `defences` nor `repair`.
     #[must_use]
     pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
         let paper = self.is("mode", "paper");
@@ -116,7 +116,7 @@ impl FlowKeys {
         };
         let said = [("feedback", feedback), ("ecn", ecn)];
         let said = said.into_iter().filter_map(|(key, word)| Some((key.to_owned(), word?.into())));
-        // Media without a clip has to be greedy.
+        // The default media is a clip, but a description names no file.
         Ok(Self(keys.into_iter().chain(said).collect()).or("media", "greedy"))
     }
 

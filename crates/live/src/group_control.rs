@@ -34,16 +34,20 @@ impl Steering {
 /// The bucket's size in groups of pictures (Evalvid-RA).
 const BUCKET_GROUPS: f64 = 1.5;
 
-/// The exponents by which a picture's bytes grow with its samples: for a smaller size, and for a larger size. Measured
-/// with FFmpeg's test pattern: 0.6 to 1. Both values rather predict too many bytes.
+/// A picture's bytes grow with its samples to the power of this exponent. The first value is for a smaller size, the
+/// second value for a larger size.
+///
+/// The exponents of FFmpeg's test pattern are 0.6 to 1. The values are chosen to overestimate the bytes.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// Pictures get smaller if the needed step size exceeds the coarsest quantizer's by this factor. The new size must need
-/// a step size below the coarsest quantizer's by this factor.
+/// Pictures get smaller if they need a step size that exceeds the coarsest quantizer's by this factor. At the new size,
+/// they must need a step size that is below the coarsest quantizer's by this factor.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// Pictures get larger if the larger size, for this time, needs a step size below the coarsest quantizer's by this
-/// factor. The second entry reacts faster to a rate far above the need.
+/// Conditions for larger pictures: a factor, and a duration. Over the duration, the needed step size at the larger size
+/// must be below the coarsest quantizer's by the factor.
+///
+/// The second condition reacts faster to a rate far above the need.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
 /// The result of the last group.
@@ -111,14 +115,14 @@ impl GroupControl {
         libm::round(self.quantizer) as u8
     }
 
-    /// Returns the first quantizer: a tenth of a bit per sample at quantizer 9, with a margin.
+    /// Returns the first group's quantizer, estimated from the rate per sample.
     fn first_quantizer(&self, rate: Rate) -> f64 {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / rate.as_bps_f64().max(1.0);
         match self.steering.scale {
-            // 9 · 0.1 = 0.9, as `share` is the reciprocal of bits per sample. The margin is 1.5, or half a doubling.
+            // Quantizer 9 is assumed to need 0.1 bits per sample. The factor 1.5 is a margin.
             Scale::Linear => 0.9 * share * 1.5,
-            // QP 28, or at most 36 on scales to 63.
+            // QP 28, or 36 on scales to 63, is assumed to need 0.1 bits per sample. The summand 0.5 is a margin.
             Scale::Logarithmic(steps) => {
                 let alike = if steps == 6 { 28.0 } else { 36.0 };
                 alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
