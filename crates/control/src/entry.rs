@@ -575,7 +575,7 @@ pub struct Controller {
     pub params: &'static [Param],
     /// The former parameters, which are constants now.
     pub former: &'static [FormerParam],
-    /// The promises that the halves check at run time.
+    /// The rules of the controller's behaviour that its halves check in every run ([`crate::Check`]).
     pub promises: &'static [&'static Promise],
     /// Builds the sender half.
     pub sender: BuildSender,

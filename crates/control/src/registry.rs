@@ -52,7 +52,7 @@ pub const FALLBACK: &Controller = {
     ALL[n]
 };
 
-/// The controllers that a scenario may name: [`ALL`] and those that the program has added.
+/// The controllers that a scenario may name: [`ALL`], and those added by [`Registry::with`].
 #[derive(Clone, Debug)]
 pub struct Registry(Vec<&'static Controller>);
 
@@ -198,7 +198,7 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the terms of a controller without needs or extension that schedules its own reports.
+    /// Returns the terms of a controller that schedules its own reports. It has no needs and no header extension.
     pub const fn plain(app: [u8; 4]) -> Self {
         let (feedback, receivers) = (FeedbackTiming::Clocked, Receivers::OneOrMany);
         let slowest_feedback = Span::MAX;

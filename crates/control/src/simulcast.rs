@@ -1,18 +1,20 @@
 //! A receiver's choice of a simulcast group. The groups carry the same video at different rates.
 //!
-//! Each group is a session with its own controller, whose rate is at least the group's floor. A receiver computes its
-//! own rate ([`acceptable`]); the sender announces the groups' rates ([`rates_body`]).
+//! Each group is a session with its own controller. A group's rate is its send rate, but at least its floor. The sender
+//! announces the groups' rates ([`rates_body`]), and a receiver computes its own rate ([`acceptable`]).
 //!
 //! ```text
-//!  down, immediately:  own < half of its group's floor       to the highest group whose rate is at most own
-//!  down, delayed:      own < its group's floor               the same, after a fifth of the hold
-//!  up, after a hold:   own ≥ 1.2 × the next group's rate     to the next group, after 10 s without interruption
-//!  a group's rate:     its send rate, but at least its floor (also while it is not sent)
+//!  move  condition                            must last      new group
+//!  down  own rate < group's floor / 2         0 s            the highest one whose rate is at most the own rate
+//!  down  own rate < group's floor             2 s            the highest one whose rate is at most the own rate
+//!  up    own rate ≥ 1.2 × next group's rate   10 s (hold)    the next one
 //! ```
 //!
-//! The own rate dips after each loss, so the second line has a delay. Moving up is a test. It has failed if the
-//! receiver moves down within four holds, and the next hold is then doubled (RLM: McCanne, Jacobson, Vetterli,
-//! SIGCOMM 1996).
+//! The factor 1.2 and the hold of 10 s are defaults; 2 s is a fifth of the hold. The second rule waits because the own
+//! rate dips after each loss.
+//!
+//! A move up is a test. The test has failed if the receiver moves down within four times the hold. The hold before the
+//! next test is then doubled (RLM: McCanne, Jacobson, Vetterli, SIGCOMM 1996).
 //!
 //! [`acceptable`]: crate::ReceiverHalf::acceptable
 

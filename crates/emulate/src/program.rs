@@ -134,8 +134,8 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     mounted
 }
 
-/// Creates the mark of an emulated program: process ID, start time, counter. The start time distinguishes this process
-/// from another with the same ID. The counter distinguishes the programs of this process.
+/// Creates a mark for a program that this process emulates: the ID and start time of this process, and a counter. The
+/// start time distinguishes this process from a later one with the same ID.
 fn new_mark() -> String {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let id = std::process::id();

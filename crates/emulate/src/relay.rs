@@ -123,7 +123,8 @@ pub(crate) struct Relay {
     streams: Streams,
     tap: Option<Tap>,
     timing: Punctuality,
-    /// Datagrams that send jitter holds, with their gates, by release time and order of arrival.
+    /// The datagrams that are held to emulate send jitter, each with the index of its gate. The keys are the release
+    /// time and the order of arrival.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
 

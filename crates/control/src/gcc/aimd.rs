@@ -11,11 +11,11 @@ const ALPHA: f64 = 0.05;
 const LEAST_VARIANCE: f64 = 0.4;
 /// The maximum of the capacity estimate's variance divided by its mean, in kb/s.
 const MOST_VARIANCE: f64 = 2.5;
-/// The maximum rate, as a multiple of the acknowledged rate plus [`ABOVE`].
+/// The rate grows up to `ABOVE_ACKNOWLEDGED` × acknowledged rate + [`ABOVE`].
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// Added to the maximum rate.
+/// See [`ABOVE_ACKNOWLEDGED`].
 const ABOVE: Rate = Rate::kbps(10);
-/// A decrease goes to β times the acknowledged rate minus this.
+/// A decrease sets the rate to [`BETA`] × acknowledged rate − `BELOW`.
 const BELOW: Rate = Rate::kbps(5);
 /// The minimum step of the multiplicative increase, in bit/s.
 const LEAST_STEP: f64 = 1_000.0;
@@ -107,8 +107,8 @@ impl Aimd {
         self.changed = Some(now);
     }
 
-    /// Returns whether the rate may fall again: a round trip after the last change, or if less than half of it is
-    /// acknowledged.
+    /// Returns whether the rate may fall: a round trip has passed since the last change, or the acknowledged rate is
+    /// below half of the rate.
     pub(super) fn may_reduce(&self, now: Time, acknowledged: Option<Rate>) -> bool {
         let interval = self.rtt.clamp(LEAST_INTERVAL, MOST_INTERVAL);
         self.changed.is_none_or(|at| now.since(at) >= interval)
@@ -176,7 +176,7 @@ impl Aimd {
 
     fn decrease(&mut self, now: Time) {
         let mut to = self.acknowledged.scale(BETA);
-        // 5 kb/s less drains the queue also at low rates (libwebrtc).
+        // The subtraction makes the queue drain at low rates, too (libwebrtc).
         if to > BELOW {
             to = to.saturating_sub(BELOW);
         }

@@ -10,10 +10,11 @@ pub(super) const SMOOTHING: f64 = 0.9;
 pub(super) const GAIN: f64 = 4.0;
 /// The initial threshold for overuse (`trendline_estimator.cc`).
 pub(super) const THRESHOLD: f64 = 12.5;
-/// The threshold's gain per ms towards a slope above it (`trendline_estimator.cc`; the draft: 0.01).
+/// The gain per ms with which the threshold rises to a larger slope (`trendline_estimator.cc`).
+/// In draft-ietf-rmcat-gcc-02 it is 0.01.
 pub(super) const K_UP: f64 = 0.0087;
-/// The threshold's gain per ms towards a slope below it (`trendline_estimator.cc`; the draft: 0.00018, with which the
-/// threshold hardly falls).
+/// The gain per ms with which the threshold falls to a smaller slope (`trendline_estimator.cc`).
+/// In draft-ietf-rmcat-gcc-02 it is 0.00018, so the threshold hardly falls.
 pub(super) const K_DOWN: f64 = 0.039;
 /// The share of the acknowledged rate after overuse (`aimd_rate_control.cc`).
 pub(super) const BETA: f64 = 0.85;
@@ -35,8 +36,7 @@ pub(super) const SECOND_PROBE: f64 = 6.0;
 pub(super) const MOST_PROBE: Rate = Rate::mbps(5);
 /// The queueing time that the pushback tolerates (`rate_control_settings.cc`, `QueueSize`).
 pub(super) const QUEUE_TIME: Span = Span::millis(350);
-/// The minimum report interval, which is set so that 68-byte reports take 5 % of the session bandwidth
-/// (`transport_sequence_number_feedback_generator.cc`).
+/// The minimum report interval (`transport_sequence_number_feedback_generator.cc`).
 pub(super) const FEEDBACK_MIN: Span = Span::millis(50);
 /// The maximum report interval while packets arrive (`transport_sequence_number_feedback_generator.cc`).
 pub(super) const FEEDBACK_MAX: Span = Span::millis(250);

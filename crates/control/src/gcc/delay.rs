@@ -54,7 +54,7 @@ impl DelayBased {
         if packets.is_empty() {
             return Outcome::default();
         }
-        // The path may have changed, as in libwebrtc.
+        // After this time the path may have changed (libwebrtc).
         if self.heard.replace(now).is_some_and(|at| now.since(at) > STREAM_TIMEOUT) {
             (self.groups, self.trendline) = (InterArrival::default(), Trendline::new());
         }

@@ -65,8 +65,9 @@ pub(super) struct InterArrival {
 }
 
 impl InterArrival {
-    /// Adds a packet, in the order of arrival, whose feedback arrived at `reported`. A packet of a new group returns
-    /// the difference of the last two.
+    /// Adds a packet whose feedback arrived at `reported`. Packets must be added in the order of arrival.
+    ///
+    /// If the packet begins a new group, returns the intervals between the two groups before it.
     pub(super) fn take(&mut self, sent: Time, arrived: PeerTime, reported: Time) -> Option<Delta> {
         let Some(current) = &mut self.current else {
             self.current = Some(Group::of(sent, arrived, reported));

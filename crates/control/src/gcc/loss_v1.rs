@@ -7,7 +7,7 @@ use steadycast_units::{Rate, Span, Time};
 
 /// The minimum number of packets for a loss fraction.
 const LEAST_PACKETS: i64 = 20;
-/// The window of the minimum target, from which the rate rises.
+/// A rise starts from the minimum target within this time.
 const MIN_HISTORY: Span = Span::secs(1);
 /// The factor of a rise.
 const FACTOR: f64 = 1.08;
@@ -18,8 +18,9 @@ const BETWEEN_CUTS: Span = Span::millis(300);
 const LOSS_REPORT_MAX_AGE: Span = Span::secs(6);
 /// The duration of the start phase.
 const START: Span = Span::secs(2);
-/// The back-off without feedback.
+/// The interval between two reductions without feedback.
 const BACK_OFF_INTERVAL: Span = Span::secs(1);
+/// The factor of a reduction without feedback.
 const BACK_OFF: f64 = 0.8;
 
 #[derive(Clone, Debug, Default)]
@@ -88,7 +89,8 @@ impl LossV1 {
         self.fraction_at = Some(now);
     }
 
-    /// Returns a lower bound of the round-trip time: the last measurement plus the time without feedback.
+    /// Returns the last measured round-trip time, plus the time from its measurement to the last sent packet.
+    /// Before the first measurement, returns the time from the first to the last sent packet.
     fn corrected_rtt(&self) -> Span {
         match (self.propagation, self.first_sent) {
             (Some((at, rtt)), _) => rtt + self.last_sent.since(at),

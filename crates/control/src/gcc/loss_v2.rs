@@ -24,9 +24,9 @@ const CANDIDATES: [f64; 3] = [1.02, 1.0, 0.95];
 const FIRST_INHERENT: f64 = 0.01;
 /// The minimum inherent loss.
 const LEAST_INHERENT: f64 = 1e-3;
-/// The maximum inherent loss is this plus [`BALANCE`] / bandwidth.
+/// The maximum inherent loss is `INHERENT_OFFSET` + [`BALANCE`] / bandwidth.
 const INHERENT_OFFSET: f64 = 0.05;
-/// The product of a bandwidth and the loss that it may have above an offset.
+/// See [`INHERENT_OFFSET`] and [`INSTANT_OFFSET`].
 const BALANCE: Rate = Rate::kbps(100);
 const NEWTON: f64 = 0.75;
 /// The preference for a higher bandwidth, per kb/s.
@@ -46,14 +46,14 @@ const ABOVE_ACKNOWLEDGED: f64 = 1.5;
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
 /// An acknowledged rate, as a multiple of the decreased rate.
 const HELD: f64 = 1.3;
-/// The loss above which the bandwidth is limited at once by BALANCE / excess.
+/// Above this loss, the bandwidth is at most [`BALANCE`] / (loss − `INSTANT_OFFSET`).
 const INSTANT_OFFSET: f64 = 0.05;
 /// The initial hold time after a decrease. It doubles with each decrease.
 const FIRST_HOLD: Span = Span::millis(300);
 /// The maximum hold time after a decrease.
 const LONGEST_HOLD: Span = Span::secs(60);
-/// The worst observation is ignored, unless its send rate is at least this multiple of the median: a burst causes
-/// congestion.
+/// The observation with the highest loss is ignored, unless its send rate is at least this multiple of the median.
+/// At so high a rate, congestion has caused its loss.
 const BURST: f64 = 2.0;
 /// For this time after a rise starts, the acknowledged rate is a candidate even if the application limits the rate.
 const RISING: Span = Span::secs(2);

@@ -17,16 +17,16 @@ const REQUIRED: usize = 10;
 const REORDERING: Span = Span::secs(1);
 const SHORTEST: Span = Span::millis(1);
 
-/// The minimum of the send rate and the receive rate over a window of packets.
+/// The minimum of the receive rate and the send rate over a window of packets.
 ///
 /// ```text
-///            bytes − first arrived               bytes − last sent
-///  min( ──────────────────────────────── ,  ──────────────────────────── )
-///        t_n − t_1 − largest gap + second        T_last − T_first
+///             bytes without the first packet           bytes without the last packet
+///  min( ────────────────────────────────────────── ,  ─────────────────────────────── )
+///       t_n − t_1 − largest gap + second largest              T_last − T_first
 /// ```
 ///
-/// The largest gap may be a pause of the path. Without it the receive rate can be too high, so the send rate is a
-/// limit.
+/// t are arrival times, T are send times. The largest gap between two arrivals may be a pause of the path, so the
+/// second largest gap replaces it. The receive rate can then be too high, so the send rate limits the result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RobustThroughput {
     /// In the order of arrival.

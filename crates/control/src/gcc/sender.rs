@@ -69,7 +69,8 @@ pub(super) struct Sender {
     per_packet: bool,
     next: Option<Time>,
     starting: bool,
-    /// Whether a frame was queued. A source without frames sends at the pacing rate, so that is its target.
+    /// Whether a frame was queued. Until then, the pacing rate is the target, because a source without frames always
+    /// sends at the pacing rate.
     frames: bool,
 }
 
@@ -204,7 +205,7 @@ impl Sender {
         });
         let outcome = self.delay.update(now, &summary.received, acknowledged, probe);
         if let Some(rate) = outcome.rate {
-            // A probe's result discards the delay-based estimate, so it comes first.
+            // `LossV1::set` discards the delay-based estimate, so it is called before `set_delay_based`.
             if outcome.probe {
                 self.loss_v1.set(rate);
             }

@@ -78,7 +78,7 @@ const MARKED: Promise = Promise {
 const PARAMS: usize = 8;
 const IIAD: [Param; PARAMS] = law("iiad", [1.0; 2], [1.0; 2], [0.25; 2]);
 const IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
-/// E-MULTFRC differs from MULTFRC only in the law (Chen, Zakhor, section 2.3), so γ is that of `IIAD`.
+/// γ is 0.25 as in [`IIAD`], because E-MULTFRC changes only the law of MULTFRC (Chen, Zakhor, section 2.3).
 const E_IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
 
 const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; PARAMS] {

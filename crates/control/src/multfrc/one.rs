@@ -7,7 +7,7 @@ use crate::{Check, Decision, Departing, Notice, ReceiverHalf, Report, SenderHalf
 use std::borrow::Cow;
 use steadycast_units::Time;
 
-/// The RTP header extension element: R in 24 bits, then the [`Mark`].
+/// The RTP header extension element: the round-trip time in 24 bits ([`rtt_notice`]), then the [`Mark`].
 pub(super) const EXTENSION: u8 = 3;
 
 pub(super) struct Sender {

@@ -12,9 +12,9 @@ pub(super) const D_FILT: Span = Span::millis(120);
 pub(super) const Q_BOUND: Span = Span::millis(50);
 /// `GAMMA_MAX`: the maximum ramp-up per report, as a share of the receive rate.
 pub(super) const GAMMA_MAX: f64 = 0.5;
-/// MULTILOSS: for how long a long delay counts less after a loss, in mean loss intervals (section 4.2).
+/// MULTILOSS: after a loss, delays above QTH are reduced for this number of mean loss intervals (section 4.2).
 pub(super) const MULTI_LOSS: f64 = 7.0;
-/// QTH: a delay above this value counts less after a loss.
+/// QTH: after a loss, delays above this value are reduced.
 pub(super) const Q_TH: Span = Span::millis(50);
 /// LAMBDA: how strongly a delay above QTH is reduced.
 pub(super) const LAMBDA: f64 = 0.5;
@@ -33,7 +33,7 @@ pub(super) const BETA_S: f64 = 0.1;
 pub(super) const X_MAX: Span = Span::millis(500);
 /// The packets over which the minimum queueing delay is taken (section 5.1.1).
 pub(super) const FILTER: usize = 15;
-/// The minimum of the no-feedback timeout, which is two report intervals and a round trip. The RFC has no such timer.
+/// The minimum of the no-feedback timeout. RFC 8698 has no such timeout.
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
 /// RMAX if nothing limits the rate. The rate settles in proportion to RMAX / x, and x is at most [`X_MAX`]. With a
 /// larger RMAX, even this x would leave the rate above a video's usual range.

@@ -72,7 +72,7 @@ impl Signal {
             let received = ReceivedPacket { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
             self.history.on_packet(&received, || so_far);
         }
-        // An arrival without a time repeats the last delay, so that the filter keeps its length.
+        // A packet without a measured delay counts with the last delay, so that `queues` has an entry per packet.
         let queue = packet.delay.map_or_else(
             || self.queues.back().copied().unwrap_or_default(),
             |delay| self.base.queueing(packet.at, delay),

@@ -19,7 +19,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // With feedback only every 250 ms, the controller reaches 0.26 of its rate.
+    // With feedback only every 250 ms, the rate was 0.26 of the rate in a session
+    // (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     extension: message::NOTICE_ID,

@@ -99,8 +99,9 @@ impl Sender {
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// Without an acker, the timeout is at most the initial one: a new receiver needs a packet to report on.
-    fn patience(&self) -> Span {
+    /// Returns the timeout, which is at most [`FIRST_RTO`] without an acker. Receivers report only after a packet, so
+    /// without packets no acker could be elected.
+    fn timeout(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
     }
 
@@ -247,9 +248,9 @@ impl SenderHalf for Sender {
             self.filled = Some(sent.seq);
         }
         if self.timer.is_none() {
-            self.timer = Some(sent.at + self.patience());
+            self.timer = Some(sent.at + self.timeout());
         }
-        // With a floor, packets leave even without acknowledgments.
+        // With a floor, packets are sent even without acknowledgments, so `out` needs a bound.
         if self.out.len() > MOST_WINDOW as usize {
             self.out.pop_front();
         }

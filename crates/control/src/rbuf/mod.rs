@@ -130,9 +130,9 @@ const FORMER: &[FormerParam] = &[
     },
 ];
 
-/// The rounds for which ΔB is extrapolated (`stable = "predictive"`); not in the paper.
+/// The number of round trips for which ΔB is extrapolated (`stable = "predictive"`); not in the paper.
 const HORIZON: f64 = 8.0;
-/// The maximum additive step, as a share of a round's amount (`stable = "predictive"`); not in the paper.
+/// The maximum additive step, as a share of the data sent in a round trip (`stable = "predictive"`); not in the paper.
 const STEP: f64 = 0.05;
 /// The weight of the old round-trip time (RFC 6298; equation 17 gives no value).
 const ALPHA_SRTT: f64 = 0.875;

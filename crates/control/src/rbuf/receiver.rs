@@ -4,7 +4,7 @@ use crate::{Arrival, BufferLevel, Due, ReceiverHalf, Reply, Slot, View, Wake, tf
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 const FIRST_ROUND: Span = Span::millis(50);
-/// The minimum report interval, as the equations' minimum round-trip time.
+/// The minimum report interval.
 const LEAST_ROUND: Span = Span::millis(1);
 
 #[derive(Default)]

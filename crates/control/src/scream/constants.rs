@@ -13,11 +13,11 @@ pub(super) const QDELAY_GAIN: f64 = 0.25;
 pub(super) const JITTER_EXTREMES_GAIN: f64 = 1.0 / 16.0;
 /// `QDELAY_DEV_AVG_G`: the gain of the mean variation.
 pub(super) const JITTER_GAIN: f64 = 1.0 / 32.0;
-/// `QDELAY_DEV_THRESHOLD`: the delay variation with the slowest growth.
+/// `QDELAY_DEV_THRESHOLD`: from this delay variation on, the window grows most slowly.
 pub(super) const JITTER_THRESHOLD: Span = Span::millis(10);
-/// `REF_WND_OVERHEAD_MIN`: the maximum bytes in flight as a multiple of the window, at the maximum delay variation.
+/// `REF_WND_OVERHEAD_MIN`: the maximum bytes in flight, as a multiple of the window, from [`JITTER_THRESHOLD`] on.
 pub(super) const OVERHEAD_MIN: f64 = 1.5;
-/// `REF_WND_OVERHEAD_MAX`: the maximum bytes in flight as a multiple of the window, without delay variation.
+/// `REF_WND_OVERHEAD_MAX`: the maximum bytes in flight, as a multiple of the window, without delay variation.
 pub(super) const OVERHEAD_MAX: f64 = 3.0;
 /// `PACKET_PACING_HEADROOM`: the pacing rate, as a multiple of the target.
 pub(super) const PACING_HEADROOM: f64 = 1.5;
@@ -40,7 +40,7 @@ pub(super) const REORDERING: Span = Span::millis(30);
 pub(super) const REPORT_PACKETS: u32 = 16;
 /// The maximum time between reports while packets arrive.
 pub(super) const REPORT_AFTER: Span = Span::millis(40);
-/// The minimum of the no-feedback timeout, which is four round trips (EricssonResearch/scream).
+/// The minimum of the no-feedback timeout (EricssonResearch/scream).
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
 pub(super) const MIN_REF_WND: Bytes = Bytes::new(3_000);
 /// `QDELAY_TARGET_HI`: the maximum target with competing flows.

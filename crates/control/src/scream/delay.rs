@@ -4,9 +4,9 @@ use super::constants::{
 };
 use std::collections::VecDeque;
 
-/// The samples of the normalized queueing delay in its variance (RFC 8298, section 4.1.2.3).
+/// The number of samples for the variance of the normalized queueing delay (RFC 8298, section 4.1.2.3).
 const VARIANCE_OVER: usize = 200;
-/// The samples of the normalized queueing delay in its mean (RFC 8298, section 4.1.2.3).
+/// The number of samples for the mean of the normalized queueing delay (RFC 8298, section 4.1.2.3).
 const MEAN_OVER: usize = 50;
 /// If more than this share of round trips has a loss, other flows compete.
 const COMPETING_LOSS: f64 = 0.002;
@@ -95,7 +95,7 @@ impl Delay {
             (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
         }
         self.standing += DRIFT_GAIN * (least - self.standing);
-        // The base delay then contains a standing queue.
+        // If the mean of the minima exceeds a quarter of the target, the queue does not drain by itself.
         let stands = self.standing > self.target / 4.0;
         if stands {
             (self.standing, self.mean, self.bias) = (0.0, 0.0, 0.0);

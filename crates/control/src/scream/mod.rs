@@ -87,7 +87,7 @@ params! {
     }
 }
 
-/// Returns the profile's value for a parameter at the draft's default.
+/// Returns `given`, or the profile's value if `given` is the draft's default.
 fn of_profile<T: PartialEq>(given: T, draft: T, profile: T) -> T {
     if given == draft { profile } else { given }
 }

@@ -217,7 +217,7 @@ impl Sender {
 
     fn limit_at_cap(&mut self) {
         let (Some(s_rtt), Some(peak)) = (self.s_rtt, self.peak.get()) else { return };
-        // At the cap, no congestion stops the window from growing.
+        // At the cap there may be no congestion, which would otherwise limit the window.
         if self.target > NEAR_CAP * self.cap {
             let needed = CAP_HEADROOM * self.cap / 8.0 * (s_rtt + CAP_RTT_ADDEND);
             self.window.limit(peak.max(needed));

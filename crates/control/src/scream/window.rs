@@ -164,8 +164,8 @@ impl ReferenceWindow {
         }
         self.bytes = self.bytes.max(MIN_REF_WND.as_f64());
         (self.lost, self.marked, self.reacted) = (false, false, Some(input.now));
-        // Losses and classic marks cut by a fixed share, once per round trip. The others are proportional and may
-        // repeat.
+        // Losses and classic marks cut the window by a fixed share, so they cut it only once per round trip. Cuts by
+        // L4S marks and by delay may repeat, because they are divided by their number per round trip.
         if matches!(cut, Cut::Loss | Cut::ClassicMark) {
             self.episode = Some(input.now);
         }

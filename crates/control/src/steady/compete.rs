@@ -1,17 +1,17 @@
-//! COMPETE: the law of a flow beside an elastic flow. It is CUBIC's window (RFC 9438), paced, with tests that show when
-//! the flow is alone again.
+//! COMPETE: the control law of a flow that shares a queue with an elastic flow, such as a TCP. It paces CUBIC's window
+//! (RFC 9438). When tests show that no other flow shares the queue, the law DELAY ([`super::delay`]) begins.
 //!
 //! The rules of [`CompeteLaw::update`], in order:
 //!
-//! 1. DELAY begins if the flow shares the queue with no other flow: if the receive rate does not follow the sent rate
-//!    ([`RateResponse`]), or if two packet trains show it ([`super::trains`]).
-//! 2. A loss or a mark cuts the window. After a loss, [`CompeteLaw::may_drain`] decides whether a drain follows.
-//! 3. Otherwise the window grows as CUBIC's, up to what the session and the source use.
-//! 4. [`CompeteLaw::equation_window`]: beside Reno, and at low rates behind a policer, the window is at most what TCP's
-//!    equation gives.
-//! 5. The rate exceeds the receive rate by at most a fifth.
-//! 6. During a drain less is sent. If the queue empties and no other flow refills it, DELAY begins.
-//! 7. [`CompeteLaw::is_over`]: DELAY begins if the queue has stayed empty without a loss.
+//! 1. DELAY begins if a scheduler serves this flow's queue separately. [`RateResponse`] or two packet trains
+//!    ([`super::trains`]) show this.
+//! 2. A loss or a mark cuts the window. A drain may follow ([`CompeteLaw::may_drain`]): less is sent for a moment, to
+//!    see whether the queue empties.
+//! 3. Without a loss or a mark, the window grows as CUBIC's does, up to the session's cap and what the source uses.
+//! 4. In CUBIC's Reno-friendly region, TCP's throughput equation limits the window ([`CompeteLaw::equation_window`]).
+//! 5. The receive rate limits the rate ([`rate_limit`]).
+//! 6. If a drain has emptied the queue and no other flow refills it, DELAY begins.
+//! 7. If the queue has stayed empty without a loss, DELAY begins ([`CompeteLaw::is_over`]).
 
 use super::Config;
 use super::law_input::{LawInput, SEGMENT_BITS, Transition};
@@ -46,8 +46,7 @@ const SLOW_START_GROWTH: f64 = 1.35;
 
 // Limits of the window and of the rate.
 
-/// The rate is at most this many times the receive rate. A window that does not limit what is sent is bounded in the
-/// same way.
+/// The rate is at most this many times the receive rate, plus two packets per round trip ([`rate_limit`]).
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
 /// A source of frames is allowed at most this many times the window's rate.
 const GRANT_MULTIPLE_MAX: f64 = 1.2;
@@ -62,11 +61,11 @@ const LOSS_RATE_MEMORY: f64 = 20.0;
 /// packets in a row. A silence of the path drops all packets that were sent in it, but a TCP responds to that once only
 /// (RFC 5348, 5.2: one loss event per round trip). Set by `crates/sim/tests/all/handover.rs`.
 const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
-/// Behind a policer, a TCP's loss rate is taken as this many times the flow's loss rate. A policer drops the end of a
-/// TCP's burst, but few paced packets.
+/// Behind a policer, a TCP's loss rate is assumed to be this many times this flow's loss rate, because a policer drops
+/// the end of a TCP's burst, but few paced packets.
 ///
 /// In eight random networks of 0.7 to 6 Mb/s, a CUBIC flow in this flow's place had 2.2 to 4 times the loss rate. With
-/// factors of 2.2 and 5, fewer networks passed in three draws (`steadycast experiment networks --draw`).
+/// factors of 2.2 and 5, this law kept all bounds in fewer random networks (`steadycast experiment networks --draw`).
 const POLICED_LOSS_MULTIPLE: f64 = 3.0;
 /// The retransmission timeout of TCP's equation, in round trips (RFC 5348, 3.1).
 const TIMEOUT_RTTS: f64 = 4.0;
@@ -196,9 +195,9 @@ impl Cubic {
 #[derive(Clone, Copy, Debug)]
 struct Drain {
     until: f64,
-    /// The queueing delay at the loss, in seconds.
+    /// The queueing delay at the beginning of the drain, in seconds.
     q: f64,
-    /// The receive rate at the loss, in bit/s.
+    /// The receive rate at the beginning of the drain, in bit/s.
     received: f64,
 }
 
@@ -231,7 +230,8 @@ pub(super) struct CompeteLaw {
     /// The mean number of lost packets per report.
     lost: f64,
     response: RateResponse,
-    /// The value, in bit/s, to which the rate may jump back after a drain or an experiment has lowered it.
+    /// The receive rate never limits the rate to less than this, in bit/s, because the path carried this rate before
+    /// the last cut.
     pub(super) restore: f64,
 }
 
@@ -313,8 +313,7 @@ impl CompeteLaw {
         let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
         if let Some(received) = recent.filter(|_| !signals.is_idle(now)) {
             // The receive rate limits the rate, as acknowledgments limit a TCP. Without this limit the rate would jump
-            // after a drain, because the round-trip time is short then and the window is still large. A jump up to
-            // `restore`, which the drain itself gave away, is allowed.
+            // after a drain, because the round-trip time is short then and the window is still large.
             rate = rate.min(rate_limit(received, rtt, config).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {

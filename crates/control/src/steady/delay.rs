@@ -1,15 +1,14 @@
-//! DELAY: the law of a flow that is alone, or among flows that run `steady`, too. It holds the queueing delay at a
-//! target, the transmission time of a packet or two.
+//! DELAY: the control law of a flow that shares its queue with no other flow, or only with flows that run `steady`. It
+//! keeps the queueing delay at a target, which is the transmission time of a packet or two.
 //!
 //! The rules of [`DelayLaw::update`], in order:
 //!
-//! 1. [`DelayLaw::on_loss`]: a loss or a mark shows congestion. If it shows other flows, COMPETE begins. Otherwise it
-//!    lowers the target, because an AQM drops or marks at this delay.
-//! 2. [`DelayLaw::check_response`]: if a video's receive rate follows its sent rate, the queue consists of the packets
-//!    of other flows, and COMPETE begins.
-//! 3. [`DelayLaw::find_path`]: a delay that does not fall when the rate is cut is the base delay of another path.
-//! 4. [`DelayLaw::yield_rate`]: above the target, the rate is cut ("yielded"). That is an experiment: if the queue
-//!    stays, other flows keep it, and COMPETE begins.
+//! 1. [`DelayLaw::on_loss`]: if a loss or a mark shows other flows, COMPETE begins. If an AQM may have dropped or
+//!    marked the packet, the target is lowered.
+//! 2. [`DelayLaw::check_response`]: if nearly all packets of a standing queue belong to other flows, COMPETE begins.
+//! 3. [`DelayLaw::find_path`]: if the rate was cut and the delay stayed constant, the delay is that of another path.
+//! 4. [`DelayLaw::yield_rate`]: above the target, the rate is cut ("yielded"). If the queue stays all the same, other
+//!    flows fill it, and COMPETE begins.
 //! 5. [`DelayLaw::grow`]: below the target, the rate grows.
 
 use super::law_input::{LawInput, Transition};
@@ -29,9 +28,8 @@ pub(super) const UP: &str = "delay: up";
 const LOW_SPAN_MIN: f64 = 0.060;
 /// The longest span over which the standing queue is measured, in seconds.
 const LOW_SPAN_MAX: f64 = 1.0;
-/// How strongly jitter lengthens the span over which the standing queue is measured. This factor is multiplied by the
-/// time of [`JITTER_PACKETS`] packets, and by the ratio of the jitter to the target. Set by the random networks of the
-/// draws 9303 and 9304 (`steadycast experiment networks --draw`).
+/// The factor with which jitter lengthens the span of the standing queue ([`DelayLaw::update_jitter`]). Set with the
+/// networks of `steadycast experiment networks --draw 9303` and `--draw 9304`.
 const LOW_SPAN_PER_JITTER: f64 = 6.0;
 /// The jitter is measured over the time in which this number of packets is sent.
 const JITTER_PACKETS: f64 = 5.0;
@@ -88,23 +86,23 @@ const LOSS_START_SHARE: f64 = 0.85;
 /// A lost packet has met a standing queue if its queueing delay was above this, in seconds, and at least half of that
 /// delay is still there.
 const STANDING_QUEUE_MIN: f64 = 0.008;
-/// Below this scale, the target is almost at its minimum. A loss in a standing queue is then not caused by an AQM that
-/// drops at the target.
+/// Below this scale of the target, a loss in a standing queue shows other flows. An AQM is not the cause, because
+/// earlier losses have lowered the target to almost [`SCALE_MIN`].
 const STANDING_QUEUE_SCALE_MAX: f64 = 0.3;
 /// Two losses in a standing queue within this time, in seconds, show that other flows fill the queue.
 const STANDING_LOSS_MEMORY: f64 = 20.0;
 /// The factor by which a mark multiplies the rate.
 const MARK_BETA: f64 = 0.95;
 
-// Detection of a small share of a standing queue.
+// A standing queue in which nearly all packets belong to other flows.
 
 /// The time for which a queue must stand, in seconds, before the response of the receive rate is evaluated. A burst
 /// drains sooner, even the burst of another flow that runs `steady`.
 const RESPONSE_QUEUE_SPAN: f64 = 1.0;
 /// The minimum queueing delay during that time, in seconds.
 const RESPONSE_QUEUE_MIN: f64 = 0.020;
-/// The other flows do not run DELAY if the flow has less than a packet in the queue, and less than this share of the
-/// queue as measured by its trains. So small a share would need more than ten flows with DELAY.
+/// If trains show that less than this share of the queue belongs to this flow, COMPETE begins. Flows that run DELAY
+/// have equal shares, so more than ten of them would have to share the queue.
 ///
 /// Beside BBRv3 the share is 0.02 to 0.05 (validation/experiments/dossier.toml, 5.2.1).
 const SMALL_SHARE_MAX: f64 = 0.1;
@@ -195,8 +193,8 @@ const EMPTY_DOUBLING_TIME: f64 = 0.25;
 const RELEASED_SHARE_MAX: f64 = 0.6;
 /// The rate grows up to this multiple of the receive rate.
 const GROWTH_RECEIVED_MULTIPLE_MAX: f64 = 1.3;
-/// A second span over which the receive rate that limits the growth is measured, in seconds. It is long enough to cover
-/// a source's pauses.
+/// The growth is limited by the receive rate over a round trip, or over this span in seconds if that rate is higher. A
+/// round trip may lie in a pause of the source.
 const GROWTH_RECEIVED_SPAN: f64 = 0.5;
 /// The time constant with which the rate falls while a source of frames leaves it unused, in seconds.
 const UNUSED_RATE_DECAY: f64 = 4.0;
@@ -354,9 +352,8 @@ impl DelayLaw {
         let least = if self.own_queue.holds(now, rate) {
             packet(rate)
         } else {
-            // At a low rate, a packet's transmission time is long, and so is the target. If another flow has pushed the
-            // rate down, the higher target would hide that flow. Therefore the transmission time is computed at the
-            // peak rate, and the target is at most the one without an AQM.
+            // Other flows may have pushed the rate down. The transmission time is computed at the peak rate, because
+            // the longer time at the present rate would raise the target above the queue of the other flows.
             packet(rate.max(self.peak_rate.0)).min(self.scaled_target(1.0, rate, config))
         };
         self.target(rate, config).max(least)
@@ -397,7 +394,7 @@ impl DelayLaw {
         self.begun = now;
     }
 
-    /// Decides on the rate. `first` is true if the session has never left COMPETE.
+    /// Decides on the rate. `first` is true until a COMPETE phase has ended.
     pub(super) fn update(
         &mut self,
         input: &LawInput<'_>,
@@ -509,9 +506,9 @@ impl DelayLaw {
         }
         let stood = met.is_some_and(|q| q > STANDING_QUEUE_MIN && low > 0.5 * q);
         if !own && stood && self.scale < STANDING_QUEUE_SCALE_MAX {
-            // The queue stood, so the loss is not caused by a burst. The target is near its minimum, so the loss is not
-            // caused by an AQM at the target. Other flows therefore fill the buffer. Once the session has left COMPETE
-            // before, a single loss of this kind may be a late effect of COMPETE, so two are required.
+            // Other flows fill the buffer: a burst does not leave a standing queue, and an AQM does not drop at so low
+            // a target. After a COMPETE phase two losses are required, because COMPETE itself may have caused the
+            // first.
             let again = now - self.standing_loss_at < STANDING_LOSS_MEMORY || first;
             self.standing_loss_at = now;
             if again && !losses.is_random() {
@@ -642,9 +639,11 @@ impl DelayLaw {
         Transition::Stay(rate, "delay: over target")
     }
 
-    /// Raises the rate below the target. The gain is low near the path rate, where a large step would build a queue.
-    /// The gain is higher for a flow with a smaller share of the path: the mean queue is nearly the same for all flows,
-    /// and a smaller share means a higher target. In an empty queue the gain grows with time.
+    /// Raises the rate below the target.
+    ///
+    /// - Near the path rate the gain is low, because a large step would build a queue. It is proportional to the target
+    ///   divided by the mean queue, so that a flow with a lower rate, which has a higher target, grows faster.
+    /// - While the queue is empty, the gain grows with time.
     fn grow(&self, input: &LawInput<'_>, low: f64, received: f64, target: f64, config: &Config) -> Transition {
         let LawInput { now, dt, rate, signals, .. } = *input;
         let room = 1.0 - low / target;

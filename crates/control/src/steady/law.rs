@@ -24,8 +24,8 @@ const START_RECEIVED_SPAN_MIN: f64 = 0.060;
 /// The longest span over which the receive rate is measured in START, in seconds. Halvings for missing feedback may
 /// slow a start down to a packet each 150 ms. Several packets still fit in this span.
 const START_RECEIVED_SPAN_MAX: f64 = 1.0;
-/// The span over which the receive rate that limits the growth is measured, in seconds. It is long enough to cover a
-/// source's pauses.
+/// The growth is limited by the receive rate over [`START_RECEIVED_RTTS`], or over this span in seconds if that rate is
+/// higher. The shorter span may lie in a pause of the source.
 const START_PAUSES_SPAN: f64 = 0.5;
 /// The span over which the queueing delay is measured in START, in seconds.
 const START_LOW_SPAN: f64 = 0.030;
@@ -51,7 +51,7 @@ const POLICER_QUEUE_MAX: f64 = 0.020;
 const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
 /// The share of the receive rate that is sent behind a policer.
 const POLICED_RATE_SHARE: f64 = 0.85;
-/// The highest loss rate that counts as random loss, until a trial has shown that a higher one is random.
+/// The initial maximum of the loss rate that counts as random loss. A [`PolicerTrial`] may raise the maximum.
 const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
 /// The highest loss rate that a TCP's own window causes. In COMPETE, a lower loss rate is not attributed to a policer.
 const TCP_LOSS_MAX: f64 = 0.1;
@@ -83,13 +83,13 @@ const TRAIN_ROOM_SHARE_MAX: f64 = 0.7;
 const COMPETE_BASE_DELAY_WINDOW: u64 = BASE_RTT_WINDOW;
 /// The window of the base delay in START and DELAY, in seconds. It is short, so that a changed path is detected soon.
 const BASE_DELAY_WINDOW: u64 = 20;
-/// The longest time since the last report, in seconds, for which a law lets the rate grow at one report.
+/// A longer time between two reports counts as this time, in seconds, so that the rate does not jump.
 const STEP_TIME_MAX: f64 = 0.5;
 /// The window of the loss rate that is shown to users, in seconds.
 const SHOWN_LOSS_SPAN: f64 = 1.0;
 
-/// The number of packets per round trip by which the rate may exceed the bound of [`super::TWICE`] in COMPETE, so that
-/// low rates can grow.
+/// In COMPETE, the rate may exceed the limit of the promise [`super::TWICE`] by this number of packets per round trip.
+/// Without this margin, low rates could not grow.
 const PROMISED_PACKETS: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,9 +197,8 @@ impl Law {
         if self.mode == Mode::Delay { DELAY_PACING } else { self.config.pacing }
     }
 
-    /// Whether the sender sends packet trains. It does so only if the session can send probes, and only with greedy
-    /// media, because a source of frames has no packets to send between two frames. Without trains, the bursts of a
-    /// sender that is not paced must not be taken for trains.
+    /// Whether the sender sends packet trains. A source of frames sends none, because it has no packets to send between
+    /// two frames.
     fn has_trains(&self) -> bool {
         self.config.probes && !self.config.frames && self.config.train_packets >= 2.0
     }
@@ -466,6 +465,7 @@ impl Law {
             self.mark_at = Some(now);
         }
         let mut share = None;
+        // Without trains, other bursts must not be taken for trains.
         if self.has_trains() {
             self.on_trains(now, &feedback);
             share = self.signals.trains.share(now);

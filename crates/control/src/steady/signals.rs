@@ -53,13 +53,15 @@ const DELAY_VARIATION_MAX: f64 = 10.0;
 /// A larger increase of the one-way delay between packets, in seconds, is a silence of the path. Radio links that
 /// serve in bursts of 20 ms stay below it.
 const PATH_SILENCE_MIN: f64 = 0.040;
-/// How long after a silence, in seconds, packets still arrive at the rate of the last link instead of the path's.
+/// For this time after a silence, in seconds, the receive rate is not the path rate, because the packets that waited
+/// arrive in a burst.
 pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 
 /// A packet with this much queueing delay, in seconds, has waited. Less is clock noise.
 const WAITED_DELAY_MIN: f64 = 0.003;
 
-/// The gain of `unqueued_share`. Recorded results depend on the last bit of this product.
+/// The gain of `unqueued_share`. With 0.01, which differs in the last bit, the results recorded by the tests of
+/// `crates/sim` would change.
 const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
 /// At this share of packets without a queue, all variation of the delay counts as jitter; below it, a proportional
 /// part.
@@ -71,15 +73,15 @@ const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
 /// not come from a queue. A queue separates packets by their transmission times.
 const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
 
-/// The minimum number of packets in a row: a sequence of packets that all waited in a queue.
+/// A row is a sequence of packets that all waited in a queue. It needs this number of packets after the first.
 const ROW_PACKETS_MIN: f64 = 5.0;
 /// The minimum duration of a row at the receiver, in seconds.
 const ROW_DURATION_MIN: f64 = 0.040;
 
-/// The minimum number of packets for the rate before a train.
+/// The receive rate before a packet train is known if at least this number of packets arrived.
 const RATE_BEFORE_PACKETS_MIN: u32 = 4;
 
-/// The minimum span of the receive rate, in seconds; otherwise a round trip.
+/// The receive rate is measured over a round trip, but at least over this span, in seconds.
 pub(super) const RECEIVED_SPAN_MIN: f64 = 0.150;
 /// A receive rate is known if packets cover this share of its span.
 const COVERED_SHARE_MIN: f64 = 0.3;
@@ -240,7 +242,7 @@ impl Signals {
         let is_burst = self.early_since.is_none_or(|since| at - since <= BURST_DURATION_MAX);
         let counted = if is_burst { early } else { 0.0 };
         let own_queue = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.max_queue));
-        // A rate between two send times must not be negative.
+        // The entries of `sent` must be in the order of time.
         let left = (at + counted).max(self.sent.back().map_or(at, |(before, _)| *before));
         self.sent.push_back((left, self.sent_bytes));
         let packet = InFlightPacket { number, size, sent: at, early: counted, own_queue, delay: None, unknown: false };
@@ -278,13 +280,13 @@ impl Signals {
         }
     }
 
-    /// Whether packets have arrived in the last minutes that had been declared lost.
+    /// Whether packets were declared lost too early in the last minutes, because the path had reordered them.
     pub(super) fn is_reordering(&self) -> bool {
         self.reorder_window > REORDERING_MIN
     }
 
-    /// Returns the base round-trip time plus the queueing delay, in seconds, which is faster than a smoothed
-    /// measurement.
+    /// Returns the base round-trip time plus the last queueing delay, in seconds. This sum follows a change of the
+    /// queue faster than a smoothed round-trip time does.
     pub(super) fn rtt(&self) -> f64 {
         self.base_rtt + self.q
     }
@@ -577,8 +579,7 @@ impl Signals {
         self.resumed_at.map(|at| newest.came - at)
     }
 
-    /// Returns [`Self::path_rate`] since the path's last silence. The first [`PATH_RESUME_TIME`] is left out, because
-    /// packets arrive at the rate of the last link.
+    /// Returns [`Self::path_rate`] since the path's last silence, once [`PATH_RESUME_TIME`] has passed.
     pub(super) fn path_rate_since_silence(&self, span: f64, rate: f64) -> Option<f64> {
         let since = self.time_since_silence().filter(|since| *since >= PATH_RESUME_TIME);
         self.path_rate(since.map_or(span, |since| since.min(span)), rate)
@@ -595,8 +596,8 @@ impl Signals {
 
     /// Returns the rate that the path carried in the last `span` seconds, in bit/s.
     ///
-    /// For a source with bursts and pauses, the result is at least `rate` multiplied by the ratio of the sending time
-    /// of these packets to their arrival time.
+    /// If the source sends bursts, the receive rate may be too low because of the pauses between them. The result is
+    /// then at least `rate` × (time in which the packets were sent) / (time in which they arrived).
     pub(super) fn path_rate(&self, span: f64, rate: f64) -> Option<f64> {
         let received = self.received(span);
         let (first, newest) = self.ends(span)?;

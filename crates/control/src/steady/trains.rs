@@ -1,7 +1,8 @@
-//! Packet trains: a few packets sent back to back.
+//! Packet trains: a few packets sent back to back. They show whether other flows share the queue.
 //!
-//! A queue that other flows share serves a train at the link's rate, because no other packet is between its packets. A
-//! queue of the flow alone serves the train at the flow's rate.
+//! - In a shared queue, no other packet is between the packets of a train, so the train arrives at the link's rate.
+//! - A fair-queueing scheduler gives the flow a queue of its own. The train then arrives at the rate at which the
+//!   scheduler serves this queue. The other packets of the flow arrive at the same rate.
 //!
 //! The flow's share of the queue is the receive rate before the train, divided by the rate at which the train arrives.
 
@@ -66,11 +67,10 @@ impl TrainMonitor {
 
     pub(super) fn add(&mut self, now: f64, train: &Train) {
         let Some(before) = train.rate_before else { return };
-        // Shares of several trains are averaged by their bits, because at high rates reports measure a single train's
-        // duration only to a quarter of it.
+        // This is the flow's share multiplied by the train's bits, which are the weight in the mean over trains. A
+        // mean is needed because, at high rates, a train's duration may be wrong by a quarter.
         let share = before * train.duration;
-        // A train without a queue before it counts, too: it arrives at the flow's rate only if other flows use little
-        // of the path.
+        // This test needs no queue before the train: on a free link, a train arrives faster than the flow's packets.
         self.own = if share > OWN_QUEUE_SHARE_MIN * train.bits { self.own + 1 } else { 0 };
         if !train.was_queued {
             // Without a queue, the receive rate before the train may be low because the source sent little.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// If the lost packet met a longer queueing delay than this, in seconds, the loss is a congestion loss.
 pub(super) const CERTAIN_CONGESTION_QUEUE: f64 = 0.020;
 
-/// The gain of the mean rank, per loss.
+/// The gain of the mean rank of lost packets ([`Loss::rank`]), per loss.
 const RANK_GAIN: f64 = 0.125;
 /// If the mean rank is above this, packets are lost at the top of a queue. Random losses have a mean rank of 0.5, tail
 /// drops of nearly 1.
@@ -155,14 +155,15 @@ impl OwnQueue {
     }
 }
 
-/// The time constant with which observations fade in the regression, in seconds.
+/// The time constant with which observations fade in [`RateResponse`], in seconds.
 const RESPONSE_MEMORY: f64 = 4.0;
 /// Time for which a verdict on a shared queue is valid after the last observation, in seconds.
 const RESPONSE_VALIDITY: f64 = 4.0;
-/// The minimum total weight of observations for a known power of the response. A new observation has weight 1.
+/// The power of the response ([`RateResponse`]) is known from this total weight of the observations on. A new
+/// observation has weight 1.
 const RESPONSE_WEIGHT_MIN: f64 = 8.0;
-/// The minimum standard deviation of the logarithms of the sent rates for a known power of the response. A rate that
-/// hardly varies shows no response.
+/// The power of the response is known only if the logarithms of the sent rates have at least this standard deviation,
+/// because a rate that hardly varies shows no response.
 const SENT_RATE_DEVIATION_MIN: f64 = 0.1;
 /// If the power of the response ([`RateResponse`]) plus its standard error is below this, the queue is the flow's own.
 /// Nine in ten of the measured values were 0.06 to 0.14 in an unshared queue, and 0.43 to 0.97 in one shared with a

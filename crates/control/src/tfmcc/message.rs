@@ -6,7 +6,8 @@
 //! report (APP "TFMC" 1):        ts_r u32 │ ts'_i u32 │ X_r f32 bit/s │ p f32 │ RTT u32 µs │ fb_nr u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! Stamps are in units of 2⁻¹⁸ s; primed ones are echoes minus the hold time. Numbers are in network byte order.
+//! Stamps are in units of 2⁻¹⁸ s. The stamps with a prime are echoed: to the received stamp, the time between its
+//! arrival and the echo is added. Numbers are in network byte order.
 
 use crate::fields::{amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};

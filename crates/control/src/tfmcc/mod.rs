@@ -22,7 +22,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // With feedback only every 250 ms, the controller reaches 0.01 to 0.16 of its rate.
+    // With feedback only every 250 ms, the rate was 0.01 to 0.16 of the rate in a session
+    // (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     own_rate: true,
@@ -48,7 +49,7 @@ const Q_OTHER: f64 = 0.5;
 const K: f64 = 3.0;
 /// The minimum discount factor of older loss intervals (RFC 4654, section 5.5).
 const DISCOUNT: f64 = 0.5;
-/// The interval of the minimum rate of one packet (RFC 4654, section 3.3).
+/// The minimum rate is one packet in this time (RFC 4654, section 3.3).
 const X_MIN: Span = Span::secs(8);
 /// The quick start's first feedback round, in round trips; short, for an early report.
 const FIRST_ROUND: f64 = 2.0;

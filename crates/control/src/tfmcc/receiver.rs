@@ -170,22 +170,21 @@ impl Receiver {
 
     fn count(&mut self, arrival: &Arrival<'_>) {
         let rtt = self.rtt();
-        // A growing queue before the first loss counts as a mark.
+        // Before the first loss, a growing queue counts as a CE mark.
         let way = OneWay::between(arrival.sent, arrival.at);
         let own = self.packet.at(self.received(arrival.at)) * LEAST_QUEUE_PACKETS;
         let queued = self.queue.on_packet(way, arrival.at, rtt, own) && self.losses.events() == 0;
         let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
-        // The round-trip time at the end of slow start includes a queue that will drain, so half of that queue is
-        // left out.
+        // At the end of slow start, `rtt` includes a queue that will drain. The mean of `least` and `rtt` includes half
+        // of this queue.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            // `first_interval_sqrt` ignores timeouts. At two packets per round trip, its interval would make the
-            // throughput equation return 1/50 of the measured rate, so a quick start uses the inverse of the full
-            // equation.
+            // `throughput` includes timeouts, but `first_interval_sqrt` does not. At two packets per round trip,
+            // `desired` was then 1/50 of the measured rate (`docs/controllers/tfmcc.md`).
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {

@@ -164,7 +164,8 @@ impl Sender {
         self.echoes.new_round();
     }
 
-    /// Returns the end of the round: T, or up to 2 T if only the limiting receiver has reported.
+    /// Returns the end of the round. Until a receiver other than the limiting one has reported, the round has twice its
+    /// length.
     fn round_ends(&self) -> Option<Time> {
         let rounds = if self.round_heard { 1 } else { 2 };
         self.round_began.map(|began| began + self.round() * rounds)
@@ -228,7 +229,7 @@ impl Sender {
     fn adjust(&mut self, id: ReceiverId, back: &ReceiverReport, rtt: Span, now: Time) {
         let mut rate = back.rate;
         if back.have_loss && !back.have_rtt {
-            // The receiver used R_max, but its echo shows its round-trip time.
+            // The receiver has computed the rate with R_max. The sender has measured its round-trip time by the echo.
             rate = rate.scale(self.r_max.ratio(rtt));
         }
         // The timeout covers the round trip and the interval to the next packet.

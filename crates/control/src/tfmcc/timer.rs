@@ -10,8 +10,10 @@ use steadycast_units::{Chance, Rate, Span};
 ///              ⎝   ⎝        ln N ⎠     ⎠
 /// ```
 ///
-/// Source: RFC 4654, section 4.5. The profiles `sigcomm2001` and `norm` use ζ ρ T + (1 − ζ) t₀ with ζ = 1/3 and 1/4;
-/// `norm` draws t₀ by [`suppress::timer`].
+/// T is `t`, and N is `config.receivers` (RFC 4654, section 4.5).
+///
+/// The profiles `sigcomm2001` and `norm` return ζ ρ T + (1 − ζ) t₀, where ρ is [`bias`] and ζ is 1/3 or 1/4. `norm`
+/// draws t₀ by [`suppress::timer`].
 pub(super) fn draw(config: &Config, t: Span, bias: Option<f64>, chance: &mut Chance) -> Span {
     let (zeta, plain) = match config.profile {
         Profile::Rfc4654 => return at(t, chance.unit_open(), config.receivers),
@@ -26,8 +28,9 @@ fn at(t: Span, u: f64, n: f64) -> Span {
     t.scale((1.0 + libm::log(u) / libm::log(n)).max(0.0))
 }
 
-/// Computes ρ: the rate's position between 0.5 and 0.9 of the send rate. In slow start it is the receive rate's ratio
-/// to the send rate.
+/// Computes the bias ρ of a receiver's timer. `own` is the rate that the receiver requests, and `x` is the send rate.
+///
+/// In slow start, ρ is `received` / `x`. Afterwards ρ rises linearly from 0 at `own` = 0.5 `x` to 1 at `own` = 0.9 `x`.
 pub(super) fn bias(slow_start: bool, own: Rate, received: Rate, x: Rate) -> f64 {
     if slow_start { received.ratio(x) } else { (own.ratio(x).clamp(0.5, 0.9) - 0.5) / 0.4 }
 }

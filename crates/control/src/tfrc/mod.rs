@@ -72,7 +72,7 @@ params! {
 }
 
 impl Settings {
-    /// Returns TFRC's defaults with the controller's own `profile`.
+    /// Returns TFRC's settings for a controller that builds on TFRC: the defaults, with `profile` from `values`.
     pub(crate) fn of_profile(values: &Values) -> Self {
         Self::new(&values.of(PARAMS))
     }
@@ -82,7 +82,8 @@ impl Settings {
 const T_MBI: Span = Span::secs(64);
 const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "RFC 5348, 4.3: t_mbi");
 
-/// The queueing delay that ends slow start in repaired mode; more than TCP's initial burst of ten packets at 6 Mb/s.
+/// The default of `start_delay` in repaired mode. From 6 Mb/s on, a TCP's initial burst of ten packets causes a shorter
+/// queueing delay.
 const START_DELAY: Span = Span::millis(20);
 
 /// The former parameters of TFRC and the controllers that build on it.
@@ -112,8 +113,8 @@ struct Profile {
     gentle: bool,
 }
 
-/// RFC 5348 without history discounting, with which a smooth stream takes more than twice the rate of a TCP flow at a
-/// drop-tail queue.
+/// The constants of RFC 5348, but no history discounting. With discounting, a smooth stream takes more than twice the
+/// rate of a TCP flow at a drop-tail queue.
 const RFC: Profile =
     Profile { discount: 1.0, ndupack: 3, q: 0.9, nofeedback: 4.0, report: 1.0, tcp_rto: false, gentle: false };
 /// The defaults of ns-2.35.

@@ -8,7 +8,7 @@ use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Rate, Span, Stamp, Time};
 
-/// The maximum number of stored timer expiries, so that X_recv can cover a round trip.
+/// The maximum number of entries in `marks`.
 const MOST_EXPIRIES: usize = 16;
 /// The assumed round-trip time until a packet carries a measured one.
 const INITIAL_RTT: Span = Span::millis(500);
@@ -80,7 +80,7 @@ impl Receiver {
         rtt.scale(self.settings.profile.report)
     }
 
-    /// Extends a 16-bit number to the nearest one to the highest so far.
+    /// Returns the full number whose low 16 bits are `low`: the one that is nearest to the highest number so far.
     fn extended(&mut self, low: u16) -> u64 {
         // The middle of the range leaves room for reordered packets before the first.
         let near = self.vseq.unwrap_or((1 << 32) | u64::from(low));
@@ -151,10 +151,10 @@ impl ReceiverHalf for Receiver {
         let previous = self.history.rate();
         let mark = Mark::read(rest);
         let connections = mark.map_or(1.0, |m| m.connections);
-        // A growing queue before the first loss counts as a mark. The present round-trip time includes that queue,
-        // which drains, so the minimum is used.
+        // Before the first loss, a growing queue counts as a CE mark.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
+        // `rtt` includes this queue, which will drain.
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
         // The first interval is that of a single connection.
         let first = || 1.0 / equation::loss_for(best.scale(1.0 / connections).max(half), packet, first_rtt).get();

@@ -69,7 +69,7 @@ pub(crate) struct Sender {
     received: Vec<(Rate, Time)>,
     doubled: Time,
     changed: Time,
-    /// Whether a loss has set the rate by the equation before.
+    /// Whether the throughput equation has set the rate before.
     lossy: bool,
     first_sent: Option<Time>,
     nofeedback: Option<Time>,

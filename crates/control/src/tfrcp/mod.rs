@@ -40,7 +40,7 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         source: "Miyabayashi et al. 2001",
         receivers: Receivers::One,
         feedback: FeedbackTiming::Clocked,
-        // The sender halves its rate after four reporting periods, and standard reports are rarer.
+        // The sender halves its rate after four reporting periods without a report. Standard reports come less often.
         standard_reports: false,
         app: *b"MTFR",
         colour: "#8c564b",

@@ -14,7 +14,7 @@ const EARLY: Span = Span::micros(1);
 const LEAST_RTT: Span = Span::millis(1);
 /// The margin over the rate of a quantizer's largest group, for rounding errors.
 const ROUNDING: f64 = 1.001;
-/// The interval of the minimum rate of one packet.
+/// The minimum rate is one packet in this time.
 const LONGEST_GAP: Span = Span::secs(64);
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ pub(super) struct Sender {
     /// Whether the source has frames; otherwise it always has data.
     pictured: bool,
     start: Option<Time>,
-    /// The groups or frames from the start to the end of the current interval.
+    /// The number of groups of pictures, or of frames, between `start` and `ends`.
     units: u64,
     began: Time,
     ends: Time,
@@ -99,8 +99,8 @@ impl Sender {
         let map = setup.pictures.clone().unwrap_or_else(|| Arc::new(Pictures::stand_in()));
         let pictured = setup.pictures.is_some();
         let cap = setup.cap.min(map.highest().max(map.rungs.iter().map(|r| r.peak).max().unwrap_or(Rate::ZERO)));
-        // A floor at the lowest quantizer's rate is not used, because the encoder can skip frames. A user has set any
-        // other floor.
+        // A floor at the lowest quantizer's rate comes from the encoder, not from a user. It does not limit the rate,
+        // because the encoder can skip frames.
         let own = setup.packet.per(LONGEST_GAP);
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;
