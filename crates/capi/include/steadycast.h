@@ -68,8 +68,8 @@
 // Flag of `steadycast_sent`: the queue is empty after the packet, so the encoder limits the rate.
 #define STEADYCAST_DATA_LIMITED 4
 
-// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: no feedback will cover the packet, so it
-// is never lost.
+// Flag of `steadycast_sent`, and of `stream` in `steadycast_sent_extra`: feedback does not cover the packet. The
+// controller never counts this packet as lost.
 #define STEADYCAST_UNCOVERED 8
 
 // Feedback format: the program reads feedback and calls `steadycast_sender_feedback`.
@@ -111,7 +111,7 @@
 // Name of a packet in feedback: the transport-wide sequence number.
 #define STEADYCAST_NAME_TRANSPORT 1
 
-// Name of a packet in feedback: the RTP sequence number, of the source `ssrc`.
+// Name of a packet in feedback: the SSRC and the RTP sequence number.
 #define STEADYCAST_NAME_RTP 2
 
 // Name of a packet in feedback: the program's number, for example QUIC's.
@@ -193,7 +193,7 @@ typedef struct {
   uint32_t within;
 } SteadycastProbe;
 
-// A sender's kit's settings. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
+// The settings of a sender's kit. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
 typedef struct {
   // `sizeof(SteadycastSenderSettings)`.
   size_t size;
@@ -223,7 +223,7 @@ typedef struct {
   uint32_t uncovered;
   // The rate below which a video layer is paused, in bit/s; 0 for never.
   uint64_t least_bps;
-  // Audio's or parity's reserved rate, or video's maximum (0 for none), in bit/s.
+  // The reserved rate of audio or parity, or the maximum rate of video (0 for none), in bit/s.
   uint64_t most_bps;
 } SteadycastStream;
 
@@ -241,7 +241,7 @@ typedef struct {
 
 // A packet for the queue. The program keeps its bytes.
 typedef struct {
-  // The program's name, for example a pointer.
+  // The program's identifier of the packet, for example a pointer.
   uint64_t id;
   // The IP size in bytes.
   uint32_t size_bytes;
@@ -255,9 +255,9 @@ typedef struct {
 typedef struct {
   // `sizeof(SteadycastOutput)`, set by the caller.
   size_t size;
-  // The program's `id`; for a retransmission or padding, that of the repeated packet.
+  // The `id` of the packet. A retransmission or padding has the `id` of the repeated packet.
   uint64_t id;
-  // The number; its low 16 bits go into a transport-wide header extension.
+  // The packet's number. The low 16 bits are for a transport-wide header extension.
   uint64_t number;
   // The time of the next call; `STEADYCAST_NEVER` if none is needed.
   int64_t at_ns;
@@ -265,7 +265,7 @@ typedef struct {
   uint32_t stream;
   // 0 for media, else `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
   uint32_t kind;
-  // The RTP sequence number; for a retransmission or padding, that of the repeated packet.
+  // The RTP sequence number. A retransmission or padding has the sequence number of the repeated packet.
   uint16_t seq;
 } SteadycastOutput;
 
@@ -294,8 +294,9 @@ SteadycastRemote *steadycast_new(uint32_t abi,
 // `handle` is null, or comes from `steadycast_new` and is not used again.
 void steadycast_free(SteadycastRemote *handle);
 
-// Records a media packet sent at `at_ns`. Returns its number, counted from 0 over all streams; its low 16 bits go
-// into a transport-wide header extension. An invalid call returns `STEADYCAST_NO_NUMBER`.
+// Records a media packet sent at `at_ns`. Returns the packet's number, or `STEADYCAST_NO_NUMBER` for an invalid call.
+//
+// Numbers count from 0 over all streams. The low 16 bits are for a transport-wide header extension.
 //
 // A program that learns send times from feedback calls this right before `steadycast_feedback`, with the send time.
 //
@@ -338,9 +339,12 @@ int steadycast_queued(SteadycastRemote *handle,
                       int64_t age_ns,
                       int64_t frame_bytes);
 
-// Processes feedback that arrives at `at_ns`, in any order. Repeated and unknown fates are ignored. A packet is lost
-// if its fate is `STEADYCAST_MISSING`; one that is left out has an unknown fate. If all packets have one arrival
-// time, it is valid for the newest only.
+// Processes feedback that arrives at `at_ns`. The entries in `fates` can have any order. Entries of unknown packets
+// and repeated entries are ignored.
+//
+// A packet with `STEADYCAST_MISSING` is lost. A packet without an entry does not count as lost.
+//
+// If all packets have the same arrival time, this time is valid for the newest packet only.
 //
 // # Safety
 // As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
@@ -355,7 +359,7 @@ int steadycast_feedback(SteadycastRemote *handle,
 // As for `steadycast_decision`.
 int64_t steadycast_wake(SteadycastRemote *handle);
 
-// Handles timers at `now_ns`; before `steadycast_wake` it does nothing.
+// Handles timers at `now_ns`. The call does nothing before the time that `steadycast_wake` returns.
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -384,7 +388,7 @@ size_t steadycast_controllers(char *names,
                               size_t room);
 
 // Creates a sender's kit. Null `settings` mean transport-wide feedback without retransmissions, no padding, a second
-// of backlog and 20 ms of credit. All else as for `steadycast_new`.
+// of backlog and 20 ms of credit. The other arguments are as for `steadycast_new`.
 //
 // # Safety
 // As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
@@ -402,13 +406,13 @@ SteadycastSender *steadycast_sender_new(uint32_t abi,
 // `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 void steadycast_sender_free(SteadycastSender *handle);
 
-// Adds a stream. Returns its number from 0, or a code below zero. Video streams get their rates in this order, base
-// layer first.
+// Adds a stream. Returns the stream's number from 0, or a code below zero.
+//
+// Video streams get their rates in the order in which they are added, so the base layer is added first.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
-int steadycast_sender_stream(SteadycastSender *handle,
-                             const SteadycastStream *stream);
+int steadycast_sender_stream(SteadycastSender *handle, const SteadycastStream *stream);
 
 // Writes the next frame's task into `encoder`, whose `size` the caller has set. Each key-frame request is returned
 // once.
@@ -483,11 +487,11 @@ int steadycast_sender_resend(SteadycastSender *handle,
 // As for `steadycast_sender_poll`.
 int steadycast_sender_key_frame(SteadycastSender *handle, uint32_t stream);
 
-// Sets the name that feedback uses for a sent packet: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
+// Sets the name that feedback uses for a sent packet. `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
 // `STEADYCAST_NAME_OWN`.
 //
-// Call it if the program has its own transport-wide numbers, for retransmissions with RFC 8888 feedback, and for other
-// protocols.
+// The call is needed if the program has its own transport-wide numbers or does not use RTP. With RFC 8888 feedback,
+// the call is needed for each retransmission.
 //
 // # Safety
 // As for `steadycast_sender_poll`.

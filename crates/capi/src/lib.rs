@@ -65,8 +65,8 @@ pub const STEADYCAST_FRAME_LAST: u32 = 2;
 /// Flag of `steadycast_sent`: the queue is empty after the packet, so the encoder limits the rate.
 pub const STEADYCAST_DATA_LIMITED: u32 = 4;
 
-/// Flag of `steadycast_sent`, and of the stream of `steadycast_sent_extra`: no feedback will cover the packet, so it
-/// is never lost.
+/// Flag of `steadycast_sent`, and of `stream` in `steadycast_sent_extra`: feedback does not cover the packet. The
+/// controller never counts this packet as lost.
 pub const STEADYCAST_UNCOVERED: u32 = 8;
 
 /// A controller's handle.
@@ -163,7 +163,7 @@ fn nanos(at: Time) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
 }
 
-/// The flag is set by a panic in the library; later calls then return `STEADYCAST_BROKEN`.
+/// A handle with a flag that a panic in the library sets. Later calls then return `STEADYCAST_BROKEN`.
 trait Handle {
     fn broken(&mut self) -> &mut bool;
 }
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn steadycast_new(
     }
 }
 
-/// Reads bounds of any version. Earlier ones ended before `late` or `acknowledged`.
+/// Reads bounds of any version. Earlier versions ended before `late` or `acknowledged`.
 unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBounds, String> {
     if bounds.is_null() {
         return Err("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)".into());
@@ -309,8 +309,9 @@ pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
     }
 }
 
-/// Records a media packet sent at `at_ns`. Returns its number, counted from 0 over all streams; its low 16 bits go
-/// into a transport-wide header extension. An invalid call returns `STEADYCAST_NO_NUMBER`.
+/// Records a media packet sent at `at_ns`. Returns the packet's number, or `STEADYCAST_NO_NUMBER` for an invalid call.
+///
+/// Numbers count from 0 over all streams. The low 16 bits are for a transport-wide header extension.
 ///
 /// A program that learns send times from feedback calls this right before `steadycast_feedback`, with the send time.
 ///
@@ -414,9 +415,12 @@ pub unsafe extern "C" fn steadycast_queued(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Processes feedback that arrives at `at_ns`, in any order. Repeated and unknown fates are ignored. A packet is lost
-/// if its fate is `STEADYCAST_MISSING`; one that is left out has an unknown fate. If all packets have one arrival
-/// time, it is valid for the newest only.
+/// Processes feedback that arrives at `at_ns`. The entries in `fates` can have any order. Entries of unknown packets
+/// and repeated entries are ignored.
+///
+/// A packet with `STEADYCAST_MISSING` is lost. A packet without an entry does not count as lost.
+///
+/// If all packets have the same arrival time, this time is valid for the newest packet only.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `fates` has `count` entries, or is null when `count` is 0.
@@ -475,7 +479,7 @@ pub unsafe extern "C" fn steadycast_wake(handle: *mut SteadycastRemote) -> i64 {
     unsafe { with(handle, |_| STEADYCAST_NEVER, ask) }
 }
 
-/// Handles timers at `now_ns`; before `steadycast_wake` it does nothing.
+/// Handles timers at `now_ns`. The call does nothing before the time that `steadycast_wake` returns.
 ///
 /// # Safety
 /// As for `steadycast_decision`.

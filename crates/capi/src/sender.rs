@@ -46,7 +46,7 @@ pub const STEADYCAST_DROPPED: c_int = 2;
 
 /// Name of a packet in feedback: the transport-wide sequence number.
 pub const STEADYCAST_NAME_TRANSPORT: u32 = 1;
-/// Name of a packet in feedback: the RTP sequence number, of the source `ssrc`.
+/// Name of a packet in feedback: the SSRC and the RTP sequence number.
 pub const STEADYCAST_NAME_RTP: u32 = 2;
 /// Name of a packet in feedback: the program's number, for example QUIC's.
 pub const STEADYCAST_NAME_OWN: u32 = 3;
@@ -64,7 +64,7 @@ impl Handle for SteadycastSender {
     }
 }
 
-/// A sender's kit's settings. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
+/// The settings of a sender's kit. `STEADYCAST_SENDER_SETTINGS` initializes them for transport-wide feedback.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastSenderSettings {
@@ -98,7 +98,7 @@ pub struct SteadycastStream {
     pub uncovered: u32,
     /// The rate below which a video layer is paused, in bit/s; 0 for never.
     pub least_bps: u64,
-    /// Audio's or parity's reserved rate, or video's maximum (0 for none), in bit/s.
+    /// The reserved rate of audio or parity, or the maximum rate of video (0 for none), in bit/s.
     pub most_bps: u64,
 }
 
@@ -106,7 +106,7 @@ pub struct SteadycastStream {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct SteadycastPacket {
-    /// The program's name, for example a pointer.
+    /// The program's identifier of the packet, for example a pointer.
     pub id: u64,
     /// The IP size in bytes.
     pub size_bytes: u32,
@@ -136,9 +136,9 @@ pub struct SteadycastEncoder {
 pub struct SteadycastOutput {
     /// `sizeof(SteadycastOutput)`, set by the caller.
     pub size: usize,
-    /// The program's `id`; for a retransmission or padding, that of the repeated packet.
+    /// The `id` of the packet. A retransmission or padding has the `id` of the repeated packet.
     pub id: u64,
-    /// The number; its low 16 bits go into a transport-wide header extension.
+    /// The packet's number. The low 16 bits are for a transport-wide header extension.
     pub number: u64,
     /// The time of the next call; `STEADYCAST_NEVER` if none is needed.
     pub at_ns: i64,
@@ -146,12 +146,12 @@ pub struct SteadycastOutput {
     pub stream: u32,
     /// 0 for media, else `STEADYCAST_REPAIR`, `STEADYCAST_PARITY` or `STEADYCAST_PADDING`.
     pub kind: u32,
-    /// The RTP sequence number; for a retransmission or padding, that of the repeated packet.
+    /// The RTP sequence number. A retransmission or padding has the sequence number of the repeated packet.
     pub seq: u16,
 }
 
 /// Creates a sender's kit. Null `settings` mean transport-wide feedback without retransmissions, no padding, a second
-/// of backlog and 20 ms of credit. All else as for `steadycast_new`.
+/// of backlog and 20 ms of credit. The other arguments are as for `steadycast_new`.
 ///
 /// # Safety
 /// As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
@@ -229,8 +229,9 @@ pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
     }
 }
 
-/// Adds a stream. Returns its number from 0, or a code below zero. Video streams get their rates in this order, base
-/// layer first.
+/// Adds a stream. Returns the stream's number from 0, or a code below zero.
+///
+/// Video streams get their rates in the order in which they are added, so the base layer is added first.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
@@ -469,11 +470,11 @@ fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {
     }
 }
 
-/// Sets the name that feedback uses for a sent packet: `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
+/// Sets the name that feedback uses for a sent packet. `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
 /// `STEADYCAST_NAME_OWN`.
 ///
-/// Call it if the program has its own transport-wide numbers, for retransmissions with RFC 8888 feedback, and for other
-/// protocols.
+/// The call is needed if the program has its own transport-wide numbers or does not use RTP. With RFC 8888 feedback,
+/// the call is needed for each retransmission.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.

@@ -84,8 +84,8 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out[IP + 6..IP + 8].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Writes a TCP segment of `size` bytes, IP header included and at least the headers' size, to `out`. Its payload is
-/// zeros.
+/// Writes a TCP segment with its IP header to `out`; the payload is zeros. The total size is `size` bytes, but at least
+/// the size of the headers.
 pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
     let room = header.room.min(40) / 4 * 4;
     let head = TCP + room;

@@ -39,7 +39,7 @@ impl CaptureFile {
         Ok(Self { writer })
     }
 
-    /// Appends a packet. Time zero is 1970-01-01 00:00:00 UTC, as in the run's RTCP reports.
+    /// Appends a packet. `at` counts from 1970-01-01 00:00:00 UTC.
     ///
     /// # Errors
     /// Returns the stream's error. The capture is then incomplete, and no further packet can be added.

@@ -1,8 +1,7 @@
 //! Writes packets as pcapng, for Wireshark.
 //!
-//! A simulated packet has no bytes; [`udp`] and [`tcp`] create a datagram with valid lengths and checksums.
-//! [`CaptureFile`] writes datagrams as they arrive. Only the ECN field of a datagram with bytes is changed, by
-//! [`mark`].
+//! A simulated packet has no bytes, so [`udp`] and [`tcp`] create a datagram with valid lengths and checksums. [`mark`]
+//! sets the ECN field of a datagram. [`CaptureFile`] writes datagrams to a file.
 
 mod datagram;
 mod file;

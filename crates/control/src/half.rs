@@ -44,7 +44,7 @@ pub struct Departing {
     pub at: Time,
     /// The extended sequence number.
     pub seq: u64,
-    /// The IP size, as if the notice were as long as the previous packet's.
+    /// The expected IP size. It assumes that the notice is as long as the previous packet's notice.
     pub size: Bytes,
     /// The packet's position in its frame.
     pub edge: FrameEdge,
@@ -187,7 +187,7 @@ impl Window {
 }
 
 words! {
-    /// The current limit of the rate. A run's record has the total time of each limit.
+    /// The current limit of the rate.
     #[derive(Default)]
     pub enum Limit {
         /// The start phase: the network's share is not known yet.
@@ -253,7 +253,7 @@ pub struct Decision {
 /// The bytes that may be sent until a time. If a frame does not fit, it and all frames until then are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// The budget in IP bytes of media, from the first call that returns this `until`.
+    /// The budget in IP bytes of media, from the first call of [`SenderHalf::allowance`] that returns this `until`.
     pub bytes: Bytes,
     /// The end of the allowance. A different `until` starts a new budget.
     pub until: Time,
@@ -299,7 +299,7 @@ pub trait SenderHalf: Send {
     /// Records that a media packet was sent.
     fn on_sent(&mut self, sent: &Sent);
 
-    /// Records that a packet of another stream was sent. It counts against the decided rate.
+    /// Records that a packet of another stream was sent. The packet counts against the decided rate.
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
         if let Some(half) = self.inner_mut() {
             half.on_extra_sent(sent);
@@ -313,8 +313,8 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Sets the longest interval between two reports; only a longer silence is missing feedback. Before this call, a
-    /// half counts round trips instead.
+    /// Sets the longest interval between two reports; a longer silence means that feedback is missing. Before the first
+    /// call, a half waits for a number of round trips.
     fn on_feedback_interval(&mut self, interval: Span) {
         if let Some(half) = self.inner_mut() {
             half.on_feedback_interval(interval);
@@ -377,7 +377,7 @@ pub trait SenderHalf: Send {
         self.inner_mut().map_or(Notice::NONE, |half| half.notice(packet))
     }
 
-    /// Returns the results of the promises that the half checks at run time.
+    /// Returns the results of the half's run-time checks.
     fn checks(&self) -> &[Check] {
         self.inner().map_or(&[], |half| half.checks())
     }
@@ -429,7 +429,7 @@ pub struct ExtraArrival {
     pub stream: Stream,
     /// The IP size.
     pub size: Bytes,
-    /// The send time, on the sender's clock; for a retransmission, its own.
+    /// The send time of this packet, on the sender's clock.
     pub sent: PeerTime,
     /// The ECN field on arrival.
     pub ecn: Ecn,
@@ -514,8 +514,8 @@ pub trait ReceiverHalf: Send {
     /// Records the arrival of a media packet.
     fn on_arrival(&mut self, arrival: &Arrival<'_>);
 
-    /// Records a packet of another stream; its bytes count as received. A media packet that it restores still counts
-    /// as lost.
+    /// Records a packet of another stream. The packet's bytes count as received, but a media packet that it restores
+    /// still counts as lost.
     fn on_extra(&mut self, _extra: &ExtraArrival) {}
 
     /// Processes another member's report.
@@ -560,13 +560,13 @@ pub trait ReceiverHalf: Send {
         None
     }
 
-    /// Returns the results of the promises that the half checks.
+    /// Returns the results of the half's run-time checks.
     fn checks(&self) -> &[Check] {
         &[]
     }
 
-    /// Returns the rate that the path could carry by its own loss and round-trip time. `Rate::MAX` means that no
-    /// limit was observed, `None` that the rate is unknown. The call changes no state.
+    /// Returns the rate that this receiver's loss and round-trip time allow. `Rate::MAX` means that no limit was
+    /// observed, `None` that the rate is unknown. The call changes no state.
     fn acceptable(&self) -> Option<Rate> {
         None
     }

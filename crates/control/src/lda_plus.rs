@@ -72,7 +72,7 @@ const NO_REPORT_TIMEOUT: Span = Span::secs(20);
 #[derive(Clone, Copy, Debug)]
 struct Member {
     rate: Rate,
-    /// A_add after the last report without loss.
+    /// The additive increase `A_add` (see [`Sender::risen`]).
     step: Rate,
     bottleneck: Option<Rate>,
     rtt: Option<Span>,
@@ -86,7 +86,7 @@ struct Sender {
     floor: Rate,
     cap: Rate,
     bottleneck: Option<Rate>,
-    /// Whether a loss may raise the rate to the equation's, as LDA+ is printed (paper mode).
+    /// Whether the throughput equation may raise the rate after a loss, as in the LDA+ paper (paper mode).
     rise_on_loss: bool,
     members: BTreeMap<ReceiverId, Member>,
     rate: Rate,
@@ -126,7 +126,8 @@ impl Sender {
     fn risen(&self, member: &mut Member, interval: Span) -> &'static str {
         let r = member.rate;
         let tau = member.rtt.unwrap_or(FIRST_RTT).max(Span::millis(1));
-        // In an interval, TCP adds 1, 2 … T/τ packets to its round trips; the mean is (T/τ + 1) / 2.
+        // TCP's window grows by one packet per round trip: by 1, 2 … T/τ packets during the interval. The mean growth
+        // is (T/τ + 1) / 2 packets.
         let tcp = self.packet.per(tau).scale(0.5 * (interval.ratio(tau) + 1.0));
         let Some(b) = self.bottleneck.or(member.bottleneck) else {
             member.rate = (r + tcp.min(member.step)).min(self.cap);
@@ -244,7 +245,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // A pair's second packet is sent without delay; the others compensate for it.
+        // A pair's second packet is sent without delay. To compensate, the other packets are paced more slowly.
         let pair = self.sent > 0 && self.sent.is_multiple_of(PAIR_INTERVAL);
         let others = (PAIR_INTERVAL - 1) as f64 / PAIR_INTERVAL as f64;
         Decision {

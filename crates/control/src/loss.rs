@@ -9,7 +9,7 @@ pub const INTERVALS: usize = 8;
 /// The weights of the intervals, newest first (RFC 5348, section 5.4).
 pub const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// The number of loss runs that a late packet can still revise.
+/// The maximum number of loss runs that a late packet can still revise.
 const OPEN_RUNS: usize = 128;
 
 /// The differences between the protocols that use this history.
@@ -283,7 +283,7 @@ impl LossHistory {
             self.highest = Some((packet.seq, packet.at));
         } else if !self.fill_gap(packet.seq) {
             if !self.fill_run(packet.seq) {
-                // A duplicate, or a packet older than the final losses.
+                // A duplicate, or a late packet whose loss can no longer be revised.
                 return Change::default();
             }
             late = Some(packet.seq);
@@ -338,8 +338,8 @@ impl LossHistory {
         }
         for run in new {
             lost = lost.saturating_add((run.last - run.first).saturating_add(1));
-            // A mark counts when it arrives, a gap only after later packets. A gap may thus be older than a counted
-            // mark. The loss event then starts earlier, and later runs are regrouped (RFC 5348, section 5.1).
+            // A mark counts on arrival, but a gap only after later packets. If this gap is older than a counted mark,
+            // all runs are regrouped into loss events (RFC 5348, section 5.1).
             let place = self.runs.partition_point(|r| r.first < run.first);
             rebuild |= place < self.runs.len();
             if self.runs.len() == self.runs.capacity() {
@@ -453,7 +453,7 @@ impl LossHistory {
         self.rebuild();
     }
 
-    /// Regroups all losses that are not final with the round-trip time `rtt`.
+    /// Regroups losses into loss events, with `rtt` as the round-trip time. Losses that are final stay as they are.
     pub fn regroup(&mut self, rtt: Span) {
         for run in self.runs.iter_mut().chain(self.gaps.iter_mut().map(|g| &mut g.run)) {
             run.rtt = rtt;

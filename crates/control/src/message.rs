@@ -1,4 +1,4 @@
-/// The header extension of one packet: up to 24 bytes (RFC 8285). The registry entry has its identifier.
+/// The header extension of one packet: up to 24 bytes (RFC 8285).
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notice {
     id: u8,
@@ -28,7 +28,7 @@ impl Notice {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
-    /// Returns whether the notice is empty, and not sent.
+    /// Returns whether the notice is empty. An empty notice is not sent.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -40,7 +40,9 @@ impl std::fmt::Debug for Notice {
     }
 }
 
-/// The content of an RTCP APP packet (RFC 3550, section 6.7). The registry entry has its name.
+/// The content of an RTCP APP packet (RFC 3550, section 6.7). The packet's name is [`Controller::app`].
+///
+/// [`Controller::app`]: crate::Controller::app
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     /// The APP subtype, 0 to 31.

@@ -79,9 +79,9 @@ impl Long {
 }
 
 const MINIMA: usize = 24;
-/// The duration in seconds of each minimum of the delay; 24 minima cover a minute.
+/// The length of the intervals from which the minima of the delay are taken, in seconds.
 const MINIMUM_EVERY: f64 = 2.5;
-/// A steeper slope counts as a growing queue.
+/// The maximum drift of the clocks, in seconds per second. A steeper slope is a growing queue.
 const MOST_DRIFT: f64 = 250e-6;
 /// The maximum standard error of an accepted slope, in seconds per second.
 const SURE_WITHIN: f64 = 15e-6;
@@ -154,8 +154,8 @@ impl Trend {
 ///  CONGESTED  ⇔  A_short − A_long > ε      A_short: mean of CJ since the last report, A_long: over the last minute
 /// ```
 ///
-/// A lost frame needs no special case, and the offset of the clocks cancels. Their drift does not, so both means are
-/// extrapolated to the same time along the [`Trend`].
+/// A lost frame needs no special case, and the offset of the clocks cancels. The drift of the clocks does not cancel,
+/// so both means are extrapolated to the same time along the [`Trend`].
 ///
 /// Source: ASMP, 3.7, equations 16–18.
 #[derive(Clone, Debug)]

@@ -15,7 +15,8 @@ use crate::{
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// How long to wait for the sender to announce a round-trip time: this number of reports and of minimum intervals.
+/// Without an announcement, the receiver assumes a round-trip time after this number of reports. The wait is at least
+/// this number of [`LEAST_INTERVAL`]s.
 const ASSUMED_RTT_REPORTS: u32 = 2;
 /// The number of first reports that are never suppressed while the round-trip time is unknown.
 const NO_RTT_REPORTS: u32 = 8;
@@ -79,9 +80,9 @@ pub(super) struct Receiver {
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
-    /// The packets expected and lost since the last sent report that `losses` includes.
+    /// The packets expected and lost since the last sent report. `losses` includes them.
     counted: (u64, i64),
-    /// The packets expected and lost before the last sent report that `losses` does not include yet.
+    /// The packets expected and lost before the last sent report. `losses` does not include them yet.
     carried: (u64, i64),
     reports: u32,
     ramp: Option<Ramp>,
@@ -269,7 +270,8 @@ impl Receiver {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        // The limit is the announced send rate, so that a source with coarse rate steps reaches its next step.
+        // A source with coarse rate steps sends less than its announced rate. With a limit near the receive rate, the
+        // source would never reach its next step.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
@@ -277,8 +279,8 @@ impl Receiver {
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= SIMILARITY * own;
-        // The sender takes the minimum of all rates, so a higher rate must not suppress a lower one. The paper's rule
-        // suppresses it.
+        // The sender takes the minimum of all rates, so a higher rate must not suppress a lower rate. The paper's rule
+        // allows this.
         near && (!self.config.repaired || other <= 1.02 * own)
     }
 
@@ -374,7 +376,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         if let NextReport::Fire { until, .. } = self.next {
             self.next = NextReport::Round(until.max(slot.now));
-            // A sent report resets the session's counters, so what is not yet in `losses` is stored.
+            // A sent report resets the session's counters, so `carried` stores what `losses` does not include yet.
             self.carried = self.counts_since_last_slot(slot);
             return self.reply();
         }
@@ -387,8 +389,8 @@ impl ReceiverHalf for Receiver {
         }
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
-        // The sender announces a round-trip time only to a receiver that has reported, so such reports are not
-        // suppressed.
+        // The first reports are not suppressed while the round-trip time is unknown, because the sender announces it
+        // only to receivers that have reported.
         let needs_rtt = self.config.ramp && !self.rtt.is_known() && self.reports <= NO_RTT_REPORTS;
         if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !needs_rtt {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);

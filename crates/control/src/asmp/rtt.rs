@@ -21,13 +21,19 @@ struct Anchor {
 ///
 /// ```text
 ///  additive:        t_inst = RTT + (T_oneway − T_ref)          the clocks' offset cancels; at least half the least RTT
-///  multiplicative:  t_inst = (1 + a) T_oneway,  a = RTT / T_oneway − 1 at the last announcement, 1 before it
+///  multiplicative:  t_inst = (1 + a) T_oneway,  a = RTT / T_ref − 1; before the first announcement, a = 1
 ///
 ///  t_RTT = β t_inst + (1 − β) t_RTT                            once per report, within 1 ms … 10 s
 /// ```
 ///
-/// T_oneway is the mean over packets with weight 1/16. T_ref is T_oneway at the last announcement (multiplicative),
-/// or at the announcement that the measured report answered (additive). Source: ASMP, equations 6–11.
+/// `RTT` is the last announced round-trip time. `T_oneway` is the mean one-way delay, with weight 1/16 per packet.
+///
+/// `T_ref` is the mean one-way delay when an announcement arrived. In the multiplicative form, this is the announcement
+/// of `RTT`.
+///
+/// In the additive form, this is the announcement before the receiver's last report, and each packet has weight 1/4.
+///
+/// Source: ASMP, equations 6–11.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RoundTrip {
     additive: bool,
@@ -37,7 +43,7 @@ pub(super) struct RoundTrip {
     recent: Option<OneWay>,
     /// The one-way delay at the last announcement, and its time.
     announced: Option<(OneWay, Time)>,
-    /// The same for the announcement that the last report answered.
+    /// The one-way delay at the announcement before the last report, and the announcement's time.
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
     /// The minimum announced round-trip time. Half of it bounds the estimate from below.
@@ -83,8 +89,8 @@ impl RoundTrip {
     }
 
     pub(super) fn on_report(&mut self) {
-        // The sender measures the round trip of this report, and announces it later. A queue that changes meanwhile
-        // must not enter the reference.
+        // The sender will measure the round-trip time from the last announcement to this report. The reference is
+        // therefore the delay at that announcement.
         self.answered = self.announced.or(self.answered);
     }
 

@@ -34,7 +34,7 @@ impl Rounds {
         } else if rtcp_share < RTCP_SHARE / 2.0 {
             self.doublings = self.doublings.saturating_sub(1);
         }
-        // A shorter round would report more often than RTCP.
+        // A round lasts at least half of `interval`, the shortest time that RTCP draws (RFC 3550, section 6.3.1).
         t_random.max(interval / 2) * (1 << self.doublings)
     }
 }

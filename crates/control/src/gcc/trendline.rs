@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use steadycast_units::PeerTime;
 
 const MOST_DELTAS: u32 = 60;
-/// The threshold does not adapt to slopes farther beyond it than this.
+/// The threshold does not adapt if the slope exceeds the threshold by more than this.
 const OUTLIER: f64 = 15.0;
 /// The maximum time step of the threshold, in milliseconds.
 const LONGEST_STEP: f64 = 100.0;
@@ -44,7 +44,7 @@ impl Trendline {
         Self { threshold: THRESHOLD, ..Self::default() }
     }
 
-    /// Adds a group difference, completed by an arrival at `arrived`.
+    /// Adds the change of the delay between two packet groups. The first packet after both groups arrived at `arrived`.
     pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
         let first = *self.first.get_or_insert(arrived);
         // The bound prevents an overflow. Only the first `MOST_DELTAS` matter.

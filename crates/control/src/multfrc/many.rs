@@ -16,22 +16,24 @@ use steadycast_units::{Rate, Span, Time};
 /// ```text
 ///   0       3              5                9
 ///   ├───────┼──────────────┼────────────────┤
-///   │ R     │ connection   │ seq            │    R as for TFRC, of this connection
+///   │ R     │ connection   │ seq            │    R: the connection's round-trip time, in TFRC's format
 ///   │ u24   │ u16          │ u32            │
 /// ```
 pub(super) const EXTENSION: u8 = 7;
-/// The APP subtype. It has a record per due connection: its number, two spare bytes and TFRC's report.
+/// The APP subtype of reports. The content is a record per due connection: the connection's number, two unused bytes
+/// and TFRC's report.
 const REPORTS: u8 = 1;
 const RECORD: usize = 4 + REPORT_BYTES;
 const MOST_RECORDS: usize = 48;
-/// A new connection replaces the one that was silent for longest.
+/// The maximum number of connections at a receiver. If there are more, a new connection replaces the connection
+/// that was silent for longest.
 const MOST_CONNECTIONS: usize = 128;
 
 struct Connection {
     id: u16,
     tfrc: tfrc::Sender,
     seq: u32,
-    /// The deficit in bytes (deficit round robin). The largest one sends the next packet.
+    /// The deficit in bytes (deficit round robin). The connection with the largest deficit sends the next packet.
     deficit: f64,
 }
 
