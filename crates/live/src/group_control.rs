@@ -147,14 +147,15 @@ impl GroupControl {
         }
     }
 
-    /// Returns the quantizer at which `open` bytes become `wanted`; `headers` do not depend on it.
+    /// Returns the quantizer at which a group of `open` bytes would have `wanted` bytes. The `headers` bytes do not
+    /// depend on the quantizer.
     pub(crate) fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
-        // At least a tenth for payload, so that the factor stays finite.
+        // At least a tenth of `wanted` is for payload, so that the factor stays finite.
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
     }
 
-    /// Advances the bucket, and sets the next group's quantizer and size. It begins at `at` with `budget` bytes.
+    /// Sets the quantizer and the picture size of the group that begins at `at`. The group may have `budget` bytes.
     pub(crate) fn steer(&mut self, at: Span, budget: f64, rate: Rate, last: LastGroup) {
         let (low, high) = self.limits();
         let needed = if self.begun {
@@ -163,7 +164,7 @@ impl GroupControl {
                     self.quantizer = needed;
                     Some(needed)
                 }
-                // A partial group does not show a whole one's size.
+                // The bytes of a partial group do not show how many bytes a whole group needs.
                 LastGroup::Cut => None,
                 LastGroup::Whole => Some(self.advance(budget, low)),
             }
@@ -179,13 +180,13 @@ impl GroupControl {
         self.reset();
     }
 
-    /// Advances the bucket by a whole group. Returns the quantizer that it should have had.
+    /// Advances the bucket by one group's bytes. Returns the quantizer that would have met the group's byte target.
     fn advance(&mut self, budget: f64, low: f64) -> f64 {
         let open = self.sent.as_f64().max(1.0);
         let (fill, wanted) = bucket(self.fill, BUCKET_GROUPS, budget, open, open);
         let needed = self.needed(open, wanted, self.headers.as_f64());
         self.fill = fill;
-        // The quantizer is kept within 5 %, so that it does not oscillate.
+        // While groups are within 5 % of their budget, the quantizer stays the same, so that it does not oscillate.
         if (open / budget - 1.0).abs() > 0.05 {
             self.quantizer = self.scaled(self.quantizer, open / wanted);
         }
@@ -193,7 +194,8 @@ impl GroupControl {
         needed
     }
 
-    /// Changes the size if the quantizer is too coarse, or a larger one has fitted for long enough.
+    /// Makes pictures smaller if the quantizer is too coarse. Makes them larger if a larger size has fitted for long
+    /// enough.
     fn fit(&mut self, needed: f64, at: Span) {
         let (_, high) = self.limits();
         let there: Vec<f64> = (0..self.steering.sizes.len().max(1))
@@ -226,7 +228,7 @@ impl GroupControl {
             }
         }
         if to != self.size {
-            // The fill belongs to the old size; half is neutral.
+            // The old fill belongs to the old size, so the bucket restarts half full.
             (self.quantizer, self.size, self.fill) = (there[to], to, 0.5);
             self.fits_since = [None; 2];
         }

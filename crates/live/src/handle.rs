@@ -66,7 +66,7 @@ impl Shared {
 
 type Ending = JoinHandle<Result<LiveRecord, LiveError>>;
 
-/// A handle of a session for other threads, which may outlive it.
+/// A handle of a live session for other threads. They may use it after the session has ended.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,

@@ -41,12 +41,12 @@ pub struct JitterBuffer {
     progress: Time,
     /// Packets since the last gap.
     since_gap: u64,
-    /// Consecutive packets that came after their gap was given up, and the first one's number.
+    /// The first number of consecutive late packets, and the packets. A packet is late if its gap was given up.
     late: (u64, Vec<Held>),
-    /// Future sequence numbers at which new runs start.
+    /// The extended sequence numbers at which the SSRC will change or the source will restart.
     runs: VecDeque<u64>,
-    /// The next RTP sequence number of the same source.
-    raw: Option<u16>,
+    /// The next packet's RTP sequence number, unless the source changes.
+    next_rtp_seq: Option<u16>,
 }
 
 impl JitterBuffer {
@@ -62,7 +62,7 @@ impl JitterBuffer {
             since_gap: 0,
             late: (0, Vec::new()),
             runs: VecDeque::new(),
-            raw: None,
+            next_rtp_seq: None,
         }
     }
 
@@ -94,12 +94,12 @@ impl JitterBuffer {
         } else {
             self.progress = self.progress.max(at);
         }
-        // A run's first packet may be lost.
+        // A run's first packet may be lost, so `seq` may be above the number at which the run starts.
         while self.runs.front().is_some_and(|from| *from <= seq) {
             self.runs.pop_front();
-            self.assembler.start_run(self.raw == Some(header.seq));
+            self.assembler.start_run(self.next_rtp_seq == Some(header.seq));
         }
-        (self.next, self.raw) = (Some(seq + 1), Some(header.seq.wrapping_add(1)));
+        (self.next, self.next_rtp_seq) = (Some(seq + 1), Some(header.seq.wrapping_add(1)));
         self.since_gap += 1;
         if !payload.is_empty() {
             self.assembler.packet(at, &header, &payload);
@@ -112,15 +112,15 @@ impl JitterBuffer {
         self.late.1.clear();
     }
 
-    /// Discards a packet whose gap was given up. A forged sequence number may have caused the gap. The buffer goes back
-    /// if the late packets are consecutive, and more than the packets since the gap.
+    /// Discards a packet whose gap was given up. Goes back to the late packets if they outnumber the packets since the
+    /// gap, because a forged sequence number may have caused the gap.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {
             run.clear();
             *first = seq;
         }
-        // Taken back below if the buffer goes back to this packet.
+        // This count is reverted below if the buffer goes back to this packet.
         self.assembler.unused.add(UnusedReason::TooLate);
         run.push(packet);
         let (first, votes) = (*first, run.len() as u64);
@@ -146,7 +146,8 @@ impl Consumer for JitterBuffer {
     }
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Parity in the media's sequence numbers (RFC 5109) is no loss.
+        // Parity packets may use the media's sequence numbers (RFC 5109). Without payload they only fill their numbers,
+        // so that the numbers do not count as lost.
         let payload = if self.payload_types.contains(header.payload_type) {
             if payload.is_empty() {
                 self.assembler.unused.add(UnusedReason::NoPayload);

@@ -20,7 +20,7 @@ pub struct LiveRecord {
     /// The session's end, counted from its start.
     pub now: Time,
     warnings: Vec<String>,
-    /// A receiver's frames.
+    /// The frames of a receiver's jitter buffer; empty for a sender.
     frames: Vec<FrameRow>,
 }
 
@@ -82,10 +82,10 @@ impl LiveRecord {
     /// Returns a table of the record.
     pub fn table(&self, name: &str) -> Option<Table> {
         let table = self.record().table(name)?;
-        // Without a sender, frames come from the jitter buffer.
         if name != frames::FRAME.table || self.frames.is_empty() {
             return Some(table);
         }
+        // A receiver does not know the sender's frames, so its table lists the jitter buffer's frames.
         let mut into = Table::called(name)?;
         let node = self.scenario.flows[0].to.first().map_or("receiver", |n| self.scenario.node_name(*n));
         for (n, frame) in (0..).zip(&self.frames) {

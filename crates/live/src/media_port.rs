@@ -195,7 +195,8 @@ pub struct SharedPort {
     /// This end's user name, which identifies the session.
     ufrag: String,
     local: SocketAddr,
-    /// The local address of the browser's last check, from which ICE requires responses (RFC 8445, section 7.3.1).
+    /// The local address to which the browser sent its last connectivity check. The response must come from this
+    /// address (RFC 8445, section 7.2.5.2.1).
     source: Option<IpAddr>,
     /// Datagrams that this machine could not send.
     unsent: u64,

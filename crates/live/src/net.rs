@@ -137,7 +137,7 @@ impl Port {
             }
             socket.bind(&bind.into())?;
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-            // A controller's header extension may exceed the planned size, so datagrams may be fragmented.
+            // Allows fragmentation, because RTP header extensions can make a datagram larger than the MTU.
             discover_no_mtu(&socket, bind.is_ipv6())?;
             // The buffer holds what arrives while this thread sleeps. The kernel limits the size.
             socket.set_recv_buffer_size(1 << 21)?;
@@ -458,7 +458,7 @@ impl Pair {
         Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: to, reports, audio: None })
     }
 
-    /// Creates the pair of an unknown peer, until [`Pair::redirect`].
+    /// Creates a pair whose peer is still unknown. [`Pair::redirect`] sets the peer's address.
     fn waiting(rtp: PairPort) -> Self {
         let at = rtp.local();
         Self { rtp, rtcp: None, address: at, reports: at, audio: None }

@@ -193,7 +193,7 @@ impl Receiving {
         let group = description.address.ip().is_multicast();
         let keys = FlowKeys::described(description)?;
         let own = std::slice::from_ref(&options.cname);
-        // A scenario's rules apply, but an error names the session description's attribute as the place.
+        // The user has written no scenario, so an error names the session description's attribute as its place.
         let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
         let apart = RemotePeer {
             cname: options.cname.clone(),

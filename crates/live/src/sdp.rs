@@ -57,7 +57,7 @@ pub struct Description {
     pub bandwidth: Option<Rate>,
     /// Receivers' RTCP bandwidth (`b=RR`, RFC 3556). With 0 they send no reports.
     pub reports: Option<Rate>,
-    /// Per-packet feedback; `None` without it, or in the controller's own format.
+    /// The format of per-packet feedback; `None` if no standard format is announced.
     pub feedback: Option<PacketFeedback>,
     /// ECN codepoint of sent packets (RFC 6679, section 6.1).
     pub ecn: Ecn,
@@ -67,7 +67,7 @@ pub struct Description {
     pub parity: Option<ParityStream>,
     /// The audio stream; `None` without audio that this program supports.
     pub audio: Option<AudioStream>,
-    /// The media's SSRC and canonical name (RFC 5576) outside of repair groups.
+    /// The media's SSRC and canonical name, if announced without an SSRC group (RFC 5576).
     pub media: Option<(u32, String)>,
     /// Whether key frames are made on request (PLI, RFC 4585; FIR, RFC 5104).
     pub key_frames: bool,
@@ -128,7 +128,7 @@ pub struct ParityStream {
 pub struct AudioStream {
     /// RTP payload type of the audio.
     pub payload_type: u8,
-    /// The destination port, the video's if both are bundled (RFC 9143).
+    /// The destination port. It is the video's port if audio and video are bundled (RFC 9143).
     pub port: u16,
     /// The SSRC and the canonical name, if announced (RFC 5576).
     pub source: Option<(u32, String)>,
@@ -475,13 +475,13 @@ fn tidy(text: &[u8]) -> String {
     text.lines().skip(before).filter(|line| !is_comment(line)).map(tidied).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the first video with a port (0 means that none is sent), or else the first.
+/// Returns the first video whose port is not 0, or else the first video. Port 0 means that the video is not sent.
 fn video(session: &Session) -> Option<&Media> {
     let all = || session.medias.iter().filter(|media| media.media == "video");
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Returns the first Opus stream with a port and a payload type other than the video's.
+/// Returns the first Opus stream whose port is not 0 and whose payload type is not in `video`.
 fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
     let all = session.medias.iter().filter(|media| media.media == "audio" && media.port != 0);
     all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))
@@ -514,7 +514,8 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     }
 }
 
-/// Returns the first supported payload type, or else the first video, and others of its format.
+/// Returns the first supported payload type, or else the first that is video. Also returns the other payload types of
+/// its format.
 fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     let beside = |offer: &Format| REPAIR_ENCODINGS.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers

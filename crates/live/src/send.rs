@@ -104,7 +104,7 @@ const MIN_CACHE_TIME: Span = Span::secs(1);
 /// Options of a sender.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// The flow's keys, with a live sender's defaults for those left open.
+    /// The flow's settings, as in a scenario file. Missing settings have a live sender's defaults.
     pub flow: FlowKeys,
     /// The destination.
     pub to: Destination,
@@ -180,7 +180,7 @@ impl Prepared {
             Medium::Encoder { format, mut steering, .. } => {
                 let (store, encoder_queue) = (store(format), EncoderQueue::default());
                 steering.overhead = plan.headers();
-                // The papers' encoder does not change the picture size.
+                // Paper mode reproduces publications, whose encoders keep the picture size.
                 if plan.mode() == Mode::Paper {
                     steering.sizes.truncate(1);
                 }
@@ -216,7 +216,7 @@ impl Sending {
     /// Opens the sockets and starts to send.
     ///
     /// # Errors
-    /// A key of the flow, an address or the medium can't be used. Nothing was sent.
+    /// A setting of the flow, an address or the medium can't be used. Nothing was sent.
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let connection = match &options.to {
             Destination::Address(_) => None,
@@ -328,7 +328,7 @@ fn session_number(clock: Clock) -> u64 {
 }
 
 impl SendOptions {
-    /// Completes the flow's keys, and checks them as a scenario.
+    /// Adds the defaults to the flow's settings, and checks all settings by the rules for scenario files.
     fn resolved(
         self,
         medium: &Medium,

@@ -100,7 +100,7 @@ pub struct SocketSource {
     kept: SentSymbols,
     /// The SRTP context, without which packets are neither protected nor checked.
     pub srtp: Option<Srtp>,
-    /// The operator's limits. [`OperatorControls::on_clock_gap`] passes clock gaps to the circuit breaker.
+    /// The operator's exclusions and rate limits.
     pub orders: Option<OperatorControls>,
     /// The ICE and DTLS connection to a browser.
     pub(crate) browser: Option<BrowserConnection>,
@@ -188,8 +188,8 @@ impl SocketSource {
                         media.encode_header(bytes);
                         let payload = bytes.len();
                         match media.repairs {
+                            // For retransmissions, because `payloads` may have dropped the original packet.
                             Some(original) => bytes.extend_from_slice(self.kept.payload(original)),
-                            // The payload source may have dropped the original.
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
@@ -675,7 +675,7 @@ impl SocketSink {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == self.number_id) {
                 Some(number) => transport = Some(number.seq),
-                // The first other element is the controller's notice.
+                // The first header extension that is not a `TransportNumber` is the `Notice`.
                 None if notice.is_empty() && fits(&(id, bytes)) => notice = Notice::new(id, bytes),
                 None => {}
             }
@@ -701,7 +701,7 @@ impl SocketSink {
         let from = datagram.meta.from;
         let origin = Origin(address(from).0.into());
         let begins = |session: &Receiver| session.begins_run(now, origin, &header);
-        // The new run's held packets precede this one.
+        // The held packets of a new run arrived before this packet, so they are handled first.
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
             self.take_held(now, datagram.meta, &header, out);
         }
@@ -730,12 +730,13 @@ impl SocketSink {
         }
     }
 
-    /// Starts a run of sequence numbers with the first held packet, or with the present packet if that was overtaken.
+    /// Starts a new run with the lowest sequence number of the held packets and the present packet. Then handles the
+    /// held packets.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, of_first, first, ..)) = held.first() else { return };
-        let overtaken = (header.seq.wrapping_sub(first.seq) as i16) < 0;
-        let (meta, first) = if overtaken { (meta, header) } else { (*of_first, first) };
+        let is_lowest = (header.seq.wrapping_sub(first.seq) as i16) < 0;
+        let (meta, first) = if is_lowest { (meta, header) } else { (*of_first, first) };
         self.sink.begin_run(now, address(meta.from), first);
         for (at, meta, _, bytes, reason) in held {
             // The session counts the packet again.
@@ -808,7 +809,7 @@ impl SocketSink {
         self.align_audio();
     }
 
-    /// Passes audio packets on as soon as their presentation times are known.
+    /// Moves audio packets whose presentation times are known to the caller's queue.
     fn align_audio(&mut self) {
         let (Some(audio), Some(session)) = (&mut self.audio, self.sink.session()) else { return };
         audio.align(|timestamp| self.consumer.ticks_of(session.video_timestamp(timestamp)?));
@@ -837,7 +838,7 @@ impl SocketSink {
         self.update_key_frame_need(now, out);
     }
 
-    /// Passes packets recovered from parity on as the originals.
+    /// Recovers lost packets from parity, and passes them to the consumer.
     fn recover_packets(&mut self, now: Time) {
         let Some((_, symbols)) = &mut self.parity else { return };
         let computable = self.sink.take_computable();
@@ -854,7 +855,7 @@ impl SocketSink {
         }
     }
 
-    /// Handles an RTX packet (RFC 4588), passed on as the original.
+    /// Handles an RTX packet (RFC 4588): passes the original packet to the consumer.
     fn on_repair(
         &mut self,
         now: Time,

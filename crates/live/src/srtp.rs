@@ -465,7 +465,8 @@ impl Srtp {
         // Without the E flag the packet is authenticated but not encrypted.
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
-        // An index below our next one is a reflection of our own packet. A higher index shows an SSRC collision.
+        // A packet with our SSRC is our own reflected packet if we have sent its index. Otherwise another member uses
+        // our SSRC.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let at = PacketIndex { ssrc, index };

@@ -28,7 +28,8 @@ pub struct DecodeChain {
 }
 
 impl DecodeChain {
-    /// Returns the fate of the next frame in coding order, unless it is late; `whole`: the whole frame arrived.
+    /// Returns the fate of the next frame in coding order, but never [`FrameFate::Late`]. `whole` states whether all of
+    /// the frame arrived.
     pub fn next(&mut self, kind: FrameKind, whole: bool) -> FrameFate {
         let referenced = kind == FrameKind::I || self.intact;
         // No frame depends on a B frame.
@@ -68,7 +69,7 @@ impl SentFrame {
 pub struct SentFrames {
     /// The frames in coding order. A lean list has only the latest ones.
     pub frames: Vec<SentFrame>,
-    /// Older frames that were removed from `frames`.
+    /// The number of older frames that were removed from `frames`.
     gone: u32,
     /// The fragment in each packet, in order of sending.
     pub packets: Vec<(Time, Fragment)>,
@@ -76,8 +77,8 @@ pub struct SentFrames {
     lean: bool,
 }
 
-/// Minimum number of frames in a full lean list. They cover many seconds of video, while packets are sent at most one
-/// second late.
+/// The number of latest frames that a lean list keeps. [`SentFrames::sent`] needs only the last second, because packets
+/// are sent at most one second late.
 const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {
@@ -98,7 +99,7 @@ impl SentFrames {
 
     /// Adds a frame that is ready.
     pub fn ready(&mut self, now: Time, coded: Coded) {
-        // Half of the list at a time, so that the cost per frame is constant.
+        // Removes half of the list at a time, so that the mean cost per frame is constant.
         if self.lean && self.frames.len() == 2 * LEAN_FRAMES {
             self.frames.drain(..LEAN_FRAMES);
             self.gone += LEAN_FRAMES as u32;
@@ -194,13 +195,13 @@ impl Assembly {
         (seen.packets > 0).then_some((seen.first, seen.last))
     }
 
-    /// Returns the fate of each frame; one whose last packet arrived after the frame's display time is late.
+    /// Returns the fate of each frame. A frame is late if its last packet arrived after the frame's display time.
     pub fn fates(&self, sent: &SentFrames, schedule: &Schedule) -> Vec<FrameFate> {
         let mut chain = DecodeChain::default();
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
-            // The sender had sent the whole frame, too.
+            // All sent packets have arrived, and they contain the whole frame.
             let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
             match chain.next(frame.coded.kind, whole) {
                 FrameFate::Ok if schedule.due(frame.ready).is_some_and(|due| seen.last > due) => FrameFate::Late,
@@ -215,7 +216,7 @@ impl Assembly {
         sent.packets[packets].iter().map(|(_, f)| u64::from(f.len)).sum()
     }
 
-    /// Returns the missing parts, which a decoder has to conceal, of frames of which at least one packet arrived.
+    /// Returns the missing parts of frames, which a decoder has to conceal. Frames without any packet are left out.
     pub fn missing(&self, sent: &SentFrames) -> Vec<MissingBytes> {
         let mut missing = Vec::new();
         for (n, frame) in sent.frames.iter().enumerate() {

@@ -186,10 +186,10 @@ impl Encoder {
         self.ladder.time(u64::from(display))
     }
 
-    /// Resumes after a pause at the next GOP and resets the rate control. Returns the number of its first frame.
+    /// Resumes at the next GOP after a pause, and resets the rate control. Returns the number of the GOP's first frame.
     pub fn resume(&mut self) -> u32 {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
-        // To the next GOP, or to the start of the clip after its last one.
+        // The last GOP of the clip may be shorter than `gop`.
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
         (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
@@ -197,8 +197,8 @@ impl Encoder {
         (self.next - self.left_out) as u32
     }
 
-    /// With [`Vbr::Rungs`], leaves out the rest of a GOP if the rate has fallen far below its rung's. Returns whether
-    /// it did.
+    /// With [`Vbr::Rungs`], skips the rest of a GOP if `rate` is far below what the GOP's rung needs. Returns whether
+    /// frames were skipped.
     pub fn abandons_group(&mut self, rate: Rate) -> bool {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
@@ -369,14 +369,14 @@ impl Encoder {
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // `credit` counts saved bytes, at most one frame's. If it is negative, it counts an excess, at most half of a
-        // GOP's bytes.
+        // A positive `credit` counts saved bytes, at most those of one frame. A negative `credit` counts an excess, at
+        // most half of a GOP's bytes.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
         self.credit = self.credit.clamp(-owes, each);
         let waiting = backlog.as_f64();
         // A started GOP may exceed its share by a quarter, because a coarser step degrades all its remaining pictures.
         let spare = if begins { 0.0 } else { owes / 2.0 };
-        // The rest of the GOP keeps at least half of the rate, so an excess is made up for within one or two GOPs.
+        // The rest of the GOP gets at least half of the rate. The next GOP compensates for the remaining excess.
         let budget = (span + self.credit.min(self.credit.max(0.0) - waiting)).max(span / 2.0) + spare;
         self.credit += each;
         let (drained, most) = (each * room, rate.scale(room).over(wait).as_f64());

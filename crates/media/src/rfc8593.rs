@@ -221,12 +221,12 @@ impl SyntheticCodec {
         size + libm::ceil(size / self.payload) * self.overhead
     }
 
-    /// Returns the size of a burst's next frame (RFC 8593, section 5.2). The first frame has K_B bytes. The other
-    /// frames share the rest of K_d mean frames equally.
+    /// Returns the size of a burst's next frame (RFC 8593, section 5.2). The burst has `k_d · mean` bytes: `k_b` in its
+    /// first frame, the rest in frames of equal size.
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
         let others = (frames - 1.0) * self.wire_size(MIN_FRAME);
-        // The rest of the burst must fit into the bytes of K_d frames.
+        // At least `MIN_FRAME` bytes must be left for each of the other frames.
         let first = self.wire_size(self.settings.k_b.as_f64()).min(frames * mean - others);
         if self.burst == self.settings.k_d {
             self.frame_size(first)

@@ -26,10 +26,10 @@ const CLIMB_SHARE: f64 = 0.8;
 /// At the start, a climb may skip rungs if the finer rung needs at most this share of the rate.
 const JUMP_SHARE: f64 = 0.5;
 
-/// Below this share of the rate at the last key frame, the rate is falling, and the stream does not climb.
+/// If the rate is below this share of the rate at the last key frame, the stream does not climb.
 const STEADY_SHARE: f64 = 0.95;
 
-/// Below this share of a rung's need at a key frame, the rate no longer carries the rung.
+/// If the rate at a key frame is below this share of a rung's need, the rate no longer carries the rung.
 const CARRYING_SHARE: f64 = 0.9;
 
 /// If the rate is below this share of the highest rate at the last two key frames, it has collapsed.
@@ -38,13 +38,13 @@ const COLLAPSE_SHARE: f64 = 0.65;
 /// Maximum share of the rate that a rung may need after a collapse. The target may still exceed the path's capacity.
 const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 
-/// Below this share of the rung's need, the rest of the group is not sent, to drain the path's queue.
+/// If the rate is below this share of the rung's need, the rest of the group is not sent, to drain the path's queue.
 const ABANDON_SHARE: f64 = 0.9;
 
 /// How long a finer rung has to fit before the first climb to it.
 const FIRST_WAIT: Span = Span::secs(4);
 
-/// The same until the stream first steps down, while it still looks for its rung.
+/// How long a finer rung has to fit before a climb, until the stream first steps down.
 const START_WAIT: Span = Span::secs(1);
 
 /// The factor by which the wait before a climb grows after each failed climb.
@@ -187,7 +187,7 @@ pub struct RungChooser {
     reason: RungReason,
     /// The time since which the next finer rung has fitted.
     fits_since: Option<Span>,
-    /// The later one first.
+    /// The rates at the last two key frames, the latest first.
     last_rates: [Rate; 2],
     /// The last climb to each rung.
     climbs: Vec<Climb>,

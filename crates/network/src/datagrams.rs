@@ -56,11 +56,11 @@ pub enum DatagramEvent<'a> {
 /// An arrived datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramArrival<'a> {
-    /// The number of [`Datagrams::offer`], the same for all copies.
+    /// The number that [`Datagrams::offer`] returned. All copies of a datagram have the same number.
     pub number: u32,
     /// The time of arrival.
     pub at: Time,
-    /// When it was offered.
+    /// The time at which the datagram was offered.
     pub sent: Time,
     /// The receiving host.
     pub host: NodeIx,

@@ -11,7 +11,7 @@ pub(crate) struct InFlight {
     pub(crate) key: Key,
     pub(crate) packet: PacketIx,
     pub(crate) size: u32,
-    /// The position on a unicast path after the link. With the bit `MARK`: the link itself, in a multicast tree.
+    /// A unicast packet's next position on its path, or a multicast packet's present link with the bit `net::MARK`.
     pub(crate) place: u32,
     pub(crate) ecn: Ecn,
 }

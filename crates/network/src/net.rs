@@ -134,7 +134,7 @@ enum NextStep {
     Agent(AgentIx),
 }
 
-/// Marks an agent, or a position that is not on a unicast path. There are fewer than 2³⁰ of them.
+/// The bit that marks an agent in `Paths::steps`, or a link in `InFlight::place`. All numbers are below 2³⁰.
 const MARK: u32 = 1 << 31;
 
 impl Paths {
@@ -326,13 +326,13 @@ impl Net {
     #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
         let lane = &mut self.lanes.lanes[lane as usize];
+        // After a reordering, the event queue can have a packet's key twice. At the second event, the lane is empty or
+        // its first packet arrives later.
         let InFlight { key, packet, size, place, ecn } = *lane.front()?;
-        // After a reordering in the lane, this event may belong to a packet that is no longer first. The first packet
-        // then arrives later, or the lane is empty.
         if key.at() > now {
             return None;
         }
-        // Only the first packet has a key.
+        // The event queue has the key of a lane's first packet only.
         if let Some(next) = lane.pop() {
             self.events.replace(next);
         }
@@ -425,7 +425,7 @@ impl Net {
                 out.push(Delivery { agent, packet, ecn });
             }
         }
-        // Never back to where it came from.
+        // Copies do not return over the link by which the packet arrived.
         let back = via.map(|l| self.links[l as usize].reverse);
         // The branches are taken out of the tree, because `offer` borrows the whole network.
         let branches = self.groups[group as usize].tree.take_branches(node);
@@ -552,8 +552,8 @@ impl Net {
     #[inline]
     fn depart(&mut self, now: Time, at: Time, link: u32, Held { packet, size, place, ecn }: Held) {
         let (latency, hop) = (at.since(now), &mut self.links[link as usize]);
-        // On idle links and behind one packet, many packets have equal latencies. Packets of equal latency arrive in
-        // the order in which they are offered, so they can share a lane.
+        // Packets with equal latencies arrive in the order in which they are offered, so they can share a lane. Equal
+        // latencies are common if a packet does not wait, or waits for a single packet.
         let idle = hop.link.was_idle();
         let lane = if idle || hop.link.was_second(latency) {
             let shared = if idle { &mut hop.shared } else { &mut hop.second };
@@ -570,7 +570,7 @@ impl Net {
     #[inline(always)]
     fn put_in_lane(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
         let key = self.events.key(at, EventKind::Lane(lane));
-        // The packet may be first; the former first one's key stays in the event queue.
+        // If this packet is now the first, the key of the former first packet stays in the event queue.
         if self.lanes.lanes[lane as usize].put(InFlight { key, packet, size, place, ecn }) {
             self.events.put(key);
         }
@@ -589,7 +589,7 @@ impl Net {
             sole_receiver[back as usize] = None;
             let mut members = self.nodes[node as usize].members.iter().filter(|(g, _)| *g == group);
             let only = members.next().filter(|_| members.next().is_none()).map(|(_, agent)| *agent);
-            // With more than two branches there is no sole receiver.
+            // Several branches have no sole receiver. From the third branch on, all entries are `None` already.
             match *tree.branches(node) {
                 [one] => sole_receiver[links[one as usize].reverse as usize] = only,
                 [one, other] => {

@@ -279,7 +279,7 @@ impl Network {
         branches.iter().copied().map(DirIx)
     }
 
-    /// Returns how often the tree has changed, and with it [`Network::sole_receiver`].
+    /// Returns how often the tree has changed. Between changes, [`Network::sole_receiver`] stays the same.
     pub fn changes(&self, group: u32) -> u64 {
         self.net.groups[group as usize].changes
     }

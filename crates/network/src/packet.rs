@@ -60,8 +60,8 @@ impl Packet {
     }
 }
 
-/// Hashes addresses, protocol and ports of an IPv4 datagram (FNV-1a). Only a first fragment has ports, so those of
-/// fragments are ignored.
+/// Hashes addresses, protocol and ports of an IPv4 datagram (FNV-1a). Fragments are hashed without ports, because only
+/// a first fragment has ports.
 fn datagram_flow(bytes: &[u8]) -> u64 {
     let header = 4 * usize::from(bytes.first().map_or(0, |b| b & 15));
     let protocol = bytes.get(9).copied().unwrap_or_default();
@@ -79,9 +79,9 @@ fn datagram_flow(bytes: &[u8]) -> u64 {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketIx(pub(crate) u32);
 
-/// Slots are reused.
+/// A store of packets, which reuses free slots.
 pub(crate) struct Pool {
-    /// With the number of copies; a free slot has the index of the next free one.
+    /// Each packet with its number of copies. In a free slot the number is the index of the next free slot.
     packets: Vec<(u32, Packet)>,
     /// The first free slot, or [`NONE`].
     free: u32,
@@ -96,7 +96,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// The body is built in its slot, which avoids a copy on the stack.
+    /// Adds a packet. The body is built in its slot, which avoids a copy on the stack.
     #[inline(always)]
     pub(crate) fn put(&mut self, head: Head, body: impl FnOnce() -> Body) -> PacketIx {
         let ix = self.free;

@@ -44,7 +44,7 @@ pub(crate) struct Tree {
     up: Vec<Option<u32>>,
     /// Each node's active branches.
     branches: Vec<Vec<u32>>,
-    /// Each node's members and active branches below.
+    /// For each node, the number of its own members plus the number of active branches below it.
     below: Vec<u32>,
 }
 

@@ -8,16 +8,16 @@ use steadycast_wire::payload::PictureKind;
 pub(super) struct Markers {
     /// Whether a marker was right, for intra, predicted and disposable pictures.
     pub(super) proved: [bool; 3],
-    /// Whether only the last of a frame's packets had a marker.
+    /// Whether a frame of several packets had a marker only in its last packet.
     pub(super) sparing: bool,
     /// Whether a marker was set before a frame's end.
     pub(super) wrong: bool,
-    /// The timestamp of the frame that was finished at its marker, and the proof that counts if the next frame has
-    /// another timestamp.
+    /// The timestamp and the proof of a frame that was finished at its marker. If the next packet in sequence has
+    /// another timestamp, the marker was right.
     pub(super) early: Option<(u32, Proof)>,
 }
 
-/// The kind of picture, and whether unmarked packets preceded.
+/// What a frame proves if its marker was right: its kind of picture, and whether packets without a marker preceded.
 pub(super) type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
