@@ -71,7 +71,7 @@ struct Open {
     connected: bool,
     /// Bytes that the application still has to write.
     left: u64,
-    /// Whether the connection is closed after that.
+    /// Whether the connection is closed after these bytes.
     last: bool,
     shut: bool,
 }
@@ -283,7 +283,7 @@ impl Running {
             match open.socket.peer_addr() {
                 Ok(_) => open.connected = true,
                 Err(_) if matches!(open.socket.take_error(), Ok(None)) => return Ok(()),
-                // The attempt timed out, and is repeated as by a user.
+                // The attempt timed out. It is repeated, as a user would do.
                 Err(_) => {
                     let (left, last) = (open.left, open.last);
                     return self.connect(left, last);

@@ -17,18 +17,19 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
-/// The bytes of the payload: four zeros, the packet's number, and its send time. The zeros distinguish it from RTCP.
+/// The bytes of the payload: four zeros, the packet's number, and its send time. The zeros distinguish the payload from
+/// RTCP.
 pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
 /// The number of packets that are kept for parity in addition to those that the session still needs, because send
 /// jitter may delay parity.
 const JITTER_MARGIN: u64 = 256;
 
-/// Maximum number of successive calls of an agent before the others are served.
+/// Maximum number of successive calls of an agent before other agents are served.
 const MAX_CALLS: usize = 1_000;
 
-/// A session's sent packets. A datagram does not tell which fragment of a frame it carries, so the receiving end looks
-/// this up here.
+/// A session's sent packets. A receiver looks up the frame fragment of a datagram here, because the datagram does not
+/// contain its number.
 #[derive(Default)]
 pub(crate) struct Sent {
     streams: BTreeMap<u32, Stream>,
@@ -42,7 +43,7 @@ struct Stream {
     parity: bool,
 }
 
-/// With more stored packets, 16-bit sequence numbers would be ambiguous.
+/// Maximum number of stored packets. With more packets, 16-bit sequence numbers would be ambiguous.
 const MAX_STORED_PACKETS: usize = 1 << 16;
 
 impl Sent {
@@ -121,7 +122,7 @@ pub(crate) struct UdpEnd {
     pub(crate) received_packets: u64,
     /// The symbols of sent packets, from which parity is computed.
     kept: SentSymbols,
-    /// The symbols of received packets, from which lost ones are recovered.
+    /// The symbols of received packets, from which lost packets are recovered.
     received_symbols: ReceivedSymbols,
 }
 
@@ -177,7 +178,7 @@ impl UdpEnd {
             if self.hosted.jitter.is_zero() {
                 self.send(now, size, ecn, &body, out);
             } else {
-                // Packets emitted while one is held leave together with it, as in the simulation.
+                // As in the simulation, all held packets leave together.
                 let until = match self.held.back() {
                     Some((until, _, _)) => *until,
                     None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),

@@ -43,7 +43,7 @@ impl Out<'_> {
 pub(crate) trait Recorded {
     fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
-    /// Returns a digest of the agent's actions and their number. A sink's digest and number are those of the arrivals.
+    /// Returns a digest and the number of the agent's actions. A sink's actions are the arrivals.
     fn digest(&self) -> (u64, u64) {
         self.intake().map_or_else(Default::default, |intake| (intake.digest.value(), intake.packets()))
     }
@@ -206,7 +206,7 @@ impl Agent {
         }
     }
 
-    /// Starts the agent. Only video sinks among the sinks need it.
+    /// Starts the agent. Of the sinks, only video sinks need this call.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.start(now),

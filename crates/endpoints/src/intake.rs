@@ -56,7 +56,7 @@ impl Row for Point {
         self.packets.pass(by);
         self.expected.pass(by);
         self.delay.pass(by);
-        // Most points have neither, so one flag replaces both.
+        // Most points have neither value, so one flag replaces both values.
         let mut more = self.buffer.is_some() || self.playout.is_some();
         more.pass(by);
         if more {

@@ -6,7 +6,7 @@ use steadycast_record::{Figures, Of, Table, moves, simulcast, viewer};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// Returns each simulcast's figures: what its receivers got from all groups, and what they could have had.
+    /// Returns each simulcast's figures.
     pub(crate) fn simulcasts(&self) -> Vec<Figures> {
         let all = self.scenario.simulcasts.iter().enumerate().map(|(n, spec)| {
             let names: Vec<&str> = spec.flows.iter().map(|f| self.flow_name(f.0)).collect();

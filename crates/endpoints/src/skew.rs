@@ -18,7 +18,7 @@ pub struct Skew {
 impl Skew {
     /// Creates the skew of a clock ahead by `ahead` and fast by `ppm`.
     pub fn new(ahead: Offset, ppm: f64) -> Self {
-        // A clock can't start before zero, so one that is behind is set ahead by the wrap period minus the offset.
+        // A clock can't start before zero, so a wrap period is added to a negative offset.
         let ahead = if ahead < Offset::ZERO { STAMP_RANGE.saturating_sub(ahead.abs()) } else { ahead.later() };
         Self { ahead, drift: (ppm * 1_000.0) as i64 }
     }

@@ -77,7 +77,7 @@ pub struct RemotePeer {
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The minimum rate if neither the scenario nor the media sets a minimum. An operator can't set a lower one.
+    /// The minimum rate if neither the scenario nor the media sets a minimum. An operator can't set a lower rate.
     pub floor: Rate,
     /// The assumed play-out delay of a receiver that announces none.
     pub playout: Span,

@@ -4,7 +4,7 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Without it, a controller could keep virtual time from advancing.
+/// Minimum wait for a timer. Without this minimum, a controller could keep virtual time from advancing.
 const SHORTEST_WAIT: Span = Span::micros(100);
 /// The size of an [`Echo`] in bytes; an external receiver's content follows.
 const ECHO: usize = 24;
@@ -31,7 +31,7 @@ pub enum Event<'a> {
     Leave(ReceiverId),
 }
 
-/// A report for a law, with `None` for what the feedback does not contain.
+/// A report for a law. Values that the feedback does not contain are `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct LawReport<'a> {
     /// The arrival time.
@@ -42,7 +42,7 @@ pub struct LawReport<'a> {
     pub members: u32,
     /// The round-trip time.
     pub rtt: Option<Span>,
-    /// Packets expected since the previous report, and those missing.
+    /// The numbers of expected and of missing packets since the previous report.
     pub counts: Option<(u32, u32)>,
     /// The receive rate since the previous report.
     pub received: Option<Rate>,
@@ -54,7 +54,7 @@ pub struct LawReport<'a> {
     pub added: Option<&'a [u8]>,
     /// The per-packet feedback.
     pub packets: &'a [PacketReport],
-    /// Bytes in the pacer, and how long the oldest has waited.
+    /// The bytes in the pacer, and the time for which the pacer's oldest packet has waited.
     pub waiting: (Bytes, Span),
 }
 

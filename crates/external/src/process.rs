@@ -141,7 +141,7 @@ impl Process {
         true
     }
 
-    /// Waits for output or, unless all input is `written`, for room. False on a timeout.
+    /// Waits for output, or, unless all input is `written`, for room in the input. Returns false on a timeout.
     fn wait(&self, written: bool, until: Instant) -> bool {
         loop {
             let mut fds = vec![PollFd::new(&self.output, PollFlags::IN)];
@@ -164,7 +164,7 @@ impl Process {
                 let signal = status.terminating_signal().map(|signal| format!("signal {signal}"));
                 return signal.or_else(|| status.exit_status().map(|code| format!("code {code}")));
             }
-            // Polled, in case it never ends.
+            // The process may never end, so it is polled.
             let _ = poll(&mut [], Some(&span(Duration::from_millis(10))));
         }
         None
@@ -190,8 +190,8 @@ impl Drop for Process {
     }
 }
 
-/// Starts the guard, a process that reads a process group's ID. When the guard's input is closed, also by the end of
-/// this process, the guard kills that group.
+/// Starts the guard, a process that reads the ID of a process group. The guard kills the group when the guard's input
+/// is closed, for example because this process has died.
 fn start_guard() -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r group || exit; read -r _; kill -s KILL -- \"-$group\""])

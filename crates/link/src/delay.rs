@@ -79,12 +79,12 @@ impl Propagation {
         if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
             return at;
         }
-        // A packet waits for the one before.
+        // A packet waits for the packet before.
         self.last = self.last.max(at);
         self.last
     }
 
-    /// Returns the arrival of a packet that later ones do not wait for.
+    /// Returns the arrival of a packet that later packets may overtake.
     pub(crate) fn unordered_arrival(&mut self, departure: Time) -> Time {
         if departure >= self.valid {
             self.delay = *self.steps.at(departure);

@@ -195,7 +195,7 @@ impl LossState {
         }
     }
 
-    /// Returns whether the packet is lost whose transmission ends at `at`.
+    /// Returns whether the next packet is lost. Its transmission ends at `at`.
     pub(crate) fn next(&mut self, at: Time) -> bool {
         if at >= self.valid {
             self.enter(at);
@@ -214,7 +214,7 @@ impl LossState {
             }
             Loss::Gilbert(GilbertLoss { p_bad, p_good, loss_good, loss_bad }) => {
                 let (turn, p) = if self.bad { (*p_good, *loss_bad) } else { (*p_bad, *loss_good) };
-                // The state changes after the draw, so for the next packet.
+                // A change of the state applies to the next packet.
                 let lost = self.chance.happens(p);
                 if self.chance.happens(turn) {
                     self.bad = !self.bad;

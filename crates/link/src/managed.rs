@@ -70,7 +70,7 @@ impl CongestionSignals<'_> {
 #[derive(Debug)]
 pub(crate) struct Managed {
     departure: Box<dyn DequeueAqm>,
-    /// In packets or bytes.
+    /// The maximum length, in packets or bytes.
     limit: Limit,
     len: usize,
     bytes: u64,
@@ -89,7 +89,6 @@ pub(crate) struct Managed {
 }
 
 impl Managed {
-    /// `limit` is in packets or bytes.
     pub(crate) fn new(departure: Box<dyn DequeueAqm>, limit: Limit) -> Self {
         Self {
             departure,
@@ -127,7 +126,7 @@ impl Managed {
         self.fates.push_back((token, fate, copy));
     }
 
-    /// Whether `more` packets of `size` bytes in total exceed the limit.
+    /// Returns whether the queue exceeds the limit with `more` further packets of `size` bytes in total.
     fn exceeds(&self, now: Time, more: usize, size: Bytes) -> bool {
         // The packet on the transmitter counts until it has left.
         let on_air = if self.on_air.0 > now { self.on_air.1.get() } else { 0 };

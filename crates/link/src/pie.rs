@@ -73,7 +73,7 @@ impl State {
     /// delay at an update is the time until `free`.
     fn catch_up(&mut self, now: Time, free: Time) {
         while self.update <= now {
-            // RFC 8033, section 5.2, leaves the delay's estimate open; this one is exact.
+            // RFC 8033, section 5.2, permits different estimates of the delay. This delay is exact.
             let qdelay = free.since(self.update);
             self.update(qdelay);
             self.update += self.pie.t_update;
@@ -131,7 +131,7 @@ impl State {
             self.accu_prob = 0.0;
         }
         self.accu_prob += self.drop_prob;
-        // Derandomization: no drop below 0.85, a certain one at 8.5.
+        // Derandomization: `accu_prob` below 0.85 prevents a drop, and `accu_prob` of 8.5 or more forces a drop.
         let drops = self.accu_prob >= 8.5 || self.accu_prob >= 0.85 && chance.happens(self.drop_prob);
         if drops {
             self.accu_prob = 0.0;

@@ -80,7 +80,7 @@ fn thresholds(red: &Red, item: &Item, out: &mut Findings) {
 const NS2_MEAN_PACKET: Bytes = Bytes::new(500);
 
 impl Red {
-    /// Without values from the link.
+    /// The parameters of [`RedPreset::Classic`].
     const CLASSIC: Self = Self {
         limit: Limit::Packets(50),
         preset: RedPreset::Classic,
@@ -192,7 +192,7 @@ impl State {
     /// Returns whether to drop or mark the packet, and updates the average.
     fn early(&mut self, packet: &Arrival, chance: &mut Chance) -> bool {
         let red = &self.red;
-        // As in ns-2, without the packet on the transmitter.
+        // As in ns-2, the packet on the transmitter does not count.
         let length = if self.by_bytes {
             (packet.bytes - packet.on_air) as f64 / red.mean_packet.as_f64()
         } else {

@@ -9,7 +9,7 @@ use steadycast_media::{AudioFeed, CodedAudio};
 use steadycast_session::AUDIO_CLOCK_RATE;
 use steadycast_units::{Span, Time};
 
-/// Half a second of audio.
+/// Maximum number of packets that wait for the session: half a second of audio.
 const MAX_WAITING_PACKETS: usize = 25;
 
 /// An encoded packet of the source.
@@ -19,7 +19,7 @@ struct EncodedAudio {
     due: Span,
     /// The sampling time.
     at: Span,
-    /// Whether it follows a silence.
+    /// Whether the packet follows a silence.
     begins: bool,
     bytes: Vec<u8>,
 }
@@ -86,7 +86,7 @@ impl AudioQueue {
         self.0.1.notify_all();
     }
 
-    /// Sets the waker for ready packets.
+    /// Sets the waker that is called when packets are ready.
     pub(crate) fn wake_by(&self, waker: Waker) {
         self.locked().waker = Some(waker);
     }
@@ -125,7 +125,7 @@ impl AudioFeed for AudioQueue {
 pub struct ReceivedAudio {
     /// The presentation time on the frames' clock, in ticks of 1/90000 s from the first received frame.
     pub ticks: i64,
-    /// The number of packets missing directly before this one.
+    /// The number of packets missing directly before this packet.
     pub missing: u64,
     /// The payload: an Opus packet.
     pub bytes: Vec<u8>,
@@ -150,7 +150,7 @@ impl ReceivedAudioQueue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a reader. Without one, no packets are kept.
+    /// Registers a reader. Without a reader, no packets are stored.
     pub fn want(&self) {
         self.locked().wanted = true;
     }
@@ -187,10 +187,10 @@ const MAX_DEVIATION: u64 = 900;
 pub(crate) struct AudioIntake {
     pub(crate) payload_type: u8,
     queue: ReceivedAudioQueue,
-    /// Packets that wait for earlier ones: arrival time, RTP timestamp and payload.
+    /// Packets that wait for earlier packets: arrival time, RTP timestamp and payload.
     held: BTreeMap<u64, (Time, u32, Vec<u8>)>,
     next: Option<u64>,
-    /// Packets that wait for sender reports: RTP timestamp, packets missing before, and payload.
+    /// Packets that wait for sender reports: RTP timestamp, number of packets missing before the packet, and payload.
     unaligned: VecDeque<(u32, u64, Vec<u8>)>,
     /// The RTP timestamp of the last aligned packet, and its time on the clock of the frames.
     last: Option<(u32, i64)>,
@@ -209,7 +209,7 @@ impl AudioIntake {
         self.release(|at| now.since(at) > REORDER_WAIT);
     }
 
-    /// Passes on the packets that still wait for earlier ones.
+    /// Passes on the packets that still wait for earlier packets.
     pub(crate) fn end(&mut self) {
         self.release(|_| true);
     }
@@ -248,7 +248,7 @@ impl AudioIntake {
     }
 
     pub(crate) fn restart(&mut self) {
-        // The held packets belong to the old sequence numbers, so they are passed on before.
+        // The held packets have old sequence numbers, so they are passed on before the restart.
         self.end();
         (self.next, self.last) = (None, None);
     }

@@ -17,7 +17,7 @@ const HEADERS: u64 = 64;
 /// Assumed payload bytes per packet of a rung.
 const PAYLOAD: u64 = 1_100;
 
-/// Minimum time before a requested key frame.
+/// Minimum time between a key frame and a requested key frame.
 const KEY_FRAMES_APART: Span = Span::secs(1);
 /// A regular key frame within this time answers a request.
 const SOON: Span = Span::millis(600);
@@ -34,14 +34,14 @@ const FIRST_RETURN_WAIT: Span = Span::secs(60);
 /// The maximum time without lag before a removed rung returns.
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
-/// Groups of pictures that are kept for late viewers.
+/// Number of groups of pictures that are stored for late viewers.
 const KEPT_GROUPS: usize = 3;
 
 /// Audio is passed on this long before its sampling time.
 const AUDIO_LEAD: Span = Span::millis(60);
 
-/// Pictures are coded this long before they are sent. Otherwise each would be late by its encoding time, while the
-/// sound is on time. On two cores with a load of 7, encoding took up to 92 ms (99 % below 50 ms).
+/// Pictures are coded this long before they are sent, because otherwise each picture would be late by its encoding
+/// time. On two cores with a load of 7, encoding took up to 92 ms (99 % below 50 ms).
 const PICTURE_LEAD: Span = Span::millis(100);
 
 /// The jobs of a picture's encoders.
@@ -51,7 +51,7 @@ pub struct BroadcastJob {
     pub picture: u32,
     /// Whether the picture starts a group of pictures.
     pub first: bool,
-    /// Quantizer and size (an index of [`Steering::sizes`]) per rung, from the finest on.
+    /// The quantizer and the size (an index of [`Steering::sizes`]) of each rung, finest rung first.
     pub rungs: Vec<(u8, u8)>,
 }
 
@@ -84,7 +84,7 @@ struct SharedFrame {
     /// When the picture may be sent: at its time on the source's timeline, but not before it was coded.
     at: Time,
     first: bool,
-    /// How many rungs had been given up by then.
+    /// The number of rungs that were given up when the picture was coded.
     given_up: u32,
     units: Vec<RungUnit>,
 }
@@ -115,7 +115,7 @@ struct State {
     frames: VecDeque<Arc<SharedFrame>>,
     pushed: u64,
     key_wanted: bool,
-    /// Whether the next group follows a time without viewers, so that the last is not evaluated.
+    /// Whether there were no viewers since the last group, which is then not evaluated.
     fresh: bool,
     /// The rates of rungs that were given up, the coarsest last.
     given_up: Vec<Rate>,
@@ -152,7 +152,7 @@ enum Waited<'a> {
 /// A broadcast's figures for an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BroadcastStatus {
-    /// Each rung's target rate and picture size, from the finest on.
+    /// Each rung's target rate and picture size, finest rung first.
     pub rungs: Vec<(Rate, (u32, u32))>,
     /// Rungs given up because the encoders fell behind.
     pub given_up: u32,
@@ -268,7 +268,7 @@ impl Broadcast {
         job
     }
 
-    /// Measures the group that has ended, and sets the next one's quantizers.
+    /// Evaluates the group that has ended, and sets the quantizers of the next group.
     fn begin_group(&self, state: &mut State, now: Time) {
         let lasted = self.time(state.next.saturating_sub(state.group_began));
         let whole = !std::mem::take(&mut state.fresh) && lasted > Span::ZERO;
@@ -304,7 +304,7 @@ impl Broadcast {
             state.group.remove(0);
             state.given_up.push(state.rates.remove(0));
             state.history.remove_finest();
-            // If the rung had returned, the wait was too short. Otherwise this only shows the machine's capacity.
+            // If the rung had returned, `return_wait` was too short.
             if std::mem::take(&mut state.has_returned) {
                 // On a slow machine, a rung must not come and go every minute.
                 state.return_wait = (state.return_wait * 2).min(MAX_RETURN_WAIT);
@@ -323,8 +323,9 @@ impl Broadcast {
         true
     }
 
-    /// Adds a picture's access units, from the finest rung on. `sampled` is its time from the first picture, if the
-    /// source has its own pace.
+    /// Adds a picture's access units, finest rung first.
+    ///
+    /// If the source has its own pace, `sampled` is the sampling time, counted from the first picture.
     pub fn push(&self, picture: u32, sampled: Option<Span>, units: Vec<(FrameKind, Vec<u8>)>) {
         let mut state = self.locked();
         let Some(job) = state.job.take() else { return };
@@ -381,8 +382,8 @@ impl Broadcast {
         state.lag.1 += u64::from(pictures);
     }
 
-    /// Announces that the source has no more pictures. Returns when the last picture's time is over, since pictures are
-    /// coded in advance.
+    /// Ends the broadcast after the source's last picture. Pictures are coded in advance, so this waits until the last
+    /// picture's time is over.
     pub fn end(&self) {
         let over = |state: &State| self.shown(state, state.next);
         drop(self.wait_until(over, Duration::from_nanos(PICTURE_LEAD.as_nanos())));
@@ -392,7 +393,7 @@ impl Broadcast {
         self.shared.1.notify_all();
     }
 
-    /// Ends the broadcast.
+    /// Ends the broadcast immediately.
     pub fn close(&self) {
         let mut state = self.locked();
         (state.closed, state.ended) = (true, true);
@@ -412,7 +413,7 @@ impl Broadcast {
     /// `at` is the sampling time, counted from the first picture. `begins` is true if the packet follows a silence.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let due = |state: &State| match state.start {
-            // A source with its own pace delivers each packet when due.
+            // A source with its own pace delivers each packet when it is due.
             Some(_) if self.steering.own_pace => Time::ZERO,
             Some(start) => (start + at).before(AUDIO_LEAD),
             None => Time::NEVER,
@@ -427,7 +428,7 @@ impl Broadcast {
                 continue;
             };
             let at = at.saturating_sub(*began);
-            // The clock of a source with its own pace may be ahead of ours, and its pictures are sent immediately.
+            // The clock of a source with its own pace may be ahead of this clock, so packets are sent immediately.
             let due = if self.steering.own_pace { Span::ZERO } else { at };
             // With a full queue, only this viewer misses the packet.
             match queue.push_due(due, at, begins || !*has_begun, bytes, Duration::ZERO) {
@@ -481,7 +482,7 @@ impl Broadcast {
         self.locked().start.map_or(0, |start| self.pictures_since(start))
     }
 
-    /// Passes audio packets to a viewer, timed from `origin` on the source's timeline.
+    /// Passes audio packets to a viewer, from the time `origin` on the source's timeline.
     fn join_audio(&self, id: u64, audio: Option<AudioQueue>, origin: Span) {
         let mut state = self.locked();
         if let Some(member) = state.members.iter_mut().find(|member| member.id == id) {
@@ -498,14 +499,14 @@ impl Broadcast {
         self.locked().members.retain(|member| member.id != id);
     }
 
-    /// Returns this frame, or the first stored key frame if it is gone.
+    /// Returns frame `number`. If the frame is no longer stored, returns the oldest stored frame, a key frame.
     fn frame(&self, number: u64) -> Option<Arc<SharedFrame>> {
         let state = self.locked();
         let oldest = state.frames.front()?.number;
         state.frames.get(number.saturating_sub(oldest) as usize).cloned()
     }
 
-    /// Returns the rates that the rungs need, or their targets before the first group's end.
+    /// Returns the rates that the rungs need. Before the first group's end, these are the target rates.
     fn needs(&self) -> Vec<RungNeed> {
         let state = self.locked();
         let needs = state.history.needs();
@@ -529,7 +530,7 @@ impl State {
 /// A rung's figures for the operator and the viewer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RungView {
-    /// The index; 0 is the finest.
+    /// The index of the rung; 0 is the finest rung.
     pub(crate) rung: usize,
     pub(crate) rungs: usize,
     /// The highest recent rate of this rung.
@@ -538,11 +539,11 @@ pub(crate) struct RungView {
     pub(crate) finer: Option<Rate>,
     /// The reason for this rung.
     pub(crate) why: &'static str,
-    /// Changes of rung after the first choice.
+    /// Number of changes of the rung after the first choice.
     pub(crate) switches: u64,
-    /// Pictures that were not sent because the rate had fallen.
+    /// Number of pictures that were not sent because the rate had fallen.
     pub(crate) abandoned: u64,
-    /// Pictures left out since the viewer joined.
+    /// Number of pictures left out since the viewer joined.
     pub(crate) left_out: u64,
     pub(crate) sizes: SizeStats,
 }
@@ -645,7 +646,7 @@ impl RungFeed {
         }
     }
 
-    /// Returns whether the rate has fallen, so that the rest of the group is skipped.
+    /// Returns whether the rest of the group is skipped because the rate has fallen.
     fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
         let needs = self.broadcast.needs();
         // A finer rung may have been added after the frame was coded. The frame's rungs are the last entries of
@@ -748,8 +749,7 @@ impl Feed for RungFeed {
         self.rate = rate;
         let begins = self.cursor;
         while let Some(frame) = self.broadcast.frame(self.cursor) {
-            // The caller knows only that the first frame is due. If that frame is skipped, the next frame may not be
-            // due.
+            // The caller knows only that the first frame is due.
             if self.cursor > begins && frame.at > self.broadcast.clock.now() {
                 return None;
             }

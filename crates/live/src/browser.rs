@@ -52,7 +52,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Returns the destination's address, or for a browser or server the local one.
+    /// Returns the destination's address. For a browser or server, this is the local address.
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
             Self::Address(at) => at.ip(),
@@ -77,7 +77,7 @@ impl From<NegotiationError> for LiveError {
     }
 }
 
-/// After this time without a picture, libwebrtc requests a key frame. Until then retransmissions are useful.
+/// After this time without a picture, libwebrtc requests a key frame. Retransmissions are useful before that.
 const KEY_FRAME_WAIT: Span = Span::secs(3);
 
 /// Returns the program's DTLS certificate, which is made once per run.
@@ -120,7 +120,7 @@ impl NegotiatedOffer {
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Returns this offer with the server's answer; `address` is this end's.
+    /// Returns this offer with the server's answer. `address` is the local address.
     pub(crate) fn accepted(mut self, answer: &str, medium: &Medium, address: IpAddr) -> Result<Self, LiveError> {
         let (config, audio) = (medium.config(), self.negotiated.audio.is_some());
         let stream = Stream { format: medium.format(), config: &config, audio };
@@ -291,7 +291,7 @@ struct Reporter {
 }
 
 impl Reporter {
-    /// Sets each packet's SSRC, its second word (RFC 3550, section 6), to the first one other than 0.
+    /// Sets the SSRC of each packet to the first SSRC other than 0. The SSRC is the second word (RFC 3550, section 6).
     fn unify(&mut self, mut compound: &mut [u8]) {
         while let Some(&[_, _, high, low]) = compound.first_chunk() {
             let len = 4 * (1 + usize::from(u16::from_be_bytes([high, low])));

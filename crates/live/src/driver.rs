@@ -29,7 +29,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Appends a datagram, not ECN-capable. Without an address it goes to the pair's peer.
+    /// Appends a datagram that is not ECN-capable. Without an address, the datagram goes to the pair's peer.
     pub fn push(&mut self, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         self.push_as(Ecn::NotEct, which, to, write);
     }
@@ -40,7 +40,7 @@ impl Outbox {
         self.list.push((ecn, which, to, self.bytes.len()));
     }
 
-    /// Changes the peer of all datagrams without an address, also of earlier ones.
+    /// Changes the peer of all datagrams without an address, including datagrams that are already queued.
     pub fn redirect(&mut self, to: SocketAddr) {
         self.other_end = Some(to);
     }
@@ -85,7 +85,7 @@ impl Echo {
 
 /// A flow's end in a loop, which reads [`End::wake`] after each call.
 pub trait End {
-    /// Returns when [`End::on_wake`] is due; immediately if in the past.
+    /// Returns when [`End::on_wake`] is due. A time in the past means immediately.
     fn wake(&self) -> Time;
     /// Handles the timer of [`End::wake`], or a call of [`Waker::wake`].
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
@@ -94,7 +94,7 @@ pub trait End {
     /// Handles a suspension of the process, which has just ended. The datagrams that arrived during the suspension are
     /// delivered after this call.
     fn on_clock_gap(&mut self, _now: Time) {}
-    /// Returns whether the end is done. A loop returns when all ends are.
+    /// Returns whether the end is done. A loop returns when all ends are done.
     fn done(&self) -> bool {
         false
     }
@@ -162,7 +162,7 @@ const PORT_BITS: u32 = 2;
 /// The lowest bits of an epoll token, which are the port.
 const PORT_MASK: u64 = 3;
 
-/// Maximum number of batches read from a socket before others are served. Level-triggered epoll reports the rest again.
+/// Maximum number of batches read from a socket before other sockets are served. Epoll reports the rest again.
 const BATCHES: usize = 16;
 /// The minimum delay of a clock reading, beyond the requested wait, that counts as a clock gap. On a busy machine,
 /// readings are delayed by milliseconds, and seldom by hundreds of milliseconds.

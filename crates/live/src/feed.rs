@@ -19,7 +19,7 @@ pub struct PayloadStore {
     frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
 }
 
-/// A frame's payloads. `places` has each one's frame offset and range in `bytes`.
+/// A frame's payloads. `places` has the frame offset of each payload and its range in `bytes`.
 #[derive(Debug, Default)]
 struct PacketisedFrame {
     bytes: Vec<u8>,
@@ -114,7 +114,7 @@ struct EncoderQueueState {
     left_out: u64,
     /// Pictures not coded because the rate had no room.
     no_room: u64,
-    /// Pictures to leave out before the job: because of the encoder, and of the rate.
+    /// Pictures to leave out before the job: first the number for the slow encoder, second the number for the low rate.
     gap: (u32, u32),
     sizes: SizeStats,
     waker: Option<Waker>,
@@ -165,7 +165,7 @@ impl EncoderQueue {
     pub fn passed(&self, pictures: u32) {
         let mut encoder_queue = self.locked();
         let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
-        // A source that ends may skip fewer pictures than requested. These count first as skipped for the slow encoder.
+        // A source that ends may skip fewer pictures than requested. Skipped pictures count for the slow encoder first.
         let no_room = pictures.saturating_sub(late).min(no_room);
         encoder_queue.no_room += u64::from(no_room);
         encoder_queue.left_out += u64::from(pictures - no_room);
@@ -186,12 +186,12 @@ impl EncoderQueue {
         encoder_queue.ended && encoder_queue.ready.is_empty()
     }
 
-    /// Pictures not coded because the encoder was too slow.
+    /// Returns the number of pictures that were not coded because the encoder was too slow.
     pub fn left_out(&self) -> u64 {
         self.locked().left_out
     }
 
-    /// Pictures without room in the rate, even at the coarsest quantizer.
+    /// Returns the number of pictures that exceeded the rate even at the coarsest quantizer.
     pub fn no_room(&self) -> u64 {
         self.locked().no_room
     }
@@ -257,7 +257,7 @@ pub struct LiveFeed {
     cut: bool,
     rate_sum: (f64, u32),
     rate: Rate,
-    /// The first frame of the group, with packet headers.
+    /// The bytes of the group's first frame, including packet headers.
     intra: Bytes,
     /// The quantizer that an aborted group should have had.
     aborted_quantizer: Option<f64>,
@@ -479,7 +479,7 @@ impl Feed for LiveFeed {
 pub struct RungData {
     /// All access units, in coding order.
     pub data: Vec<u8>,
-    /// The offset of each access unit, and the last one's end.
+    /// The offset of each access unit, and the end of the last access unit.
     pub offsets: Vec<u64>,
     /// Decoder configuration, repeated before every I frame for receivers that join late.
     pub head: Vec<u8>,

@@ -14,8 +14,8 @@ pub struct Steering {
     pub quantizers: (u8, u8),
     /// The relation between quantizer and step size.
     pub scale: Scale,
-    /// Picture widths and heights, the source's first, then decreasing. Smaller ones are for rates too low for the
-    /// coarsest quantizer.
+    /// Picture widths and heights, in decreasing order from the source's size. Smaller sizes are for rates that are too
+    /// low for the coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
     /// Whether frames are sent when they arrive, as from a camera.
     pub own_pace: bool,
@@ -24,7 +24,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Returns a picture's sampling time, counted from the first one.
+    /// Returns a picture's sampling time, counted from the first picture.
     pub(crate) fn time(&self, picture: u32) -> Span {
         let (per, of) = self.fps;
         Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
@@ -69,14 +69,14 @@ pub(crate) struct GroupControl {
     pub(crate) quantizer: f64,
     /// The leaky bucket's level.
     fill: f64,
-    /// The present group with packet headers.
+    /// The bytes of the present group, including packet headers.
     sent: Bytes,
     /// Packet headers in `sent`.
     headers: Bytes,
     /// The present size, as an index of [`Steering::sizes`].
     pub(crate) size: usize,
     begun: bool,
-    /// The times since which a larger size has fitted, per pair of [`UPSIZE_MARGINS`].
+    /// For each condition of [`UPSIZE_MARGINS`], the time since which a larger size has fitted.
     fits_since: [Option<Span>; 2],
     /// Whether the encoder limits the stream: finest quantizer, full size, below the budget.
     pub(crate) limited: bool,
@@ -155,7 +155,8 @@ impl GroupControl {
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
     }
 
-    /// Sets the quantizer and the picture size of the group that begins at `at`. The group may have `budget` bytes.
+    /// Sets the quantizer and the picture size of the group that begins at `at`. `budget` is the byte budget of
+    /// the last group.
     pub(crate) fn steer(&mut self, at: Span, budget: f64, rate: Rate, last: LastGroup) {
         let (low, high) = self.limits();
         let needed = if self.begun {

@@ -15,7 +15,7 @@ const MAX_REORDERING: u64 = 50;
 #[derive(Debug)]
 pub struct AudioPlayout {
     playout: Playout,
-    /// The first sequence number, and the one after the newest.
+    /// The first sequence number, and the sequence number after the newest.
     range: Option<(u64, u64)>,
     /// The duration of all packets before the last pause, including lost packets.
     covered_before: Span,
@@ -112,7 +112,7 @@ pub struct AudioArrival {
     pub at: Time,
     /// The packet's RTP sequence number.
     pub seq: u64,
-    /// The rise of the play-out delay by this packet; zero if on time.
+    /// The rise of the play-out delay by this packet; zero if the packet is on time.
     pub gap: Span,
 }
 

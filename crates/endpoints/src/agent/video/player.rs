@@ -20,9 +20,9 @@ pub struct Player {
 /// The properties of an arrived packet for the player.
 pub(super) struct ArrivedPacket {
     pub(super) now: Time,
-    /// The original's departure; `None` if it was lost.
+    /// The departure of the original packet; `None` if the original was lost.
     pub(super) sent: Option<Time>,
-    /// `None` if the packet was recovered from parity.
+    /// The RTP timestamp; `None` if the packet was recovered from parity.
     pub(super) stamp: Option<u32>,
     pub(super) fragment: Fragment,
     /// Whether this is the frame's last packet.
@@ -32,7 +32,7 @@ pub(super) struct ArrivedPacket {
 #[derive(Clone, Debug)]
 struct Adaptive {
     playout: Playout,
-    /// `None` if RTP timestamps give the frames' times.
+    /// The time between frames; `None` if RTP timestamps give the frames' times.
     period: Option<Span>,
     clock: Option<MediaClock>,
     origin: Origin,
@@ -44,14 +44,14 @@ struct Adaptive {
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     bytes: u32,
-    /// `None` before the last packet has arrived.
+    /// The frame's size in bytes; `None` before its last packet has arrived.
     of: Option<u32>,
     repaired: bool,
     /// When the frame was ready, in ns after the first frame.
     begins: Option<i64>,
 }
 
-/// The newest RTP timestamp, and its 90 kHz ticks since the first.
+/// The newest RTP timestamp, and its distance from the first timestamp in 90 kHz ticks.
 #[derive(Clone, Copy, Debug)]
 struct MediaClock {
     stamp: u32,
@@ -112,7 +112,6 @@ impl Adaptive {
     fn on_packet(&mut self, packet: &ArrivedPacket) -> Option<Span> {
         let Fragment { frame, offset, len } = packet.fragment;
         let begins = self.begins(packet);
-        // A repair was sent later than the original.
         if let Some((sent, begins)) = packet.sent.zip(begins) {
             self.origin.see(packet.now, sent, begins);
         }
@@ -135,7 +134,7 @@ impl Adaptive {
         self.open.remove(&frame);
         let changed = self.playout.on_whole(packet.now, self.origin.age(packet.now, begins?)?, repaired);
         let first = std::mem::take(&mut self.fresh);
-        // At the first frame, the initial delay is returned, too.
+        // At the first frame, the initial delay counts as a change.
         changed.or_else(|| first.then(|| self.playout.delay()))
     }
 
@@ -160,7 +159,7 @@ struct Origin {
 }
 
 impl Origin {
-    /// Adds a packet sent at `sent`, whose frame was ready `begins` after the first.
+    /// Adds a packet sent at `sent`. Its frame was ready `begins` ns after frame 0.
     fn see(&mut self, now: Time, sent: Time, begins: i64) {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
@@ -170,7 +169,7 @@ impl Origin {
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }
 
-    /// Returns how long ago a frame was ready.
+    /// Returns the time since a frame was ready.
     fn age(&self, now: Time, begins: i64) -> Option<Span> {
         let (present, past, _) = self.earliest?;
         let age = nanos(now.since(Time::ZERO)) - begins - present.min(past);

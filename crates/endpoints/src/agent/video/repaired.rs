@@ -57,7 +57,7 @@ impl Repaired {
         }
     }
 
-    /// Removes a packet whose original has arrived. Returns whether its repair came first.
+    /// Removes a packet whose original has arrived. Returns whether the packet was in the set.
     pub(super) fn remove(&mut self, source: u32, number: u64) -> bool {
         if self.source.replace(source) != Some(source) {
             self.restart();
