@@ -457,7 +457,7 @@ pub fn trace(data: &[u8]) {
                 assert!(!rows.period.is_zero() && rows.mean() >= 0.0);
                 assert!(rows.values.windows(2).all(|pair| pair[0].0 <= pair[1].0));
             }
-            Ok(Recorded::Opportunities(at)) => assert!(at.last().is_some_and(|last| !last.is_zero())),
+            Ok(Recorded::Opportunities(at, _)) => assert!(at.last().is_some_and(|last| !last.is_zero())),
             Err((what, remedy)) => assert!(!what.contains('\n') && !remedy.is_empty()),
         }
     }
