@@ -1,8 +1,5 @@
 """Runs all tests, Rust and Python. The last line is "N passed, M skipped because …".
 
-Tests in real time mostly wait. Beside them, what needs the processor runs in the background: cargo, and the other tests
-of the package. While tests in real time run, the background only gets the time that nothing else uses (SCHED_IDLE).
-
 A Rust test marked ``#[ignore = "needs TOOL"]`` (or "needs root") runs if the tool is installed, and otherwise counts
 as skipped. A slow test is marked ``#[ignore = "claim: …"]`` and belongs to `make claims`. The failures and the skipped
 tests are listed before the last line.
@@ -19,14 +16,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tools
@@ -44,75 +40,6 @@ FAILED = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. FAILED", re.MULTILI
 IGNORED = re.compile(r"^test (\S+)(?: - .*)? \.\.\. ignored, needs (\S+)", re.MULTILINE)
 
 
-Say = Callable[[str], None]
-"""Prints a line."""
-
-
-class Background:
-    """What runs beside the real-time tests: its lowest priority, and its lines of output, which are kept meanwhile."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: list[str] | None = []
-        self._thread = 0
-
-    def begin(self) -> None:
-        """Make this thread the background's, with the lowest priority for all that it starts."""
-        self._thread = threading.get_native_id()
-        self.yield_to_others()
-
-    def yield_to_others(self) -> None:
-        """Give all threads and processes only the time that nothing else uses."""
-        set_policy(self._thread, "SCHED_IDLE")
-
-    def compete(self) -> None:
-        """Give all threads and processes the usual priority."""
-        set_policy(self._thread, "SCHED_OTHER")
-
-    def say(self, line: str) -> None:
-        """Print a line, or keep it until `come_forward`."""
-        with self._lock:
-            if self._kept is None:
-                print(line, flush=True)
-            else:
-                self._kept.append(line)
-
-    def come_forward(self) -> None:
-        """Print the lines so far, and later ones at once, and `compete`."""
-        with self._lock:
-            for line in self._kept or ():
-                print(line, flush=True)
-            self._kept = None
-        self.compete()
-
-
-def set_policy(thread: int, policy: str) -> None:
-    """Set the scheduling policy of a thread and of the processes that it has started, where the system allows it."""
-    # A process may end at any time. Without privileges, a policy can't be raised.
-    with suppress(OSError, AttributeError):
-        os.sched_setscheduler(thread, getattr(os, policy), os.sched_param(0))
-    # The parent comes first, so that what it starts from now on has the policy as well.
-    for child in children(thread):
-        for each in threads(child):
-            set_policy(each, policy)
-
-
-def children(thread: int) -> list[int]:
-    """Return the processes that a thread has started."""
-    try:
-        return [int(each) for each in Path(f"/proc/{thread}/task/{thread}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def threads(process: int) -> list[int]:
-    """Return the threads of a process."""
-    try:
-        return [int(each.name) for each in Path(f"/proc/{process}/task").iterdir()]
-    except OSError:
-        return []
-
-
 @dataclass
 class Count:
     """The outcome of the tests."""
@@ -124,11 +51,6 @@ class Count:
     # Processes that ended with an error although no test failed.
     broken: list[str] = field(default_factory=list)
     faults: int = 0  # fault tests that ran, with any result
-
-    def __add__(self, other: Count) -> Count:
-        return Count(
-            **{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
-        )
 
     def skip(self, name: str, why: str) -> None:
         """Count a skipped test."""
@@ -159,21 +81,14 @@ class Count:
 def main() -> int:
     """Run everything. Exit code 1 if a test failed, or was skipped although everything is required."""
     required = os.environ.get("STEADYCAST_REQUIRE", "") == "all"
-    count, behind, beside = Count(), Count(), Background()
-    with ThreadPoolExecutor(1) as installer, ThreadPoolExecutor(1, initializer=beside.begin) as background:
+    count = Count()
+    with ThreadPoolExecutor(1) as installer:  # the tools are installed while cargo compiles
         prepared = installer.submit(tools.prepare, "test", tools.TOOLS)
-        crates = background.submit(cargo_test, behind, beside.say)
-        rest = background.submit(processor_bound, behind, beside.say)
+        said = cargo_test(count)
         prepared.result()
-        real_time(count)
-        # On a busy machine, the foreground would wait long for what only gets unused time.
-        beside.compete()
-        said = crates.result()
-        beside.yield_to_others()
-        needing_tools(count, said)
-        beside.come_forward()
-        rest.result()
-    count = behind + count
+    needing_tools(count, said)
+    processor_bound(count)
+    real_time(count)
     print("".join(f"\nskipped: {skip}" for skip in count.skips), end="")
     print("".join(f"\nfailed: {failure}" for failure in count.failures))
     print(count.line())
@@ -188,10 +103,10 @@ def may_make_networks() -> bool:
     return os.geteuid() == 0 and Path("/dev/net/tun").exists()
 
 
-def cargo_test(count: Count, say: Say) -> str:
+def cargo_test(count: Count) -> str:
     """Run the crates' tests that need no tool; returns cargo's output."""
-    with part("cargo test", say):
-        return cargo(count, [], say)
+    with part("cargo test"):
+        return cargo(count, [])
 
 
 def needing_tools(count: Count, said: str) -> None:
@@ -217,30 +132,36 @@ def needing_tools(count: Count, said: str) -> None:
 
 
 @contextmanager
-def part(name: str, say: Say = print) -> Iterator[None]:
+def part(name: str) -> Iterator[None]:
     """Print the name of a part of the tests, and how long it took."""
-    say(f"\n{name} …")
+    print(f"\n{name} …", flush=True)
     began = time.monotonic()
     yield
-    say(f"{name}: {time.monotonic() - began:.0f} s")
+    print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
 
 
-def cargo(count: Count, more: list[str], say: Say = print) -> str:
+def cargo(count: Count, more: list[str]) -> str:
     """Run cargo's tests, and print the output of those that fail."""
     environment = {**os.environ, "PATH": tools.path_with_cargo(), "CARGO_TERM_COLOR": "never"}
     # Generated inputs have a fixed seed; set this variable for another.
     environment.setdefault("PROPTEST_RNG_SEED", "1")
     said: list[str] = []
-
-    def hear(line: str) -> None:
-        said.append(line)
-        if not re.match(
-            r"test .* \.\.\. (ok|ignored)|running \d+ test|\s*$|test result: ok|   Doc-tests", line
-        ):
-            say(line)
-
-    code = run([*CARGO, *more], hear, environment)
-    whole = "\n".join([*said, ""])
+    with subprocess.Popen(
+        [*CARGO, *more],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            said.append(line)
+            if not re.match(
+                r"test .* \.\.\. (ok|ignored)|running \d+ test|\s*$|test result: ok|   Doc-tests", line
+            ):
+                print(line, end="", flush=True)
+    code, whole = process.returncode, "".join(said)
     results = RESULT.findall(whole)
     count.passed += sum(int(passed) for passed, _ in results)
     failed = FAILED.findall(whole)
@@ -250,25 +171,19 @@ def cargo(count: Count, more: list[str], say: Say = print) -> str:
     return whole
 
 
-def run(words: list[str], hear: Say, environment: Mapping[str, str] = os.environ) -> int:
-    """Run a program, and pass its lines on; returns its exit code."""
-    with subprocess.Popen(
-        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            hear(line.rstrip("\n"))
-    return process.returncode
-
-
 def panic_of(said: str, name: str) -> str:
     """Return the message with which a Rust test panicked, if there is one."""
     found = re.search(rf"^thread '{re.escape(name)}'.* panicked at (.+):\n(.+)", said, re.MULTILINE)
     return f" ({found[1]}): {found[2]}"[:CUT] if found else ""
 
 
+def processor_bound(count: Count) -> None:
+    """Run the tests of the package that do not run in real time."""
+    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
+
+
 def real_time(count: Count) -> None:
-    """Run the tests of the package in real time.
+    """Run the tests of the package in real time, after those that use much CPU time.
 
     The fault tests run alone, because other tests' video players would slow them down. Each of the other real-time
     tests uses a fifth to a third of a processor. With six at once, pictures came late in one of two runs.
@@ -277,23 +192,17 @@ def real_time(count: Count) -> None:
     pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"], at_once=4)
 
 
-def processor_bound(count: Count, say: Say) -> None:
-    """Run the other tests of the package."""
-    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3, say=say)
-
-
-def pytest(count: Count, which: list[str], at_once: int = 2, say: Say = print) -> None:
+def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
     """Run some of the tests in ``at_once`` processes.
 
     Each process gets a contiguous part, so most fixtures of a module are made once; an idle one takes tests over.
     """
-    with part(" ".join(["pytest", *which]), say), tempfile.TemporaryDirectory() as folder:
+    with part(" ".join(["pytest", *which])), tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "junit.xml")
         spread = ["-n", str(at_once), "--dist", "worksteal"]
         slowest = ["--durations=8", "--durations-min=3"]
-        code = run(
-            [sys.executable, "-m", "pytest", "-q", *spread, *slowest, f"--junit-xml={file}", *which], say
-        )
+        words = [sys.executable, "-m", "pytest", "-q", *spread, *slowest, f"--junit-xml={file}", *which]
+        code = subprocess.run(words, cwd=ROOT, check=False).returncode
         if not file.exists():
             count.broken.append(f"pytest ended with code {code}")
             return

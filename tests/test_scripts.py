@@ -5,17 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import signal
 import sys
-import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.conftest import ROOT, ran, script, started
+from tests.conftest import ROOT, ran, script
 
 SCRIPTS = ROOT / "scripts"
 
@@ -31,7 +28,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec.loader.exec_module(module)
     monkeypatch.setattr(module.tools, "missing", lambda of: [])
     monkeypatch.setattr(module, "real_time", lambda count: None)
-    monkeypatch.setattr(module, "processor_bound", lambda count, say: None)
+    monkeypatch.setattr(module, "processor_bound", lambda count: None)
     return module
 
 
@@ -102,42 +99,6 @@ def test_the_end_names_each_test_that_failed_or_was_skipped_and_why(
     assert python.startswith("failed: ")
     assert "test_it::test_seven: AssertionError: not seven" in python
     assert last == "1 passed, 2 failed, 1 skipped because the machine stalled"
-
-
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="needs Linux")
-def test_the_background_waits_for_others_until_it_comes_forward(
-    command: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Its process has a thread and a process of its own, as cargo has."""
-    beside = command.Background()
-    lines: list[int] = []
-    program = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
-    shell = f"{sys.executable} -c '{program}' & echo $$; wait"
-
-    def run() -> None:
-        with started(["sh", "-c", shell]) as process:
-            lines.extend(int(process.stdout.readline()) for _ in range(2))
-            beside.say("began")
-            ready.set()
-            ended.wait(60)
-            os.kill(max(lines), signal.SIGKILL)
-            os.kill(min(lines), signal.SIGKILL)
-
-    ready, ended = threading.Event(), threading.Event()
-    with ThreadPoolExecutor(1, initializer=beside.begin) as pool:
-        done = pool.submit(run)
-        assert ready.wait(60)
-        assert [os.sched_getscheduler(each) for each in lines] == [os.SCHED_IDLE] * 2
-        assert capsys.readouterr().out == ""
-        beside.come_forward()
-        beside.say("goes on")
-        found = [os.sched_getscheduler(each) for each in lines]
-        ended.set()
-        done.result()
-    assert capsys.readouterr().out == "began\ngoes on\n"
-    # Without privileges a process can't leave this policy.
-    assert found == [os.SCHED_OTHER] * 2 or os.geteuid() != 0
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
 def test_the_page_of_each_paper_says_its_commit_first() -> None:
