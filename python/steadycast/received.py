@@ -1,4 +1,4 @@
-"""Saves the received video of a run as a file: the picture on each viewer's screen, slot by slot."""
+"""Saves the received video of a run as a file: what each viewer's screen showed in each frame interval."""
 
 from __future__ import annotations
 

@@ -112,7 +112,8 @@ def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
     taken, slots = pts_s[order], display[order]
     before = np.maximum(np.searchsorted(taken, sent_s, side="right") - 1, 0)
     begins = np.rint((slots[before] / float(fps) + sent_s - taken[before]) * HZ).astype(np.int64)
-    # Between jumps, which follow a pause, packets are equidistant; deviations are jitter of the sender's clock.
+    # A deviation of more than half a packet is a pause. Smaller ones are jitter of the sender's clock, so the packets
+    # between two pauses are placed exactly `PACKET_SAMPLES` apart.
     jumps = np.abs(np.diff(begins) - PACKET_SAMPLES) > PACKET_SAMPLES // 2
     firsts = np.concatenate([[0], np.flatnonzero(jumps) + 1])
     counts = np.diff(firsts, append=len(begins))

@@ -89,7 +89,7 @@ def table(name: str) -> list[Shown]:
 
 
 def columns(name: str, *, measured: bool = False) -> list[str]:
-    """Return the columns of a table that a run writes or, with ``measured``, that need its pictures."""
+    """Return the names of a table's columns whose `Column.measured` equals ``measured``."""
     return [c.name for c in COLUMNS if c.table == name and c.measured == measured]
 
 

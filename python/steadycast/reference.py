@@ -12,7 +12,7 @@ from steadycast.errors import UserError
 
 Node = Mapping[str, Any]
 
-# The schema repeats a link's keys under "back".
+# The keys of "back" are not listed, because they are the same as those of the link.
 _TABLES = {"back"}
 _KINDS = {
     "string": "text",

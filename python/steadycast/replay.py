@@ -34,16 +34,16 @@ RECORDED = "gcc"
 """The assumed controller of a browser's sender, because the recorded files do not name it."""
 PATHS = 20
 ALIKE = 0.27
-"""The difference in score below which controllers count as equal on a path.
+"""Two controllers count as equal on a path if their scores differ by less than this.
 
-For six of seven pairs on the networks 1 to 69 of `validation.call`, the difference on the reconstructed paths was
-within this value of the difference on the true network.
+On the networks 1 to 69 of `validation.call`, the score difference of two controllers on the reconstructed paths had an
+error of less than this in six of seven cases.
 """
 ALIKE_BESIDE = 0.5
 """The same threshold for calls with competing flows.
 
-With 0.5, none of 15 random calls had a wrongly ranked pair; with 0.45, one call had (``python -m validation.call
---first 1 --cells 260 --beside cubic:1``).
+With 0.5, none of 15 random calls had two controllers in the wrong order. With 0.45, one of these calls had (``python
+-m validation.call --first 1 --cells 260 --beside cubic:1``).
 """
 TOLD = 0.75
 """The share of paths on which a controller must be better to be called better."""
@@ -81,13 +81,12 @@ _HELD_S = 4.0
 _MEDIA_BAND = (0.95, 1.2)
 """Bounds of the encoder's highest rate, as multiples of its mean rate while it limits the rate.
 
-The multiple was 0.98 to 1.19 on random networks (`validation.call`, 9 to 51). It exceeds 1 if some pictures need less
-than the highest rate.
+On the random networks 9 to 51 of `validation.call`, the true multiple was 0.98 to 1.19.
 """
 _HELD_BINS = 4
 """Gaps of the known capacity up to this length, in bins, are interpolated."""
 _BEFORE_BINS = 4
-"""Bins whose mean rate is the start rate, if the call began before the record."""
+"""The start rate is the mean rate of the first `_BEFORE_BINS` bins, if the call began before the record."""
 _STEP = 0.05
 """Smaller relative steps of the capacity are omitted from a scenario."""
 _KEEPS = 0.8
@@ -136,8 +135,8 @@ def rates(call: Json) -> list[float]:
         if end - first <= _HELD_BINS:
             held = math.sqrt(sides[0] * sides[-1])
         else:
-            # The geometric mean of the gap's throughput and the highest plausible capacity. The last known capacity
-            # would disadvantage controllers that fill a link sooner.
+            # The capacity is between the throughput `went` and the bound `most`. The last known capacity may be too
+            # low, which would limit controllers that fill the link faster than the recorded one.
             held = math.sqrt(min(max(went, min(sides) / 10), most) * most)
         found[first:end] = [held] * (end - first)
     return found
@@ -170,7 +169,8 @@ def _media(call: Json) -> tuple[float, float]:
         return held * _MEDIA_BAND[0], held * _MEDIA_BAND[1]
     low = max(sustained(call["bins"]), 200e3)
     highest = max(band["rate"] for each in call["bins"] if (band := each["capacity_bps"]))
-    # The multiple is larger with competing flows, because the rate that `nada` leaves to them depends on this bound.
+    # With competing flows the upper bound is larger, because the share that `nada` takes grows with its maximum rate
+    # (RFC 8698, RMAX).
     return low, max((_MOST if call["path"].get("beside") else 1.2) * highest, low)
 
 

@@ -45,7 +45,7 @@ class Plan:
     where: str
     """The scenario's name in error messages."""
     guests: Mapping[str, controller.Guest]
-    """Controllers and switching rules that are a class or a program, by their scenario keys."""
+    """Controllers and switching rules from outside the core, by scenario key, such as ``flow.NAME.controller``."""
     warnings: tuple[str, ...] = ()
     """Warnings for the summary, in addition to the warnings of the core."""
 

@@ -93,7 +93,7 @@ def cost() -> Shape:
 
 
 def _of(kind: str) -> Object:
-    """Return the shape of the objects that figures of this kind describe."""
+    """Return the shape of the objects of this kind, such as ``run``, from the keys in `core.figures`."""
     keys: dict[str, Any] = {}
     for figure in core.figures():
         if figure["of"] != kind:
@@ -133,7 +133,8 @@ def check(value: object, shape: Shape, place: object, remedy: str, *, several: b
         shape: its required shape.
         place: the name of the file in errors.
         remedy: the remedy for a damaged file.
-        several: whether the file summarises several seeds: a number may be a `folder.spread`, a text a list of texts.
+        several: whether the file summarises several seeds. Then an object with mean and interval (`folder.spread`) may
+            replace a number, and a list of texts may replace a text.
 
     Raises:
         UserError: the value has another shape. The error names the file and the path to the value.

@@ -122,7 +122,7 @@ class Viewer:
     rows: npt.NDArray[np.bool_]
     """A mask of this receiver's rows in the table of frames."""
     lasts: F64 | None = None
-    """Display time of each slot in seconds; `None` if the play-out delay never changes."""
+    """How long each slot is displayed, in seconds; `None` if the play-out delay never changes."""
     owed: Bools | None = None
     """The display slots that count, because the flow sends and the receiver is present; `None`: all."""
 
@@ -229,7 +229,8 @@ class Record:
     ) -> Scores:
         """Add the measured quality to the receivers of a summary's flows; return the scores of all frames.
 
-        ``by`` is one of `media.quality.BY`. By ``index`` frames have no scores: a missing one shifts the later ones.
+        ``by`` is one of `media.quality.BY`. With "index", all returned scores are NaN, because a missing frame shifts the
+        pictures of all later frames.
         """
         scores = Scores(*(np.full(len(self.frames), np.nan) for _ in range(3)))
         for flow in flows:
@@ -338,18 +339,19 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
 
 
 def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
-    """Return the display time of each slot, in seconds; `None` if the play-out delay never changes."""
+    """Return how long each slot is displayed, in seconds; `None` if the play-out delay never changes."""
     delays = rows["due_s"] - rows["ready_s"]
     if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
         return None
-    # A slot gets the play-out delay of the last frame that was ready at its time; B frames are ready later.
+    # A slot gets the play-out delay of the last frame whose `ready_s` is at most the slot's `pts_s`. This may be an
+    # earlier frame, because a B frame is ready only after its `pts_s`.
     order = np.argsort(rows["ready_s"], kind="stable")
     then = np.searchsorted(rows["ready_s"][order], rows["pts_s"] + 1e-9, side="right") - 1
     slots = rows["display"]
     shown_at = np.full(int(slots.max()) + 1, np.nan)
     shown_at[slots] = rows["pts_s"] + delays[order][np.maximum(then, 0)]
     lasts = np.diff(shown_at, append=np.nan)
-    # A pause does not extend the display time of the slot before it.
+    # A pause does not extend the duration of the slot before it.
     sampled_at = np.full(len(shown_at), np.nan)
     sampled_at[slots] = rows["pts_s"]
     lasts[np.diff(sampled_at, append=np.nan) > 1.5 / float(ladder.table.fps)] = np.nan

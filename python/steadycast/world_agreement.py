@@ -33,7 +33,7 @@ WORLDS = ("simulated", "emulated")
 _Quantity = tuple[str, str, float | None]
 """A quantity's name, its path in the summary, and the bound on the difference of its means over seeds.
 
-A throughput's bound is relative. Other bounds have the unit of the path.
+The bound of a throughput is relative; any other bound has the unit of the quantity.
 """
 # Chaotic systems can't agree in each second, so the distributions over seconds are compared.
 _FLOW: tuple[_Quantity, ...] = (
@@ -337,7 +337,10 @@ def _draw(
     *,
     banded: bool = False,
 ) -> Figure | None:
-    """Draw each flow, simulated and emulated (thin and dashed), and optionally the bound's band."""
+    """Draw each flow: a thick line for the simulation, a thin dashed line for the emulation.
+
+    With ``banded``, the bound is drawn as a band around the line of the simulation.
+    """
     from steadycast.report.canvas import Label, canvas, from_zero, label_ends, scale_of
     from steadycast.report.series import flow_label
 

@@ -58,7 +58,7 @@ class Pictures:
 
 
 class SourceError(UserError):
-    """The source ended prematurely; the record has its pictures."""
+    """The source ended prematurely."""
 
     code = Exit.FAILED
 
@@ -135,9 +135,9 @@ class Pattern:
 
 
 _MOST_AHEAD = 0.75
-"""The longest time by which a picture's number may be ahead of the picture, in frame intervals.
+"""The largest excess of a picture's number over `ideal` in `Newest._number`, in frame intervals.
 
-Rounding the time to a number alone causes up to 0.5.
+The limit is above 0.5, because rounding `ideal` adds up to 0.5.
 """
 
 
@@ -267,7 +267,7 @@ class Plan:
 
     medium: dict[str, Any]
     clip: str | None
-    """The file, for the record; `None` if the source is not a file."""
+    """The path of the source file; `None` if the source is not a file."""
     work: Any = None
     """The function that encodes the pictures in its own thread; its argument is the core's `Sender`.
 

@@ -38,7 +38,7 @@ class PeerStatus:
     ssrc: int
     """The synchronisation source (RFC 3550, section 3)."""
     ours: bool
-    """Whether the receiver sends the controller's own reports in addition to standard ones."""
+    """Whether the receiver reports in the format of the sender's congestion controller, not only in standard RTCP."""
     packets: bool
     """Whether the receiver sends per-packet feedback (RFC 8888 or TWCC), the default for a single receiver."""
     aside: str | None
@@ -86,7 +86,7 @@ class SenderStatus:
     set_by: str | None
     """The receiver whose reports determine the rate."""
     floor_bps: float | None
-    """The lower limit of the rate, in bit/s; `None` if the controller has the mode "paper"."""
+    """The lower limit of the rate, in bit/s; `None` if `Sender` has ``mode="paper"``."""
     backlog_s: float
     """The time that the pacer needs to send its queue, in seconds."""
     packets: int
@@ -165,7 +165,7 @@ class ReceiverStatus:
     unused: Mapping[str, int]
     """Received packets that were discarded, by reason."""
     unread: int
-    """Pictures that were dropped from the queue before the program read them."""
+    """Pictures that were dropped because the receiver's queue of unread pictures was full."""
     silent_s: float | None
     """The time since the last packet, in seconds; `None` before the first one."""
     source: str | None
@@ -175,7 +175,7 @@ class ReceiverStatus:
 
     @classmethod
     def of(cls, status: Json, *, unread: int) -> Self:
-        """Convert the core's status, and add the losses of the picture queue."""
+        """Convert the core's status; ``unread`` is the number of decoded pictures that were dropped from the queue."""
         return _told(
             cls,
             status,

@@ -88,7 +88,7 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
     found = []
     here = f"port {port} of this machine" if port is not None else "this machine"
     connection = status.get("browser")
-    # A server reports to the media's address.
+    # RTCP from a WebRTC server arrives on the connection of the media, so no other port has to be open.
     remedy = "" if port is not None or connection else " Give --port N, and open N + 1"
     host = to if connection else to.rpartition(":")[0].strip("[]")
     peers = [p for p in status["peers"] if not p["left"]]

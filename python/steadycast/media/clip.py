@@ -80,9 +80,10 @@ class Source(Protocol):
 
 
 def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> tuple[int, int]:
-    """Parse a size, a name in `SIZES`, ``clip``, ``auto`` or ``640x480``; return an even width and height.
+    """Parse a picture size; return an even width and height.
 
-    ``clip`` is the clip's own size; ``auto`` scales it down to at most `_MOST_SAMPLES`.
+    ``size`` is a name in `SIZES`, a width and height such as ``640x480``, or one of two keywords. ``clip`` is the
+    clip's own size; ``auto`` scales the clip's size down to at most `_MOST_SAMPLES`.
     """
     if size in SIZES:
         return SIZES[size]

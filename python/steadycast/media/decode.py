@@ -27,7 +27,7 @@ def decoder_of(codec: Codec, extradata: bytes, *flags: str) -> av.VideoCodecCont
 
 def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
     """Return an access unit as a packet for a decoder."""
-    # `av.Packet(size)` adds zeros after the data. Decoders read beyond its end, and report other bytes as damage.
+    # `av.Packet(size)` appends zero bytes. Decoders read past the data, and report damage if these bytes are not zero.
     packet = av.Packet(len(data))
     packet.update(data)
     packet.pts, packet.time_base = pts, time_base

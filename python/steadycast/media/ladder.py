@@ -156,7 +156,7 @@ class Ladder:
         return self.load_raw()
 
     def shape(self) -> dict[str, object]:
-        """Return the codec, size and frame rate, in the format of the record."""
+        """Return the codec, size and frame rate, as in the summary's key ``encoded``."""
         fps = float(self.table.fps)
         return {"codec": self.codec.name, "width": self.width, "height": self.height, "fps": fps}
 
@@ -386,7 +386,8 @@ def open_encoder(
         context.bit_rate = _UNBOUND if codec.encoder == "libvpx" else 0
         context.qmin = context.qmax = q
     elif codec.encoder in _MPEG:
-        # The caller forces the I frames. With `gop` and B frames, the encoder would add a second I frame to each.
+        # The caller forces the I frames. With `gop_size = gop` and B frames, the encoder would add a second I frame
+        # to each GOP.
         context.gop_size = 600
         context.qmin = context.qmax = q
     return context

@@ -107,7 +107,10 @@ def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) ->
 
 
 def facts(video: Mapping[str, Any], seed: int) -> str:
-    """Return the values that determine a flow's media, as text; the seed only determines the media ``table2``."""
+    """Return the values that determine a flow's media, as text.
+
+    The seed is included only for the media ``table2``, because no other media depend on the seed.
+    """
     own = {
         k: v
         for k, v in video.items()
@@ -119,7 +122,7 @@ def facts(video: Mapping[str, Any], seed: int) -> str:
 
 
 class MediaKept:
-    """The media of the ``most`` flows that a process used last."""
+    """An LRU cache of flows' media, with at most ``most`` entries."""
 
     def __init__(self, most: int) -> None:
         self.most = most

@@ -23,7 +23,10 @@ RATES = (1, 240)
 """Supported frame rates, in pictures per second."""
 _SIDES = (16, 8192)
 _LONGEST_PAUSE_S = 5
-"""A longer gap in the time stamps, in seconds, counts as damage, unless the source is long enough for it."""
+"""A longer gap in the time stamps, in seconds, counts as damage.
+
+A gap that ends within the source's stated length is accepted.
+"""
 _TRIES = 25
 """Number of consecutive errors after which a container is given up."""
 _DEFAULT, _ATTACHED = 0x1, 0x400
@@ -389,7 +392,6 @@ class _Clock:
 def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
     """Return the length of the pictures in seconds; `None` if the known length may be that of longer audio.
 
-    If the stated end is ambiguous, the earliest is used, because a source that ends before it counts as truncated.
     ``first`` is the first picture's presentation time in seconds.
     """
     base = Fraction(stream.time_base) if stream.time_base else None
@@ -406,7 +408,8 @@ def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction
     if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
         hours, minutes, seconds = map(Fraction, parts)
         length = (hours * 60 + minutes) * 60 + seconds
-        # mkvmerge writes the track's length into DURATION, FFmpeg the time of its end.
+        # mkvmerge writes the track's length into DURATION, FFmpeg the time of its end. Other programs' values count as
+        # the end, because an end that is assumed too late causes a false warning in `early`.
         return length + (zero if "_STATISTICS_WRITING_APP" in told else 0)
     own = stream.duration * Fraction(stream.time_base) if stream.duration and stream.time_base else None
     alone, name = len(container.streams) == 1, container.format.name

@@ -105,7 +105,8 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
     # A late frame is shown at the first later slot whose play time is not before its arrival.
-    # The running maximum sorts the play times: a reference frame may have an earlier one than the B frames before it.
+    # `searchsorted` needs sorted play times. If the play-out delay grew after a reference frame was encoded, the B
+    # frames that are displayed before this frame have later play times.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)

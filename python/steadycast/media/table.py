@@ -115,7 +115,7 @@ class FrameTable:
         }
 
     def mean_rates_bps(self) -> F64:
-        """Return the mean rate at each quantizer, in bits of access units per second."""
+        """Return the mean rate at each quantizer, in bit/s, without packet headers."""
         return np.asarray(self.sizes.sum(axis=1, dtype=np.float64) * 8 * float(self.fps) / self.frames)
 
 

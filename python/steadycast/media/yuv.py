@@ -97,7 +97,6 @@ def open_raw(path: Path, layout: Layout) -> Any:
         problem = f"{layout.fps} pictures per second are not supported"
         raise ClipError(str(path), problem, f"rates go from {RATES[0]} to {RATES[1]}")
     width, height = layout.size
-    # Odd sides are rounded up in each plane.
     each = width * height * av.VideoFormat(pixels, width, height).padded_bits_per_pixel // 8
     length = path.stat().st_size
     if width % 2 or height % 2 or not each:

@@ -15,7 +15,7 @@ from steadycast.report.rank import alike, ranked_receivers
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
 _LEAST_SHARE_GAP = 0.02
-"""The smallest difference between a flow's share and its throughput per fair share that is explained.
+"""The smallest difference between `share` and `mean / fair` that `partly_competing` explains.
 
 Averaging alone may cause smaller differences.
 """

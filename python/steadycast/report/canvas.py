@@ -274,7 +274,7 @@ def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
 
 
 def bare(axes: Axes, bottom: float = 0.0, top: float = 1.0) -> None:
-    """Remove the vertical axis of a panel of rows, which extends from ``bottom`` to ``top``."""
+    """Hide the vertical axis, and set its limits to ``bottom`` and ``top``."""
     axes.set_ylim(bottom, top)
     axes.set_yticks([])
     axes.grid(visible=False)

@@ -25,7 +25,7 @@ MOST_FROZEN = 0.01
 CONVERSATION_MS = 400.0
 """The longest one-way delay of a conversation, in milliseconds (ITU-T G.114)."""
 PRIOR_FREEDOM = 2
-"""Degrees of freedom of the variance in `PLACEBO`, when `difference` pools it with the variance of the pairs."""
+"""The weight of `Placebo.spread` in `difference`, in degrees of freedom: the prior of Smyth's moderated t (2004)."""
 _MOST_OTHERS = 3
 Value = float | None
 Where = Literal["compare", "sweep", "python", "lab"]

@@ -222,7 +222,7 @@ def together(runs: Sequence[Run], name: str) -> Figure | None:
 
 
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
-    """Draw the opinion scores of each video at its median receiver, by mean score (the better of two medians)."""
+    """Draw the opinion scores of each video, at the receiver with the median score."""
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:

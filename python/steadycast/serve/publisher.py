@@ -220,7 +220,7 @@ class Publishers:
 
         Raises:
             BusyError: another publisher sends.
-            UserError: the offer can't be answered; the error's place is ``offer.codec``, or begins with ``offer``.
+            UserError: the offer can't be answered. Its ``place`` is ``offer.codec`` if the codecs do not match.
 
         """
         with self._lock:

@@ -213,7 +213,7 @@ class Viewers:
 
         Raises:
             FullError: all places are taken.
-            UserError: the offer can't be answered; the error's place is ``offer.codec``, or begins with ``offer``.
+            UserError: the offer can't be answered. Its ``place`` is ``offer.codec`` if the codecs do not match.
 
         """
         flow = {**self.options.flow, "controller": self._named(controller)}

@@ -61,9 +61,9 @@ class Sweep:
         return metrics(self)
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """Return the recommended controller at each point of the other axes, the decisive differences and the rule.
+        """Return the recommended controllers at each point of the other axes, with the decisive differences.
 
-        Empty if controllers are not an axis. `reason` is "idle" at a point where the network did not limit the flows.
+        The list is empty if no axis is a controller. ``reason`` is "idle" if the network did not limit the flows.
         """
         from steadycast.sweep.show import verdicts_json
 

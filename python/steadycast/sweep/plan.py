@@ -381,13 +381,16 @@ def _blame(
                 found.append(
                     (where, UserError(f"{options[path]}={value}{where}", error.problem, error.remedy))
                 )
-    # The value of the key at fault is named before the other values of its combinations.
+    # An error in the value itself (empty `where`) is more precise than an error at another key.
     if found:
         raise min(found, key=lambda each: bool(each[0]))[1]
 
 
 def _placed(error: UserError, options: Mapping[str, str]) -> UserError:
-    """Name the options of a sweep: the core knows all changes as those of --set."""
+    """Return the error with the sweep's option as its place.
+
+    The core gives ``--set`` as the place of every change.
+    """
     if not isinstance(error, Problems):
         return error
 

@@ -172,7 +172,7 @@ def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, cho
 
 
 def verdicts_json(sweep: Sweep, where: choice.Where = "sweep") -> list[Json]:
-    """Return the verdicts for a program, each with its point."""
+    """Return the verdicts as JSON, each with its point."""
     idle_one: Json = {"take": [], "recommended": None, "reason": "idle", "rule": choice.RULE}
     return [
         {"point": point, **(found.as_json() if found is not None else idle_one)}
@@ -181,7 +181,7 @@ def verdicts_json(sweep: Sweep, where: choice.Where = "sweep") -> list[Json]:
 
 
 def summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
-    """Return the parts of each run's summary that the rule uses, by point and seed."""
+    """Return the figures that `choice.RULE` needs from each run's summary, by point and seed."""
     names = _figures(sweep)
     places: list[tuple[str, str, str | None, list[str]]] = []
     for name in names:
