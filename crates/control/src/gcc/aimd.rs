@@ -25,7 +25,7 @@ const LEAST_SLOPE: f64 = 4_000.0;
 const FRAMES_PER_S: f64 = 30.0;
 /// The maximum of the assumed packet size, in bytes. A frame is divided into equal packets.
 const PACKET: f64 = 1_200.0;
-/// The detection time of overuse, a part of the response time.
+/// The assumed time until overuse is detected.
 const DETECTION: Span = Span::millis(100);
 /// The assumed round-trip time before the first measurement.
 const FIRST_RTT: Span = Span::millis(200);
@@ -34,10 +34,12 @@ const LEAST_INTERVAL: Span = Span::millis(10);
 /// The maximum interval between two decreases.
 const MOST_INTERVAL: Span = Span::millis(200);
 
-/// The link's capacity from the acknowledged rates at overuse: the mean, and the variance over the mean, in kb/s.
+/// The link's capacity, estimated from the acknowledged rates at overuse.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkCapacity {
+    /// The mean of these rates, in kb/s.
     estimate: Option<f64>,
+    /// The variance of these rates divided by their mean, in kb/s.
     variance: f64,
 }
 

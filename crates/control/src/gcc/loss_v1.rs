@@ -9,9 +9,9 @@ use steadycast_units::{Rate, Span, Time};
 const LEAST_PACKETS: i64 = 20;
 /// A rise starts from the minimum target within this time.
 const MIN_HISTORY: Span = Span::secs(1);
-/// The factor of a rise.
+/// A rise multiplies the minimum target by this factor.
 const FACTOR: f64 = 1.08;
-/// The rate that is added in a rise.
+/// Added to the result of [`FACTOR`].
 const STEP: Rate = Rate::kbps(1);
 const BETWEEN_CUTS: Span = Span::millis(300);
 /// The maximum age of a loss fraction: 1.2 times the longest report interval, 5 s.

@@ -42,9 +42,9 @@ const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
 /// The maximum bandwidth while loss limits it, as a multiple of the acknowledged rate.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// The same multiple after a decrease, until the acknowledged rate reaches [`HELD`].
+/// The same multiple for some time after a decrease ([`HELD`]).
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
-/// An acknowledged rate, as a multiple of the decreased rate.
+/// [`ABOVE_ACKNOWLEDGED_HELD`] applies until the acknowledged rate reaches this multiple of the decreased rate.
 const HELD: f64 = 1.3;
 /// Above this loss, the bandwidth is at most [`BALANCE`] / (loss − `INSTANT_OFFSET`).
 const INSTANT_OFFSET: f64 = 0.05;

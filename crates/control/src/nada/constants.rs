@@ -31,7 +31,7 @@ pub(super) const BETA_V: f64 = 0.1;
 pub(super) const BETA_S: f64 = 0.1;
 /// The maximum signal x (ns3-rmcat). In paper mode, the 15 bits of the report limit x (section 5.3).
 pub(super) const X_MAX: Span = Span::millis(500);
-/// The packets over which the minimum queueing delay is taken (section 5.1.1).
+/// The number of packets over which the minimum queueing delay is taken (section 5.1.1).
 pub(super) const FILTER: usize = 15;
 /// The minimum of the no-feedback timeout. RFC 8698 has no such timeout.
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);

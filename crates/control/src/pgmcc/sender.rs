@@ -50,7 +50,7 @@ pub(super) struct Sender {
     /// The packets neither acknowledged nor lost, in order.
     out: VecDeque<SentPacket>,
     highest: Option<u64>,
-    /// The highest packet sent before the last reduction; losses up to it cause no other.
+    /// The highest packet sent before the last reduction. Losses up to this packet cause no further reduction.
     cut_at: Option<u64>,
     /// The newest packet that filled the window when it was sent.
     filled: Option<u64>,
@@ -99,8 +99,8 @@ impl Sender {
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// Returns the timeout, which is at most [`FIRST_RTO`] without an acker. Receivers report only after a packet, so
-    /// without packets no acker could be elected.
+    /// Returns the timeout. Without an acker it is at most [`FIRST_RTO`], because an acker is elected only after the
+    /// receivers have got a packet.
     fn timeout(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
     }

@@ -114,9 +114,8 @@ impl Delay {
         let all = mean(VARIANCE_OVER);
         let squares: f64 = self.history.iter().map(|n| (n - all) * (n - all)).sum();
         let variance = squares / self.history.len() as f64;
-        // The competing queue's mean and one standard deviation.
         let new = (mean(MEAN_OVER) + variance.sqrt()) * config.qdelay_target;
-        // With losses, a flow fills the queue.
+        // Losses show that another flow fills the queue.
         let target = if self.loss_events > COMPETING_LOSS {
             1.5 * new
         // Little variation means a standing queue.

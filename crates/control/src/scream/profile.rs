@@ -87,8 +87,8 @@ pub(super) const CODE: Profile = Profile {
     rtt_more: 0.001,
     bias_rounds: 100,
     rate_divisor: 1.1,
-    // ScreamV2Tx.cpp has a gain of 1/40, and multiplies `rate_divisor` by 1 + adjust. Here adjust is added to
-    // `rate_divisor`, so the gain is multiplied by it.
+    // ScreamV2Tx.cpp multiplies the divisor 1.1 by 1 + adjust, and its gain is 1/40. Here adjust is added to the
+    // divisor.
     rate_adjust_gain: 1.1 / 40.0,
     queue_goal: 0.5,
     frame_size_gain: 0.0,

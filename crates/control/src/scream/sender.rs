@@ -197,7 +197,7 @@ impl Sender {
     fn count_marks(&mut self, now: Time, summary: &FeedbackSummary, s_rtt: f64) {
         self.reported.0 += summary.delivered;
         self.reported.1 += summary.marked;
-        // Alpha does not depend on the number of reports.
+        // Alpha must not depend on the number of reports.
         let due = self.alpha_at.is_none_or(|at| now.since(at).as_secs_f64() >= ALPHA_INTERVAL.min(s_rtt));
         if due && self.reported.0 > 0 {
             self.alpha = alpha(self.alpha, f64::from(self.reported.1) / f64::from(self.reported.0), &self.config);

@@ -74,7 +74,7 @@ const PUSHED_DOWN_START_SHARE: f64 = 0.8;
 /// For this number of round trips after START, a loss in a queue is no evidence of other flows, because START itself
 /// made the queue.
 const START_QUEUE_RTTS: f64 = 3.0;
-/// A loss shows other flows if the queueing delay exceeds this multiple of the target plus [`LOSS_QUEUE_MARGIN`].
+/// A loss shows other flows if the queueing delay exceeds `LOSS_QUEUE_TARGETS` × target + [`LOSS_QUEUE_MARGIN`].
 const LOSS_QUEUE_TARGETS: f64 = 3.0;
 /// In seconds; see [`LOSS_QUEUE_TARGETS`].
 const LOSS_QUEUE_MARGIN: f64 = 0.010;
@@ -112,8 +112,7 @@ const SMALL_SHARE_MAX: f64 = 0.1;
 /// A queueing delay above this many targets certainly is a queue. The path rate is then taken from the last few
 /// packets.
 const QUEUE_CERTAIN_TARGETS: f64 = 3.0;
-/// A cut, as a share of the rate: half of the target is subtracted from the queueing delay, and the result is divided
-/// by this time, in seconds.
+/// A cut lowers the rate by the share (queueing delay − target / 2) / `CUT_QUEUE_SCALE`. In seconds.
 const CUT_QUEUE_SCALE: f64 = 0.2;
 /// Below this target, in seconds, a cut is larger, in inverse proportion to the target. A queue of a few milliseconds
 /// often exceeds the targets of all flows, and equal cuts would not change their shares. Set by
@@ -199,8 +198,8 @@ const GROWTH_RECEIVED_SPAN: f64 = 0.5;
 /// The time constant with which the rate falls while a source of frames leaves it unused, in seconds.
 const UNUSED_RATE_DECAY: f64 = 4.0;
 
-/// Tracks for how long the queueing delay has stayed within noise, and how much queue the yield must have drained in
-/// that time if the queue was the flow's own.
+/// Tracks how long the queueing delay has been constant, and how much of an unshared queue the yield would have drained
+/// in this time.
 #[derive(Clone, Copy, Debug)]
 struct DelayConstancy {
     since: f64,
@@ -505,10 +504,10 @@ impl DelayLaw {
             return Some(Transition::Switch(LOSS_START_SHARE * rate.max(received), "compete: lost, with a queue"));
         }
         let stood = met.is_some_and(|q| q > STANDING_QUEUE_MIN && low > 0.5 * q);
+        // A burst does not leave a standing queue, and an AQM does not drop at so low a target. Other flows therefore
+        // fill the buffer.
         if !own && stood && self.scale < STANDING_QUEUE_SCALE_MAX {
-            // Other flows fill the buffer: a burst does not leave a standing queue, and an AQM does not drop at so low
-            // a target. After a COMPETE phase two losses are required, because COMPETE itself may have caused the
-            // first.
+            // After a COMPETE phase two losses are required, because COMPETE may have caused the first.
             let again = now - self.standing_loss_at < STANDING_LOSS_MEMORY || first;
             self.standing_loss_at = now;
             if again && !losses.is_random() {

@@ -63,8 +63,8 @@ const WAITED_DELAY_MIN: f64 = 0.003;
 /// The gain of `unqueued_share`. With 0.01, which differs in the last bit, the results recorded by the tests of
 /// `crates/sim` would change.
 const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
-/// At this share of packets without a queue, all variation of the delay counts as jitter; below it, a proportional
-/// part.
+/// From this share of packets without a queue on, all variation of the delay counts as jitter. Below this share, a
+/// proportional part counts.
 const UNQUEUED_SHARE_FULL: f64 = 0.1;
 /// A packet is compared with one sent at least this much earlier, in seconds; reports resolve arrivals to a
 /// millisecond.
@@ -199,7 +199,7 @@ pub(super) struct Signals {
     pub(super) base_rtt: f64,
     /// The last packet's queueing delay, in seconds.
     pub(super) q: f64,
-    /// The first packet of the current row, and the number of packets after it.
+    /// The first packet of the current row ([`ROW_PACKETS_MIN`]), and the number of packets after the first.
     row: Option<(ArrivedPacket, u32)>,
     /// A leaky bucket: the last packet's time, and how long the next packet would have to wait for the pacing rate,
     /// in seconds.

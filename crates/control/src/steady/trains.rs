@@ -41,13 +41,13 @@ pub(super) struct TrainMonitor {
     share: f64,
     /// A fading sum over trains: bits.
     weight: f64,
-    /// The trains in a row that showed an unshared queue.
+    /// The number of consecutive trains that showed an unshared queue.
     own: u32,
 }
 
 impl TrainMonitor {
-    /// Processes an arrival of `bits` at the law's rate `rate`. The first packet after a train returns the train's
-    /// first and last packet.
+    /// Processes an arrived packet of `bits`; `rate` is the law's rate. If the packet is the first one after a train,
+    /// returns the train's first and last packet.
     pub(super) fn on_arrival(
         &mut self,
         packet: ArrivedPacket,
@@ -67,8 +67,8 @@ impl TrainMonitor {
 
     pub(super) fn add(&mut self, now: f64, train: &Train) {
         let Some(before) = train.rate_before else { return };
-        // This is the flow's share multiplied by the train's bits, which are the weight in the mean over trains. A
-        // mean is needed because, at high rates, a train's duration may be wrong by a quarter.
+        // The flow's share multiplied by the train's bits, for a mean weighted by bits. At high rates, the share of a
+        // single train may be wrong by a quarter.
         let share = before * train.duration;
         // This test needs no queue before the train: on a free link, a train arrives faster than the flow's packets.
         self.own = if share > OWN_QUEUE_SHARE_MIN * train.bits { self.own + 1 } else { 0 };
@@ -118,8 +118,8 @@ impl TrainSchedule {
         self.next = now + FIRST_TRAIN_DELAY;
     }
 
-    /// Requests a train in COMPETE if one is due and the queue has `room`; an overflow costs a loss. `own`: the last
-    /// train showed an unshared queue.
+    /// Requests a train in COMPETE if a train is due. Without `room` in the queue, the train could overflow the queue.
+    /// `own` is true if the last train showed an unshared queue.
     pub(super) fn on_compete(&mut self, now: f64, room: bool, own: bool) {
         if room && (now >= self.next || own && now >= self.at + CONFIRMATION_INTERVAL) {
             self.request(now);

@@ -72,8 +72,8 @@ impl Echoes {
         self.clr_echoed = false;
     }
 
-    /// Returns the echo for a packet sent at `now`, which may be in the past, in round `fb_nr`. `late` is the round's
-    /// second half.
+    /// Returns the echo for a packet that was sent at `now` in round `fb_nr`. `late` is true in the second half of the
+    /// round.
     pub(super) fn next(&mut self, now: Time, fb_nr: u8, late: bool) -> Option<(ReceiverId, Stamp)> {
         let clr_first = self.clr_is_new || (late && !self.clr_echoed);
         let waiting = if clr_first && self.clr.is_some() { None } else { self.most_urgent(now, fb_nr) };

@@ -164,8 +164,7 @@ impl Sender {
         self.echoes.new_round();
     }
 
-    /// Returns the end of the round. Until a receiver other than the limiting one has reported, the round has twice its
-    /// length.
+    /// Returns the end of the round. The round lasts twice as long if only the limiting receiver has reported.
     fn round_ends(&self) -> Option<Time> {
         let rounds = if self.round_heard { 1 } else { 2 };
         self.round_began.map(|began| began + self.round() * rounds)

@@ -72,7 +72,8 @@ params! {
 }
 
 impl Settings {
-    /// Returns TFRC's settings for a controller that builds on TFRC: the defaults, with `profile` from `values`.
+    /// Returns TFRC's settings for a controller that builds on TFRC. Parameters that `values` lacks have TFRC's
+    /// defaults.
     pub(crate) fn of_profile(values: &Values) -> Self {
         Self::new(&values.of(PARAMS))
     }

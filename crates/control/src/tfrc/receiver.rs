@@ -35,7 +35,7 @@ pub(crate) struct Receiver {
     /// The newest packet's sequence number, stamp and arrival time.
     latest: Option<(u64, Stamp, Time)>,
     total: Bytes,
-    /// Past timer expiries, each with the bytes received until then.
+    /// The times of past timer expiries and reports, each with the bytes received until then.
     marks: VecDeque<(Time, Bytes)>,
     timer: Option<Time>,
     reported: Option<Time>,
