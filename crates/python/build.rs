@@ -1,5 +1,5 @@
-//! Hashes the module's sources: of each controller, and of the rest. A measurement with a controller stays valid while
-//! both hashes do.
+//! Hashes each controller's sources, and all other sources of the Python module. A controller's measurements stay valid
+//! while both hashes are unchanged.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -28,8 +28,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the compiler and the optimization level, for which counts of instructions are comparable. Profiles other
-/// than dev and release are named, since they can have other levels for other crates.
+/// Returns the compiler and the optimization level. Counts of instructions are comparable only if both are equal.
 fn build() -> io::Result<String> {
     let said = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into())).arg("--version").output()?.stdout;
     let level = env::var("OPT_LEVEL").unwrap_or_default();
@@ -37,6 +36,7 @@ fn build() -> io::Result<String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     // Cargo's folder target/PROFILE/build/… contains the profile's name, with "debug" for dev.
     let folder = out.ancestors().find(|part| part.ends_with("build")).and_then(Path::parent).and_then(Path::file_name);
+    // Further profiles can set other optimization levels for single crates.
     Ok(match folder.and_then(|name| name.to_str()) {
         None | Some("debug" | "release") => text,
         Some(profile) => format!("{text}, profile {profile}"),
@@ -103,7 +103,8 @@ fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// Returns the hash of files and their names. Another compiler can give another one; runs are then measured again.
+/// Returns the hash of files and their names. The hash may change with the compiler's version, because `DefaultHasher`
+/// may change.
 fn hash(files: &[PathBuf]) -> io::Result<String> {
     let mut hasher = DefaultHasher::new();
     for file in files {

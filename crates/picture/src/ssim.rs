@@ -63,7 +63,8 @@ impl Sums {
     }
 }
 
-/// Sums per column of a row of blocks. Separate arrays let the loops be vectorized.
+/// Sums per column of a row of blocks. Separate arrays let the loops be vectorized. Sums of samples fit into 16 bits,
+/// so a vector register holds twice as many of them.
 struct Columns {
     a: Vec<u16>,
     b: Vec<u16>,
@@ -105,7 +106,6 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
     for y in top..top + BLOCK {
         columns.add(a.row(y), b.row(y));
     }
-    // The sum of 4 samples fits into 16 bits, of which a vector register holds twice as many.
     let narrow = |sums: &[u16]| sums.iter().map(|&sum| u32::from(sum)).sum();
     let all = columns.a.chunks_exact(BLOCK).zip(columns.b.chunks_exact(BLOCK));
     let all = all.zip(columns.squares.chunks_exact(BLOCK).zip(columns.products.chunks_exact(BLOCK)));
@@ -115,7 +115,8 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
 }
 
 fn similarity(up: &[Sums], low: &[Sums]) -> f64 {
-    // Multiplied by N (means) or by N·(N−1) (variances), so that the sums are integers.
+    // The terms with means are multiplied by N², and the terms with variances by N·(N−1). As in FFmpeg's filter, C1 is
+    // multiplied by N only.
     const C1: f64 = 0.01 * 0.01 * 255.0 * 255.0 * N;
     const C2: f64 = 0.03 * 0.03 * 255.0 * 255.0 * N * (N - 1.0);
     let sums = up.iter().chain(low).copied().fold(Sums::default(), Sums::plus);

@@ -513,7 +513,8 @@ macro_rules! input_class {
 }
 switching_input!(input_class);
 
-/// Returns the values of a switching rule's input: (key of the message, attribute of the object, meaning).
+/// Describes the input of switching rules. Each row has the key in a program's message, the attribute of
+/// `SwitchingInput`, and the meaning.
 #[pyfunction]
 pub(crate) fn switching_input() -> Vec<(&'static str, &'static str, &'static str)> {
     SWITCHING_INPUT.iter().map(|field| (field.key, field.attribute, field.about)).collect()

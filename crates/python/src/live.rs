@@ -653,8 +653,8 @@ impl PyReceiver {
         Ok(list)
     }
 
-    /// The number of audio packets that were dropped, because the caller did not take them in time, or because the
-    /// sender reports that align the clocks of audio and video had not arrived.
+    /// The number of dropped audio packets. A packet is dropped if the caller is too slow, or if no RTCP sender report
+    /// has related the audio's clock to the video's clock.
     #[getter]
     fn audio_overrun(&self) -> u64 {
         self.audio_queue.overrun()

@@ -282,8 +282,7 @@ impl PyMediaSender {
     }
 }
 
-/// Converts what identifies a packet: its transport-wide number, its SSRC and sequence number, or its number in the
-/// program.
+/// Converts a packet's name: its transport-wide number, its SSRC and sequence number, or the caller's own number.
 fn name_of(transport: Option<u16>, rtp: Option<(u32, u16)>, own: Option<u64>) -> PyResult<PacketName> {
     match (transport, rtp, own) {
         (Some(low), None, None) => Ok(PacketName::Transport(low)),

@@ -211,7 +211,7 @@ impl Guests {
         Ok(program)
     }
 
-    /// Refuses a program. The factory's type is the one that the caller expects.
+    /// Returns an error, because programs need a POSIX system. `T` is any type, because `Program` does not exist here.
     #[cfg(not(unix))]
     fn program<T>(&mut self, _: &str, _: &str, name: &str, _: &Bound<'_, PyList>, _: FeedbackFormat) -> PyResult<T> {
         Err(wrong(name, "programs work on POSIX systems alone", "write a class in Python"))
@@ -253,7 +253,7 @@ fn fault_error(fault: Fault) -> PyErr {
     }
 }
 
-/// The interpreter is asked at every 16th callback; there is one per batch of events.
+/// Python's signals are checked at every 16th callback. There is one callback per batch of events.
 const ASKED: u32 = 16;
 
 impl PySimulation {
@@ -293,7 +293,8 @@ pub(crate) const fn frame_kind(number: u8) -> FrameKind {
     }
 }
 
-/// A scale is logarithmic if `doubling` steps double the step size, linear if `None`.
+/// Returns a codec's quantizer scale: linear if `doubling` is `None`. Otherwise the step size doubles whenever the
+/// quantizer increases by `doubling`.
 pub(crate) fn scale(doubling: Option<u8>) -> Scale {
     doubling.map_or(Scale::Linear, Scale::Logarithmic)
 }

@@ -11,7 +11,7 @@ macro_rules! named {
         }
 
         impl $name {
-            /// Returns the variant's name in the reference.
+            /// Returns the variant's name, as in the documentation of figures.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)*
@@ -199,7 +199,7 @@ pub struct Figure {
     pub better: Better,
     /// The flows, receivers and runs that have the figure.
     pub when: When,
-    /// The tables that show the figure, each with its part, which may be empty.
+    /// The tables that show the figure. Each table has the name of the part that it shows, or an empty name.
     pub shown: &'static [(Shown, &'static str)],
 }
 
@@ -336,7 +336,7 @@ impl Figures {
         let mut at = &mut self.said;
         for key in way.split('.').filter(|key| !key.is_empty()) {
             let below = at.entry(key).or_insert(Value::Null);
-            // Figures below its key replace a null of `put_unknown`.
+            // `put_unknown` may have written a null for this key.
             if !below.is_object() {
                 *below = Value::Object(Map::new());
             }

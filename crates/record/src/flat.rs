@@ -8,8 +8,8 @@ const NAMES: [&str; 3] = ["name", "id", "that"];
 /// The key of a link's direction, which follows the link's name in a path.
 const DIRECTION: &str = "direction";
 
-/// Returns each number of a summary by its path: `flows.video.receivers.video.dst1.delay_ms.p95`,
-/// `links.bottleneck.back.drop_frac`. A link's forward direction is omitted.
+/// Returns each number of a summary by its path, for example `flows.video.receivers.video.dst1.delay_ms.p95` or
+/// `links.bottleneck.back.drop_frac`. The word `forward` is left out: `links.bottleneck.drop_frac`.
 pub fn flat(summary: &Value) -> Map<String, Value> {
     let mut found = Map::new();
     for (key, value) in summary.as_object().into_iter().flatten() {

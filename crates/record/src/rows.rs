@@ -40,11 +40,11 @@ macro_rules! row {
     };
 }
 
-/// Rows that are written to the store together; as many stay in memory.
+/// The number of rows that are written to the store together. At least this number stays in memory.
 const BLOCK: usize = 64;
-/// Rows that are packed together.
+/// The number of rows that are packed together.
 const PACK: usize = 1;
-/// Most packed rows are smaller.
+/// The space in bytes that is reserved for a packed row. Most packed rows are smaller.
 const PACKED: usize = 32;
 
 /// A growing list of rows, the oldest first. As a slice it contains the latest rows:
@@ -65,12 +65,12 @@ enum Older {
     InMemory,
     /// The older rows are packed in memory, field by field.
     Packed(Vec<u8>),
-    /// The store, the number of blocks, and the last one's position. Each block points to the previous one, so
+    /// The store, the number of blocks, and the last block's position. Each block has the previous block's position, so
     /// positions need no memory.
     Stored(Arc<dyn Store>, usize, u64),
 }
 
-/// A block's previous position, and the bytes of its rows.
+/// The position of the previous block, and the number of bytes of this block's rows.
 type Head = [[u8; 8]; 2];
 
 impl<T> Default for Rows<T> {

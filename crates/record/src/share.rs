@@ -107,7 +107,7 @@ impl Claims {
         shares
     }
 
-    /// Whether each claim competes: another one uses one of its links, and the `shares` fill that link.
+    /// Returns whether each claim competes: it shares a link with another claim, and the `shares` fill the link.
     fn compete(&self, demands: &[Demand], capacity: &[Option<Rate>], shares: &[Option<Rate>]) -> Vec<bool> {
         let mut compete = vec![false; self.ways.len()];
         for (users, capacity) in self.users.iter().zip(capacity) {
@@ -212,13 +212,15 @@ impl Claims {
 /// The mean max–min shares of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// While the claim is present; `None` if it never is, or is unlimited at some time.
+    /// The mean share while the claim is present; `None` if the claim is never present, or if its share is unlimited at
+    /// some time.
     pub there: Option<Rate>,
     /// How long the claim is present.
     pub time_there: Span,
-    /// While the claim competes; `None` if it never does, or is unlimited meanwhile.
+    /// The mean share while the claim competes; `None` if the claim never competes, or if its share is then
+    /// unlimited.
     pub competing: Option<Rate>,
-    /// How long another claim uses one of its links, which all claims together could fill.
+    /// How long the claim competes: it shares a link with another claim, and the fair shares fill the link.
     pub time_competing: Span,
     /// When the claim competes, in order.
     pub times: Vec<(Time, Time)>,

@@ -1,21 +1,21 @@
 use steadycast_units::{PeerTime, Span, Time};
 
-/// The minimum is over the current slot and two before, so that it follows clock drift.
+/// The duration of a slot. Only three slots are kept, so that the offset follows clock drift.
 const SLOT: Span = Span::secs(10);
 
-/// The difference between the clocks, plus the delay of feedback.
+/// The sender's clock minus the receiver's clock, plus the delay of feedback.
 ///
-/// The value is the minimum of the feedback's arrival time minus the newest packet arrival in the feedback. The minimum
-/// comes from feedback that was written right after an arrival.
+/// Each feedback gives a sample: its arrival time minus the newest packet arrival that it reports. The smallest sample
+/// counts, because the receiver wrote this feedback right after the packet's arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockOffset {
-    /// The minima of this slot and the two before, in nanoseconds.
+    /// The smallest sample of each slot in nanoseconds, the current slot first.
     minima: [Option<i64>; 3],
     since: Time,
 }
 
 impl ClockOffset {
-    /// Updates the minimum with feedback that arrived at `now`.
+    /// Adds the sample of feedback that arrived at `now`. `newest` is the newest packet arrival in the feedback.
     pub(crate) fn learn(&mut self, now: Time, newest: PeerTime) {
         let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
         if self.least().is_some_and(|least| offset.saturating_sub(least) > SLOT.as_nanos() as i64) {
@@ -33,7 +33,7 @@ impl ClockOffset {
         self.minima.iter().flatten().min().copied()
     }
 
-    /// Converts a time to the sender's clock: the earliest arrival of feedback that was written at `at`.
+    /// Returns the sender's time at which feedback could arrive first if the receiver wrote it at `at`.
     pub(crate) fn local(&self, at: PeerTime) -> Time {
         let nanos = at.as_nanos().saturating_add(self.least().unwrap_or_default()).max(0);
         Time::from_nanos(nanos.unsigned_abs())

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 use steadycast_control::{PacketArrival, PacketReport, Stream};
 use steadycast_units::{Bytes, PeerTime, Span, Time};
 
-/// The packets in the history: less than half of 16 bits, so that numbers are unambiguous.
+/// The maximum number of packets in the history. It is less than 2¹⁵, so that 16-bit numbers are unambiguous.
 const HISTORY_PACKETS: usize = 1 << 14;
 
 const SEQ_SPACES: usize = 4;
@@ -27,7 +27,7 @@ struct SentPacket {
     arrived: bool,
     /// Whether the fate was reported or declared unknown.
     settled: bool,
-    /// Whether its absence from feedback is no loss.
+    /// Whether feedback does not cover the packet, so that it is not reported as lost.
     uncovered: bool,
 }
 
@@ -37,34 +37,33 @@ pub struct History {
     packets: VecDeque<SentPacket>,
     /// The oldest packet's number.
     first: u64,
-    /// The first packet in each space, even if it has left the history.
+    /// The number of the first packet in each sequence number space. The packet may have left the history.
     begun: [Option<u64>; SEQ_SPACES],
     near: Option<PeerTime>,
-    /// All fates before this number are reported or passed on as unknown.
+    /// All packets before this number are settled.
     settled: u64,
 }
 
 /// Per-packet feedback, joined with the history.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// In the order of sending, without packets that were reported as arrived before.
+    /// The reported packets in the order of sending. Earlier feedback did not report them as arrived.
     pub packets: Vec<PacketReport>,
     /// The round-trip time by the newest packet, without the receiver's hold time.
     pub rtt: Option<Span>,
 }
 
 impl History {
-    /// Records a sent packet. `number` is the previous one plus one; `seq` is that of its stream.
+    /// Records a sent packet. `number` increases by 1 per packet; `seq` is the sequence number in the stream.
     pub fn on_sent(&mut self, number: u64, at: Time, size: Bytes, stream: Stream, seq: u16) {
         if self.packets.is_empty() {
             self.first = number;
         }
-        // More packets would make 16-bit numbers ambiguous.
         if self.packets.len() == HISTORY_PACKETS {
             self.packets.pop_front();
             self.first += 1;
         }
-        // This allows the search in `by_seq`.
+        // Each packet has the newest numbers of all spaces, so that `by_seq` can bisect.
         let mut seqs = self.packets.back().map_or([0; SEQ_SPACES], |last| last.seqs);
         seqs[seq_space(stream)] = seq;
         self.begun[seq_space(stream)].get_or_insert(number);
