@@ -61,7 +61,7 @@ impl HeaderIds {
 pub struct Media {
     /// The RTP header, with the send time.
     pub header: RtpHeader,
-    /// The header extension of the controller's sender half.
+    /// The controller's header extension.
     pub notice: Notice,
     /// The range of a frame that the packet carries.
     pub fragment: Fragment,

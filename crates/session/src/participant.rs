@@ -94,7 +94,7 @@ const SHARE_WINDOW: u64 = 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Good,
-    /// The sender has left, uses another member's SSRC, or is this participant in a loop.
+    /// The sender has left, uses another member's SSRC, or is this participant itself (a loop).
     Ignored,
     /// Another participant uses this participant's SSRC, which is then changed.
     Collision,
@@ -165,8 +165,8 @@ impl Participant {
             // Unicast may use the reduced minimum interval (RFC 3550, section 6.2).
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
-        // The key of the SSRC sampling (RFC 2762) must not be guessable. It is the lower half of a random number,
-        // because the upper half becomes the SSRC after a collision, and is then public.
+        // The key of the SSRC sampling (RFC 2762) must stay secret. A new SSRC, which is public, is the upper half of
+        // the same random number, so the key is the lower half.
         let key = chance.clone().bits64() as u32;
         let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);
@@ -203,7 +203,7 @@ impl Participant {
         self.settings.summary
     }
 
-    /// Applies the source's announcement. Another host's could silence the group.
+    /// Applies the group size that the source announced. Other hosts are ignored, because they could silence the group.
     pub(crate) fn on_group_size(&mut self, now: Time, ssrc: u32, from: Origin, group: GroupSize) {
         if !(self.members.contains(ssrc) && self.members.speaks_from(ssrc, from)) {
             return;
@@ -466,7 +466,7 @@ impl Participant {
         Packet::Sdes { chunks: vec![(self.identity.ssrc, self.identity.cname.clone())] }
     }
 
-    /// Returns the room beside a report with one block and the SDES.
+    /// Returns the room for feedback in a datagram that also contains a report with one block, and the SDES.
     pub(crate) fn room(&self) -> Room {
         let block = ReportBlock::default();
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
@@ -476,8 +476,10 @@ impl Participant {
         Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
     }
 
-    /// Encodes packets that begin with a report and the SDES. What exceeds a datagram follows
-    /// ([`Participant::pending_datagram`]) after an empty report and the SDES (RFC 3550, section 6.1).
+    /// Encodes `packets`, which begin with a report and the SDES, as a compound.
+    ///
+    /// Packets that do not fit are sent later ([`Participant::pending_datagram`]), after an empty report and the SDES
+    /// (RFC 3550, section 6.1).
     pub(crate) fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
         let most = self.settings.largest_compound();
         let mut compound = Compound { packets };
@@ -493,7 +495,7 @@ impl Participant {
             let fits = |compound: &Compound| compound.encoded_len() + packet.encoded_len() <= most;
             if !fits(&compound) {
                 let next = Compound { packets: head.to_vec() };
-                // The packet does not fit beside the shortest report, so into no datagram.
+                // The packet is too large even for a datagram with the shortest report.
                 if !fits(&next) {
                     self.refused += 1;
                     continue;

@@ -7,15 +7,15 @@ use steadycast_wire::rtcp::ReportBlock;
 
 pub(crate) struct Peer {
     pub(crate) from: Origin,
-    /// Whether the receiver has sent a controller's own report.
+    /// Whether the receiver has sent an APP packet of the session's controller.
     ours: bool,
     /// The LSR of the last echoed sender report.
     echo: Option<u32>,
     pub(crate) receives: bool,
     /// The last report's arrival, plus [`STANDARD_REPORTS_GRACE`] for standard reports.
     aged: Time,
-    /// The offset of the receiver's extended sequence numbers, which count cycles from its first packet. A multiple of
-    /// 2^16.
+    /// The multiple of 2^16 to add to the receiver's extended sequence numbers, because a receiver counts cycles only
+    /// from its first packet.
     cycles: Option<u64>,
     /// The last block's highest sequence number.
     highest: Option<u32>,
@@ -28,10 +28,10 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns a block's highest sequence number, extended like the sender's; `next` is the next packet's.
+    /// Converts a block's highest sequence number to the sender's extended numbering. `next` is the number of the next
+    /// packet to send.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // The offset of the cycles is never negative. A report on a packet that was not sent thus has a number above
-        // `next`.
+        // `cycles` is at least 0, so the number of a packet that was not sent yet stays above `next`.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }
@@ -113,7 +113,7 @@ impl Peers {
         self.pop_oldest()
     }
 
-    /// Adds a report; `ours` if it is one of the session's controller.
+    /// Adds a report. `ours` is whether it contains an APP packet of the session's controller.
     pub(crate) fn on_report(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) {
         let (highest, cumulative) = (None, 0);
         let fresh = Peer {

@@ -46,7 +46,7 @@ pub enum Received {
 pub struct MediaPacket<'a> {
     /// The RTP header.
     pub header: &'a RtpHeader,
-    /// The header extension of the controller's sender half, or empty.
+    /// The content of the controller's header extension; empty if there is none.
     pub notice: &'a [u8],
     /// The transport-wide sequence number, if the packet carries one.
     pub transport: Option<u16>,
@@ -86,7 +86,7 @@ pub struct Receiver {
     stream: Option<Stream>,
     /// Another source, which may replace the followed one.
     other: Option<OtherSource>,
-    /// The index and first sequence number of the present run; see [`Receiver::run`].
+    /// The value of [`Receiver::run`].
     run: (u32, u64),
     payload_types: Option<PayloadTypes>,
     /// The media's SSRC according to a session description.
@@ -129,7 +129,7 @@ struct ParityReceiver {
     announces_playout: bool,
     announced: Option<Time>,
     reception: Reception,
-    /// The newest packet's send time. The next packet's send time is truncated, and extended near this one.
+    /// The newest packet's send time. `Stamp::peer` needs it to read the next packet's send time, which wraps.
     sent: Option<PeerTime>,
 }
 
@@ -183,7 +183,7 @@ struct RetransmissionReceiver {
     announced: Option<u32>,
     requester: NackRequester,
     reception: Reception,
-    /// The newest packet's send time. The next packet's send time is truncated, and extended near this one.
+    /// The newest packet's send time. `Stamp::peer` needs it to read the next packet's send time, which wraps.
     sent: Option<PeerTime>,
     /// Whether RTCP's timer has scheduled a request.
     scheduled: bool,
@@ -293,8 +293,9 @@ impl Receiver {
         Self { sends_keepalives: true, ..self }
     }
 
-    /// Restricts the receiver to a session description's payload types and source, which replaces others until it has
-    /// left.
+    /// Accepts only the payload types of a session description. `named` is the SSRC in the description.
+    ///
+    /// The source with this SSRC replaces any other source. This ends when another source has replaced it.
     #[must_use]
     pub fn described(self, payload_types: Option<PayloadTypes>, named: Option<u32>) -> Self {
         Self { payload_types, named, ..self }
@@ -346,8 +347,10 @@ impl Receiver {
         Self { repair: Some(Box::new(repair)), ..self }
     }
 
-    /// Requests a key frame until [`Receiver::has_key_frame`]: a receiver that `joins` by FIR (RFC 5104), others by PLI
-    /// (RFC 4585). Only under [`crate::Profile::Avpf`]. Poll afterwards.
+    /// Requests a key frame until [`Receiver::has_key_frame`] is called. Poll afterwards.
+    ///
+    /// The request is FIR (RFC 5104) if `joins`, otherwise PLI (RFC 4585). It is only sent under
+    /// [`crate::Profile::Avpf`].
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
         if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
             // Only a new FIR has a new number, not a repetition of it (RFC 5104, section 4.3.1.1).
@@ -757,7 +760,7 @@ impl Receiver {
         }
         stream.keep_pace(now, header.timestamp);
         (stream.heard, stream.spoke, stream.from) = (now, now, from);
-        // NACKs use the source's sequence numbers (`number`), the session continuous ones (`seq`).
+        // NACKs use the source's sequence numbers (`number`). The session uses continuous numbers (`seq`).
         let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
         // Without a send-time extension, the media clock is the best substitute.
         let anew = !stream.marks && header.timestamp != stream.timestamp;
@@ -932,7 +935,8 @@ impl Receiver {
         self.participant.farewell == Farewell::Gone
     }
 
-    /// Returns what to do now. Call it after each other call and at the time last returned, until [`Output::Wait`].
+    /// Returns what to do now. Call it after each call of another method, and at the time in the last [`Output::Wait`].
+    /// Repeat the call until it returns [`Output::Wait`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
@@ -1171,7 +1175,7 @@ impl Receiver {
     fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
-        // As the present packet carries the NACK, its early packet is not needed.
+        // The packet that is being built contains the NACK. The early packet that was scheduled for it is not needed.
         if std::mem::take(&mut repair.scheduled) {
             self.participant.timer.cancel_early();
         }
@@ -1329,7 +1333,7 @@ impl Stream {
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        // The product can exceed 64 bits after five jumps of nearly half the range.
+        // The product exceeds 64 bits after 28 hours of media, or after five large jumps of the timestamp.
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
         PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }

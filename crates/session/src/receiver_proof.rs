@@ -1,4 +1,6 @@
-//! Proof that a report's sender, whose address may be forged, receives the stream: it knows sender reports' contents.
+//! Checks that a host that sends receiver reports also receives the stream.
+//!
+//! The host's address may be forged. Only a host that receives the stream can echo the contents of sender reports.
 
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
@@ -13,8 +15,10 @@ const BEHIND: u64 = 100;
 
 /// The latest sender reports: time, middle 32 bits of the NTP time, and number of the next packet.
 ///
-/// An attacker without the stream has to guess the LSR (1/65,536 s, RFC 3550, section 6.4.1) and the random first
-/// sequence number, with a probability of about 1e-7 per second. Two such reports are required.
+/// An attacker without the stream has to guess the LSR (in 1/65,536 s, RFC 3550, section 6.4.1) and a recent sequence
+/// number. The first sequence number is random.
+///
+/// The attack succeeds with a probability of about 1e-7 per second. Two reports with right values are required.
 #[derive(Debug, Default)]
 pub(crate) struct SentReports(VecDeque<(Time, u32, u64)>);
 
@@ -27,7 +31,8 @@ impl SentReports {
         }
     }
 
-    /// Returns whether a block echoes a sender report with a highest sequence number of that time.
+    /// Returns whether a block echoes a stored sender report. The block's highest sequence number may be older than the
+    /// echoed report by at most [`BEHIND`] packets.
     pub(crate) fn echoed_by(&self, block: &ReportBlock, next: u64) -> bool {
         let lsr = |(_, middle, _): &&(Time, u32, u64)| *middle == block.lsr;
         self.0.iter().rev().find(lsr).is_some_and(|(.., then)| {

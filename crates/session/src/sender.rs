@@ -70,7 +70,7 @@ pub struct SenderSettings {
     pub room: f64,
     /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
     pub repair: Option<RepairSettings>,
-    /// Whether probes without waiting packets are filled by retransmitting the newest one. Requires `repair`.
+    /// Whether the newest packet is retransmitted to fill a probe while no other packet waits. Requires `repair`.
     pub padding: bool,
     /// Parity (FEC); `None` disables it.
     pub parity: Option<ParitySettings>,
@@ -157,7 +157,7 @@ pub struct Sender {
     packets: u32,
     octets: u32,
     greedy_frame: u32,
-    /// The previous packet's overhead, as a prediction of the next one's.
+    /// The size of the previous packet's headers, as an estimate for the next packet.
     notice_cost: Bytes,
     allowance_left: AllowanceLeft,
     feedback: FeedbackCounts,
@@ -180,14 +180,15 @@ pub struct Sender {
 #[derive(Clone, Copy, Debug)]
 struct SoleReceiver {
     from: Origin,
-    /// Whether reports carry a controller's body or per-packet feedback, and are thus frequent.
+    /// Whether the receiver has sent more than standard reports. Its time-out is then shorter by
+    /// [`STANDARD_REPORTS_GRACE`], because its reports are frequent.
     often: bool,
     until: Time,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct AllowanceLeft {
-    /// The end of the allowance, which identifies it.
+    /// [`Allowance::until`] of the present allowance. A different value starts a new allowance.
     until: Time,
     spent: Bytes,
     /// Whether a frame did not fit. Later frames are then dropped, too.
@@ -315,7 +316,7 @@ impl Sender {
         self.repair.counts()
     }
 
-    /// Returns the encoder's rate in IP packets: the target minus audio and repair.
+    /// Returns the rate for the encoder's packets, IP headers included: the target minus audio and repair.
     pub fn media_target(&mut self, now: Time) -> Rate {
         // Audio is exempt from pacing and from the window.
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
@@ -469,7 +470,7 @@ impl Sender {
 
     /// Returns the wire size of a frame, headers included.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
-        // The next notices are assumed to be as large as the last.
+        // The headers of the next packets are assumed to be as large as the last packet's headers.
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
         // At least 1, even if a header fills the packet.
@@ -549,8 +550,7 @@ impl Sender {
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
         let feedback_sender = self.feedback_sender(now, from, &compound);
-        // The compound's first report gets all packets of the feedback, because `history` returns each packet only
-        // once.
+        // `history` returns each packet only once. The compound's first report thus gets all packets of the feedback.
         let mut joined = feedback_sender.and_then(|_| self.join_feedback(now, &compound));
         for packet in &compound.packets {
             match packet {
@@ -866,8 +866,8 @@ impl Sender {
         true
     }
 
-    /// Returns what the driver has to do now. Call it after each other call, and at the time that it last returned.
-    /// Repeat the call until it returns [`Output::Wait`]. An additional call has no effect.
+    /// Returns what the driver has to do now. Call it after each call of another method, and at the time in the last
+    /// [`Output::Wait`]. Repeat the call until it returns [`Output::Wait`]. An additional call has no effect.
     ///
     /// One frame crosses a path of 20 ms, and the receiver's reports come back:
     ///
@@ -953,7 +953,7 @@ impl Sender {
             self.participant.check_size(media.size);
             return Output::Media(media);
         }
-        // A half with its own schedule does not use RTCP's timer.
+        // If the controller schedules its own reports, RTCP's timer is not used.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -1049,7 +1049,7 @@ impl Sender {
         let last = !self.settings.greedy && rest <= most;
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last };
         let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
-        // Notice and packet size depend on each other, so the previous notice estimates the size.
+        // `size` is an estimate, because the length of this packet's header extension is not known yet.
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;

@@ -1,16 +1,17 @@
 //! Support of receivers that only send standard reports (RFC 3550).
 //!
-//! The sender runs the controller's receiver half itself. It reconstructs the arrivals from report blocks, RTTs and its
-//! departures.
+//! A controller consists of a sender half and a receiver half. For these receivers, the sender also runs the receiver
+//! half, and reconstructs the arrivals from report blocks, RTTs and its departures.
 //!
-//! A receiver half's reply is valid for three report intervals. If the registry's `repeats` is set for the controller,
-//! the reply is repeated every second.
+//! The receiver half's reply is valid for three report intervals ([`REPLY_LIFETIME`]). If the registry's `repeats` is
+//! set for the controller, the reply is repeated every second.
 //!
 //! Four rules shorten the start and limit its overshoot, except with a controller that ignores feedback (`fixed`):
 //! - The first report raises the rate to TFRC's initial rate (RFC 5348), limited by [`MAX_START_LEAD`].
-//! - The receiver half sees the first losses as consecutive, so that they are a single sign of congestion.
-//! - Once the path has been full, the rate hardly exceeds the arrival rate ([`RiseLimit`]).
-//! - After the first loss, the receiver half makes one reply per second of a report's interval.
+//! - The first losses are reconstructed as consecutive packets, so that they are a single sign of congestion.
+//! - Once the path has been full, the rate is limited to 1.02 times the arrival rate ([`RiseLimit`]).
+//! - After the first loss, a report is replayed in parts of about one second ([`Interval`]). The receiver half replies
+//!   after each part.
 //!
 //! [`FALLBACK`] replaces a controller that needs more than report blocks (the registry's `standard_reports`).
 
@@ -68,10 +69,10 @@ struct Receiver {
     /// The last reply, and when it was made or repeated.
     reply: Option<(Body, Time)>,
     lossless: bool,
-    /// The notice for the packets of the interval's next part, in place of their recorded notices.
+    /// The header extension of all packets in the next [`Receiver::replay`]. With `None`, each packet has its own.
     notice: Option<Notice>,
     limit: RiseLimit,
-    /// The factor by which the start rate may exceed the receiver half's.
+    /// The factor (at least 1) on the controller's start rate, from this receiver's first report.
     lead: f64,
 }
 
@@ -111,12 +112,12 @@ impl<K: Ord + Copy> Ranked<K> {
 
 /// Loss fraction above which a path with a queue counts as full.
 const CONGESTION_LOSS: f64 = 0.01;
-/// The maximum rate as a multiple of the arrival rate. At 2 Mb/s and a report every 5 s, 1.02 loses 0.03 %, 1.05 0.3 %,
-/// and 1.15 2.6 %.
+/// The maximum rate as a multiple of the arrival rate. At 2 Mb/s and a report every 5 s, a factor of 1.02 causes a loss
+/// of 0.03 %, 1.05 causes 0.3 %, and 1.15 causes 2.6 %.
 const RISE: f64 = 1.02;
 /// The number of intervals whose highest rate is used, so that a short outage does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
-/// Share of the limit below which it did not restrict the rate.
+/// An interval that sent less than this share of the limit is not counted.
 const USED_SHARE: f64 = 0.7;
 /// Minimum time over which an arrival rate is measured. The first report often follows the first packet by
 /// milliseconds.
@@ -124,7 +125,7 @@ const MIN_INTERVAL: Span = Span::secs(1);
 
 /// TFRC's packets per RTT at the start (RFC 5348, section 4.2).
 const START_PACKETS_PER_RTT: f64 = 4.0;
-/// Maximum factor by which the start rate exceeds the receiver half's.
+/// Maximum factor by which the controller's start rate is raised.
 const MAX_START_LEAD: f64 = 2.0;
 
 /// The excess over the minimum RTT that does not count as queueing, because the player may cause it.
@@ -132,7 +133,7 @@ const RTT_UNCERTAINTY: Span = Span::millis(30);
 
 /// Validity of a receiver half's reply: three report intervals of 5 s.
 const REPLY_LIFETIME: Span = Span::secs(15);
-/// Report interval of a half at a receiver.
+/// Report interval of a receiver half that runs at its receiver.
 const OWN_REPORT_INTERVAL: Span = Span::secs(1);
 const REPEAT_INTERVAL: Span = Span::secs(1);
 
@@ -265,7 +266,8 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
-            // After a fallback, `asked` may be too low: the report covers packets that the previous controller sent.
+            // After a fallback, `asked` follows the previous controller's rate, which may be low. The minimum is then
+            // twice the fallback's initial rate.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
@@ -286,7 +288,7 @@ impl Standard {
         for part in 0..all.parts {
             let (now, interval) = (receiver.replay(&all, part, report, &self.left), all.lasted / all.parts);
             if part + 1 < all.parts {
-                // The reply to a part changes the notice of the next part's packets.
+                // The reply to a part may change the header extension of the next part's packets.
                 if let (_, Reply::Body(body)) = receiver.shadow.report(now, report.members + 1, interval) {
                     let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
                     self.half.on_report(&partly);
@@ -545,7 +547,7 @@ impl SenderHalf for Standard {
     fn notice(&mut self, packet: &Departing) -> Notice {
         let notice = self.half.notice(packet);
         self.left.noticed(packet, notice);
-        // A receiver would misread the fallback's notices, because another controller was announced.
+        // A receiver would misread the fallback's header extensions, because another controller was announced.
         if self.fallen { Notice::NONE } else { notice }
     }
 

@@ -1,8 +1,10 @@
-//! Selects the source that a receiver follows, and detects restarts.
+//! Selects the source that a receiver follows, and detects restarts. RFC 3550 leaves both to the receiver.
 //!
-//! RFC 3550 leaves this to the receiver. A restarted sender, or one with a new SSRC, sends from the previous source's
-//! address after that has become silent. At another address, for example an attacker's, it waits until the followed
-//! source times out (section 6.3.5).
+//! A new source at the address of the followed source is usually the same sender, restarted or with a new SSRC. It
+//! replaces the followed source after a short silence.
+//!
+//! A new source at another address may be an attacker. It replaces the followed source only after the member time-out
+//! (RFC 3550, section 6.3.5).
 
 use super::{Receiver, Stream, Totals};
 use crate::UnusedReason;
@@ -94,18 +96,20 @@ impl Receiver {
         self.run
     }
 
-    /// Returns whether a rejected packet may yet belong to this stream: keep it for [`Receiver::begin_run`].
+    /// Returns whether a rejected packet may belong to the next run. If so, keep the packet until
+    /// [`Receiver::begin_run`].
     pub fn may_follow(&self, from: Origin, header: &RtpHeader) -> bool {
         let beside = || self.other.as_ref().is_some_and(|other| other.reception.ssrc() == header.ssrc);
         self.stream.as_ref().is_some_and(|stream| stream.from == from && (stream.ssrc == header.ssrc || beside()))
     }
 
-    /// Returns whether this packet is a new source's or a restart's.
+    /// Returns whether this packet comes from a new source, or shows a restart.
     pub fn begins_run(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         self.stream.is_some() && !self.goes_on(now, header) && self.is_next(now, from, header)
     }
 
-    /// Starts a new run. The caller then passes the packet for which [`Receiver::begins_run`] returned true.
+    /// Starts a new run, whose first packet has this header. Pass the run's packets to [`Receiver::on_media`]
+    /// afterwards.
     pub fn begin_run(&mut self, now: Time, from: Origin, header: &RtpHeader) {
         let number = i64::from(header.seq);
         // The controller must not take the jump for a loss.

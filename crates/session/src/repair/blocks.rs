@@ -1,7 +1,8 @@
-//! Parity over blocks of packets: any k of a block's k + r packets recover all k (docs/wire.md).
+//! Parity over blocks of packets (docs/wire.md). If a block has k packets and r parity packets, any k arrivals recover
+//! the block.
 //!
-//! Numbers only, no bytes: [`Blocks`] at the sender decides what each parity covers, [`Solver`] at a receiver what can
-//! be recovered.
+//! This module handles sequence numbers, not payloads. At the sender, [`Blocks`] decides which packets each parity
+//! packet covers. At a receiver, [`Solver`] decides which packets can be recovered.
 
 use crate::Fragment;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,8 +24,7 @@ pub struct ParitySettings {
 }
 
 impl ParitySettings {
-    /// Returns the maximum duration of a block: two fifths of the play-out delay. A longer block ends with the next
-    /// frame.
+    /// Returns the duration after which a block ends with the current frame: two fifths of the play-out delay.
     pub(crate) fn block(&self) -> Span {
         self.useful() * 2 / 5
     }
@@ -356,8 +356,7 @@ impl Solver {
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // Parity is sent after its block, and repairs it only if more than half of the block arrives. A higher `base`
-        // is forged.
+        // Parity is sent after its block, so a `base` far above the newest arrival is forged.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
         let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };

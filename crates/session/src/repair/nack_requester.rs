@@ -16,7 +16,7 @@ const MIN_RTT_MARGIN: Span = Span::millis(10);
 const LOSS_WINDOW: f64 = 1_000.0;
 /// Target loss rate after repair.
 const RESIDUAL_LOSS: f64 = 1e-4;
-/// Maximum requests per packet for which a play-out delay is planned.
+/// The play-out delay is planned for at most this number of requests per packet.
 const MAX_PLANNED_REQUESTS: u64 = 3;
 /// The time after a reordered packet for which the path counts as reordering.
 const REORDERING_TIMEOUT: Span = Span::secs(60);
@@ -39,8 +39,10 @@ struct Missing {
     most: u32,
 }
 
-/// Time from a request to its answer (RFC 6298). The first variation is an eighth of the first sample, not half. With
-/// half, packets that are due within three RTTs would not be requested.
+/// Estimator of the time from a request to its answer (RFC 6298).
+///
+/// The first variation is an eighth of the first sample, not half, because packets are not requested if the answer may
+/// be late. With half, no packet that is due within three RTTs would be requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,
@@ -66,8 +68,10 @@ impl RoundTrip {
         (self.mean, self.variation) = (self.mean.scale(0.98), self.variation.scale(0.9));
     }
 
-    /// Adds the time from the last request to its answer. After several requests this is ambiguous (Karn's algorithm),
-    /// and only shows a timer that is too short.
+    /// Adds the time from the last request to its answer.
+    ///
+    /// After several requests, the answer may belong to any of them (Karn's algorithm), so the estimate is unchanged.
+    /// Only the timer is doubled if it was too short.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
@@ -171,11 +175,12 @@ impl NackRequester {
         self.process_arrival(now, seq, expected, ends);
     }
 
-    /// Adds an original without a send time, as if without queueing.
+    /// Processes an original without a send time. It is assumed to have arrived without queueing.
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
         if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {
-            // Without a send time, the preceding expected times are unknown.
+            // The missing packets before this packet count as expected now, because there are no send times to
+            // interpolate.
             *expected = now;
         }
         self.process_arrival(now, seq, now, ends);

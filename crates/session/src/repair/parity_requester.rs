@@ -140,13 +140,12 @@ impl ParityRequester {
     }
 }
 
-/// Returns a random delay of at most one RTT (RFC 5401, section 3.2.2.1). Few members draw a short one, and the others
-/// overhear their requests.
+/// Returns a random delay of at most one RTT (RFC 5401, section 3.2.2.1). Few members draw a short delay. The other
+/// members overhear their requests.
 fn backoff(chance: &mut Chance, group: Group) -> Span {
     let most = group.round_trip().min(MAX_BACKOFF);
     let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;
-    // RFC 5401's truncated exponential distribution with maximum T: x is uniform in lambda / (e^lambda - 1) · [1/T,
-    // e^lambda/T], and the delay is T/lambda · ln(x · (e^lambda - 1) · T/lambda).
+    // RFC 5401's truncated exponential distribution. `x` is uniform between 1 and e^lambda.
     let x = 1.0 + chance.unit() * (libm::exp(lambda) - 1.0);
     most.scale(libm::log(x) / lambda)
 }

@@ -18,8 +18,10 @@ use steadycast_wire::rtx;
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
 /// The target loss rate after repair in a group small enough to request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// The target loss rate after retransmission and parity in unicast. It is very low, because retransmissions pass the
-/// same full queue.
+/// The target loss rate after retransmission and parity in unicast.
+///
+/// Losses are computed as independent, but a full queue also drops the retransmissions. The very low target makes up
+/// for that.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
 /// Maximum play-out delay that is accepted from a receiver.
@@ -177,7 +179,7 @@ impl RepairStreams {
         }
     }
 
-    /// Caches a sent packet. `head` is the size of its headers without the notice.
+    /// Caches a sent packet. `head` is the size of its headers without the controller's header extension.
     pub(crate) fn keep(&mut self, now: Time, media: &Media, role: FrameRole, ready: Time, head: Bytes) {
         let (header, fragment) = (media.header, media.fragment);
         let Some(again) = &mut self.retransmission else { return };
