@@ -1,4 +1,7 @@
-//! Remedies for a key that its table does not have: another program's name, a key of a nearby table, or a typo.
+//! Remedies for a key that its table does not accept.
+//!
+//! The key may be another program's name of a setting (`bitrate` for `rate`), belong to a nearby table, or be
+//! misspelled.
 
 use crate::tree::{Item, Place};
 use crate::{Declared, nearest};
@@ -66,10 +69,9 @@ impl<'a> Misplaced<'a> {
             Some((format!("did you mean {written}?"), near.to_owned()))
         })
     }
-    /// Returns the remedy for another program's name of a key.
+    /// Returns the remedy for a key that is another program's name of `meant`.
     ///
-    /// `meant` is the correct text: a key of this table, a dotted path to an inner table's key, or a line with a key
-    /// and its value.
+    /// `meant` is a key of this table, a dotted path to an inner table's key, or a line with a key and its value.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
             return self.free(key).then(|| (format!("write {meant}"), key.to_owned()));

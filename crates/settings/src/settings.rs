@@ -451,7 +451,7 @@ macro_rules! kinds {
                 $($crate::kinds!(@schema keys, Self::KEY, $word $(, $type)?);)+
                 let kind = $crate::kind_schema(kinds, &[$($standard)?]);
                 keys.insert(Self::KEY.to_owned(), kind);
-                // The schema accepts numbers if the option `short` converts a number, here 0.0, to a table.
+                // The schema accepts numbers if `long` accepts numbers. `0.0` stands for any number.
                 let number = <Self as $crate::Declared>::long(&$crate::tree::Value::Real(0.0).into()).map(|_| "number");
                 let short: Vec<_> = ["string"].into_iter().chain(number).collect();
                 $crate::described($crate::table_schema(keys, &short), &[$($about),+])

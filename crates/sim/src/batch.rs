@@ -27,7 +27,7 @@ struct Batch {
     changes: u64,
     /// In the order of links.
     sinks: Vec<Sink>,
-    /// The legs of the latest packet that was for all sinks.
+    /// The copies of the latest packet that was for all sinks.
     all: Vec<Leg>,
     arrivals: Vec<Arrival>,
 }
@@ -58,7 +58,8 @@ pub(crate) struct AgentsAndLogs<'a> {
 const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Moves the copies that can be delivered later from `fan` to a batch. `armed` has each agent's next wake-up time.
+    /// Removes from `fan` the copies that can wait, and adds them to a batch. `armed` has each agent's next wake-up
+    /// time.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -156,13 +157,13 @@ impl Batch {
         let bit = 1 << self.arrivals.len();
         let Some(ecn) = fan.legs().first().map(Leg::ecn) else { return };
         let (packet, before) = (fan.packet(), fan.legs().len());
-        // The legs are those of the previous packet.
+        // This packet is for all sinks, too.
         if self.all == fan.legs() && matches!(batch_key, BatchKey::Plain) {
             self.arrivals.push(Arrival { at: now, packet, copies: before as u32, ecn });
             return fan.keep(|_| false);
         }
         let legs = (before == self.sinks.len()).then(|| fan.legs().to_vec());
-        // Legs and sinks are both in the order of links.
+        // Copies and sinks are both in the order of links.
         let mut sinks = self.sinks.iter_mut().peekable();
         fan.keep(|leg| {
             while let Some(sink) = sinks.next_if(|sink| sink.link < leg.direction()) {

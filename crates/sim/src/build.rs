@@ -136,12 +136,12 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns the simulcast receivers, and each agent's slot.
+    /// Returns the simulcast receivers, and for each agent the [`SimulcastSlot`] if the agent belongs to one of them.
     fn simulcasts(&mut self, flows: &[PlacedFlow]) -> (Vec<Viewer>, Vec<Option<SimulcastSlot>>) {
         let (mut viewers, mut slots) = (Vec::new(), Vec::new());
         for (n, spec) in self.scenario.simulcasts.iter().enumerate() {
             let lowest = &self.scenario.flows[spec.flows[0].0 as usize];
-            // Empty without simulcasts.
+            // Without simulcasts, `slots` stays empty.
             slots.resize(self.agents.len(), None);
             for (receiver, to) in lowest.to.iter().enumerate() {
                 let mut viewer = Viewer::new(self.scenario, n, receiver);

@@ -42,7 +42,7 @@ impl Entry {
 
 #[derive(Clone, Copy)]
 pub(crate) struct SimulcastSlot {
-    /// The index of its receiver.
+    /// The index of the simulcast receiver to which the agent belongs.
     pub(crate) viewer: u32,
     /// The group's number in the network.
     pub(crate) group: u32,
@@ -70,14 +70,14 @@ pub struct Simulation {
     /// Each flow's link directions.
     ways: Vec<Vec<Vec<u32>>>,
     viewers: Vec<Viewer>,
-    /// Each agent's role; empty without a simulcast.
+    /// For each agent; empty without a simulcast.
     slots: Vec<Option<SimulcastSlot>>,
     /// Each agent's alarm; NEVER without one.
     armed: Vec<Time>,
     now: Time,
     step: Span,
     sampled: Time,
-    /// The hops at the end of the run.
+    /// The value of [`Simulation::hops`] at the end of the run; `None` before the end.
     hops: Option<u64>,
     /// The packets of recorded flows, by agent; empty without such flows.
     logs: Vec<Option<Vec<PacketRow>>>,
@@ -200,7 +200,7 @@ impl Simulation {
         self.record().table(name)
     }
 
-    /// Returns the packets that have left a link.
+    /// Returns how often a packet has left a link.
     pub fn hops(&self) -> u64 {
         self.hops.unwrap_or_else(|| self.network.hops())
     }

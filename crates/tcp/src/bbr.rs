@@ -82,7 +82,8 @@ pub(crate) struct Bbr {
     min_rtt_stamp: Time,
     probe_rtt_min: Span,
     probe_rtt_stamp: Time,
-    /// A whole number or infinite. It grows only when the window, which is a whole number, has reached it.
+    /// A whole number or infinite. The window is cut to a whole number, so a limit of 10.5 would never be reached and
+    /// never grow.
     inflight_longterm: f64,
     inflight_shortterm: f64,
     aggregation: AckAggregation,

@@ -17,7 +17,7 @@ const CWND_GAIN: f64 = 2.0;
 const PACING_GAIN_CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// The bandwidth filter, in rounds.
 const MAX_BW_ROUNDS: u64 = 10;
-/// The maximum allowance for ACK aggregation, as the time in which the bandwidth delivers it, in seconds.
+/// The maximum allowance for ACK aggregation is what the bandwidth delivers in this time, in seconds.
 const EXTRA_ACKED_MAX: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -282,14 +282,14 @@ settings! {
         /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with many losses
         /// ends in a time-out ("impatient", RFC 6582, section 4). Otherwise each one does ("slow but steady").
         [inner] impatient: bool,
-        /// NewReno: the most segments per acknowledgment during recovery; 0: no limit. Set it to 0 if the sender's
-        /// polls are delayed, because ns-2 has no limit when its send jitter (`overhead_`) is set.
+        /// NewReno: the most segments per acknowledgment during recovery; 0: no limit, as in ns-2 with send jitter
+        /// (`overhead_`).
         [inner] recovery_burst: u32,
         /// With SACK: send in proportion to what is delivered while the window is reduced (proportional rate
         /// reduction, RFC 6937), instead of waiting until the pipe is small enough.
         [inner] proportional_reduction: bool,
-        /// With SACK: a retransmission is lost, and repeated, if a segment that was sent after it has arrived (RACK,
-        /// RFC 8985), instead of waiting for the time-out.
+        /// With SACK: repeat a retransmission once a segment that was sent later has arrived (RACK, RFC 8985), not only
+        /// after the time-out.
         [inner] repeat_repairs: bool,
         /// Keep the threshold when the same segment times out again (RFC 5681, equation 4). ns-2 lowers it each time,
         /// down to 2.
@@ -524,7 +524,7 @@ impl Config {
         self.sack || matches!(self.congestion, Congestion::Sack | Congestion::Bbr | Congestion::Bbr1)
     }
 
-    /// Returns the configuration with the fields that the congestion control determines.
+    /// Returns a copy without the options that the congestion control replaces or ignores.
     pub(crate) fn as_modelled(&self) -> Self {
         let mut config = self.clone();
         match self.congestion {

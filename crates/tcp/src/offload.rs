@@ -96,8 +96,7 @@ impl Offload {
     fn full_unit(&self, view: SendState) -> u32 {
         let Some(srtt) = view.srtt else { return ((MAX_UNIT.get() / self.payload.get()) as u32).max(1) };
         let halvings = view.min_rtt.as_nanos() / RTT_STEP.as_nanos();
-        // A shortcut: less than one segment of the window is due in `UNIT_TIME`, and pacing at most doubles the
-        // window's rate.
+        // A shortcut: fewer than `MIN_UNIT` segments are paced in `UNIT_TIME`, even at twice the window per RTT.
         if halvings >= 16 && UNIT_TIME * u64::from(view.cwnd) < srtt {
             return MIN_UNIT;
         }

@@ -104,7 +104,7 @@ impl Receiver {
             // RFC 5681, section 4.2.
             return Some(self.acknowledge());
         }
-        // The ring has no bit outside the window.
+        // `out_of_order` has no bits for segments outside the window.
         let inside = seq > self.next && seq - self.next < self.window && seq < MAX_SEGMENTS;
         if inside && self.is_new(seq) {
             self.count_arrival(segment);

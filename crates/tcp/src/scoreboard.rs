@@ -6,8 +6,8 @@ pub(crate) const DUP_THRESH: u32 = 3;
 
 /// The SACK scoreboard: the segments from the cumulative acknowledgment to the highest sent (RFC 6675).
 ///
-/// With segments of one size, every hole below the third highest SACKed segment is lost, and holes are retransmitted
-/// in order. Two limits and four counts describe the whole board.
+/// All segments have one size, so every hole below the third highest SACKed segment is lost. Holes are retransmitted in
+/// order. `lost_to` and `retransmitted_to` thus replace a state per segment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     una: u32,

@@ -79,8 +79,8 @@ impl ProportionalRateReduction {
     }
 }
 
-/// The retransmissions that have not arrived. One is lost when a segment sent after it has arrived (RACK, RFC 8985,
-/// without a reordering window).
+/// The retransmissions that have not arrived. A retransmission is lost once a segment that was sent later has arrived
+/// (RACK, RFC 8985, without a reordering window).
 #[derive(Clone, Debug, Default)]
 struct Retransmissions {
     /// In order of sending, each with the first new segment sent after it.
@@ -100,7 +100,6 @@ impl Retransmissions {
         if self.sent.is_empty() && self.lost.is_empty() {
             return;
         }
-        // A segment that has not arrived is lost if a segment that was sent later has arrived (RACK, RFC 8985).
         let arrived = scoreboard.highest_arrived();
         let overtaken = self.sent.partition_point(|(_, after)| *after < arrived);
         let latest = self.sent.iter().rposition(|(seq, _)| scoreboard.has_arrived(*seq)).map_or(0, |n| n + 1);
@@ -414,7 +413,8 @@ impl Sender {
     pub fn rto(&self) -> Span {
         self.rtt.rto()
     }
-    /// Returns the segments in flight: the pipe with SACK, else all since the last time-out.
+    /// Returns the number of segments in flight. With SACK, this is RFC 6675's pipe. Without SACK, it counts the
+    /// unacknowledged segments that were sent since the last time-out.
     pub fn in_flight(&self) -> u32 {
         if self.config.uses_sack() { self.scoreboard.pipe() } else { self.next.saturating_sub(self.una) }
     }
@@ -513,7 +513,7 @@ impl Sender {
     fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
-        // The acknowledgment of the SYN alone ends the handshake.
+        // The first acknowledgment ends the handshake, because only the SYN was sent before.
         let opens = self.config.handshake && acked > 0 && ack.next == acked;
         if opens {
             model.on_open(now, self.rtt.srtt());

@@ -13,7 +13,7 @@ pub struct Segment {
     pub retransmission: bool,
     /// CWR: the window was reduced after ECE (RFC 3168).
     pub cwr: bool,
-    /// PSH, on the last segment of a unit; it is acknowledged immediately.
+    /// PSH: the segment is the last of a TSO unit, and is acknowledged immediately.
     pub push: bool,
     /// The ECN field; a queue may change it to [`Ecn::Ce`].
     pub ecn: Ecn,

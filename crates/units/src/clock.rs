@@ -245,8 +245,8 @@ impl Stamp {
         let age = Self::of(now).0.wrapping_sub(self.0);
         now.before(Self::units(age))
     }
-    /// Converts a remote clock's stamp to the time nearest to `near`, an earlier stamp's time; `None` for the first
-    /// stamp.
+    /// Converts a remote clock's stamp, which wraps, to the possible time nearest to `near`. `near` is the time of an
+    /// earlier stamp, or `None` for the first stamp.
     pub fn peer(self, near: Option<PeerTime>) -> PeerTime {
         let Some(near) = near else {
             return PeerTime(Self::units(self.0).0 as i64);

@@ -149,8 +149,8 @@ impl Spread {
 
     /// Returns the spans that were added after `earlier` was copied from this histogram.
     ///
-    /// If no added span exceeds the maximum of `earlier`, the new maximum is only known to a class, and is the class's
-    /// middle.
+    /// If no added span exceeds the maximum of `earlier`, the exact new maximum is unknown. The middle of its class is
+    /// used.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {

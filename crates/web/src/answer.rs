@@ -1,7 +1,7 @@
 //! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04, WHIP is RFC 9725).
 //!
 //! The answer accepts one video section, and audio that is bundled with it. Other sections are rejected, and keep their
-//! positions. Payload types and extension IDs are the offer's, because only one end sends.
+//! positions. The answer uses the offer's payload types and extension IDs.
 
 use crate::Credentials;
 use crate::certificate::Fingerprint;
