@@ -20,13 +20,13 @@ const COARSE_SHARE: f64 = 0.1;
 /// The percentile of the intervals between batches that is taken as the clock's interval.
 const SHORTER_PERCENT: usize = 5;
 /// The minimum score at which a clock causes the batches. At score 0, records of the other direction are in the batches
-/// as often as by chance; at score 1, as often as with a clock.
+/// as often as by chance; at score 1, as often as a clock would put them there.
 const OF_CLOCK: f64 = 0.6;
 /// The maximum score at which a link causes the batches.
 const OF_LINK: f64 = 0.3;
 /// The minimum difference between `by_clock` and `by_chance`. With a smaller difference, the cause is unknown.
 const LEAST_DIFFERENCE: f64 = 0.3;
-/// The minimum number of records of the other direction; with fewer, the cause is unknown.
+/// The minimum number of records of the other direction. With fewer records, the cause is unknown.
 const LEAST_OTHERS: usize = 10;
 
 /// The cause of batches.

@@ -130,7 +130,7 @@ pub(crate) enum Hidden {
     Absent,
     /// The reports are encrypted.
     Sealed,
-    /// Cut when it was captured.
+    /// The reports were cut when they were captured.
     Cut,
     /// The receiver sent only cumulative counts.
     Summary,
@@ -395,7 +395,7 @@ impl Direction {
         let departure = |packet: &PacketRecord| match packet.stamp {
             _ if by_record && packet.is_recorded => Departure::Recorded(packet.seen),
             _ if by_record => Departure::Unknown(packet.seen),
-            // Most queues keep the order of packets, so this one left soon after the previous one.
+            // Most queues keep the order of packets, so this packet left soon after the previous packet.
             None => Departure::Unknown(before),
             Some(at) => {
                 before = at;

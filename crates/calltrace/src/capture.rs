@@ -28,9 +28,10 @@ const RTP_HEADER: usize = 12;
 const FILLED: usize = 2048;
 /// The longest time between two copies of an RTCP packet, from two interfaces.
 const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
-/// The longest time between two fragments of a datagram; later ones with the same identification belong to another.
+/// The longest time between two fragments of a datagram. A later fragment with the same identification is of another
+/// datagram.
 pub(crate) const FRAGMENTS_WITHIN: Span = Span::secs(5);
-/// STUN requests that are remembered until they are answered.
+/// The maximum number of STUN requests that are remembered until they are answered.
 const MOST_REQUESTS: usize = 100_000;
 /// The capture was made at an endpoint if the round trip between the capture and the endpoint is at most this.
 const LOCAL_RTT: Span = Span::millis(2);
@@ -61,7 +62,7 @@ struct Capture {
     records: usize,
     /// The source of the current record's time.
     source: TimeSource,
-    /// The records' times, in the order of the file. A record without a time has that of the record before it.
+    /// The records' times, in the order of the file. A record without a time has the previous record's time.
     times: Vec<Time>,
     /// The number of dropped packets, as reported by the capturing program.
     dropped: u64,
@@ -72,7 +73,7 @@ struct Capture {
     distances: BTreeMap<IpAddr, Span>,
 }
 
-/// Reads one direction of a capture: the one that `options.stream` names, or the only one.
+/// Reads the direction of a capture that `options.stream` names, or the only direction.
 ///
 /// # Errors
 /// The capture is broken, has no RTP, or has several calls.
@@ -388,7 +389,7 @@ impl Capture {
         }
     }
 
-    /// The datagram's arrival is that of its last fragment.
+    /// Adds a fragment. A datagram arrives with its last fragment.
     fn fragment(&mut self, at: Time, fragment: Fragment, first: Option<(u64, (Endpoint, Endpoint), usize)>) {
         let known = self.fragments.remove(&fragment.of).filter(|known| at.since(known.last) <= FRAGMENTS_WITHIN);
         let mut known = known.unwrap_or(Fragments { last: at, bytes: 0, place: self.records, first: None });

@@ -40,7 +40,7 @@ pub(crate) struct DelayStep {
 #[derive(Clone, Copy)]
 struct Candidate {
     index: usize,
-    /// The delay's change since the previous packet, in seconds, including that of the queue.
+    /// The delay's change since the previous packet, in seconds, including the change of the queue.
     change: f64,
     /// Possible sizes of the step, in seconds.
     range: (f64, f64),
@@ -65,8 +65,8 @@ pub(crate) enum Axis {
     Arrivals,
 }
 
-/// Finds lasting steps. `points` are times on the axis and delays in seconds, in the order of the times; `resolution`
-/// is that of the delays.
+/// Finds lasting steps. `points` are times on the axis and delays in seconds, in the order of the times. `resolution`
+/// is the resolution of the delays.
 pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<DelayStep> {
     let mut candidates = candidates(points, axis, resolution);
     if candidates.is_empty() {

@@ -14,7 +14,7 @@ pub enum Departure {
 }
 
 impl Departure {
-    /// Returns the time. If it is unknown, returns that of the neighbouring packets.
+    /// Returns the time, or the time of neighbouring packets if it is unknown.
     pub fn near(self) -> Time {
         match self {
             Self::Stamped(at) | Self::Recorded(at) | Self::Unknown(at) => at,

@@ -311,8 +311,9 @@ impl Flow {
         flows.collect()
     }
 
-    /// Finds steps of the capture's clock by the send times; without them, only where it was set back. `times` are
-    /// those of all records, in the order of the file.
+    /// Finds steps of the capture's clock by the send times. Without send times, only steps back are found.
+    ///
+    /// `times` are the times of all records, in the order of the file.
     pub(crate) fn clock_steps(&self, times: &[Time]) -> Vec<clock::Step> {
         // Places are counted from one.
         let gap = |place: usize| {

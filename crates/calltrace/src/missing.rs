@@ -30,7 +30,7 @@ impl Direction {
     /// A packet that left later than a packet with a higher number is a repetition, because senders send in the order
     /// of the numbers. Repetitions are marked, and fill no gap: the packet was lost when it was sent first.
     ///
-    /// Each added packet gets an unused transport-wide number between those of its neighbours in the stream.
+    /// Each added packet gets an unused transport-wide number between the numbers of its neighbours.
     pub(crate) fn add_missing(&mut self) -> BTreeSet<u32> {
         // By departure, if packets carry send times.
         self.packets.sort_by_key(|packet| packet.stamp.unwrap_or(packet.seen));
@@ -106,7 +106,7 @@ impl Direction {
     }
 
     /// Returns the fates of missing packets according to receiver reports. Two successive reports show how many of the
-    /// packets between them were lost; the rest arrived, and is missing only in the recording.
+    /// packets between them were lost. The other packets arrived, and are missing only in the recording.
     ///
     /// Streams in `restarted` are skipped, because their counts restart.
     pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {

@@ -23,7 +23,7 @@ const LEAST_PACKETS: usize = 4;
 const LEAST_S: f64 = 0.004;
 /// The minimum duration of a train in seconds, with jitter behind the queue.
 const LEAST_JITTERED_S: f64 = 0.020;
-/// Half of the window, in seconds, whose least delay is that of an empty queue.
+/// Half of the window, in seconds, whose least delay is taken as the delay of an empty queue.
 const BASE_S: usize = 15;
 /// Length of the windows that are searched for cross traffic, in seconds.
 const WINDOW_S: f64 = 5.0;
@@ -36,7 +36,7 @@ const SEVERAL_STEPS: usize = 3;
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
 /// The minimum size of each of several steps of the delay, in seconds.
 const LEAST_OF_SEVERAL_S: f64 = 0.05;
-/// The capacity from trains across a step of the delay may differ by this share from that of other trains nearby.
+/// The capacity from trains across a step of the delay may differ by this share from the capacity of other trains.
 const NEAR: f64 = 0.1;
 /// Without cross traffic, the trains' mean rate is at least this share of their highest mode.
 const ALONE: f64 = 0.9;
@@ -680,7 +680,7 @@ fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     let sum = groups.iter().fold((0.0, 0.0), |sum, group| (sum.0 + group.size, sum.1 + group.took));
     let mean = sum.0 * 8.0 / sum.1;
     let mode = mode(&groups.iter().map(|group| group.size * 8.0 / group.took).collect::<Vec<_>>());
-    // Cross traffic makes a pair longer; jitter behind the queue makes one shorter than its service time.
+    // Cross traffic makes a pair longer. Jitter behind the queue also makes pairs shorter than their service time.
     let short = pairs.iter().filter(|pair| pair.took + every < pair.size * 8.0 / (1.15 * mode)).count();
     let at_mode = pairs.iter().filter(|pair| (pair.size * 8.0 / pair.took / mode - 1.0).abs() < 0.1).count();
     let verdict = if short * 10 > pairs.len() {
@@ -714,7 +714,7 @@ fn mode(rates: &[f64]) -> f64 {
     };
     let density: Vec<f64> = (0..cells).map(|k| around(k, 15, &bell)).collect();
     let needed = (logs.len() as f64 * 0.05).max(3.0);
-    // The highest mode is that of packets without cross traffic between them.
+    // Packets without cross traffic between them make the highest mode.
     let peak = (0..cells).rev().find(|&k| {
         let next = density.get(k + 1).copied().unwrap_or(0.0);
         let before = if k == 0 { 0.0 } else { density[k - 1] };

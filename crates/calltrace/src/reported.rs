@@ -30,7 +30,7 @@ impl Arrivals {
     /// Returns by how much the return delay increases at the time `arrived`, and its spread, in nanoseconds; `None`
     /// with few reports. The return delay is the time from a report's newest arrival to the report.
     ///
-    /// The increase is that of the median, over ten seconds before and ten seconds after `arrived`.
+    /// The increase is from the median of the ten seconds before `arrived` to the median of the ten seconds after.
     pub(crate) fn return_delay_change(&self, arrived: i64) -> Option<(i64, i64)> {
         const SIDE_NS: i64 = 10_000_000_000;
         const LEAST_REPORTS: usize = 5;

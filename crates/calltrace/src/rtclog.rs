@@ -147,7 +147,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
     let mut bits = Bits { bytes: packed, at: 0 };
     let kind = bits.take(2)?;
     let width = bits.take(6)? as u32 + 1;
-    // 0: the short header; 1: the general one with three further fields.
+    // 0: the short header; 1: the general header with three further fields.
     let (signed, optional, value_width) = match kind {
         0 => (false, false, 64),
         1 => (bits.take(1)? == 1, bits.take(1)? == 1, bits.take(6)? as u32 + 1),
@@ -351,7 +351,7 @@ impl<'a> Log<'a> {
             }
             LOSS_BASED => rates(&Batch::new(bytes, begin, 5)?, 2, 102, 1, &mut self.loss_based)?,
             DELAY_BASED => rates(&Batch::new(bytes, begin, 4)?, 2, 102, 1, &mut self.delay_based)?,
-            // SCReAM's rates are in kb/s, those of the other estimators in bit/s.
+            // SCReAM's rates are in kb/s; the rates of the other estimators are in bit/s.
             SCREAM => rates(&Batch::new(bytes, begin, 7)?, 3, 103, 1000, &mut self.scream)?,
             BEGIN => self.begins.extend(Batch::new(bytes, begin, 0)?.number(1).map(|at| at as i64)),
             _ if UNUSED.contains(&number) => {}

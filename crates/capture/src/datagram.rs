@@ -61,7 +61,7 @@ pub struct TcpHeader {
     /// SACK blocks (RFC 2018): first byte, and one past the last. Empty blocks are left out; none is written if they
     /// exceed `room`.
     pub sacks: [(u32, u32); 3],
-    /// Size of the options in bytes, rounded down to a multiple of four and at most 40; the rest is no-ops.
+    /// Size of the options in bytes, rounded down to a multiple of four and at most 40. Unused bytes are no-ops.
     pub room: usize,
 }
 

@@ -475,7 +475,7 @@ pub struct Slot {
     pub now: Time,
     /// The number of packets expected since the last report.
     pub expected: u64,
-    /// The number of them that are missing; negative with late and duplicate packets.
+    /// The number of expected packets that are missing; negative with late and duplicate packets.
     pub lost: i64,
     /// The number of session members.
     pub members: u32,

@@ -299,7 +299,7 @@ impl ReceiverHalf for Receiver {
             && arrival.seq.checked_sub(1) == Some(seq)
         {
             let (left, came) = (arrival.sent.since(sent).later(), arrival.at.since(at));
-            // A pair that was sent apart measures the source; one that arrives at the same time measures nothing.
+            // A pair that was sent apart measures the source. A pair that arrives at the same time measures nothing.
             if !came.is_zero() && left * 2 <= came {
                 self.pairs.push_back(arrival.size.per(came));
                 if self.pairs.len() > MEDIAN_PAIRS {

@@ -186,8 +186,8 @@ impl Events {
         }
     }
 
-    /// Counts the events in the middle of a long gap without storing them. They are evenly spaced, so the result is
-    /// the same. A gap of hours has too many to store.
+    /// Counts the events in the middle of a long gap without storing them, because a gap of hours has too many events.
+    /// The events are evenly spaced, so the result is the same.
     fn skip(&mut self, run: &LossRun, start: u64) -> Option<u64> {
         // The remaining events fill the history.
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
@@ -233,7 +233,7 @@ fn sane(packets: f64) -> f64 {
 
 /// The lost packets of one stream and their loss events.
 ///
-/// Its memory is bounded for any input: it stores runs of lost packets, and only the latest ones.
+/// The memory is bounded for any input, because only the latest runs of lost packets are stored.
 #[derive(Clone, Debug, Default)]
 pub struct LossHistory {
     settings: LossSettings,
@@ -364,7 +364,7 @@ impl LossHistory {
         }
     }
 
-    /// Finalizes the runs that no late packet can revise, and the oldest ones if there are too many.
+    /// Finalizes the runs that no late packet can revise, and the oldest runs if there are too many.
     fn settle(&mut self) {
         let highest = self.highest.map_or(0, |(seq, _)| seq);
         // A gap below a mark may still become a loss before the mark.

@@ -114,7 +114,7 @@ impl RoundTrip {
         self.get()
     }
 
-    /// Returns the smoothed round-trip time; the assumed one before the first measurement.
+    /// Returns the smoothed round-trip time, or the assumed round-trip time before the first measurement.
     pub(super) fn get(&self) -> Span {
         self.smoothed.unwrap_or(self.initial)
     }
