@@ -229,8 +229,8 @@ class Record:
     ) -> Scores:
         """Add the measured quality to the receivers of a summary's flows; return the scores of all frames.
 
-        ``by`` is one of `media.quality.BY`. With "index", all returned scores are NaN, because a missing frame shifts the
-        pictures of all later frames.
+        ``by`` is one of `media.quality.BY`. With "index", all returned scores are NaN, because a missing frame shifts
+        the pictures of all later frames.
         """
         scores = Scores(*(np.full(len(self.frames), np.nan) for _ in range(3)))
         for flow in flows:
