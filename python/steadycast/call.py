@@ -39,7 +39,7 @@ _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "es
 _MOST_BYTES = 1 << 30
 """Largest size of a decompressed file, in bytes."""
 _MOST_OF_CALL = 0.9
-"""If the pictures cover less than this share of the call, the report says which time they cover."""
+"""If the largest video stream covers less than this share of the call, the report gives its time interval."""
 _LOST_MS = 1000.0
 """A lost packet counts as this delay, in ms, in the search for the worst ten seconds."""
 
@@ -308,10 +308,10 @@ def sentences(call: Json) -> list[str]:
 
 
 def _pictures_of(frames: Json, seen: Json) -> str:
-    """Return "Pictures", with their time if the stream is only a part of the call.
+    """Return "Pictures", with a time interval if the largest video stream is only a part of the call.
 
-    A call has pictures of several streams if the SSRC changed, or if a server forwards several senders. Only the
-    largest one is examined.
+    A call has several video streams if the SSRC changed, or if a server forwards several senders. Only the largest
+    stream is examined.
     """
     if frames["to_s"] - frames["from_s"] >= _MOST_OF_CALL * seen["length_s"]:
         return "Pictures"

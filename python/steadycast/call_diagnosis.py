@@ -9,11 +9,14 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""Below this share of its old value, the capacity fell; below this share of its target, the encoder's rate is low."""
+"""The capacity fell if it is below this share of its former value.
+
+The encoder's rate is low if it is below this share of its target.
+"""
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
 UNCOUNTED = 0.1
-"""If the losses of a larger share of the call are unknown, the network may be the cause."""
+"""If losses are unknown for a larger share of the call, the network is not excluded as the cause."""
 BY_CHANCE = 0.5
 """Random loss is the cause if this share of the losses occurs without a queue."""
 LIMITED = 0.1
@@ -86,7 +89,7 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
         after = before = None
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
-    # A short full queue also loses packets at short delays; random loss needs an empty queue.
+    # A short delay does not show that losses are random, because a short queue adds little delay even when it is full.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost while the queue was empty"
     if path["verdict"] == "changing":

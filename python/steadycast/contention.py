@@ -135,7 +135,7 @@ class Load:
         return [*self.threads.values(), *self.ended]
 
     def told(self) -> dict[str, Any]:
-        """Return the evidence as JSON: of the thread that waited most, by each of the two measures."""
+        """Return running times, and the largest `waited` and `disturbed` share with its thread, as JSON."""
         found: dict[str, Any] = {
             "ran_s": self.ran_s,
             "counted_ran_s": self.counted_ran_s,
@@ -179,7 +179,7 @@ def _read(file: int) -> tuple[int, int]:
 
 @dataclass
 class Realtime:
-    """A real-time thread that does not belong to the cell."""
+    """A real-time thread outside the observed emulation."""
 
     process: int
     name: str
@@ -191,12 +191,15 @@ class Realtime:
 
 @dataclass
 class Machine:
-    """The processors, and the real-time threads of others."""
+    """The use of the processors, and the real-time threads outside the observed emulation."""
 
     emulation: int
-    """The process whose threads and descendants are the cell's."""
+    """The id of the emulation's process."""
     judge: int = 0
-    """The process whose children are the emulations of the judgement's cells. They are not work of others."""
+    """The id of the process whose children run this and other emulations; 0: none.
+
+    The real-time threads of these children are not counted.
+    """
     realtime: dict[str, Realtime] = field(default_factory=dict)
     unread: str | None = None
     _began: tuple[float, int, float, float] | None = None
@@ -207,7 +210,7 @@ class Machine:
         self.scan()
 
     def scan(self) -> None:
-        """Find the real-time threads of others, and read their running times since the first scan."""
+        """Find real-time threads outside the emulation, and read their running times."""
         own = {self.emulation, *descendants(self.emulation), self.judge, *children(self.judge)}
         try:
             processes = [int(each.name) for each in os.scandir("/proc") if each.name.isdecimal()]

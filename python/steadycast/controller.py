@@ -93,7 +93,10 @@ def check_start(place: str, word: str) -> bool:
 
 
 def check_program(place: str, path: Path) -> None:
-    """Check that a file can be executed, with the interpreter of its first line; the system's error does not say so."""
+    """Check that a file is executable, and that the interpreter in its first line exists.
+
+    The system's error does not say that the interpreter is missing.
+    """
     if not os.access(path, os.X_OK):
         raise UserError(
             place, f"{path} is not executable", f"chmod +x {path}, or name its interpreter before it"

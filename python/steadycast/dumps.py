@@ -373,7 +373,7 @@ def _new(dump: Any) -> list[Stats]:
 
 
 def _unwrapped(dump: Any) -> Any:
-    """Return the outermost array, or object that holds more than one object or array."""
+    """Remove outer objects that only wrap another object."""
     while isinstance(dump, dict) and not _is_statistic(dump):
         inner = [value for value in dump.values() if isinstance(value, dict | list)]
         if len(inner) != 1 or not isinstance(inner[0], dict) or _is_statistic(inner[0]):

@@ -41,7 +41,7 @@ def csv(folder: Folder, out: Path) -> list[Path]:
 
 
 def packets(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the packet table with the column names of the CSV log; `owd` is in seconds."""
+    """Return the packet table with the columns of packets.csv (see `csv`)."""
     return table.select(
         pl.col("t_s").alias("t"),
         "dir",
@@ -59,7 +59,7 @@ def packets(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
-    """Return the decisions with the column names of the CSV log."""
+    """Return the decisions with the columns of control.csv (see `csv`)."""
     names = {f["name"]: str(f.get("controller")) for f in folder.summary["flows"]}
     return table.select(
         pl.col("t_s").alias("t"),
@@ -74,11 +74,13 @@ def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
 
 
 def classic(folder: Folder, out: Path) -> list[Path]:
-    """Write sd_be_0 and rd_be_N of the first video flow; further flows have folders of their names.
+    """Write the traces of Multi-Evalvid-RA: sd_be_0 of the sender, and rd_be_N of each receiver N, counted from 0.
 
-    N counts receivers from 0. A sender line is `time id packet udp payload quantizer type`, and a receiver line is
-    `time id packet udp payload`. The payload is the IP size minus 28 bytes, and the packet's number is the same in
-    both. Frame types are 1 I, 2 P, 3 B, as in the multi-rate traces.
+    The traces of the first video flow are in ``out``, and those of each further flow in a subfolder with its name.
+
+    A sender line is `time id packet udp payload quantizer type`, and a receiver line is `time id packet udp payload`. A
+    packet has the same number in both traces. The payload is the IP size minus 28 bytes. Frame types are 1 (I), 2 (P)
+    and 3 (B).
     """
     table = folder.table("packets")
     videos = [

@@ -479,8 +479,9 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
     }
 }
 
-/// Returns the first payload type that can decode this format with this configuration, or the names of the format and
-/// of the section's formats.
+/// Returns the section's first format that can decode `format` with the codec configuration `config`.
+///
+/// The error contains the name of `format`, and the names of all formats in the section.
 pub(crate) fn first_playing(media: &Media, format: PayloadFormat, config: &[u8]) -> Result<Format, (String, String)> {
     let mut all = formats(media);
     let level = profile_level(config);
@@ -531,7 +532,7 @@ impl NegotiatedParameters {
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
         let mut whole = Session::new(origin, "-");
         whole.times = vec![sdp_types::Time::new(0, 0)];
-        // An end that sends may have no audio to send.
+        // A sender may have no audio.
         let audio = self.audio.as_ref().filter(|_| own.sources.is_none_or(|own| own.audio.is_some()));
         let accepted = |place: usize| place == self.taken || audio.is_some_and(|audio| audio.section == place);
         if let Some(group) = &self.group {
@@ -547,7 +548,7 @@ impl NegotiatedParameters {
         }
         match self.role {
             Role::Answerer => whole.add_attribute(Attribute::new("ice-lite")),
-            // This end implements RFC 8445, not its predecessor (RFC 8445, section 10).
+            // `ice2` announces RFC 8445 in place of its predecessor (RFC 8445, section 10).
             Role::Offerer { .. } => whole.add_attribute(Attribute::with_value("ice-options", "ice2")),
         }
         for (place, section) in self.sections.iter().enumerate() {
@@ -567,7 +568,7 @@ impl NegotiatedParameters {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Writes direction and transport. A bundle shares the transport, but browsers look for it in each section.
+    /// Writes direction and transport into a section. Browsers expect the transport in each section of a bundle.
     fn describe_transport(&self, media: &mut Media, own: &LocalParameters<'_>, small_reports: bool) {
         media.port = own.address.port();
         let Credentials { ufrag, password } = own.credentials;
@@ -576,7 +577,7 @@ impl NegotiatedParameters {
         flag(self.direction.attribute());
         flag("rtcp-mux");
         if self.role != Role::Answerer {
-            // The server must not choose a separate port for reports (RFC 9725, section 4.4.1; RFC 8858, section 3).
+            // A WHIP server must use one port for RTP and RTCP (RFC 9725, section 4.4.1; RFC 8858, section 3).
             flag("rtcp-mux-only");
         }
         if small_reports {

@@ -55,7 +55,7 @@ impl BuilderProfile for Plain {
 }
 
 impl Certificate {
-    /// Returns `None` if the secret is no valid P-256 key, as one in 2³² is not.
+    /// Returns `None` if `secret` is not a valid P-256 key. About one random value in 2³² is invalid.
     pub fn new(secret: &[u8; 32]) -> Option<Self> {
         let secret = SecretKey::from_slice(secret).ok()?;
         let signer = SigningKey::from(&secret);

@@ -27,13 +27,13 @@ const MAX_ADDRESSES: usize = 4;
 pub enum DropReason {
     /// A STUN request with an unknown user name.
     UnknownUser,
-    /// A STUN request whose peer name or integrity is wrong.
+    /// A STUN request for a known session, with an invalid MESSAGE-INTEGRITY or a wrong ICE user name of the browser.
     FailedIntegrity,
     /// A valid STUN request from an address at which another session is active.
     ForeignAddress,
-    /// Not a STUN request, and from an address that is not bound.
+    /// A datagram other than a STUN request, from an address that is not bound to a session.
     UnknownAddress,
-    /// Neither STUN, DTLS, RTP nor RTCP, or malformed STUN.
+    /// A malformed STUN message, or a datagram of a protocol other than STUN, DTLS, RTP and RTCP.
     OtherProtocol,
     /// The session's queue is full, because it has not read the previous datagrams yet.
     FullQueue,

@@ -86,13 +86,13 @@ pub fn rtcp_feedback(media: &Media, payload_type: u8) -> impl Iterator<Item = Ve
         .map(|words| words[1..].to_vec())
 }
 
-/// Returns the payload type of this payload type's retransmissions, and for how long packets are cached (RFC 4588,
-/// section 8).
+/// Returns the payload type of the retransmissions of `payload_type`, and for how long the sender caches packets (RFC
+/// 4588, section 8).
 pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Span>)> {
     if !rtcp_feedback(media, payload_type).any(|words| words == ["nack"]) {
         return None;
     }
-    // Each media type may have its own retransmission type, whose `apt` names it.
+    // The parameter `apt` of a retransmission format (`rtx`) is the payload type of the media that it repeats.
     let repeats = |it: &Format| parameter(&it.fmtp, "apt").and_then(|apt| apt.parse().ok()) == Some(payload_type);
     let again = formats(media)
         .into_iter()

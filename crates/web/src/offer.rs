@@ -205,7 +205,9 @@ fn connection_of(
     Ok((Role::Offerer { candidates, is_dtls_client }, peer, fingerprints))
 }
 
-/// Returns candidates' UDP addresses (RFC 8839, section 5.1) by priority, without names and other transports.
+/// Returns the UDP addresses of the candidates (RFC 8839, section 5.1), the highest priority first.
+///
+/// Candidates with host names or other transports are skipped.
 fn candidates(lines: &[&str]) -> Vec<SocketAddr> {
     let one = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -43,7 +43,8 @@ impl<'a> Transport<'a> {
 
     /// Returns the peer's credentials and fingerprints.
     ///
-    /// An error has the place `ice` or `fingerprint`, and the remedy `remedy`.
+    /// The parameters are texts of the error: `ice` is the place of invalid credentials, `fingerprint` the place of
+    /// missing fingerprints, and `remedy` the remedy of both.
     pub(crate) fn peer(
         &self,
         ice: &'static str,

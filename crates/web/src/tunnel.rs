@@ -362,7 +362,7 @@ impl Tunnel {
         if self.controlling.is_some() { "the server" } else { "the browser" }
     }
 
-    /// Returns why a connection ended on which no check succeeded.
+    /// Returns the reason for the end of a connection without a successful ICE check.
     fn unreached(&self) -> String {
         let (ip, port) = (self.ends.local.ip(), self.ends.local.port());
         match &self.ends.role {

@@ -33,12 +33,12 @@ pub enum ParseError {
         /// The packet's version field.
         got: u8,
     },
-    /// The padding is empty, unaligned, longer than the packet, or not at the end of the last packet.
+    /// The padding is empty, unaligned or longer than its packet, or is not in the last packet of an RTCP compound.
     #[error("padding of {count} bytes in a packet of {len}")]
     Padding {
-        /// The announced padding bytes.
+        /// The padding length that the packet announces, in bytes.
         count: usize,
-        /// The bytes that could be padding.
+        /// The bytes of the packet that could be padding.
         len: usize,
     },
     /// The packet contains more items than a legitimate sender would write.

@@ -57,6 +57,6 @@ pub fn round_trip(arrival: u32, lsr: u32, dlsr: u32) -> Option<Span> {
         return None;
     }
     let units = arrival.wrapping_sub(lsr).wrapping_sub(dlsr);
-    // A negative result wraps to more than 9 of 18 h.
+    // A negative result wraps to several hours, so the limit excludes it.
     Some(span(units)).filter(|&trip| trip <= MAX_ROUND_TRIP)
 }

@@ -105,10 +105,10 @@ impl ParityHeader {
     }
 }
 
-/// Returns the symbol of an RTP packet from the header to the end of the payload.
+/// Returns the symbol of an RTP packet: the bytes that parity packets can recover.
 ///
 /// # Errors
-/// It is not an RTP packet, or is longer than a datagram can be.
+/// `packet` is not an RTP packet, or is longer than a datagram can be.
 pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     let mut reader = Reader::new(packet);
     let head: [u8; FIXED] = reader.array("RTP header")?;
@@ -135,7 +135,7 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     Ok(symbol)
 }
 
-/// Returns a symbol's RTP packet without header extension: the inverse of [`symbol`].
+/// Returns the RTP packet of a symbol, without header extension. This is the inverse of [`symbol`].
 ///
 /// # Errors
 /// The symbol announces more bytes than it has, or has nonzero bytes after them.

@@ -9,7 +9,7 @@
 //! | H.265 | RFC 7798 | none, or 3 bytes in each part of a divided unit (FU) | NAL units |
 //! | VP8 | RFC 7741 | 4 bytes, with a picture id of 15 bits | the frame |
 //! | VP9 | RFC 9628 | 3 bytes, with a picture id of 15 bits | the frame |
-//! | AV1 | AOM's RTP payload format 1.0 | 1 byte, and an OBU's header or the length of the first of two | OBUs |
+//! | AV1 | AOM's RTP payload format 1.0 | 1 byte, and if the payload has two OBUs, the length of the first | OBUs |
 //!
 //! Parameter sets and sequence headers are sent in band. [`fragments`] computes boundaries without allocation, and
 //! [`payloads`] adds the bytes.
@@ -156,11 +156,13 @@ impl Fragment {
 
 /// Packetises a frame into payloads of at most `max_payload` bytes, or [`MIN_PAYLOAD`] if that is more.
 ///
-/// H.264 and H.265 are in annex B's byte stream format or single NAL units, AV1 in the low-overhead format (AV1,
-/// section 5).
+/// The frame's format is annex B's byte stream or a single NAL unit for H.264 and H.265, and the low-overhead format
+/// (AV1, section 5) for AV1.
 ///
-/// Whole units other than NAL units share a payload if they fit. A divided unit shares none, so that a loss damages few
-/// units. Only an OBU may start in the payload in which the previous OBU ends.
+/// - H.264 and H.265: each NAL unit has its own payloads.
+/// - AV1: a payload may contain the end of an OBU and the start of the next OBU.
+/// - Other formats: whole units share a payload if they fit. A part of a divided unit has its own payload, so that a
+///   loss damages few units.
 pub fn fragments(format: PayloadFormat, frame: &[u8], max_payload: usize) -> Fragments<'_> {
     let (max, units) = (max_payload.max(MIN_PAYLOAD), Units::new(format, frame).peekable());
     Fragments { format, frame, max, units, rest: None }

@@ -268,7 +268,7 @@ impl Packet {
                 rtp: reader.u32("sender report")?,
                 packets: reader.u32("sender report")?,
                 octets: reader.u32("sender report")?,
-                // Skips a profile-specific extension after the blocks.
+                // A profile-specific extension may follow the blocks. It is ignored.
                 blocks: parse_blocks(count, &mut reader)?,
             },
             RR => {

@@ -113,7 +113,7 @@ impl FromIterator<u8> for PayloadTypes {
 pub struct RtpHeader {
     /// The payload type, 0…127.
     pub payload_type: u8,
-    /// The marker bit, in video a frame's last packet.
+    /// The marker bit. In video it marks the last packet of a frame.
     pub marker: bool,
     /// The sequence number.
     pub seq: u16,
@@ -123,7 +123,7 @@ pub struct RtpHeader {
     pub ssrc: u32,
     /// The send time on the sender's clock ([`SEND_TIME_ID`]).
     pub send_time: Option<Stamp>,
-    /// The payload's length in bytes, even if it is stored elsewhere.
+    /// The payload's length in bytes.
     pub payload_len: u16,
 }
 

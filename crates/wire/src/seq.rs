@@ -2,8 +2,9 @@
 
 /// Minimum jump ahead that counts as a restart of the source, if the next packet follows it in sequence.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet at least this far behind the newest number does not count as late. A jump ahead of this size counts as a
-/// loss only within the `reach` of [`ExtendedSeq::on_packet_within`].
+/// A packet counts as late if it is behind the newest number by less than this.
+///
+/// A jump ahead by less than this counts as a loss. [`ExtendedSeq::on_packet_within`] can raise the limit for jumps.
 pub const MAX_MISORDER: u16 = 100;
 /// Number of consecutive packets that make a source valid.
 pub const MIN_SEQUENTIAL: u8 = 2;

@@ -57,7 +57,7 @@ class Frames:
 
     @property
     def count(self) -> int:
-        """Number of frames up to the last one of which a packet was sent."""
+        """Number of frames, up to the last frame with a sent packet."""
         there = np.flatnonzero(self.sent_ns != NEVER)
         return int(there[-1]) + 1 if len(there) else 0
 

@@ -168,8 +168,8 @@ def _of_one_source(
 def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, list[list[Hashable]]]:
     """Return the key of each departure, arrival and drop, and the name of the property that is the key.
 
-    The property is the RTP sequence number, the number in the trace or in the IP header, or the payload. All packets
-    must have it. If there are several, the property with the most different values is used.
+    Candidates are the RTP sequence number, the number in the trace or in the IP header, and the payload, if all packets
+    have them. Of these, the property with the largest number of distinct values is the key.
     """
     rtp = [[None if event.rtp is None else event.rtp[1] for event in end] for end in ends]
     ids = [[event.id for event in end] for end in ends]
@@ -181,7 +181,7 @@ def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, 
             candidates[name] = _unwrapped(numbers, wraps)
     if all(value is not None for end in digests for value in end):
         candidates["payload"] = digests
-    # `max` returns the first of equal ones.
+    # With equal numbers of values, `max` returns the first candidate.
     best = max(candidates, key=lambda name: len(set(candidates[name][0])), default=None)
     if best is None or len(set(candidates[best][0])) * _MOST_HOPS < len(ends[0]):
         what = "nothing tells its packets apart: neither RTP numbers nor IP identifications nor payloads"
@@ -201,7 +201,7 @@ def _unwrapped(ends: Sequence[Sequence[int | None]], wraps: int | None) -> list[
     for numbers in known:
         last, keys = known[0][0], list[Hashable]()
         for number in numbers:
-            # The number with this remainder that is nearest to the last one.
+            # The unwrapped value of `number` that is nearest to `last`.
             key = last + (number - last + wraps // 2) % wraps - wraps // 2
             keys.append(key)
             last = max(last, key)

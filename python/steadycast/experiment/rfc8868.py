@@ -1,7 +1,8 @@
 """RFC 8868's measures of the videos of a run: use of the bottlenecks, convergence, variation and fairness.
 
-Times are in seconds since the run's start, and rates in bit/s of IP packets. Series use the steps of the record,
-which are 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity, in the media's direction.
+Times are in seconds since the run's start, and rates in bit/s of IP packets. Series have the time step of the run's
+tables, which is 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity, in the media's
+direction.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Facts:
     """The data of a run for the measures."""
 
     step: float
-    """The record's step in seconds."""
+    """The time step of the series, in seconds."""
     flows: tuple[Flow, ...]
     received: Mapping[str, Series]
     """The received rate of each flow per step, summed over its receivers."""

@@ -32,7 +32,7 @@ EMULATED_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Job:
-    """One run: a scenario of the experiment with a point's changes and a seed."""
+    """A run of a scenario, with the changes and the seed of `task`."""
 
     scenario: str
     task: Task
@@ -40,7 +40,7 @@ class Job:
     timed: bool = False
     """Whether the run's series are stored, for a figure over time."""
     draw: int | None = None
-    """The number of the random draw. It selects the statistics to compute; `None` without draws."""
+    """The random draw, counted from 1; `None` without draws. It is the key in `Shared.series`."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,17 @@ class Runs:
 
 @dataclass(frozen=True)
 class Shared:
-    """What all runs share; passed to each worker process once."""
+    """Data for all runs; passed to each worker process once."""
 
     bases: Mapping[str, Base]
     series: Mapping[int | None, tuple[Series, ...]]
-    """The statistics of the runs of each draw."""
+    """The statistics to compute for a run, by its draw."""
     place: Path
     """The folder of the experiment."""
 
 
 def begin(shared: Shared) -> Callable[[Job], bytes]:
-    """Return the function that runs a job and returns a line of JSON; called once per worker process."""
+    """Return the function that runs a job and returns a line of JSON. Each worker process calls `begin` once."""
     works: dict[tuple[str, bool], Callable[[Task], bytes]] = {}
     now: list[Job] = []
 

@@ -128,7 +128,7 @@ class Column:
     def values(self, run: Run) -> dict[float, float]:
         """Return the values by second.
 
-        If several flows or links match, rates (`_bps`) are added; of other columns, the largest value is used.
+        If several flows or links match, rates (`_bps`) are added; in other columns, the largest value is used.
         """
         found: defaultdict[float, list[float]] = defaultdict(list)
         for at, value in self._links(run) if self.way == "link" else self._rates(run):
@@ -157,15 +157,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Seconds:
-    """A statistic of one value per second, over the seconds of windows from FROM (included) to TO (excluded).
+    """A statistic of a series of values per second, within time windows from FROM (included) to TO (excluded).
 
     The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` of the table ``rates``, ``link.LINK.COLUMN`` of the
     table ``links`` (forward), or the ratio of two columns.
 
-    ``*`` in FLOW or LINK matches any text. Rates of several matches are added; of other columns, the largest value is
-    used.
+    ``*`` in FLOW or LINK matches any text. If several flows or links match, rates (`_bps`) are added; in other columns,
+    the largest value is used.
 
-    A missing throughput counts as 0. A second is left out if it has no value of another column, or a denominator of 0.
+    A missing `throughput_bps` counts as 0. Seconds with another missing value, or with a denominator of 0, are left
+    out.
     """
 
     statistic: str
@@ -206,10 +207,12 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Decisions:
-    """A statistic of a sender's decisions between FROM and TO seconds whose rule matches a pattern.
+    """A statistic of a sender's decisions by rules that match the pattern RULE, between FROM and TO seconds.
 
-    ``count`` is the number of decisions. ``first`` and ``last`` are when the rule first begins, and last ceases, to
-    apply; ``longest`` is the longest interval in which it applies; all in seconds.
+    - ``count``: the number of these decisions.
+    - ``first``: when a matching rule applies for the first time, in seconds.
+    - ``last``: when a matching rule ceases to apply for the last time, in seconds.
+    - ``longest``: the longest interval in which matching rules apply, in seconds.
     """
 
     statistic: str
@@ -232,7 +235,7 @@ class Decisions:
         return f'decisions({self.statistic}, "{self.rule}", {self.begin:g}, {self.end:g}, {self.flow})'
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of a run; `None` if the rule never began or ceased to apply."""
+        """Return the statistic of a run; `None` for ``first`` and ``last`` if no matching rule applied."""
         table = run.decisions.to_polars()
         flows: dict[str, list[tuple[float, bool]]] = {}
         for at, flow, rule in table.select("t_s", "flow", "rule").iter_rows():
@@ -266,9 +269,10 @@ SPANS = ("count", "first", "last", "longest")
 
 @dataclass(frozen=True)
 class Arrived:
-    """When a flow's receivers have received this many bytes of IP packets, in seconds since the run's start.
+    """The time at which a flow's receivers have received BYTES of IP packets, in seconds since the run's start.
 
-    It is interpolated within a step of the record. A TCP with a fixed amount is complete when all is acknowledged.
+    The time is interpolated between the rows of the table ``rates``. For a TCP flow that has completed a fixed amount
+    of data, the result is the time of the last acknowledgement.
     """
 
     amount: float

@@ -89,7 +89,7 @@ def tables(done: Experiment) -> list[Table | terminal.Fitted]:
             more = f"{len(rows) - _MOST_ROWS} more: {done.folder / 'report.html'}"
             found.append(terminal.plain(more))
 
-    # In a part of an experiment, a table may have no points.
+    # With `--only`, a table may have no rows.
     for table in (built(done, each) for each in done.spec.tables):
         if table.rows:
             add(*table.shown(), table.labels)

@@ -35,7 +35,7 @@ ALONE = ""
 
 @dataclass(frozen=True)
 class Condition:
-    """A formula that is true if its value is not 0, or if it is empty."""
+    """A formula that is true if its value is not 0. An empty formula is true."""
 
     text: str
     place: str
@@ -111,7 +111,12 @@ class Bound:
     min: float | None
     max: float | None
     over: str
-    """"mean" over the seeds, "each" seed's value, or the whole confidence "interval" of the mean."""
+    """The value that the bound limits.
+
+    - "mean": the mean over the seeds.
+    - "each": the value of each seed.
+    - "interval": the whole 95 % confidence interval of the mean.
+    """
     variants: tuple[str, ...]
     """Variants with this bound; empty: all."""
     scenarios: tuple[str, ...]
@@ -149,7 +154,7 @@ class TableSpec:
 
     title: str
     kind: str
-    """"points", "bounds", "counts", "held" or "choice": what a row is."""
+    """What a row is: "points", "bounds", "counts", "held" or "choice"."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
     """In a "choice" table: a second column lists the variants that keep all bounds except those on these measures."""
@@ -162,7 +167,10 @@ class TableSpec:
     against: str | None
     """The variant from whose means a "points" table shows the differences."""
     by_bound: bool
-    """Whether a "counts" table has columns for undecided points, and for the bounds of each measure."""
+    """Whether a "counts" table counts the points that keep the bounds of each measure.
+
+    It then also counts the points whose result is unknown or depends on the seed.
+    """
     when: Condition
     """Which points the table shows."""
     spread: str
@@ -231,7 +239,7 @@ class Variant:
     emulated: bool
     """Whether it runs in real time, with the kernel's TCP."""
     group: int | None
-    """Index of the list of names in the file that the variant comes from; `None`: from no list."""
+    """A number that all variants from the same list of names in the file share; `None` without a list."""
 
 
 @dataclass(frozen=True)
@@ -565,7 +573,7 @@ class Spec:
     def series(self) -> Mapping[int | None, tuple[Series, ...]]:
         """Statistics that the measures need in addition to the summary, by the draw's number.
 
-        All points of a draw have the same, because a measure may refer to another point's run.
+        They are computed for every run of the draw, because the measures of a point can refer to runs of other points.
         """
         found: dict[int | None, dict[Series, None]] = {}
         for point in self.points():

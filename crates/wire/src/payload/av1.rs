@@ -4,14 +4,16 @@
 //! | Z | Y | W (2) | N | 0 (3) |, then OBU elements
 //! ```
 //!
-//! Z: the first element continues the previous packet's last. Y: the last element continues in the next packet. W: the
-//! number of elements, the last without a length field; with 0 each has a length (leb128). N: a coded video sequence
-//! starts.
+//! - Z: the first element continues the last element of the previous packet.
+//! - Y: the last element continues in the next packet.
+//! - W: the number of elements, of which all except the last have a length field (leb128). If W is 0, the number is not
+//!   given, and each element has a length field.
+//! - N: a coded video sequence starts.
 //!
 //! A sent packet has one or two OBUs or parts of them. Temporal delimiters and tile lists are neither sent nor used.
 //!
-//! A packet before the frame's last ends inside an OBU, because libwebrtc takes Y 0 as a frame's end and Z 0 as its
-//! start.
+//! All packets of a frame except the last end inside an OBU. libwebrtc needs this, because it takes Y = 0 as the end of
+//! a frame, and Z = 0 as the start of a frame.
 
 use super::units::{Unit, Units};
 use super::{Fragment, Fragments, PayloadFormat};
@@ -109,7 +111,7 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
 impl Fragments<'_> {
     /// Returns the next payload: the rest of an OBU or the next OBU, and if it fits, the start of the following OBU.
     ///
-    /// A payload before the frame's last ends inside an OBU, so that Y and Z show that the frame continues.
+    /// All payloads of a frame except the last end inside an OBU, so that Y and Z show that the frame continues.
     pub(super) fn next_obus(&mut self) -> Option<Fragment> {
         let starts_unit = self.rest.is_none();
         let (offset, left, prefix, head) = match self.rest.take() {
@@ -137,8 +139,10 @@ impl Fragments<'_> {
     }
 }
 
-/// Returns the aggregation header. If the payload has two elements, the length of the first follows; if it only has an
-/// OBU that starts here, this OBU's header follows.
+/// Returns the aggregation header and the following bytes that are not part of the frame's data.
+///
+/// With two elements, these are the length of the first element. With one element that starts here, they are the
+/// header of its OBU.
 pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
     // N is set in the first packet of a coded video sequence only.
     let begins = key && fragment.offset == 0;
@@ -164,7 +168,7 @@ pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element<'a> {
     pub(super) bytes: &'a [u8],
-    /// Whether the element continues the previous packet's last.
+    /// Whether the element continues the last element of the previous packet.
     pub(super) continues: bool,
     /// Whether the element continues in the next packet.
     pub(super) goes_on: bool,

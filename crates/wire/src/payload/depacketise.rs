@@ -126,7 +126,7 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Returns whether a payload is kept; `begins` if it starts a unit.
+    /// Returns whether a payload is kept. `begins` is true if the payload starts a unit.
     fn keeps(&mut self, begins: bool) -> bool {
         self.headless &= !begins;
         !self.headless

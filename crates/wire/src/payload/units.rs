@@ -81,9 +81,9 @@ pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '
     })
 }
 
-/// Returns the bytes from each start code (H.264 and H.265, annexes B) to the frame's end.
+/// Returns the bytes after each start code (H.264 and H.265, annexes B) up to the frame's end.
 ///
-/// Only [`nal_unit_of`] searches for a unit's end, because the search takes time in a picture's long slices.
+/// The end of a unit is found by [`nal_unit_of`] only, because the search is slow in long units.
 pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -92,7 +92,7 @@ pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Returns the NAL unit at the start of a slice from [`behind_start_codes`].
+/// Returns the bytes up to the next start code.
 pub(super) fn nal_unit_of(behind: &[u8]) -> &[u8] {
     &behind[..behind.windows(3).position(|three| *three == [0, 0, 1]).unwrap_or(behind.len())]
 }

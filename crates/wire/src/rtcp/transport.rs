@@ -13,7 +13,9 @@ pub(super) const TRANSPORT_WIDE: u8 = 15;
 const HEAD: usize = 20;
 const MAX_RUN: usize = 0x1fff;
 
-/// An arrival time on the receiver's clock in 250 µs, modulo 2³². The upper 24 bits are the reference time in 64 ms.
+/// An arrival time on the receiver's clock in units of 250 µs, modulo 2³².
+///
+/// The upper 24 bits are the reference time in units of 64 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticks(pub u32);
 
@@ -221,7 +223,7 @@ impl Delta {
             PacketStatus::Untimed => return Some(Self::Untimed),
             PacketStatus::At(at) => at.0,
         };
-        // The first delta is relative to the reference time of 64 ms.
+        // The first delta is relative to the report's reference time, a multiple of 64 ms.
         let delta = last.map_or(at & 0xff, |last| at.wrapping_sub(last.0)) as i32;
         match u8::try_from(delta) {
             Ok(small) => Some(Self::Small(small)),
