@@ -170,13 +170,13 @@ pub struct Sender {
     /// Retransmissions, padding and parity.
     repair: RepairStreams,
     audio: Option<AudioSender>,
-    /// Whether a key frame is requested, and when the encoder was last asked for one.
+    /// Whether a key frame is requested, and when the encoder last got a request.
     key_frame: (bool, Option<Time>),
     /// The receiver's reference time (RFC 3611) and when it arrived, until the next report answers it.
     reference: Option<(ReferenceTime, Time)>,
 }
 
-/// A unicast receiver. Others' RTCP is ignored until it leaves or times out.
+/// A unicast receiver. RTCP from other hosts is ignored until this receiver leaves or times out.
 #[derive(Clone, Copy, Debug)]
 struct SoleReceiver {
     from: Origin,
@@ -337,7 +337,9 @@ impl Sender {
         }
     }
 
-    /// Adds audio, which goes first, independent of rate and window. Ignored without an audio stream and after a stop.
+    /// Adds audio. Audio is sent before video, and is not limited by the rate or the window.
+    ///
+    /// The call has no effect without an audio stream or after a stop.
     pub fn push_audio(&mut self, packet: AudioPacket) {
         let stopped = self.stopped();
         if let Some(audio) = self.audio.as_mut().filter(|_| !stopped) {

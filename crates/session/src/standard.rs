@@ -137,7 +137,7 @@ const REPLY_LIFETIME: Span = Span::secs(15);
 const OWN_REPORT_INTERVAL: Span = Span::secs(1);
 const REPEAT_INTERVAL: Span = Span::secs(1);
 
-/// More packets than are sent between two reports.
+/// This exceeds the number of packets that are sent between two reports.
 const MAX_DEPARTURES: usize = 1 << 16;
 /// The number of reports without a body after which their receiver counts as standard. A Steadycast receiver's first
 /// one or two reports may lack a body, too.
@@ -157,7 +157,8 @@ struct Standard {
     bare_reports_allowed: u32,
     /// Receivers that have sent the controller's own reports.
     ours: BTreeSet<ReceiverId>,
-    /// Receivers without a half: the number of reports, and the first one's highest sequence number.
+    /// For each receiver with standard reports: the number of reports, and the highest sequence number in the first
+    /// report.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
     receivers: BTreeMap<ReceiverId, Receiver>,
     /// When each receiver's half is called, or its reply repeated.

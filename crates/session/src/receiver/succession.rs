@@ -14,9 +14,10 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// The silence before another source at the same address replaces a named source, or one of unknown frame interval.
+/// The minimum silence before a source at the same address replaces the source that a session description names. This
+/// is also the assumed frame interval if the frame interval is unknown.
 const SOURCE_CHANGE_SILENCE: Span = Span::millis(500);
-/// The minimum silence before a replacement at the same address: shorter ones may be reordering.
+/// The minimum silence before a replacement at the same address. A shorter silence may be due to reordering.
 const MIN_SILENCE: Span = Span::millis(50);
 /// Maximum silence that is required before a replacement at the same address.
 const MAX_SILENCE: Span = Span::secs(5);
@@ -65,7 +66,7 @@ pub struct Waiting {
     pub ssrc: u32,
     /// The source's address.
     pub from: Origin,
-    /// The silence of the followed source until this one replaces it.
+    /// The further silence of the followed source after which this source replaces it.
     pub after: Span,
 }
 
@@ -91,7 +92,7 @@ impl Receiver {
     }
 
     /// Returns the index and first number of the present run of sequence numbers. A new source or a restart begins a
-    /// run, whose numbers continue the previous ones.
+    /// run. The numbers continue from run to run.
     pub const fn run(&self) -> (u32, u64) {
         self.run
     }

@@ -155,7 +155,7 @@ impl Blocks {
         Self { settings, anywhere, open, longest, began, loss, waiting, recent, budget, refused: 0 }
     }
 
-    /// Updates the loss rate (0 to 1); a lower one only after [`LOSS_HOLD_TIME`].
+    /// Updates the loss rate (0 to 1). A lower rate is used only after [`LOSS_HOLD_TIME`].
     pub(crate) fn on_loss(&mut self, now: Time, share: f64) {
         let held = self.loss.share.filter(|held| *held > share && now.since(self.loss.since) < LOSS_HOLD_TIME);
         if held.is_none() {
@@ -167,7 +167,8 @@ impl Blocks {
         self.loss.share.unwrap_or(DEFAULT_LOSS)
     }
 
-    /// Adds a sent packet. A block's end adds parity, so that at most a share `residual` stays missing.
+    /// Adds a sent packet. At the end of a block, parity is queued, so that at most a share `residual` of the packets
+    /// stays missing.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
         // The header's base and count require a contiguous block.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {

@@ -126,7 +126,7 @@ pub(crate) struct NackRequester {
     /// When the next number counts as missing, if no frame's end has arrived.
     tail: Option<Time>,
     way: Option<OneWay>,
-    /// The minimum one-way delays of the present and the previous period, and the present one's start.
+    /// The minimum one-way delays of the present and the previous period, and the start of the present period.
     shortest: Option<(OneWay, OneWay, Time)>,
     jitter: Span,
     /// The last arrival out of order.

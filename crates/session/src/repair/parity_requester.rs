@@ -28,8 +28,8 @@ struct PendingRequest {
     tries: u32,
 }
 
-/// Schedules parity requests in a small group. As in RFC 5401, a request is delayed at random, and suppressed by
-/// another member's equal or larger one.
+/// Schedules parity requests in a small group, each with a random delay. An equal or larger request of another member
+/// suppresses a request (RFC 5401).
 #[derive(Debug)]
 pub(crate) struct ParityRequester {
     pending: BTreeMap<u64, PendingRequest>,
