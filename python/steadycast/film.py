@@ -178,10 +178,11 @@ def worst_seconds(
 ) -> tuple[Json, bytes] | None:
     """Create the film of the worst ten seconds of a run.
 
-    It shows the worst receiver of the video with the lowest share of intact and punctual frames.
+    The film shows one receiver. The worst receivers of all videos are compared, and the receiver with the lowest share
+    of intact and punctual frames is shown.
 
-    The ten seconds have the fewest of these frames. If several have as few, the lowest mean PSNR decides, then the
-    earliest time.
+    The worst ten seconds have the fewest intact and punctual frames. If several intervals are equal, the lowest mean
+    PSNR decides, then the earliest time.
 
     Returns: a description (`flow`, `receiver`, `from_s`, `to_s`, frames by their fates) and the film, or `None` if
     there are no pictures, or no quantizer makes the film small enough.

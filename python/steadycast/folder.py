@@ -156,7 +156,7 @@ class Folder:
         return told, data
 
     def absent(self) -> list[str]:
-        """Return the names of missing tables that every run has."""
+        """Return the names of mandatory tables that are missing."""
         return [name for name in TABLES if name not in SOMETIMES and not self.has(name)]
 
     def has(self, name: str) -> bool:

@@ -71,7 +71,7 @@ class Plan:
     counts_from_s: float = 0.0
     """When long waits for a processor begin to count, in seconds since the emulation's start."""
     judge: int = 0
-    """The process of the judgement, whose other emulations are not work of others."""
+    """The id of the process whose children run this and other emulations (`Machine.judge`)."""
     asked: Sequence[str] = ()
     """Programs in the order in which they are ended; the others follow in the order of their start."""
     signals: Sequence[tuple[str, float]] = (("TERM", 5),)

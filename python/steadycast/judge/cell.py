@@ -30,22 +30,20 @@ SIGNALS = (("INT", 2.0), ("TERM", 5.0))
 PAUSE_S = 1.0
 """Time in seconds from the sender's end to the receiver's, in which packets in transit arrive."""
 WAITED = 0.05
-"""If a thread waits for a processor for more than this share of the time, the figures are distorted."""
+"""If a thread waits for a processor for more than this share of the time, the figures are not trusted."""
 DISTURBED = 0.01
-"""The largest share of the scored time in which a thread's waits for a processor may change a delay.
+"""The largest share of the scored time in which a thread may wait for a processor for longer than `LONG_WAIT_S`.
 
-A wait changes a delay if it is longer than `contention.LONG_WAIT_S`. The share is that of `LATE`, and of the datagrams
-that may leave the network late. Delays are reported as their 95th percentile. With this share it lies between the true
-95th percentile and the true 96th percentile plus the wait.
+With this share, the reported 95th percentile of the delay is at most the true 96th percentile plus `LONG_WAIT_S`.
 """
 TAKEN = 0.01
-"""The largest share of the processors' time that real-time work of others, or the hypervisor, may take.
+"""The largest share of the processors' time that the hypervisor or other programs' real-time threads may use.
 
-Programs can't preempt either, and the emulation can't preempt work of its own priority. The share is that of the
-moments at which a thread of the cell may find its processor taken, and is therefore the same as `DISTURBED`.
+The judged programs can't preempt them, so this is the probability that a program must wait for a processor. The limit
+is therefore the same as `DISTURBED`.
 """
 LATE = 0.01
-"""The largest share of pictures that may be handed over more than one picture interval late."""
+"""The largest share of the clip's pictures that the sender may receive more than one picture interval late."""
 _KEPT = "shown.y"
 """The file of pictures for VMAF."""
 _LINES = 5
@@ -111,8 +109,8 @@ def begin(setup: Setup) -> Callable[[Task], Outcome]:
 def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
     """Return the scenario of a cell.
 
-    Programs and the network's flows have separate hosts around the bottleneck. Events count from the end of the lead
-    time.
+    Each flow of the network has hosts of its own, which no judged program uses. The network's events are delayed by
+    `pair.lead_s`, because the programs start in this time.
     """
     pair, of = setup.pair, setup.networks[network]
     shape, access = of.topology, of.topology.get("access", _ACCESS)
@@ -276,7 +274,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
         share = f"{100 * emulation['late_frac']:.1f} %"
         yield f"{share} of the datagrams left the network more than 1 ms late{because}"
     for load in (each for each in cell.crew if each["what"] in ("load", "emulation")):
-        # The feed is checked by its hand-over times.
+        # The program `feed`, which writes the clip to a pipe, is checked below by the times in feed.tsv.
         if (name := load.get("program", "the emulation")) == "feed":
             continue
         who = "the reader of the pictures" if name == "look" else name
@@ -287,7 +285,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
             yield f"{who} waited more than {1e3 * LONG_WAIT_S:g} ms for a processor {share}{because}"
     fed = cell.rows("feed.tsv", ("number", "due", "at"))
     if fed.height and cell.pair.clip is not None:
-        # Before the scored time, the program's start delays the hand-over.
+        # Pictures before the scored time are not checked, because the start of the sender delays them.
         low, high = (cell.began + at for at in cell.window)
         rate = float(cell.pair.clip.rate)
         begun = fed["due"][0] - fed["number"][0] / rate
@@ -301,12 +299,12 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Cause:
-    """What took the processors from a cell, and what to do."""
+    """A load on the processors that makes a cell's threads wait, and its remedy."""
 
     what: str = ""
     remedy: str = ""
     certain: bool = False
-    """Whether it alone casts doubt, even if no wait was observed."""
+    """Whether the figures are not trusted even if no thread was observed to wait."""
 
 
 def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:

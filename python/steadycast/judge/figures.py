@@ -1,6 +1,6 @@
-"""The figures of a judged pair, with the names and units of a run's figures.
+"""The figures of `steadycast judge`. They use the names and units of a run's summary where it has the same figure.
 
-Shares are fractions from 0 to 1; the text shows them in per cent.
+Shares are fractions from 0 to 1; judge.txt shows them in per cent.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def _rate(x: float) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """How the text shows a figure."""
+    """How judge.txt shows a figure."""
 
     head: str
     less_is_worse: bool
     say: Callable[[float], str]
     floor: float
-    """A new value replaces the value of an earlier text only if they differ by more than this, in the text's unit."""
+    """With `--keep`, an earlier value is kept if the new value differs by at most this, in judge.txt's unit."""
     share: float = 0.0
-    """A further difference that is tolerated, as a fraction of the earlier value."""
+    """This fraction of the earlier value is added to `floor`."""
 
     @property
     def scale(self) -> float:
-        """The factor of a value in the text."""
+        """The factor from a figure to its value in judge.txt."""
         return 100.0 if self.head.endswith("%") else 1.0
 
 
@@ -64,10 +64,9 @@ class Figure:
     column: Column | None = None
 
     def worst(self, values: Sequence[float | None]) -> float | None:
-        """Return the worst value of several runs.
+        """Return the worst value of several runs; `None` if a value is `None`, or for a figure without a column.
 
-        The value `None` is worse than any other, because the event did not occur. The result is also `None` for a
-        figure without a column.
+        A value of `None` is the worst, because it means that something never occurred, such as a recovery.
         """
         known = [value for value in values if value is not None]
         if self.column is None or len(known) < len(values) or not known:

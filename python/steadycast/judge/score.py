@@ -1,7 +1,7 @@
 """Scores a cell: figures of the packets on the wire, of the RTP frames, and of the displayed pictures.
 
 All times are seconds of the emulation. Suffixes are units: ``_frac`` from 0 to 1, ``_ms``, ``_s``, and ``_bps`` in
-bit/s of IP packets. An unknown figure is absent; `None` means that the event did not occur.
+bit/s of IP packets. An unknown figure is absent. ``recover_s`` is `None` if there was no recovery.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Cell:
     folder: Path
     pair: Pair
     up: bool = False
-    """Whether the pair sends against the network's direction."""
+    """Whether the media flow in the back direction of the bottleneck."""
 
     @property
     def window(self) -> tuple[float, float]:
@@ -163,7 +163,7 @@ class Cell:
 
 
 def _numbers(line: str, count: int) -> list[float | None] | None:
-    """Parse a line of ``count`` numbers, which may be empty; `None` if it is malformed."""
+    """Parse ``count`` numbers; return `None` for a malformed line. Fields after the first may be empty."""
     cells = line.split("\t")
     try:
         values = [float(cell) if cell else None for cell in cells]
@@ -418,7 +418,7 @@ def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
-    """Share of whole frames; with parity packets, whose effect is unknown, its lower and upper bound."""
+    """Return the share of whole frames. With parity packets, return its bounds, because repairs are not observed."""
     whole = float(frames["whole"].to_numpy().mean())
     if not parity:
         return {"whole_frac": whole}
@@ -426,7 +426,7 @@ def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
 
 
 def _codec(cell: Cell) -> str | None:
-    """Return the codec in the session description, if the first four payload bytes identify key frames."""
+    """Return the codec in the session description, if `_begins` supports it and the media are not encrypted."""
     path = cell.folder / "session.sdp"
     # The file comes from a tested program, and may contain any bytes.
     text = path.read_text(errors="replace").upper() if path.exists() else ""
@@ -463,9 +463,9 @@ def _begins(codec: str, head: bytes) -> bool:
 
 
 def _shown(frames: pl.DataFrame, deadline: float, *, chained: bool) -> F64:
-    """Return the display times of frames: a whole frame is shown once all before it were shown or given up.
+    """Return the display times of frames. A whole frame is shown once all earlier frames were shown or given up.
 
-    A frame is given up ``deadline`` seconds after sending; if key frames are known, the next one is then awaited.
+    A frame is given up ``deadline`` seconds after sending. With ``chained``, the next key frame is then awaited.
     """
     shown, waits, broken = [], 0.0, False
     keys = frames["key"].to_list() if chained else [True] * frames.height

@@ -1,4 +1,4 @@
-"""The page of a judgement: the text's table, the results of the bounds, and each cell over time."""
+"""The page of a judgement: the table of figures, the bounds, and diagrams of each network over time."""
 
 from __future__ import annotations
 

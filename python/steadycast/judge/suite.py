@@ -65,7 +65,7 @@ class Done:
     json: Json
     fails: list[str]
     untrusted: list[str]
-    """Sentences about networks in which the machine was too busy, or in which this is unknown."""
+    """Sentences about networks whose figures are not trusted, because the machine was busy or its load is unknown."""
     warnings: list[str]
     """Other warnings, for example that some cells are from an interrupted judgement."""
     nothing_trusted: bool = False

@@ -1,4 +1,4 @@
-"""The results of a judgement: a text to keep beside the program, JSON for other programs, and checks of bounds."""
+"""The results of a judgement as text and as JSON, and checks of bounds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Judgement:
         return [o.figures[key] for o in self.of(network) if key in o.figures]
 
     def worst(self, network: str) -> Json:
-        """Return each figure of a network: the worst run's value, or the mean if there is no better direction."""
+        """Return each figure of a network: the worst run's value, or for a figure without a column, the runs' mean."""
         found: Json = {}
         if self.failed(network) is not None:
             return found
@@ -185,7 +185,7 @@ def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None)
     for condition in map(_condition, fail_if):
         pattern, _, key = condition.path.rpartition(".")
         for network in _named([*judged.networks], pattern, "--fail-if"):
-            # With "*", a network may lack a figure (TCP's, without TCP).
+            # "*" skips networks that lack the figure, for example `tcp_bps` in a network without TCP flows.
             if pattern == "*" and key not in was.get(network, {}) and key not in judged.worst(network):
                 continue
             before, now = number(was.get(network, {}).get(key)), judged.known(network, key)

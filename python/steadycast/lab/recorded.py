@@ -43,7 +43,7 @@ def beside(place: Path) -> Json | None:
 def side(call: Json) -> Json:
     """Return the page's content for a call: series with a value per bin, a row of numbers, and sentences.
 
-    Delays are above those of an empty queue, plus half of the minimum round-trip time if known.
+    Delays are queueing delays plus `replay.empty_ms`, the path's delay with empty queues.
     """
     bins, step = call["bins"], call["bin_s"]
     at = [round((k + 0.5) * step, 3) for k in range(len(bins))]

@@ -54,7 +54,7 @@ _PORTS = 20
 """Number of ports that are tried if none is given."""
 _WORKERS = 2
 _PAGES = Board.PLACES // 2
-"""Number of browser tabs: each has two places on the board, for runs and films."""
+"""The maximum number of browser tabs. Each tab has two places on the `Board`: one for runs, one for films."""
 _NEAR_S = 600.0
 """Maximum time in seconds between the beginnings of sessions that are shown on one time axis."""
 _MOST_BODY = 4 * scenario_text.MOST_TEXT
@@ -108,7 +108,7 @@ class Pool:
     def place(self, tab: str, *, film: bool) -> int:
         """Return a browser tab's place on the board (`work.Board`).
 
-        Without a free place, the longest inactive tab loses its own.
+        If no place is free, it takes the place of the tab that was inactive for the longest time.
         """
         if tab not in self._places:
             free = set(range(_PAGES)) - set(self._places.values())
@@ -143,7 +143,7 @@ class Pool:
 def rivals() -> list[str]:
     """Return the default controllers for side B: the registry's first adaptive controller of each `cast`.
 
-    These are two, for one receiver and for any number, because one of them may be controller A.
+    Side B uses the second if side A already uses the first.
     """
     first: dict[str, str] = {}
     for each in registry():

@@ -162,7 +162,7 @@ def _over(text: str, network: str) -> str:
 
 
 def _playing(text: str, clip: str) -> str:
-    """Return a text whose videos play a clip, in its own size and rate if there was none before."""
+    """Return a text whose videos play a clip. A video without an earlier clip gets the size and rate of the clip."""
     import tomlkit
 
     document = tomlkit.parse(text)

@@ -56,7 +56,7 @@ class Encoder:
         self._context: Any = None
 
     def expect(self, loss: float) -> None:
-        """Configure FEC for a loss rate from 0 to 1; another of `_LOSSES` needs a new encoder."""
+        """Configure FEC for a loss rate from 0 to 1. If the level of `_LOSSES` changes, a new encoder is created."""
         level = next((level for level in _LOSSES if level >= 100 * loss), _LOSSES[-1])
         if level == self._loss:
             return
@@ -147,7 +147,7 @@ def sound_of(path: Path) -> tuple[Sound | None, str | None]:
 class Work:
     """The loop of a session's sound, which passes encoded packets to a core `Sender` until the session ends.
 
-    ``loop_s`` is `Pictures.loop_s`.
+    ``loop_s`` returns when a repetition of the film begins, in seconds (`source.Pictures.loop_s`).
     """
 
     def __init__(self, sound: Sound, loop_s: Callable[[int], float | None], warnings: list[str]) -> None:
@@ -192,8 +192,8 @@ class Work:
     def _blocks(self, sender: Any) -> Iterator[tuple[int, Samples, bool]]:
         """Yield the samples of each packet, with the number of the first sample and whether a new encoder is needed.
 
-        A repetition of the sound needs none if it follows closely, because a new encoder would interrupt the sound for
-        20 ms. If a repetition begins before the previous repetition ends, its beginning is cut.
+        A repetition that follows closely needs no new encoder, which would interrupt the sound for 20 ms. If a
+        repetition begins before the previous repetition ends, its beginning is cut.
         """
         width = 1 if self._sound.layout == "mono" else 2
         empty = np.zeros((1, 0), dtype=np.int16)

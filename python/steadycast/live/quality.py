@@ -31,12 +31,14 @@ def measure(
     units: Sequence[bytes],
     size: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """Measure PSNR, SSIM and opinion score of a receiver's pictures; return the figures by path.
+    """Measure PSNR, SSIM and opinion score of a receiver's pictures.
 
-    The result is empty if there are no pictures. One picture is found in the clip by comparison. The places of the
-    other pictures follow from their time stamps, modulo the length of a looped clip.
+    Keys of the result are paths in a receiver's summary, such as ``psnr_db.raw.y``. The result is empty if there are no
+    pictures.
 
-    A missing picture is replaced by its predecessor. Pictures are scaled to ``size``, or to the first picture's size.
+    One picture is found in the clip by comparison. The positions of the other pictures follow from their time stamps,
+    modulo the length of the clip. A missing picture is replaced by its predecessor. Pictures are scaled to ``size``, or
+    to the first picture's size.
     """
     kind = codec_of(codec)
     # An access unit without usable data would flush the decoder.

@@ -167,7 +167,7 @@ def live_core() -> Any:
 
 
 def summary_of(record: Any) -> Json:
-    """Return the summary of a record, with the program's version."""
+    """Return the summary of a record, with Steadycast's version."""
     summary: Json = json.loads(record.summary(True))
     summary["program"] = program()
     return summary
