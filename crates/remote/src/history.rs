@@ -94,7 +94,7 @@ impl History {
         let of = seq_space(stream);
         let begun = self.begun[of]?;
         let newest = self.packets.back()?.seqs[of];
-        // A stream's numbers increase and cover at most a quarter of 16 bits, so bisection works.
+        // Bisection works, because sequence numbers increase and span at most 16,384 of the 65,536 values.
         let wanted = newest.wrapping_sub(seq);
         let (mut low, mut high) = (begun.saturating_sub(self.first) as usize, self.packets.len());
         while low < high {
@@ -109,8 +109,8 @@ impl History {
         (seq_space(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
     }
 
-    /// Adds to `unknown` the unreported packets before the newest one in `joined`, each once. Feedback may never
-    /// cover them: QUIC names only packets that have arrived (RFC 9000, section 13.2). A later report still counts.
+    /// Adds to `unknown` the unreported packets before the newest packet in `joined`, each once. Feedback may never
+    /// cover them, because QUIC acknowledges only packets that have arrived (RFC 9000, section 13.2).
     pub fn overtaken(&mut self, joined: &Joined, unknown: &mut Vec<PacketReport>) {
         let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() else { return };
         for number in self.settled.max(self.first)..newest {
@@ -153,7 +153,7 @@ impl Joined {
         self.packets.sort_unstable_by_key(|packet| packet.number);
     }
 
-    /// If all packets have one arrival time, gives them the newest one's one-way delay.
+    /// If all arrival times are equal, replaces them, so that each packet has the newest packet's one-way delay.
     pub(crate) fn spread(&mut self) {
         let arrival = |packet: &PacketReport| packet.arrived.and_then(|arrived| Some((packet.sent, arrived.at?)));
         let Some((sent, at)) = self.packets.iter().rev().find_map(arrival) else { return };
@@ -175,8 +175,8 @@ impl Joined {
         self.rtt = self.round_trip(0, now, reported);
     }
 
-    /// As [`Joined::measure`], for the report whose packets begin at index `first`. Without an arrival the round-trip
-    /// time is kept.
+    /// Measures as [`Joined::measure`], but only by the packets from index `first`. Without an arrival among these
+    /// packets, the round-trip time stays the same.
     pub fn measure_from(&mut self, first: usize, now: Time, reported: PeerTime) {
         self.rtt = self.round_trip(first, now, reported).or(self.rtt);
     }

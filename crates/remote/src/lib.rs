@@ -5,7 +5,7 @@
 //! receiver needs no part of Steadycast.
 //!
 //! The crate is sans-IO. With a full history (16,384 packets), [`Remote::sent`] allocates no memory.
-//! [`Remote::feedback`] allocates a half's report, and at times room for packets of unknown fate.
+//! [`Remote::feedback`] allocates memory for reports, and sometimes for packets of unknown fate.
 //!
 //! # Example
 //!

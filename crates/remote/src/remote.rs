@@ -93,7 +93,7 @@ impl PacketResult {
 
 const RECEIVER: ReceiverId = ReceiverId(2);
 const SENDER: ReceiverId = ReceiverId(1);
-/// The report interval of the receiver half, unless it has its own (RFC 4585's default).
+/// The report interval of a half that sets no report times. The value is RFC 4585's default.
 const REPORT_INTERVAL: Span = Span::secs(1);
 /// The maximum valid time of both clocks.
 const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
@@ -218,7 +218,7 @@ impl Remote {
             chance: bounds.seed.part("remote"),
         }
         .alive();
-        // Without per-packet feedback of its own, the controller's receiver half runs here.
+        // If the controller does not read per-packet feedback, its receiver half runs here.
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
         Ok(Self {
@@ -249,9 +249,11 @@ impl Remote {
 
     /// Records a media packet. Returns its number, counted from 0 over all streams.
     ///
-    /// With [`Feedback::late`], call it right before [`Remote::feedback`]; `at` is the send time, and may be before the
-    /// previous call. If no feedback arrives, the product is assumed to continue sending, because the controller does
-    /// not lower the rate of an idle sender.
+    /// With [`Feedback::late`], call it right before [`Remote::feedback`]. `at` is the send time, and may be before the
+    /// previous call.
+    ///
+    /// If feedback is late and none arrives, [`Remote::timer`] assumes that the product still sends. Otherwise the
+    /// controller would keep the rate, as for an idle sender.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
         let (number, at, left) = self.number_packet(at, Stream::Media, size);
@@ -293,17 +295,17 @@ impl Remote {
     /// Declares that no feedback will cover packet `number`: it is neither in flight nor lost. A later report still
     /// counts. Not needed for packets that feedback has skipped.
     pub fn forget(&mut self, number: u64) {
-        // The half gets it with the next packet.
+        // `flush_uncovered` settles the packets in `uncovered`.
         if self.uncovered.iter().all(|(uncovered, ..)| *uncovered != number) {
             self.history.settle(number, &mut self.unknown);
             self.flush_unknown();
         }
     }
 
-    /// Without feedback, records a packet of size zero, so that the half's no-feedback timer runs.
+    /// Records a packet of size zero if no feedback has arrived, so that the half's no-feedback timer runs.
     fn assume_packet(&mut self, now: Time) {
         let Some((interval, _)) = self.assumes.filter(|(_, at)| *at <= now) else { return };
-        // As media, because a sender without media is idle (RFC 5348, section 4.4).
+        // The packet counts as media, because a sender without media is idle (RFC 5348, section 4.4).
         let number = self.sent(now, &Packet { size: Bytes::ZERO, edge: FrameEdge::default(), data_limited: false });
         self.history.settle(number, &mut self.unknown);
         self.flush_unknown();
@@ -416,7 +418,7 @@ impl Remote {
         self.half.probe()
     }
 
-    /// Returns the results of the promises that the controller checks.
+    /// Returns the results of the controller's checks at run time.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }

@@ -1,10 +1,12 @@
 //! Receiver halves at the sender, which run on the arrivals in per-packet feedback.
 //!
-//! Arrival times are converted to the sender's clock ([`ClockOffset`]), which adds a constant delay. A half's time
-//! advances only with feedback. A silent receiver's half sends no reports, so the controller detects the silence.
+//! Arrival times are converted to the sender's clock ([`ClockOffset`]). The conversion adds a constant delay.
 //!
-//! A sender report reaches the half with the next packet, so the half's reports have that packet's round-trip time (RFC
-//! 3550, section 6.4.1).
+//! A half's time advances only when feedback arrives. Without feedback the half sends no report, so the controller
+//! detects a silent receiver.
+//!
+//! The half receives a sender report together with the next packet. The round-trip time in the half's next report is
+//! then this packet's (RFC 3550, section 6.4.1).
 
 use crate::clock_offset::ClockOffset;
 use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};
@@ -118,7 +120,7 @@ const MOST_SENDER_REPORTS: usize = 16;
 /// instead.
 #[derive(Default)]
 struct UnknownFates {
-    /// No later packet is known to have arrived.
+    /// The packets to replay once a later packet is known to have arrived.
     waiting: VecDeque<PacketReport>,
     /// The replayed packets' numbers, in order.
     played: VecDeque<u64>,
@@ -148,7 +150,8 @@ impl UnknownFates {
         self.waiting.make_contiguous().sort_unstable_by_key(|packet| packet.number);
         let mut known = report.iter().filter_map(|packet| Some((packet.arrived?.at?, packet)));
         let mut next = known.next();
-        // No packet is replayed before this time, because a half would count an earlier arrival as a gap.
+        // The newest arrival of a packet sent before `first`. Replayed packets must not arrive before it, because the
+        // half would count a gap.
         let mut earliest = PeerTime::from_nanos(i64::MIN);
         while let (Some(first), Some((at, after))) = (self.waiting.front().copied(), next) {
             if after.number < first.number {
@@ -332,8 +335,8 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // With a window, packets are acknowledged one by one, so a half that reports every packet reports after
-            // each arrival. Other halves report once, at the end, so that the hold time is right.
+            // A window needs an acknowledgement per packet, so a half that reports every packet reports here. Other
+            // halves report only after the last arrival, so that the hold time is right.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }

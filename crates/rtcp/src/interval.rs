@@ -45,7 +45,8 @@ impl IntervalInputs {
     /// ```
     pub fn deterministic(&self) -> Span {
         let (mut n, mut share) = (self.members, 1.0);
-        // New receivers then soon learn the senders' CNAMEs (RFC 3550, section 6.2).
+        // Few senders get a share of their own, so that new receivers soon learn the senders' CNAMEs (RFC 3550,
+        // section 6.2).
         if f64::from(self.senders) <= SENDER_SHARE * f64::from(self.members) {
             (n, share) = if self.we_sent {
                 (self.senders, SENDER_SHARE)
@@ -68,7 +69,7 @@ impl IntervalInputs {
 pub enum Profile {
     /// RFC 3550: the interval is at least 5 s.
     Rfc3550,
-    /// RFC 3550 with a minimum of 1 s, which ASMP's published reaction times imply.
+    /// RFC 3550 with a minimum of 1 s, for the controller `asmp`. The reaction times in its paper imply this minimum.
     Asmp,
     /// RFC 4585: early feedback. There is no minimum interval, except 1 s before a group's first report.
     Avpf {
@@ -94,13 +95,15 @@ pub struct TimerConfig {
     pub profile: Profile,
     /// The RTCP bandwidth of the whole session, by default 5 % of its bandwidth.
     pub rtcp_bw: Rate,
-    /// The minimum interval, which applies by the profile.
+    /// The minimum interval. With AVPF, it applies only in a group, before the first report and while there is no
+    /// source.
     pub t_min: Span,
     /// Whether there are always two members. AVPF then sends the first report without delay, and does not dither.
     pub point_to_point: bool,
     /// The first packet's expected size with IP and UDP headers.
     pub first_size: Bytes,
-    /// Whether the timer skips expiries of certainly suppressed reports, which would wake a live participant.
+    /// Whether the timer does not expire while `t_rr_interval` suppresses all reports. A live participant then wakes
+    /// less often.
     pub skips_suppressed: bool,
 }
 
@@ -242,7 +245,7 @@ impl Timer {
         self.early.map_or(self.tn, |early| early.min(self.tn))
     }
 
-    /// Handles the expiry at [`Timer::next`]. Pass a packet that is sent to [`Timer::on_rtcp`].
+    /// Handles the expiry at [`Timer::next`]. If the caller then sends a packet, it calls [`Timer::on_rtcp`].
     pub fn on_expiry(&mut self, now: Time, census: &Census) -> Expiry {
         if let Some(early) = self.early
             && early <= now
@@ -296,7 +299,7 @@ impl Timer {
     /// longer includes these members.
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
-        // Relative to the size at the last draw. Reconsideration handles growth.
+        // `on_expiry` handles growth.
         if self.leaving.is_some() || census.members >= self.pmembers {
             return;
         }
@@ -412,7 +415,7 @@ impl Timer {
     }
 
     /// Returns the time without media after which a sender counts as a receiver: 2 · T. With AVPF it is at least 1 s,
-    /// because a frame interval may be longer.
+    /// because 2 · T may be shorter than the time between two frames.
     pub fn sender_timeout(&self) -> Span {
         match self.config.profile {
             Profile::Avpf { .. } => (self.t_rr * 2).max(self.config.profile.minimum()),
@@ -486,11 +489,11 @@ impl Timer {
             self.t_rr_last = Some(due);
         }
         self.sent |= expiry != Expiry::Suppress;
-        // Even after a suppressed regular packet (RFC 4585, section 3.5.3).
+        // A suppressed report allows early feedback, too (RFC 4585, section 3.5.3).
         self.allow_early = true;
         self.initial = false;
         self.tp = now;
-        // An interval that has passed reconsideration is biased (RFC 3550, appendix A.7).
+        // The interval is drawn again, because intervals that pass reconsideration are biased (RFC 3550, appendix A.7).
         self.t_rr = self.draw(census);
         self.tn = now + self.t_rr;
         if let (Profile::Avpf { t_rr_interval }, Some(last), true) =

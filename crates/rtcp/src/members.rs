@@ -90,8 +90,8 @@ pub struct Members {
     addresses: Addresses,
     /// Uncounted entries, oldest first: those on probation or with a BYE.
     uncounted: BTreeSet<(Time, u32)>,
-    /// The first time is at most any entry's last packet, the second at most any sender's last media. While neither
-    /// time has timed out, no entry has, and the table is not searched.
+    /// Lower bounds of `last_packet` and of `sent` over all entries. [`Members::expire`] searches the table only if a
+    /// bound has timed out.
     earliest: (Time, Time),
     /// Members in the table, without ourselves.
     proven: u32,
@@ -102,8 +102,8 @@ pub struct Members {
     /// Packets from sources for which there was no room.
     refused: u64,
     sample: Option<Sample>,
-    /// The SSRCs in the table outside of the sample, perhaps with removed ones. In a large group, this saves most
-    /// look-ups.
+    /// The SSRCs in the table that the sample excludes. An SSRC that is neither in this set nor in the sample needs no
+    /// look-up in the table.
     outside_sample: SmallSsrcSet,
     /// The last media packet's source, address and arrival, to save look-ups. It is written to the table before the
     /// table is read.
@@ -316,8 +316,7 @@ impl Members {
         let silent = |last: Time, limit: Span| now.since(last) > limit;
         let (uncounted, mut departed, mut retired) = (&mut self.uncounted, 0, 0);
         if silent(self.earliest.0, member) || silent(self.earliest.1, sender) {
-            // The new lower bounds save the next calls a pass.
-            let (mut heard, mut sent) = (now, now);
+            let (mut earliest_packet, mut earliest_media) = (now, now);
             let addresses = &mut self.addresses;
             self.table.retain(|&ssrc, it| {
                 if it.sent.is_some_and(|at| silent(at, sender)) {
@@ -327,8 +326,8 @@ impl Members {
                 let keep = !silent(it.last_packet, member);
                 match it.state {
                     _ if keep => {
-                        heard = heard.min(it.last_packet);
-                        sent = sent.min(it.sent.unwrap_or(now));
+                        earliest_packet = earliest_packet.min(it.last_packet);
+                        earliest_media = earliest_media.min(it.sent.unwrap_or(now));
                     }
                     State::Proven => {
                         departed += 1;
@@ -343,7 +342,7 @@ impl Members {
                 }
                 keep
             });
-            self.earliest = (heard, sent);
+            self.earliest = (earliest_packet, earliest_media);
         }
         self.proven -= departed;
         self.senders -= retired;
@@ -484,7 +483,8 @@ impl Members {
         SourceStatus::Unproven
     }
 
-    /// Returns false if the sample can't be halved, or no member goes: the SSRCs were then chosen to fit the key.
+    /// Returns false if no member would be removed, because an attacker chose SSRCs that match the key. Also returns
+    /// false at [`Sample::MAX_BITS`].
     fn halve_sample(&mut self) -> bool {
         let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
             return false;

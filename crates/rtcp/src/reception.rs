@@ -35,11 +35,11 @@ pub struct Interval {
 
 /// The silence after which the next number may be up to [`MAX_DROPOUT`] ahead at any packet rate.
 const PAUSE: Span = Span::millis(500);
-/// Largest plausible ratio of the rate since the last arrival to the mean.
+/// The largest plausible ratio of the packet rate since the last arrival to the mean packet rate.
 const FASTER: u64 = 4;
-/// Packets over which the spacing is averaged.
+/// The number of packets over which the spacing is averaged.
 const SPACED: u64 = 64;
-/// Packets after which the spacing is known.
+/// The number of packets after which the spacing is known.
 const KNOWN: u64 = 16;
 
 /// Stray packets in ascending order. After a heavy loss they may continue the stream ([`Reception::hold`]).
@@ -150,7 +150,7 @@ impl Reception {
         let Line { packets, first, last } = self.line;
         let step = seq.wrapping_sub((newest as u16).wrapping_add(last as u16));
         if packets > 0 && step >= 1 << 15 {
-            // A number that is reordered or of another stream starts the collection anew.
+            // A small step back is reordering. After a large step, the packets in `line` are not one stream.
             if step.wrapping_neg() >= MAX_MISORDER {
                 self.line = Line::default();
             }

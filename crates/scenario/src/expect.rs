@@ -126,7 +126,8 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
     }
 }
 
-/// Returns the path that `word` probably means: a column heading of a table, or a figure of the flow's receivers.
+/// Returns the path of the figure that `word` probably means. `word` may be a table's column heading, or the key of a
+/// receiver's figure.
 fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
     // A word that is a figure of the flow already is a valid path.
     if find(Of::Flow, word).is_some() {
@@ -162,8 +163,8 @@ fn heads() -> Vec<&'static str> {
     all
 }
 
-/// Splits a path after an existing object's name; returns its index and the rest. Names can contain dots: the longest
-/// match.
+/// Splits `path` after the longest matching name, because names can contain dots. Returns the name's index and the rest
+/// of the path.
 fn named<'a, 'p>(
     what: &str,
     of: Of,
@@ -197,7 +198,8 @@ fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
     }
 }
 
-/// Checks that an object has the figure, and that it is a number; `flow` is the flow, or that of the receiver.
+/// Reports a problem unless `path` is a figure of the object and a number. For a receiver, `flow` is the receiver's
+/// flow.
 fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Findings) {
     let known = || FIGURES.iter().filter(|figure| figure.of == of && has(flow, figure) && figure.unit.is_number());
     match find(of, path) {

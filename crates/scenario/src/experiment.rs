@@ -809,7 +809,7 @@ fn named<T>(
 struct Names<'a> {
     measures: &'a [String],
     variants: &'a [String],
-    /// Variants with all bounds that name no variant.
+    /// The variants to which a bound without `variant` applies.
     judged: &'a [&'a str],
     scenarios: &'a [String],
     axes: &'a [Json],
@@ -958,7 +958,7 @@ fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<
         return Vec::new();
     };
     if count == 0 || count > MOST {
-        // The count may come from the command line.
+        // A count from the command line has no position in the file.
         let at = table.count.as_ref().map_or(&table.at, |count| &count.at);
         out.problem(at, format!("{count} is out of range"), format!("write a number from 1 to {MOST}"));
         return Vec::new();

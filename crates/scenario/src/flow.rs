@@ -499,7 +499,7 @@ fn warn_of_no_limit(
     let (Some(ControllerRef::Entry(entry)), Some(Media::Greedy { .. }), None) = (controller, media, &table.cap) else {
         return;
     };
-    // The rate is a parameter of a controller that ignores the network.
+    // A parameter can set the rate of a controller that ignores feedback.
     if entry.feedback == FeedbackTiming::None && params.iter().all(|(name, _)| name != entry.name) {
         let at = table.controller.as_ref().map_or(&table.at, |given| &given.at);
         let what = format!("{} of greedy media sends at {}, whatever arrives", quoted(entry.name), Setup::NO_CAP);

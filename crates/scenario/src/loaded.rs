@@ -116,8 +116,9 @@ impl Document {
     }
 
     /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a top-level key. VALUE is
-    /// TOML, or else a string. The key `clip` makes all videos play that clip. `*` in NAME matches any text; a range's
-    /// NAME can omit its numbers.
+    /// TOML, or else a string. The key `clip` makes all videos play that clip.
+    ///
+    /// `*` in NAME matches any text. A range such as `tcp-[1-3]` is also called `tcp`.
     ///
     /// # Errors
     /// No such flow or link exists, or the path is not valid. [`Document::check`] reports wrong keys and values.

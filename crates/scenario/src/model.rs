@@ -414,7 +414,7 @@ settings! {
 }
 
 impl Video {
-    /// Returns the name of the switching rule if it is a class or a program.
+    /// Returns the name of [`Rungs::switching`] if it is a Python class or another program.
     pub fn outside_switching(&self) -> Option<&str> {
         let Vbr::Rungs(Rungs { switching, .. }) = &self.vbr else { return None };
         (switching != BUILT_IN_SWITCHING).then_some(switching.as_str())

@@ -260,7 +260,7 @@ fn flows_beside(beside: &str, at: &Place, out: &mut Findings) -> Option<Vec<Item
     Some(all)
 }
 
-/// Gives values of another text the place `at`, and makes paths of files absolute.
+/// Sets the place of all values in `item` to `at`, and makes the paths of trace files absolute.
 fn moved(item: &mut Item, at: &Place, folder: &Path) {
     item.at = at.clone();
     match &mut item.value {

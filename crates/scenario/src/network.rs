@@ -29,7 +29,7 @@ pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 /// queue, …).
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
-/// The network's part of the resolved text.
+/// The network as [`Loaded::resolved_toml`](crate::Loaded::resolved_toml) writes it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) nodes: Vec<String>,
@@ -112,14 +112,14 @@ impl Files {
         self.warn_of_end(name, last, repeat, Some("nothing leaves the link from then on"), out);
         Some(RateSpec::Trace(Opportunities { at, looped: repeat.unwrap_or(true) }, path))
     }
-    /// Warns of what a file leaves open, as far as it is within the run.
+    /// Warns of the doubts that concern the duration of the run.
     fn warn(&self, name: &Spanned<String>, doubts: &[Doubt], out: &mut Findings) {
         for doubt in doubts.iter().filter(|doubt| doubt.from <= self.duration) {
             out.warn(&name.at, doubt.what.clone(), doubt.remedy.clone());
         }
     }
-    /// Warns of a trace that is shorter than the run, unless `repeat` says what follows. `stops` is what follows if
-    /// that is not the last value.
+    /// Warns of a trace that is shorter than the run, if `repeat` is not given or the link stops at the trace's end.
+    /// `stops` describes this stop. With `None`, the last value holds.
     fn warn_of_end(
         &self,
         name: &Spanned<String>,

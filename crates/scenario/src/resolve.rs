@@ -24,7 +24,7 @@ const MAX_EVENTS: usize = 1_000_000;
 /// The most receivers of all flows together.
 const MAX_RECEIVERS: usize = 2_000_000;
 
-/// Returns the scenario, as far as it could be resolved, and the network's part of the resolved text.
+/// Resolves `file`. If problems were found, the returned scenario is incomplete.
 pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Findings) -> (Scenario, Layout) {
     if let Some(format) = file.format.as_ref().filter(|f| f.value != FORMAT) {
         let remedy = if format.value > FORMAT { "install a newer version of steadycast" } else { "write format = 1" };
@@ -322,8 +322,9 @@ const fn most_in_cif(codec: Codec) -> Option<Rate> {
     }
 }
 
-/// Sets the size of each synthetic film without one: 1280x720 if the flow's share of its narrowest link exceeds the
-/// rate of the film in CIF. The share is the link's mean rate divided by its number of flows that always have data.
+/// Sets a synthetic film without a given size to 1280x720 if the flow's share of each link exceeds [`most_in_cif`].
+///
+/// The share is the link's mean rate divided by the number of flows that always have data.
 fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
     let open = |group: &Group<'_>, flow: &Flow| {
         let FlowKind::Video(video) = &flow.kind else { return false };
@@ -341,7 +342,7 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
         FlowKind::Tcp(tcp) => matches!(tcp.source, Workload::Bulk),
         FlowKind::Cbr(_) | FlowKind::OnOff(_) => false,
     };
-    // Counted per link, not per object: links with the same values share one.
+    // The key is the link's address, because links with equal values share their `Direction`s.
     let place = |(link, forward): (&Link, bool)| (std::ptr::from_ref(link), forward);
     let mut users = BTreeMap::new();
     for way in all.iter().filter(|flow| always(flow)).flat_map(|flow| directed_ways(flow, &network.links, &links)) {

@@ -197,8 +197,8 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     }
 }
 
-/// Returns the keys of a link's behaviour. With `change`, the keys override those of an existing link. Properties that
-/// this link lacks are then written, too, so that they do not remain.
+/// Returns the keys of a link's behaviour. With `change`, absent properties are written too, because the keys override
+/// those of an existing link.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
     // Loss applies to the forward direction by default.
@@ -280,7 +280,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
         text.key("from", quote(&from.value));
     }
     match &table.to {
-        // A range outside a list has one receiver for each flow; inside a list it would be a group.
+        // With `to = "r[1-3]"` each flow has one receiver; with `to = ["r[1-3]"]` each flow has all three.
         Some(to) if to.bare => text.key("to", to.all.first().map_or_else(String::new, |t| quote(&t.value))),
         Some(to) => text.key("to", list(to.all.iter().map(|t| quote(&t.value)))),
         None => text.key("receivers", flow.to.len()),

@@ -1,4 +1,4 @@
-//! What a trace file leaves open: gaps, lines of one time, unlikely units, and commas that may be decimal.
+//! Warnings about trace files: gaps, lines with equal times, unlikely units, and commas that may be decimal.
 
 use crate::recorded::{Fault, Quantity, Rows};
 use steadycast_settings::tree::quoted;
@@ -9,11 +9,11 @@ const GAP_STEPS: u64 = 10;
 const LEAST_GAP: Span = Span::secs(10);
 /// Shorter tables may be written by hand, with a line for each change.
 const LEAST_ROWS: usize = 10;
-/// The least gap of a Mahimahi trace, in which a shorter one is an outage of the link.
+/// The least gap in a Mahimahi trace. A shorter gap is an outage of the link.
 const LEAST_OUTAGE: Span = Span::secs(60);
-/// Share of the lines whose value is replaced at the same time, above which there is a doubt.
+/// Above this share of lines with the same time as the next line, there is a warning.
 const REPLACED_SHARE: f64 = 0.1;
-/// The least number of lines with which increasing numbers are times, and no decimals in order by chance.
+/// With this many lines, increasing numbers before the comma are times. In fewer lines the order may be chance.
 const CLEAR_ROWS: usize = 5;
 /// The largest plausible mean rate in bit/s of a table without a header, which counts as Mb/s.
 const LIKELY_BPS: f64 = 2e8;
@@ -45,7 +45,7 @@ pub(crate) struct Table<'a> {
     is_named: bool,
     /// Whether all lines are two whole numbers with a comma between them, which may be one decimal number.
     is_bare: bool,
-    /// The first such line that no rate is written as: "2,05".
+    /// The first line with a zero after the comma, such as "2,05". A rate has no leading zero.
     decimal: Option<(usize, String)>,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Table<'a> {
     }
 
     /// # Errors
-    /// All values have one time, or the commas are decimal.
+    /// All values have the same time, or the commas are decimal.
     pub(crate) fn into_rows(self, quantity: Quantity) -> Result<Rows, Fault> {
         let shown = self.shown;
         if let Some((n, line)) = self.decimal.as_ref().filter(|_| self.is_bare) {
@@ -122,7 +122,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Values hold until the next line, which is not known in a gap.
+    /// Warns of gaps, because the last value before a gap holds for its whole length.
     fn gap(&self, median: Span) -> Option<Doubt> {
         let least = LEAST_GAP.max(median * GAP_STEPS);
         let gaps = self
@@ -145,8 +145,8 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Of several lines of one time, the last one counts. A step may be written as two lines, of which the first
-    /// repeats the value before.
+    /// Warns of lines with the same time as the next line, because only the last of these lines counts. A line that
+    /// repeats the previous value is no fault.
     fn replaced(&self) -> Option<Doubt> {
         let is_same = |a: f64, b: f64| (a - b).abs() < f64::EPSILON * a.abs();
         let lines: Vec<usize> = (0..self.values.len().saturating_sub(1))
@@ -166,7 +166,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Few lines as "3,5" may also be numbers with a decimal comma.
+    /// Warns of few lines such as "3,5", because their commas may be decimal.
     fn commas(&self, median: Span) -> Option<Doubt> {
         let does_repeat = self.values.windows(2).any(|pair| pair[0].0 == pair[1].0);
         if !self.is_bare || self.values.len() >= CLEAR_ROWS && !does_repeat || median.is_zero() {

@@ -131,7 +131,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
             return Err(fail(format!("no {head} has a name like this"), format!("there are: {}", names.join(", "))));
         }
         None if head == "link" => {
-            // A link of the shape without an entry: its name ends where a key of links begins.
+            // The topology may have made this link without a [[link]] entry. Its name ends before a key of links.
             let parts: Vec<_> = rest.split('.').collect();
             let Some(split) = (1..parts.len()).find(|i| link_keys.contains(&parts[*i])) else {
                 let last = parts.last().copied().unwrap_or_default();

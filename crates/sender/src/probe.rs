@@ -52,13 +52,14 @@ impl Prober {
         self.running.map(|running| running.probe.rate)
     }
 
-    /// Returns whether padding fills the probe. One that counts against the pacing rate uses only waiting packets.
+    /// Returns whether padding fills the probe. A probe with [`Probe::within`] uses only waiting packets.
     pub fn pads(&self) -> bool {
         self.running.is_some_and(|running| !running.probe.within)
     }
 
-    /// Counts a sent packet, which may start the probe `wanted`. At the end of a probe that counts against the pacing
-    /// rate, returns the bytes that were sent ahead of it.
+    /// Counts a sent packet, which may start the probe `wanted`.
+    ///
+    /// At the end of a probe with [`Probe::within`], returns the probe's bytes that the pacer has not counted.
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         // A probe without media never begins.
         if self.running.is_none() {

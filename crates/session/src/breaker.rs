@@ -5,8 +5,9 @@
 //! - Congestion (section 4.3): the rate exceeds ten times TCP's in 5 reports over at least 5 s. In a group, this needs
 //!   at least two receivers and more than 2 % of all.
 //!
-//! First the rate falls to a tenth. After another such period the media pauses until a report arrives. One packet in
-//! two seconds is still sent, which receivers answer ([`crate::Receiver::answering`]).
+//! First the rate falls to a tenth. If a condition holds again at this rate, the media pauses until a report shows
+//! arrivals. During the pause one packet is sent every two seconds, so that receivers report
+//! ([`crate::Receiver::answering`]).
 //!
 //! With a controller that ignores feedback (`fixed`) or an operator's floor, the RTCP timeout needs a first report.
 //! Until a unicast session's first report, the rate is at least [`MIN_UNREPORTED_RATE`].
@@ -29,7 +30,7 @@ const CB_INTERVAL_REPORTS: u32 = 5;
 /// The minimum length of a circuit-breaker interval.
 const MIN_CB_INTERVAL: Span = Span::secs(5);
 const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
-/// The minimum rate before the first report: twelve packets of 1200 B in 384 ms, or CIF at a coarse quantizer.
+/// The minimum rate before the first report. Video in CIF at a coarse quantizer has this rate.
 const MIN_UNREPORTED_RATE: Rate = Rate::kbps(300);
 const MAX_WATCHED: usize = 4_096;
 

@@ -15,11 +15,11 @@ pub enum EcnPath {
     Unknown,
     /// Packets arrive with their ECN field or with CE.
     Kept,
-    /// Packets arrive as not ECN-capable, and are then sent as such.
+    /// Packets arrive as not ECN-capable. Later packets are therefore sent as not ECN-capable.
     Cleared,
-    /// ECT(0) arrives as ECT(1) or the reverse, so packets become not ECN-capable.
+    /// ECT(0) arrives as ECT(1) or the reverse. Later packets are therefore sent as not ECN-capable.
     Changed,
-    /// Only packets that are not ECN-capable arrive, and are then sent.
+    /// ECN-capable packets do not arrive. Later packets are therefore sent as not ECN-capable.
     Lost,
 }
 

@@ -35,7 +35,8 @@ pub struct RtcpSettings {
     /// Whether an authenticated end's first packet makes it a member. Browsers begin with a key-frame request and send
     /// no CNAME.
     pub authenticated: bool,
-    /// Whether time is real. A source then skips the expiry of suppressed reports ([`TimerConfig::skips_suppressed`]).
+    /// Whether the session runs in real time, not in a simulation. A source then wakes less often
+    /// ([`TimerConfig::skips_suppressed`]).
     pub real_time: bool,
     /// The path's MTU.
     pub mtu: Bytes,
