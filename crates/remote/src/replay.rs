@@ -5,8 +5,8 @@
 //! A half's time advances only when feedback arrives. Without feedback the half sends no report, so the controller
 //! detects a silent receiver.
 //!
-//! The half receives a sender report together with the next packet. The round-trip time in the half's next report is
-//! then this packet's (RFC 3550, section 6.4.1).
+//! The half receives a sender report together with the next packet. The half's next report then has the round-trip time
+//! of this packet (RFC 3550, section 6.4.1).
 
 use crate::clock_offset::ClockOffset;
 use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};

@@ -45,8 +45,8 @@ impl IntervalInputs {
     /// ```
     pub fn deterministic(&self) -> Span {
         let (mut n, mut share) = (self.members, 1.0);
-        // Few senders get a share of their own, so that new receivers soon learn the senders' CNAMEs (RFC 3550,
-        // section 6.2).
+        // If few members send, they share a separate part of the bandwidth, so that new receivers soon learn their
+        // CNAMEs (RFC 3550, section 6.2).
         if f64::from(self.senders) <= SENDER_SHARE * f64::from(self.members) {
             (n, share) = if self.we_sent {
                 (self.senders, SENDER_SHARE)
@@ -102,8 +102,7 @@ pub struct TimerConfig {
     pub point_to_point: bool,
     /// The first packet's expected size with IP and UDP headers.
     pub first_size: Bytes,
-    /// Whether the timer does not expire while `t_rr_interval` suppresses all reports. A live participant then wakes
-    /// less often.
+    /// Whether the timer waits until `t_rr_interval` can permit a report. A live participant then wakes less often.
     pub skips_suppressed: bool,
 }
 
@@ -299,7 +298,7 @@ impl Timer {
     /// longer includes these members.
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
-        // `on_expiry` handles growth.
+        // `on_expiry` handles a larger group.
         if self.leaving.is_some() || census.members >= self.pmembers {
             return;
         }
@@ -414,8 +413,8 @@ impl Timer {
         inputs.deterministic() * 5
     }
 
-    /// Returns the time without media after which a sender counts as a receiver: 2 · T. With AVPF it is at least 1 s,
-    /// because 2 · T may be shorter than the time between two frames.
+    /// Returns the time without media after which a sender counts as a receiver: two report intervals. With AVPF it is
+    /// at least 1 s, because two report intervals may be shorter than the time between two frames.
     pub fn sender_timeout(&self) -> Span {
         match self.config.profile {
             Profile::Avpf { .. } => (self.t_rr * 2).max(self.config.profile.minimum()),

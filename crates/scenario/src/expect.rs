@@ -198,7 +198,7 @@ fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
     }
 }
 
-/// Reports a problem unless `path` is a figure of the object and a number. For a receiver, `flow` is the receiver's
+/// Reports a problem unless `path` names a figure of `of` that is a number. For a receiver, `flow` is the receiver's
 /// flow.
 fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Findings) {
     let known = || FIGURES.iter().filter(|figure| figure.of == of && has(flow, figure) && figure.unit.is_number());

@@ -17,7 +17,7 @@ const LONGEST_S: f64 = 30.0 * 86_400.0;
 const CAPTURES: [&[u8]; 5] =
     [b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x0a\x0d\x0d\x0a"];
 
-/// The largest time in seconds. It is in the year 5138, so a larger time is in milliseconds or a smaller unit.
+/// The largest time in seconds, in the year 5138. A larger time is in milliseconds or a smaller unit.
 const LATEST_S: f64 = 1e11;
 
 /// First bytes of files that have to be converted or replaced: their kind, and the remedy.
@@ -149,7 +149,7 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     }
 }
 
-/// Returns all lines with their numbers, without empty lines and a spreadsheet's line `sep=…`.
+/// Returns the lines with their numbers, except empty lines and a spreadsheet's `sep=` line.
 fn all_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     // Old Macintosh programs end lines with a carriage return alone.
     let end = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
@@ -312,7 +312,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
 
 /// Refuses a rate that is always zero.
 fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
-    // A rate above 0 may be replaced at the same time, so the mean is checked.
+    // The mean is checked, because a rate that is replaced at the same time never holds.
     if quantity == Quantity::Rate && rows.mean() < f64::MIN_POSITIVE {
         return Err((format!("{shown} never carries anything"), "one rate at least is above 0".into()));
     }

@@ -24,7 +24,7 @@ const MAX_EVENTS: usize = 1_000_000;
 /// The most receivers of all flows together.
 const MAX_RECEIVERS: usize = 2_000_000;
 
-/// Resolves `file`. If problems were found, the returned scenario is incomplete.
+/// Returns the scenario and the network's layout. If there are problems, the scenario is incomplete.
 pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Findings) -> (Scenario, Layout) {
     if let Some(format) = file.format.as_ref().filter(|f| f.value != FORMAT) {
         let remedy = if format.value > FORMAT { "install a newer version of steadycast" } else { "write format = 1" };

@@ -280,7 +280,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
         text.key("from", quote(&from.value));
     }
     match &table.to {
-        // With `to = "r[1-3]"` each flow has one receiver; with `to = ["r[1-3]"]` each flow has all three.
+        // With flows `f[1-3]`, `to = "r[1-3]"` is one receiver per flow; `to = ["r[1-3]"]` is three per flow.
         Some(to) if to.bare => text.key("to", to.all.first().map_or_else(String::new, |t| quote(&t.value))),
         Some(to) => text.key("to", list(to.all.iter().map(|t| quote(&t.value)))),
         None => text.key("receivers", flow.to.len()),

@@ -11,7 +11,7 @@ const LEAST_GAP: Span = Span::secs(10);
 const LEAST_ROWS: usize = 10;
 /// The least gap in a Mahimahi trace. A shorter gap is an outage of the link.
 const LEAST_OUTAGE: Span = Span::secs(60);
-/// Above this share of lines with the same time as the next line, there is a warning.
+/// There is a warning if more than this share of the lines has the same time as the next line.
 const REPLACED_SHARE: f64 = 0.1;
 /// With this many lines, increasing numbers before the comma are times. In fewer lines the order may be chance.
 const CLEAR_ROWS: usize = 5;
@@ -45,7 +45,7 @@ pub(crate) struct Table<'a> {
     is_named: bool,
     /// Whether all lines are two whole numbers with a comma between them, which may be one decimal number.
     is_bare: bool,
-    /// The first line with a zero after the comma, such as "2,05". A rate has no leading zero.
+    /// The first line such as "2,05". The comma is decimal, because a whole rate has no leading zero.
     decimal: Option<(usize, String)>,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Warns of gaps, because the last value before a gap holds for its whole length.
+    /// Warns of gaps, because the value before a gap holds during the whole gap.
     fn gap(&self, median: Span) -> Option<Doubt> {
         let least = LEAST_GAP.max(median * GAP_STEPS);
         let gaps = self

@@ -1,9 +1,9 @@
 //! The circuit breaker of RFC 8083. It reduces the rate, independently of the controller, on any of these conditions:
 //!
-//! - RTCP timeout (section 4.1): no report for 15 s, three reporting intervals of at least 5 s.
+//! - RTCP timeout (section 4.1): no report for three reporting intervals of 5 s.
 //! - Media timeout (section 4.2): no receiver's highest sequence number grows in 5 reports over at least 5 s.
-//! - Congestion (section 4.3): the rate exceeds ten times TCP's in 5 reports over at least 5 s. In a group, this needs
-//!   at least two receivers and more than 2 % of all.
+//! - Congestion (section 4.3): the rate exceeds ten times TCP's rate in 5 reports over at least 5 s. In a group, this
+//!   needs at least two receivers and more than 2 % of all receivers.
 //!
 //! First the rate falls to a tenth. If a condition holds again at this rate, the media pauses until a report shows
 //! arrivals. During the pause one packet is sent every two seconds, so that receivers report

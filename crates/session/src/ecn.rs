@@ -6,7 +6,7 @@ use steadycast_units::{Ecn, Span, Time, sums};
 /// The result of the validation. Of several sources, the last one in this order is shown, so failures come last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EcnPath {
-    /// Packets are sent as not ECN-capable.
+    /// All packets are sent without ECN.
     #[default]
     Off,
     /// Reports lack the ECN field on arrival.
@@ -15,11 +15,11 @@ pub enum EcnPath {
     Unknown,
     /// Packets arrive with their ECN field or with CE.
     Kept,
-    /// Packets arrive as not ECN-capable. Later packets are therefore sent as not ECN-capable.
+    /// Packets arrive as not ECN-capable. Later packets are therefore sent without ECN.
     Cleared,
-    /// ECT(0) arrives as ECT(1) or the reverse. Later packets are therefore sent as not ECN-capable.
+    /// ECT(0) arrives as ECT(1) or the reverse. Later packets are therefore sent without ECN.
     Changed,
-    /// ECN-capable packets do not arrive. Later packets are therefore sent as not ECN-capable.
+    /// ECN-capable packets are lost, and packets without ECN arrive. Later packets are therefore sent without ECN.
     Lost,
 }
 
