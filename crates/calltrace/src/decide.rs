@@ -20,7 +20,7 @@ pub type Decided = (Time, Rate, Cow<'static, str>);
 /// Returns each decision whose target or rule differs from that of the previous one.
 ///
 /// The controller's probes are not sent. If the recording begins in mid-call, the controller's parameter `start`, if it
-/// has one, is the mean rate of the first [`BEGUN`].
+/// has one, is the mean rate of the first two seconds.
 ///
 /// # Errors
 /// No controller has this name.

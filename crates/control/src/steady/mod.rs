@@ -76,8 +76,9 @@ const DELAY: Promise = Promise {
 };
 const TWICE: Promise = Promise {
     id: "steady.at-most-twice",
-    about: "in the state COMPETE, the rate is at most the higher of two rates: twice the arriving rate (if the source \
-            pauses, twice the rate at which its bursts arrive), and the rate that the last experiment gave up",
+    about: "in the state COMPETE, the rate is at most four packets per round trip above the higher of two rates: twice \
+            the arriving rate (if the source pauses, twice the rate at which its bursts arrive), and the rate that the \
+            last experiment gave up",
 };
 
 params! {
