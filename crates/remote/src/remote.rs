@@ -284,7 +284,7 @@ impl Remote {
         let stream = if stream == Stream::Media { Stream::Padding } else { stream };
         let (number, _, left) = self.number_packet(at, stream, size);
         self.history.leave_out(number);
-        // Only a covered packet or feedback empties the list.
+        // Bounds the memory, because only a covered packet or feedback empties the list.
         if self.uncovered.len() == MOST_UNCOVERED {
             self.uncovered.pop_front();
         }

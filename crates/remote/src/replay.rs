@@ -129,7 +129,7 @@ struct UnknownFates {
 }
 
 impl UnknownFates {
-    /// Reads a report's fates of replayed packets.
+    /// Counts the replayed packets that the report shows as missing.
     fn learn(&mut self, packets: &[PacketReport]) {
         for packet in packets {
             if let Ok(place) = self.played.binary_search(&packet.number)
@@ -170,7 +170,7 @@ impl UnknownFates {
                 self.played.insert(place, first.number);
             }
         }
-        // Fates may stay unknown forever.
+        // Bounds the memory, because fates may stay unknown forever.
         self.waiting.drain(..self.waiting.len().saturating_sub(MOST_UNKNOWN));
         self.played.drain(..self.played.len().saturating_sub(MOST_UNKNOWN));
     }
@@ -215,7 +215,7 @@ impl Receiver {
     }
 
     fn announce(&mut self, now: Time, body: Option<Body>) {
-        // A receiver may never report arrivals.
+        // Bounds the memory, because a receiver may never report arrivals.
         if self.sender_reports.len() == MOST_SENDER_REPORTS {
             self.sender_reports.pop_front();
         }
@@ -239,7 +239,7 @@ impl Receiver {
     }
 
     fn timers(&mut self, now: Time) {
-        // A half's timer may never advance.
+        // Bounds the loop, because a half's timer may never advance.
         for _ in 0..1_000 {
             let Some(wake) = self.shadow.half.wake().filter(|wake| wake.at <= now) else { break };
             self.shadow.until = wake.at.max(self.shadow.until);

@@ -13,7 +13,7 @@ const SENDER_SHARE: f64 = 0.25;
 /// Maximum group size without delayed BYEs (RFC 3550, section 6.3.7).
 const MAX_IMMEDIATE_BYE_MEMBERS: u32 = 50;
 
-/// Prevents two reports at the same time.
+/// The minimum interval between two reports, so that they never have the same time.
 const MIN_INTERVAL: Span = Span::millis(1);
 
 /// The inputs of the RTCP interval.
@@ -125,7 +125,7 @@ impl TimerConfig {
         Self { t_min, ..self }
     }
     /// Applies RFC 3550's reduced minimum (section 6.2) if shorter: 360 s divided by the session bandwidth in kbit/s.
-    /// In a group, only for active senders.
+    /// In a group, only active senders may use it.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());

@@ -88,14 +88,14 @@ pub struct Members {
     /// Boxed, because a B-tree node has room for eleven, and most tables have one entry.
     table: BTreeMap<u32, Box<Member>>,
     addresses: Addresses,
-    /// Uncounted entries, oldest first: those on probation or with a BYE.
+    /// Entries that are on probation or have sent a BYE, oldest first. They do not count as members.
     uncounted: BTreeSet<(Time, u32)>,
     /// Lower bounds of `last_packet` and of `sent` over all entries. [`Members::expire`] searches the table only if a
     /// bound has timed out.
     earliest: (Time, Time),
     /// Members in the table, without ourselves.
     proven: u32,
-    /// Senders among them.
+    /// Members in the table that send media, without ourselves.
     senders: u32,
     /// The addresses that have used our SSRC, with their last arrivals.
     conflicts: BTreeMap<Origin, Time>,

@@ -25,7 +25,7 @@ pub(crate) struct Host {
 
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A link of a shape: its key in the file, the keys that do not set its behaviour, and its behaviour (rate, delay,
+/// A link of a topology's shape: its key in the file, its keys without the behaviour, and its behaviour (rate, delay,
 /// queue, …).
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 

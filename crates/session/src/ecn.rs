@@ -3,7 +3,7 @@
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time, sums};
 
-/// The result of the validation. Of several sources, the last one in this order is shown, so failures come last.
+/// The result of the validation. The failures come last, because a session with several sources shows the maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EcnPath {
     /// All packets are sent without ECN.
