@@ -514,8 +514,8 @@ class Flow(Part):
     clock: Clock | None = None
     """video: the difference between the receivers' clocks and the sender's; default: none."""
     congestion: str | None = None
-    """tcp: The congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp or prague;
-    emulated runs also accept the others, which only a kernel has. Default with preset linux: cubic,
+    """tcp: The congestion control: reno, newreno, sack, cubic, bbr (version 3), bbr1, dctcp or prague.
+    Emulated runs also accept the kernel's other congestion controls. Default with preset linux: cubic,
     otherwise reno.
     """
     controller: str | None = None

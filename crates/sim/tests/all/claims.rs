@@ -3,7 +3,6 @@
 use crate::lab;
 
 use lab::{Row, between, num, run, scenario};
-use steadycast_sim::{Inputs, Simulation};
 
 const CBR: &str = "[[flow]]\nname = \"cbr\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nfrom = \"s\"\nto = \"r\"\n";
 /// A greedy source of 1 Mb/s: a packet of 1000 B every 8 ms.
@@ -421,22 +420,6 @@ fn nothing_leaves_in_a_hole_of_a_table_and_delay_and_loss_follow_theirs() {
     };
     between(least(0.0, 10.0), 11.999, 12.001);
     between(least(10.1, 15.0), 31.999, 32.001);
-    let change = "[[event]]\nat = \"5s\"\nset = { link = \"l\", delay = \"1ms\" }\n";
-    let error = Simulation::build(&scenario(&one_link(&lines, &format!("{CBR}{change}"))), &Inputs::default());
-    assert!(error.err().is_some_and(|error| error.to_string().starts_with("link.l: a trace holds")));
-}
-
-#[test]
-fn a_trace_is_not_changed_by_an_event_in_silence() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("claims");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("other.mahi"), "12\n24\n").unwrap();
-    let event = "[[event]]\nat = \"5s\"\nset = { link = \"l\", rate = \"1Mbps\" }\n";
-    let text = one_link("trace = \"other.mahi\"\nloop = true", &format!("{CBR}{event}"));
-    let loaded = steadycast_scenario::Scenario::parse(&text, &folder.join("s.toml"));
-    let loaded = loaded.unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-    let error = Simulation::build(&loaded.scenario, &Inputs::default()).err().map(|e| e.to_string());
-    assert!(error.as_ref().is_some_and(|e| e.starts_with("link.l: a trace holds")), "{error:?}");
 }
 
 #[test]
