@@ -441,8 +441,8 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// Returns the number of delay steps if they are too many or too small to trust the delays between them. `steps` are
-/// their sizes in seconds, `seconds` is the call's duration.
+/// Returns the number of delay steps if the delays can't be trusted, because there are many steps or because one of
+/// several is small. `steps` are their sizes in seconds, `seconds` is the call's duration.
 fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
     // The size of a step is not exact.
     let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);

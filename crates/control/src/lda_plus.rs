@@ -50,7 +50,7 @@ params! { const {
 
 const RATES: [Rate; 2] = [Rate::bps(1), Rate::mbps(1_000)];
 
-/// The ID of the RTP header extension element with one byte.
+/// The ID of LDA+'s RTP header extension element. The element has one byte of data.
 const EXTENSION: u8 = 8;
 /// The byte on the second packet of a pair; other packets have 0.
 const SECOND: u8 = 1;

@@ -106,7 +106,7 @@ fn fits(flow: &str, ladder: &Ladder) -> Result<(), BuildError> {
 }
 
 impl Supply {
-    /// Returns the supply for the scenario's media; `ladder` has the frame sizes of pictures.
+    /// Returns where the flow's frames come from. `ladder` has the coded sizes of a clip's frames.
     fn of(flow: &str, video: &sc::Video, ladder: Option<&Arc<Ladder>>) -> Result<Self, BuildError> {
         let checked = || {
             let none = "no frame sizes were given; encode the clip first, or take media = \"greedy\"";

@@ -456,7 +456,8 @@ fn bucket_level(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
     ((level - r).max(0.0) + sent).min(whole)
 }
 
-/// Returns R': the bytes that the next GOP should have at the filling `x`; `open` are those at the current quantizer.
+/// Returns the target size of the next GOP in bytes (R'). `x` is the bucket's filling from 0 to 1, `r` the size at the
+/// target rate, and `open` the size at the current quantizer.
 fn target_bytes(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
     let target_bytes = if open > r {

@@ -428,7 +428,7 @@ fn report_of(py: Python<'_>, heard: &LawReport<'_>) -> PyReport {
     }
 }
 
-/// Sends the reports of an [`EchoReceiver`] with the bytes of the user's class.
+/// Sends an [`EchoReceiver`]'s reports. The user's class adds its own bytes to each.
 struct PythonReceiver {
     object: Object,
     echo: EchoReceiver,

@@ -59,7 +59,8 @@ impl Prober {
 
     /// Counts a sent packet, which may start the probe `wanted`.
     ///
-    /// At the end of a probe with [`Probe::within`], returns the probe's bytes that the pacer has not counted.
+    /// At the end of a probe whose packets count in the rate ([`Probe::within`]), returns the bytes that the pacer has
+    /// to count now.
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         // A probe without media never begins.
         if self.running.is_none() {

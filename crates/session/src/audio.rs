@@ -129,7 +129,7 @@ impl AudioSender {
         video && self.packets > 0 && !self.reported
     }
 
-    /// Returns a due report or BYE. `ntp` is on both streams' clock.
+    /// Returns a due report or BYE. `ntp` is the time by the clock that the audio and the video stream share.
     pub(crate) fn take_report(&mut self, now: Time, ntp: u64, cname: &str) -> Option<Vec<Packet>> {
         let bye = std::mem::take(&mut self.bye_due);
         if !std::mem::take(&mut self.report_due) && !bye {

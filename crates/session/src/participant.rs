@@ -391,7 +391,7 @@ impl Participant {
         }
     }
 
-    /// Returns whether the BYE is due, which groups of more than fifty members delay (RFC 3550, section 6.3.7).
+    /// Returns whether the BYE is due. In groups of more than fifty members it is delayed (RFC 3550, section 6.3.7).
     /// `sent_rtp` is whether media was sent.
     pub(crate) fn farewell_due(&mut self, now: Time, sent_rtp: bool) -> bool {
         let goes = match self.farewell {

@@ -52,7 +52,7 @@ pub(crate) struct Loss {
     /// Whether it begins a range of adjacent lost segments.
     pub(crate) begins: bool,
     pub(crate) in_flight: u32,
-    /// The segments lost since this one was sent, with this one.
+    /// The number of segments lost since this one was sent, including this one.
     pub(crate) lost: u64,
     pub(crate) app_limited: bool,
 }

@@ -34,7 +34,7 @@ class Event(NamedTuple):
     """A line of a trace, or a packet of a capture."""
 
     step: Step | None
-    """What happened to the packet; `None` if the trace has only one kind of step, at a single host."""
+    """What happened to the packet; `None` in a trace of one host, which records either sending or receiving."""
     time_ns: int
     node: str
     """The node; empty if the trace has only one."""

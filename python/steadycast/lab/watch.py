@@ -79,7 +79,7 @@ class Watched:
             return None
 
     def shown(self, origin: float | None = None) -> Json:
-        """Return the session in the page's format for a run (`steadycast.lab.work.shown`).
+        """Return the session's figures, in the same format as those of a run (`steadycast.lab.work.shown`).
 
         Args:
             origin: the start of the page's time axis, in seconds of the hosts' clocks; by default the session's start.

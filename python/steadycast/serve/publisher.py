@@ -200,7 +200,7 @@ class Publisher:
 
 
 class Publishers:
-    """The source's present publisher."""
+    """Admits one publisher at a time as the source."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ def pack(
     encoded: Iterable[Path],
     sets: Iterable[str] = (),
 ) -> Parcel:
-    """Read all files that the scenarios of a sweep name; ``sets`` are the changes of its runs."""
+    """Read all files that a sweep's scenarios refer to. ``sets`` are the values of `--set`, which may name networks."""
     files: dict[str, bytes] = {}
     homes = (base.folder.resolve(), Path.cwd())
     named = {path for each in scenarios for path in planning.files(each, base.folder)}

@@ -107,7 +107,7 @@ const RESPONSE_QUEUE_MIN: f64 = 0.020;
 /// Beside BBRv3 the share is 0.02 to 0.05 (validation/experiments/dossier.toml, 5.2.1).
 const SMALL_SHARE_MAX: f64 = 0.1;
 
-// The experiment: above the target, the rate is cut ("yielded").
+// Cuts of the rate while the queueing delay is above the target. They show whether another flow fills the queue.
 
 /// A queueing delay above this many targets certainly is a queue. The path rate is then taken from the last few
 /// packets.

@@ -654,8 +654,8 @@ fn where_renos_growth_rules_the_window_stays_within_tcps_equation_with_its_time_
     assert!((0.2 * fair..=most).contains(&late), "{late} of {fair}");
 }
 
-/// Returns COMPETE's highest rate after a minute in which one packet of 100 was lost, divided by the rate that TCP's
-/// equation gives at `multiple` times this loss rate.
+/// Simulates 100 s of COMPETE at a loss rate of 1 %. Returns the highest rate of the last 40 s, divided by the rate of
+/// TCP's equation at a loss rate of `multiple` percent.
 fn of_equation(is_policed: bool, multiple: f64) -> f64 {
     let mut driver = LawDriver::new(Rate::mbps(50));
     driver.run(3.0, Some(4e6), |_, _, _| Some(0.02));

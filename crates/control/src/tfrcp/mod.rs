@@ -85,7 +85,7 @@ pub(crate) const QAI_CL: Controller = Controller {
 
 /// The minimum of T₀ = srtt + 4 rttvar, as in Linux; the paper gives none.
 const RTO_MIN: Span = Span::millis(200);
-/// The pacing rate over the mean rate, because an I frame is larger than several P frames; not in the paper.
+/// The pacing rate as a multiple of the mean rate. With a lower one, large I frames would wait long. Not in the paper.
 const PACE: f64 = 1.25;
 
 params! {
