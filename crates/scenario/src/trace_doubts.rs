@@ -125,21 +125,21 @@ impl<'a> Table<'a> {
     /// Warns of gaps, because the value before a gap holds during the whole gap.
     fn gap(&self, median: Span) -> Option<Doubt> {
         let least = LEAST_GAP.max(median * GAP_STEPS);
-        let gaps = self
-            .values
-            .windows(2)
-            .zip(&self.numbers)
-            .filter(|(pair, _)| self.values.len() >= LEAST_ROWS && pair[1].0.saturating_sub(pair[0].0) >= least);
-        let first = gaps.clone().next()?.0[0].0;
+        if self.values.len() < LEAST_ROWS {
+            return None;
+        }
+        let steps = self.values.windows(2).map(|pair| (pair[0].0, pair[1].0.saturating_sub(pair[0].0)));
+        let gaps = steps.zip(&self.numbers).filter(|((_, step), _)| *step >= least);
+        let ((first, _), _) = gaps.clone().next()?;
         let more = gaps.clone().count() - 1;
-        let (pair, n) = gaps.max_by_key(|(pair, _)| pair[1].0.saturating_sub(pair[0].0))?;
+        let ((_, longest), n) = gaps.max_by_key(|((_, step), _)| *step)?;
         let others = if more == 0 { String::new() } else { format!(" ({} too)", counted(more as u64, "shorter gap")) };
         Some(Doubt {
             from: first,
             what: format!(
-                "{}:{n}: no value follows for {}, and that of this line holds all the time{others}",
+                "{}:{n}: no value follows for {}, in which the value of this line holds{others}",
                 self.shown,
-                in_words(pair[1].0.saturating_sub(pair[0].0))
+                in_words(longest)
             ),
             remedy: "cut the file at the gap, or write a line for what held in it, as 0 for an outage".to_owned(),
         })

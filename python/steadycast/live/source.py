@@ -135,9 +135,9 @@ class Pattern:
 
 
 _MOST_AHEAD = 0.75
-"""The largest excess of a picture's number over `ideal` in `Newest._number`, in frame intervals.
+"""A picture is dropped if its number is ahead of its time by more than this, in frame intervals.
 
-The limit is above 0.5, because rounding `ideal` adds up to 0.5.
+The limit is above 0.5, because rounding to a whole number adds up to 0.5.
 """
 
 

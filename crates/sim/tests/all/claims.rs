@@ -3,6 +3,7 @@
 use crate::lab;
 
 use lab::{Row, between, num, run, scenario};
+use steadycast_sim::{Inputs, Simulation};
 
 const CBR: &str = "[[flow]]\nname = \"cbr\"\nkind = \"cbr\"\nrate = \"1Mbps\"\nfrom = \"s\"\nto = \"r\"\n";
 /// A greedy source of 1 Mb/s: a packet of 1000 B every 8 ms.
@@ -420,6 +421,27 @@ fn nothing_leaves_in_a_hole_of_a_table_and_delay_and_loss_follow_theirs() {
     };
     between(least(0.0, 10.0), 11.999, 12.001);
     between(least(10.1, 15.0), 31.999, 32.001);
+}
+
+/// A scenario file with such an event is refused when it is read, but a program can compose a scenario.
+#[test]
+fn a_trace_is_not_changed_by_an_event_in_silence() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("claims");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (name, text, key, change) in [
+        ("other.mahi", "12\n24\n", "trace", "rate = \"1Mbps\""),
+        ("other_delays.csv", "0 10\n10 30\n", "delay_trace", "delay = \"1ms\""),
+        ("other_losses.csv", "0 0\n15 1\n", "loss_trace", "loss = { kind = \"none\" }"),
+    ] {
+        std::fs::write(folder.join(name), text).unwrap();
+        let file = folder.join(name).display().to_string();
+        let mut composed = scenario(&one_link(&format!("{key} = {file:?}\nloop = true"), CBR));
+        assert!(Simulation::build(&composed, &Inputs::default()).is_ok());
+        let event = format!("{CBR}[[event]]\nat = \"5s\"\nset = {{ link = \"l\", {change} }}\n");
+        composed.events = scenario(&one_link("rate = \"2Mbps\"", &event)).events;
+        let error = Simulation::build(&composed, &Inputs::default()).err().map(|error| error.to_string());
+        assert!(error.as_ref().is_some_and(|e| e.starts_with("link.l: a trace holds")), "{key}: {error:?}");
+    }
 }
 
 #[test]
