@@ -15,7 +15,7 @@ const HELD_TOGETHER_NS: i64 = 100_000;
 const LEAST_HELD_NS: i64 = 2_000_000;
 /// If at least this share of the packets is in batches, the recording is batched.
 const BATCHED_SHARE: f64 = 0.3;
-/// If at least this share of the packets is in batches, the resolution is the length of a batch.
+/// The minimum share of packets in batches. With a smaller share, [`find`] returns `None`.
 const COARSE_SHARE: f64 = 0.1;
 /// The percentile of the intervals between batches that is taken as the clock's interval.
 const SHORTER_PERCENT: usize = 5;
@@ -71,14 +71,14 @@ pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> 
         .then_some(Batches { interval: Span::nanos(shortest as u64), cause: Cause::Clock })
 }
 
-/// Returns how long 90 % of the batches hold packets until they are recorded, in nanoseconds; `None` if few packets are
-/// in batches.
+/// Returns the 90th percentile of the time for which batches hold packets, in nanoseconds; `None` if few packets are in
+/// batches.
 pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
     longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
 }
 
-/// Returns how long 90 % of the batches hold packets, in nanoseconds, and the share of packets that are in batches;
-/// `None` only if there is no batch.
+/// Returns the 90th percentile of the time for which batches hold packets, in nanoseconds, and the share of packets in
+/// batches; `None` only if there is no batch.
 fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable();

@@ -103,7 +103,8 @@ pub(crate) struct PacketRecord {
     pub(crate) transport: Option<u16>,
     pub(crate) timestamp: u32,
     pub(crate) marker: bool,
-    /// False for a packet that is missing in the recording, with the time and size of its neighbours.
+    /// False for a packet that is missing in the recording. Its time is interpolated, and its size is that of the next
+    /// recorded packet.
     pub(crate) is_recorded: bool,
     /// Whether the packet was sent before with the same SSRC and sequence number. Senders repeat packets in this way if
     /// no stream for retransmissions (RFC 4588) was negotiated.
@@ -210,7 +211,7 @@ enum DepartureClock {
 const SAME_PLACE_NS: i64 = 1_000_000;
 /// Two recordings whose delays vary less were made at one place: time stamps of two hosts vary more.
 const ONE_PLACE_NS: i64 = 100_000;
-/// Share of a stream's packets that carry a send time.
+/// A stream has send times if at least this share of its packets carries one.
 const STAMPED_SHARE: f64 = 0.9;
 /// Share of the bytes that a source of times (send times, or reports) must cover.
 const LEAST_SHARE: f64 = 0.5;
@@ -414,7 +415,7 @@ impl Direction {
             (None, None) => is_untimed(packet).then_some(true),
         };
         let known: Vec<Option<bool>> = self.packets.iter().enumerate().map(is_known).collect();
-        // If arrivals are from reports, gaps of the recording do not prove a loss.
+        // If arrivals are read from reports, a gap in the recording never counts as a loss, so `unread` is not needed.
         let unread = if by_reports { Some(BTreeSet::new()) } else { self.may_be_unread(&known) };
         let fate = |(i, packet): (usize, &PacketRecord)| match (by_reports, packet.is_recorded, arrivals.reported[i]) {
             (false, true, _) => {
@@ -599,8 +600,7 @@ impl Direction {
         self.set_right_short(arrivals, notes);
     }
 
-    /// Removes steps of less than a second. A clock that is set changes the delays of both directions equally with
-    /// opposite signs; a change of the route, which [`crate::path`] removes, does not.
+    /// Removes steps of the clock that are shorter than a second.
     fn set_right_short(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let timed = self.packets.iter().zip(&arrivals.reported);
         let mut timed: Vec<(i64, i64)> = timed
@@ -615,8 +615,8 @@ impl Direction {
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
         let resolution = arrivals.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
         let steps = lasting_steps(&points, Axis::Arrivals, resolution);
-        // Fewer steps in the order of departures mean that the route became shorter. Packets then overtake earlier
-        // packets, which makes several steps in the order of arrivals.
+        // A route that becomes shorter is one step in the order of departures. In the order of arrivals it looks like
+        // several steps, because packets overtake each other.
         let mut by_departure: Vec<(f64, f64)> = points.iter().map(|(at, delay)| (at - delay, *delay)).collect();
         by_departure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of_route = lasting_steps(&by_departure, Axis::Departures, resolution);
@@ -626,6 +626,8 @@ impl Direction {
         for step in steps {
             let by = (step.seconds * 1e9) as i64;
             let (arrived, seen) = timed[step.index];
+            // A step of the clock changes the return delay by the opposite amount. Other steps are route changes, which
+            // `crate::path` removes.
             let back = arrivals.return_delay_change(arrived).filter(|(_, spread)| *spread < by.abs() / 2);
             if back.is_some_and(|(back, _)| (back + by).abs() > by.abs() / 2) {
                 continue;

@@ -79,8 +79,7 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
         };
-        // The jump includes the queue's change; the difference of the least delays is exact if the queue was empty at
-        // times.
+        // `jump` includes a change of the queue. `moved` does not, if the queue was empty at times before and after.
         let nanos = if (moved - jump).abs() <= QUEUE_CHANGE_NS { moved } else { jump };
         found.push(Step { place: k, nanos });
         begin = k;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use steadycast_units::counted;
 use steadycast_wire::is_rtcp;
 
-/// Payload bytes in the digest: what a capture of 96 bytes per packet has of UDP over IPv6.
+/// Payload bytes in the digest. A capture of 96 bytes per packet has this number after the headers of Ethernet (14
+/// bytes), IPv6 (40 bytes) and UDP (8 bytes).
 const DIGESTED: usize = 34;
 
 /// A UDP datagram of a capture.

@@ -14,7 +14,7 @@ const PACED: Span = Span::millis(10);
 /// The time in which the initial rate of a recording is measured.
 const BEGUN: Span = Span::secs(2);
 
-/// A decision: its time, the target rate, and the rule.
+/// A decision: its time, the target rate, and the name of the controller's rule that set this rate.
 pub type Decided = (Time, Rate, Cow<'static, str>);
 
 /// Returns each decision whose target or rule differs from that of the previous one.

@@ -20,7 +20,7 @@ const CELL_S: f64 = 0.25;
 const LEAST_OF_CHANGE: f64 = 0.5;
 /// Time on either side in which a step is evaluated, in seconds.
 const SIDE_S: f64 = 60.0;
-/// The cost of a step in [`gain`], in seconds per second of the step's size.
+/// In [`gain`], a step costs its size times this time, in seconds.
 const LEAST_GAIN_S: f64 = 0.6;
 /// Time on either side whose least delays give the exact size of the step, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;
@@ -56,7 +56,7 @@ struct Cell {
     segment: usize,
 }
 
-/// The clock without steps, whose times order the points.
+/// The clock of the points' times. This clock has no steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
     /// The sender's clock.
@@ -201,8 +201,9 @@ fn start_of(cells: &[Cell], segment: usize) -> usize {
     cells.partition_point(|cell| cell.segment < segment)
 }
 
-/// Returns the queueing delay without the chosen steps, integrated over the cells, in seconds squared. It counts from
-/// the line below all least delays, whose slope is the clocks' drift.
+/// Returns the queueing delay without the chosen steps, integrated over time, in seconds squared.
+///
+/// The queueing delay is the distance to a line below all least delays. The slope of this line is the clock drift.
 fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     let mut offset = 0.0;
     let mut next = 0;

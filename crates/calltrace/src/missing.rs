@@ -93,7 +93,8 @@ impl Direction {
                 }
             }
         }
-        // Earliest deadline first: the lowest upper bound chooses first, so that each packet gets a number if possible.
+        // A missing packet gets a free transport-wide number between its neighbours' numbers. Packets with the lowest
+        // upper bound come first (earliest deadline first), so that as many packets as possible get a number.
         missing.sort_by_key(|(packet, within)| (within.map(|within| within.1), packet.stamp, packet.seen));
         for (packet, within) in &mut missing {
             let free = within.and_then(|(from, to)| (from + 1..to).find(|number| !numbers.contains(number)));

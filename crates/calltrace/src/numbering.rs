@@ -70,11 +70,11 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
     positions
 }
 
-/// Returns the number of restarts of each packet's stream before it. The packets are in the order of the file, each
-/// with its SSRC.
+/// Returns for each packet the number of restarts of its stream before this packet. `packets` has the SSRC of each
+/// packet, and is in the order of the file.
 ///
-/// Streams are followed in the order of the file (a clock may have been set) and of times (records may be out of
-/// order); the one with fewer restarts counts.
+/// The restarts are counted twice: in the order of the file, because a clock may have been set, and in the order of
+/// times, because records may be out of order. The smaller count is used.
 pub(crate) fn restarts(packets: &[(u32, Numbered)]) -> Vec<u32> {
     let mut streams: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (i, (ssrc, _)) in packets.iter().enumerate() {

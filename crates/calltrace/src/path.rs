@@ -261,7 +261,7 @@ impl Path {
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
         let (mut queue, losses, managed) = queue(&points, &bins);
-        // The named cross traffic is TCP, which fills the queue up to its limit.
+        // Cross traffic that the caller states (`beside`) is assumed to be TCP, which fills the queue up to its limit.
         queue.full |= named;
         let managed = managed.filter(|_| !named);
         let mut delays: Vec<f64> = points.iter().filter_map(|point| Some(point.delay()?.max(0.0))).collect();
@@ -367,8 +367,8 @@ struct Refused {
     steps: Option<usize>,
 }
 
-/// Whether there is cross traffic even if the delay may have steps. A step lengthens one service time, so the longest
-/// service time in each interval of [`LEVEL_S`] is left out.
+/// Whether there is cross traffic, judged without the longest service time in each interval of [`LEVEL_S`]. A step of
+/// the path's delay lengthens one service time, and must not be mistaken for cross traffic.
 ///
 /// `trains` were found after `levels` were subtracted from the delays.
 fn is_shared_between_steps(
@@ -626,7 +626,8 @@ fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),
         }
-        // Its position among the others is a guess, so the later exit time is used.
+        // The departure of an `Undated` packet is unknown, so this packet may have left the queue before the previous
+        // packet. The later exit time of both is used.
         before = match point.exit {
             Exit::Undated(out) => Some(before.map_or(out, |ahead| ahead.max(out))),
             _ => point.out(),
@@ -889,7 +890,8 @@ fn is_near(known: &[Option<Band>], bin: usize, band: &Band) -> bool {
     before.into_iter().chain(behind).any(|one| (rate / one.rate.as_bps_f64() - 1.0).abs() <= NEAR)
 }
 
-/// Sets the capacity of each bin to the mode of its window, with the width of the mode's kernel as its interval.
+/// Sets the capacity of each bin to the mode of its window's rates. The confidence interval is ±5 %, the width of the
+/// kernel in [`mode`].
 fn between_others(bins: &mut [Bin], windows: &[Window]) {
     const BINS: usize = (WINDOW_S / BIN_S) as usize;
     for window in windows.iter().filter(|window| window.at_mode >= 20) {
@@ -900,13 +902,13 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
     }
 }
 
-/// Estimates the error that the durations of all trains have in common, and its standard deviation, in seconds.
+/// Estimates the mean rounding error of the trains' durations, and the standard deviation of this estimate, in seconds.
 ///
-/// Arrival times are rounded to ticks of `every` seconds. If frames leave at constant intervals, the first arrivals of
-/// all trains have the same rounding error, which averaging does not remove.
+/// Arrival times are rounded to ticks of `every` seconds. If frames leave at constant intervals, all trains begin at
+/// the same phase of a tick, so their rounding errors do not average to zero.
 ///
-/// A train's duration is its bytes divided by the capacity, plus this error. Least squares over trains of different
-/// lengths give the error. Its prior variance is `every`² / 12 (rounding).
+/// The error is fitted by least squares to `duration = bytes / capacity + error`. Before the fit, the error has mean 0
+/// and variance `every`² / 12.
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();
@@ -922,7 +924,8 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
             sizes.insert(*size as u64);
         }
     }
-    // Trains of the same size end at the same phase of the clock's ticks and count once.
+    // All trains begin at the same phase of a tick. Trains of the same size then also end at the same phase and have
+    // the same error, so that each size counts as one observation.
     let again = n / sizes.len().max(1) as f64;
     let before = every * every / 12.0;
     if n < 2.0 || before <= 0.0 {
@@ -1016,8 +1019,10 @@ fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 
-/// Returns the median delay at losses if the queue is managed. In a managed queue, losses are more frequent above a
-/// quartile of the delays than chance allows, by three standard deviations.
+/// Returns the median delay at losses if the queue is managed, that is, if losses are more frequent at long delays.
+///
+/// The test is whether the losses above any quartile of the delays exceed their expected number by three standard
+/// deviations. The expected number is that of losses independent of the delay.
 fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     let at: Vec<f64> = losses.iter().map(|loss| loss.delay).collect();
     let mut delays: Vec<f64> = all.iter().map(|one| one.0).collect();

@@ -27,10 +27,11 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns by how much the return delay increases at the time `arrived`, and its spread, in nanoseconds; `None`
-    /// with few reports. The return delay is the time from a report's newest arrival to the report.
+    /// Returns the increase and the spread of the return delay at the time `arrived`, in nanoseconds; `None` with few
+    /// reports. The return delay is the time from a report's newest arrival to the report.
     ///
-    /// The increase is from the median of the ten seconds before `arrived` to the median of the ten seconds after.
+    /// The increase is the difference between the medians of the ten seconds after and before `arrived`. The spread is
+    /// the larger of the two ranges from the 10th to the 90th percentile.
     pub(crate) fn return_delay_change(&self, arrived: i64) -> Option<(i64, i64)> {
         const SIDE_NS: i64 = 10_000_000_000;
         const LEAST_REPORTS: usize = 5;

@@ -32,7 +32,7 @@ const BEGIN: u64 = 16;
 const LOSS_BASED: u64 = 18;
 const DELAY_BASED: u64 = 19;
 const SCREAM: u64 = 35;
-/// Known fields of the stream that are not used.
+/// Field numbers of the event log's top-level message that are known but not used.
 const UNUSED: [u64; 22] = [6, 7, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 101, 102, 103, 104];
 
 /// The number of events of each kind in a log.
@@ -48,7 +48,7 @@ pub struct Counts {
     pub rtcp_out: usize,
     /// Number of estimates of the sender's controller.
     pub estimates: usize,
-    /// The number of unknown fields, in the stream and in its batches of packets.
+    /// The number of unknown fields, in the log's top-level message and in its batches of packets.
     pub unknown: usize,
 }
 

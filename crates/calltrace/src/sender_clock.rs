@@ -54,7 +54,8 @@ pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Ve
 /// Whether the sender's clock was set back after the first packet of `window`. In all later packets the numbers
 /// continue, but the send times are earlier.
 ///
-/// A pause in which send times wrapped does not count. The delay must therefore grow by more than the passed time.
+/// Send times that wrapped during a long pause also look earlier, but then the delay hardly grows. After the clock was
+/// set back, the delay grows by more than the time that passed between the two arrivals.
 fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
     let [(_, first, raw), others @ ..] = window else { return false };
     let is_later = |(_, other, other_raw): &(usize, Numbered, u32)| {
