@@ -273,9 +273,11 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// Creates a controller, by its name in `steadycast controllers`.
+// Creates a controller.
 //
-// `abi` is `STEADYCAST_ABI`. `params` is null or a JSON object over the defaults, for example `{"probes": false}`.
+// `abi` is `STEADYCAST_ABI`. `controller` is a name from `steadycast_controllers`. `params` is null, or a JSON object
+// with the parameters that differ from their defaults, for example `{"probes": false}`.
+//
 // On an error it returns null and writes problem and remedy to `error`, which has `room` bytes with the NUL.
 //
 // # Safety
@@ -313,8 +315,11 @@ uint64_t steadycast_sent(SteadycastRemote *handle,
 // As for `steadycast_decision`.
 uint64_t steadycast_sent_extra(SteadycastRemote *handle, int64_t at_ns, uint32_t size_bytes, uint32_t stream);
 
-// Declares that no feedback will cover packet `number`: it is neither in flight nor lost. A later report still
-// counts. Not needed for packets that feedback has skipped. An older library lacks it; use `dlsym`.
+// Declares that no feedback will cover packet `number`: the packet is neither in flight nor lost. If a later report
+// covers this packet, the report counts.
+//
+// If feedback covers later packets but not this packet, the call is not needed. Older versions of the library lack
+// this function. To run with them, look it up with `dlsym`.
 //
 // # Safety
 // As for `steadycast_decision`.
@@ -442,8 +447,10 @@ int steadycast_sender_push(SteadycastSender *handle,
                            const SteadycastPacket *packet);
 
 // Returns `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`, with the details in `output`, whose `size`
-// the caller has set. Call it after each other call and at `at_ns`, until `STEADYCAST_WAIT`. It catches up for at
-// most `credit_ms`.
+// the caller has set.
+//
+// Call it after every call of another function of this sender, and at `at_ns`. Repeat the call until it returns
+// `STEADYCAST_WAIT`. After a late call, the pacer catches up for at most `credit_ms`.
 //
 // # Safety
 // `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`

@@ -191,9 +191,11 @@ unsafe fn with<H: Handle, T>(handle: *mut H, wrong: impl FnOnce(c_int) -> T, cal
     })
 }
 
-/// Creates a controller, by its name in `steadycast controllers`.
+/// Creates a controller.
 ///
-/// `abi` is `STEADYCAST_ABI`. `params` is null or a JSON object over the defaults, for example `{"probes": false}`.
+/// `abi` is `STEADYCAST_ABI`. `controller` is a name from `steadycast_controllers`. `params` is null, or a JSON object
+/// with the parameters that differ from their defaults, for example `{"probes": false}`.
+///
 /// On an error it returns null and writes problem and remedy to `error`, which has `room` bytes with the NUL.
 ///
 /// # Safety
@@ -362,8 +364,11 @@ pub unsafe extern "C" fn steadycast_sent_extra(
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
-/// Declares that no feedback will cover packet `number`: it is neither in flight nor lost. A later report still
-/// counts. Not needed for packets that feedback has skipped. An older library lacks it; use `dlsym`.
+/// Declares that no feedback will cover packet `number`: the packet is neither in flight nor lost. If a later report
+/// covers this packet, the report counts.
+///
+/// If feedback covers later packets but not this packet, the call is not needed. Older versions of the library lack
+/// this function. To run with them, look it up with `dlsym`.
 ///
 /// # Safety
 /// As for `steadycast_decision`.

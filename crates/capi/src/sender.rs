@@ -339,8 +339,10 @@ pub unsafe extern "C" fn steadycast_sender_push(
 }
 
 /// Returns `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`, with the details in `output`, whose `size`
-/// the caller has set. Call it after each other call and at `at_ns`, until `STEADYCAST_WAIT`. It catches up for at
-/// most `credit_ms`.
+/// the caller has set.
+///
+/// Call it after every call of another function of this sender, and at `at_ns`. Repeat the call until it returns
+/// `STEADYCAST_WAIT`. After a late call, the pacer catches up for at most `credit_ms`.
 ///
 /// # Safety
 /// `handle` is null, or comes from `steadycast_sender_new`, has not been freed, and no other thread uses it; `output`

@@ -549,7 +549,8 @@ pub struct Controller {
     pub receivers: Receivers,
     /// The event that clocks the feedback.
     pub feedback: FeedbackTiming,
-    /// The longest feedback interval with which the controller still works, if both halves run at the sender.
+    /// The longest feedback interval with which the controller still works. This limit applies only if both halves run
+    /// at the sender.
     pub slowest_feedback: Span,
     /// The session features that the controller requires with these parameters.
     pub needs: fn(&Values) -> &'static [Need],

@@ -46,8 +46,8 @@ impl FeedbackFormat {
         if factory.terms().needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
 
-    /// Returns the per-packet format in use: the configured one, or else `own`. Coarse formats give
-    /// [`FeedbackFormat::Own`].
+    /// Returns the per-packet format in use: `self`, or `own` if `self` is [`FeedbackFormat::Own`]. The coarse formats
+    /// have no per-packet feedback, so the result for them is [`FeedbackFormat::Own`].
     pub fn or(self, own: Self) -> Self {
         match self {
             Self::Own => own,

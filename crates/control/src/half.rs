@@ -44,7 +44,8 @@ pub struct Departing {
     pub at: Time,
     /// The extended sequence number.
     pub seq: u64,
-    /// The expected IP size. It assumes that the notice is as long as the previous packet's notice.
+    /// The expected IP size. It is exact if [`SenderHalf::notice`] returns a header extension of the same length as for
+    /// the previous packet.
     pub size: Bytes,
     /// The packet's position in its frame.
     pub edge: FrameEdge,
@@ -321,10 +322,10 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Records packets that feedback has skipped. They are neither lost nor in flight, and count as received.
+    /// Records packets that feedback has skipped, so that their fates are unknown. They leave the packets in flight and
+    /// count as received until a later report carries their fates.
     ///
-    /// This call comes before [`SenderHalf::on_report`] with the report that skips them. A later report may still carry
-    /// their fates.
+    /// This call comes before [`SenderHalf::on_report`] with the report that skips them.
     fn on_unknown(&mut self, packets: &[PacketReport]) {
         if let Some(half) = self.inner_mut() {
             half.on_unknown(packets);

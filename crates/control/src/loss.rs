@@ -367,7 +367,8 @@ impl LossHistory {
     /// Finalizes the runs that no late packet can revise, and the oldest runs if there are too many.
     fn settle(&mut self) {
         let highest = self.highest.map_or(0, |(seq, _)| seq);
-        // A gap below a mark may still become a loss before the mark.
+        // Runs after the oldest gap are not final. If this gap becomes a loss, the later runs are regrouped into loss
+        // events.
         let open = self.gaps.first().map_or(u64::MAX, |gap| gap.run.first);
         let past = |run: &LossRun| run.last < open && highest.saturating_sub(run.last) > self.settings.reorder;
         while self.runs.len() > OPEN_RUNS || self.runs.front().is_some_and(past) {

@@ -207,8 +207,8 @@ impl Terms {
 
     /// Returns the needs in a group or in a unicast session.
     ///
-    /// In a group, receivers can't all send per-packet feedback. A controller for both kinds of session therefore does
-    /// not need it there.
+    /// Receivers of a group can't all send per-packet feedback. In a group, a controller for [`Receivers::OneOrMany`]
+    /// works without it, so this need is left out.
     pub fn needs_in(&self, group: bool) -> Vec<Need> {
         let without = group && self.receivers == Receivers::OneOrMany;
         self.needs.iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()

@@ -310,7 +310,8 @@ impl Emulation {
     ) -> Result<bool, EmulateError> {
         let program = self.begin()?;
         let (end, step) = (self.end(), self.step);
-        // Threads that pace packets take precedence over threads that only compute. The relay's thread already has it.
+        // This thread paces packets, so it takes precedence over threads that only compute. The relay's thread has set
+        // its own real-time priority.
         kernel::set_realtime_priority(false);
         let over = || tcp.is_finished() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);

@@ -292,8 +292,10 @@ impl Remote {
         number
     }
 
-    /// Declares that no feedback will cover packet `number`: it is neither in flight nor lost. A later report still
-    /// counts. Not needed for packets that feedback has skipped.
+    /// Declares that no feedback will cover packet `number`: the packet is neither in flight nor lost. If a later
+    /// report covers this packet, the report counts.
+    ///
+    /// If feedback covers later packets but not this packet, the call is not needed.
     pub fn forget(&mut self, number: u64) {
         // `flush_uncovered` settles the packets in `uncovered`.
         if self.uncovered.iter().all(|(uncovered, ..)| *uncovered != number) {

@@ -454,8 +454,10 @@ impl MediaSender {
         self.remote.forget(number);
     }
 
-    /// Returns what to do now. Call it after each other call and at the time of the last [`Output::Wait`], until it
-    /// returns [`Output::Wait`]. It catches up for at most [`MediaSettings::credit`].
+    /// Returns what to do now.
+    ///
+    /// Call it after every call of another method, and at the time of the last [`Output::Wait`]. Repeat the call until
+    /// it returns [`Output::Wait`]. After a late call, the pacer catches up for at most [`MediaSettings::credit`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some((stream, id)) = self.dropped.pop_front() {
             return Output::Dropped(stream, id);

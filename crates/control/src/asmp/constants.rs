@@ -2,7 +2,7 @@ use steadycast_units::Span;
 
 /// The assumed round-trip time before the sender announces one; the paper gives none.
 pub(super) const INITIAL_RTT: Span = Span::millis(500);
-/// The queueing delay that ends the start phase, which the paper does not have.
+/// The queueing delay that ends the start phase. The paper has no start phase.
 pub(super) const RAMP_DELAY: Span = Span::millis(20);
 /// The share of the lowest rates that `agg = "quantile"` ignores; not in the paper.
 pub(super) const AGG_SHARE: f64 = 0.02;

@@ -109,7 +109,8 @@ impl Receiver {
             indicator: Indicator::new(&config),
             losses: Losses::default(),
             events: config.loss_events.then(|| {
-                // With discounting, a smooth stream takes more than its share of a drop-tail queue.
+                // `discount: 1.0` disables history discounting (RFC 5348, section 5.5). With discounting, a smooth
+                // stream takes more than its fair share of a drop-tail queue.
                 Box::new(LossHistory::new(LossSettings { discount: 1.0, reorder: REORDER, ..LossSettings::default() }))
             }),
             marked: 0,

@@ -17,7 +17,8 @@ struct Anchor {
     at: Time,
 }
 
-/// The round-trip time at a receiver: the sender announces it, and the one-way delay adjusts it in between.
+/// The round-trip time at a receiver. The sender announces it. Between announcements, the receiver adjusts it by the
+/// change of the one-way delay.
 ///
 /// ```text
 ///  additive:        t_inst = RTT + (T_oneway − T_ref)          the clocks' offset cancels; at least half the least RTT
@@ -28,10 +29,10 @@ struct Anchor {
 ///
 /// `RTT` is the last announced round-trip time. `T_oneway` is the mean one-way delay, with weight 1/16 per packet.
 ///
-/// `T_ref` is the mean one-way delay when an announcement arrived. In the multiplicative form, this is the announcement
-/// of `RTT`.
+/// In the multiplicative form, `T_ref` is the value of `T_oneway` when the announcement of `RTT` arrived.
 ///
-/// In the additive form, this is the announcement before the receiver's last report, and each packet has weight 1/4.
+/// In the additive form, `T_ref` is the mean one-way delay when the announcement before the receiver's last report
+/// arrived. In this mean, each packet has weight 1/4.
 ///
 /// Source: ASMP, equations 6–11.
 #[derive(Clone, Debug, Default)]

@@ -169,6 +169,9 @@ impl Aimd {
     /// ```text
     ///  max( 4000,  8 P / (2 (R + 100 ms)) ),   P = F / ⌈F / 1200⌉,   F = X / (8 · 30)
     /// ```
+    ///
+    /// X is the rate in bit/s, and R is the round-trip time. F is the size of a frame at 30 frames per second, and P is
+    /// the size of a packet, both in bytes.
     fn slope(&self) -> f64 {
         let frame = self.rate.as_bytes_per_s() / FRAMES_PER_S;
         let packet = frame / (frame / PACKET).ceil().max(1.0);

@@ -16,7 +16,7 @@ pub(super) const K_UP: f64 = 0.0087;
 /// The gain per ms with which the threshold falls to a smaller slope (`trendline_estimator.cc`).
 /// In draft-ietf-rmcat-gcc-02 it is 0.00018, so the threshold hardly falls.
 pub(super) const K_DOWN: f64 = 0.039;
-/// The share of the acknowledged rate after overuse (`aimd_rate_control.cc`).
+/// Overuse lowers the rate to this share of the acknowledged rate (`aimd_rate_control.cc`).
 pub(super) const BETA: f64 = 0.85;
 /// The growth per second while the capacity is unknown (`aimd_rate_control.cc`).
 pub(super) const ETA: f64 = 1.08;
@@ -34,7 +34,8 @@ pub(super) const FIRST_PROBE: f64 = 3.0;
 pub(super) const SECOND_PROBE: f64 = 6.0;
 /// The maximum probe rate (`probe_controller.cc`).
 pub(super) const MOST_PROBE: Rate = Rate::mbps(5);
-/// The queueing time that the pushback tolerates (`rate_control_settings.cc`, `QueueSize`).
+/// The queueing time for which the window of `CongestionWindowPushback` has room (`rate_control_settings.cc`,
+/// `QueueSize`).
 pub(super) const QUEUE_TIME: Span = Span::millis(350);
 /// The minimum report interval (`transport_sequence_number_feedback_generator.cc`).
 pub(super) const FEEDBACK_MIN: Span = Span::millis(50);

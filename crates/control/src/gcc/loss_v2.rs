@@ -229,7 +229,10 @@ impl LossV2 {
         self.observations.iter().rev().enumerate().map(|(age, seen)| (libm::pow(WEIGHT, age as f64), seen))
     }
 
-    /// Returns the mean loss weighted by bytes, without the best and the worst of more than three observations.
+    /// Returns the mean loss weighted by bytes.
+    ///
+    /// If there are more than three observations, those with the lowest and the highest loss are left out. If the
+    /// highest loss is from a burst ([`BURST`]), no observation is left out.
     fn mean_loss(&self) -> f64 {
         let share = |seen: &Observation| if seen.size > 0.0 { seen.lost / seen.size } else { 0.0 };
         let (mut size, mut lost) = (0.0, 0.0);

@@ -24,7 +24,9 @@ impl CongestionWindowPushback {
         Self { rtts: VecDeque::new(), window: None, share: 1.0 }
     }
 
-    /// Updates the window. `longest` is the age of the report's oldest packet.
+    /// Updates the window W. `longest` is the age of the report's oldest packet.
+    ///
+    /// X is `target`. R_min is the minimum of `longest` over the last 32 reports.
     ///
     /// ```text
     ///  W = max( 3000, (W + X (R_min + 350 ms)) / 2 )

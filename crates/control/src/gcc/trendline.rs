@@ -29,7 +29,8 @@ pub(super) struct Trendline {
     first: Option<PeerTime>,
     accumulated: f64,
     smoothed: f64,
-    /// The milliseconds since the first arrival, and the smoothed delay then.
+    /// The points of the regression. Each point has an arrival time, in milliseconds since the first arrival, and the
+    /// smoothed delay at this time.
     points: VecDeque<(f64, f64)>,
     trend: f64,
     threshold: f64,
@@ -44,7 +45,8 @@ impl Trendline {
         Self { threshold: THRESHOLD, ..Self::default() }
     }
 
-    /// Adds the change of the delay between two packet groups. The first packet after both groups arrived at `arrived`.
+    /// Adds the change of the delay between two packet groups. `arrived` is the arrival time of the first packet that
+    /// follows both groups.
     pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
         let first = *self.first.get_or_insert(arrived);
         // The bound prevents an overflow. Only the first `MOST_DELTAS` matter.

@@ -66,7 +66,7 @@ impl Sender {
     /// Opens or closes connections until there are n, rounded. The newest is closed first.
     fn adjust(&mut self) {
         let wanted = (self.law.n + 0.5) as usize;
-        // Floor and cap apply to the whole stream.
+        // The floor applies to the sum of the connections' rates (`sum`), so a single connection has none.
         let setup = Setup { floor: Rate::ZERO, ..self.setup.clone() };
         while self.open.len() < wanted.max(1) {
             let mut tfrc = tfrc::Sender::new(&setup, &self.settings);
@@ -130,7 +130,7 @@ impl SenderHalf for Sender {
     fn decision(&self) -> Decision {
         let all: Vec<Decision> = self.open.iter().map(|c| c.tfrc.decision()).collect();
         let sum = all.iter().fold(Rate::ZERO, |sum, d| sum + d.target);
-        // The oldest connection's rule stands for all.
+        // The connections may have different limits and rules. The decision has those of the oldest connection.
         let oldest = all.first();
         let limit = if sum > self.setup.cap {
             Limit::Cap

@@ -35,12 +35,12 @@ pub(super) const X_MAX: Span = Span::millis(500);
 pub(super) const FILTER: usize = 15;
 /// The minimum of the no-feedback timeout. RFC 8698 has no such timeout.
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
-/// RMAX if nothing limits the rate. The rate settles in proportion to RMAX / x, and x is at most [`X_MAX`]. With a
-/// larger RMAX, even this x would leave the rate above a video's usual range.
+/// RMAX if nothing limits the rate. In equilibrium, the rate is proportional to RMAX / x. With a larger RMAX, the rate
+/// would exceed a video's usual range even at the maximum of x ([`X_MAX`]).
 pub(super) const R_MAX: Rate = Rate::mbps(20);
 /// The maximum change by the rate-shaping buffer, as a share of the reference rate (section 5.2.2).
 pub(super) const MOST_SHAPING: f64 = 0.05;
-/// The time since the last update counts up to this number of report intervals.
+/// The maximum step of an update, in report intervals. A longer time since the last update counts as this time.
 pub(super) const MOST_INTERVALS: u64 = 2;
 /// The length of a slot in the base delay's window (RFC 6817, section 3.4.2).
 pub(super) const BASE_SLOT: Span = Span::secs(60);

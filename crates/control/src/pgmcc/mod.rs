@@ -19,7 +19,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // With feedback only every 250 ms, the rate was 0.26 of the rate in a session
+    // With feedback every 250 ms, the rate was 0.26 times the rate with a receiver half at the receiver
     // (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(100),
     standard_reports: false,

@@ -99,8 +99,10 @@ impl Sender {
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// Returns the timeout. Without an acker it is at most [`FIRST_RTO`], because an acker is elected only after the
-    /// receivers have got a packet.
+    /// Returns the time after which a packet is sent without an acknowledgment.
+    ///
+    /// Without an acker, this time is at most [`FIRST_RTO`]. An acker is elected only if packets arrive, and a long
+    /// back-off would delay the election.
     fn timeout(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
     }

@@ -40,7 +40,7 @@ pub(super) struct Sender {
     most: Rate,
     /// T, in bytes per second.
     rate: f64,
-    /// The moving average of ΔB. It covers the rounds between two packets, at least one round.
+    /// The moving average of ΔB. Its length is the time between two sent packets, but at least a round trip.
     change: f64,
     srtt: Option<Span>,
     last_echo: Option<Stamp>,

@@ -13,7 +13,7 @@ pub(super) struct Profile {
     pub(super) reduce_jitter: bool,
     /// Whether the delay variation is measured from every packet; otherwise from the newest packet of each report.
     pub(super) every_packet: bool,
-    /// The maximum delay variation that slows growth, in seconds.
+    /// The cap on the delay variation, in seconds. A larger variation slows growth no further.
     pub(super) jitter_most: f64,
     /// `BYTES_IN_FLIGHT_HEAD_ROOM`: the maximum window, as a multiple of the maximum bytes in flight.
     pub(super) head_room: f64,

@@ -95,7 +95,7 @@ impl ReferenceWindow {
         (off * off).clamp(LEAST_SCALE, 1.0)
     }
 
-    /// Both parts use the scale before the update.
+    /// Shrinks and grows the window. Both use the scale of the window before this update.
     pub(super) fn update(&mut self, input: &Input, config: &Config) -> Option<Cut> {
         let scale = self.scale();
         let cut = self.shrink(scale, input, config);
@@ -180,7 +180,8 @@ impl ReferenceWindow {
     ///                 ref_wnd          25 ms                             ⎝           MSS             ⎠
     /// ```
     ///
-    /// `acked` excludes the marked bytes.
+    /// `acked` excludes the marked bytes. `scl` is the argument `scale`, and `d` is `Input::delay_scale`. `post` rises
+    /// from 0 to 1 after congestion.
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
         let rtts = input.s_rtt.max(VIRTUAL_RTT.as_secs_f64());

@@ -19,8 +19,7 @@ use super::signals::RECEIVED_SPAN_MIN;
 use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier, RateResponse};
 use crate::equation::{LossRate, time_per_packet};
 
-/// The rule's name if no other flow shares the queue. The receive rate then does not follow the sent rate, because a
-/// scheduler serves this queue at a fixed rate.
+/// The name of the rule that ends COMPETE because no other flow shares the queue.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
 // CUBIC (RFC 9438).
@@ -40,8 +39,8 @@ const ROUND_GROWTH_MAX: f64 = 1.5;
 pub(super) const WINDOW_MIN: f64 = 2.0;
 /// Before the first loss, a window starts at this share of W_max, the plateau of CUBIC's curve.
 const PLATEAU_SHARE: f64 = 0.85;
-/// The factor by which the window grows per round trip until the first loss, as in START. A TCP that began at the same
-/// time is in slow start, too.
+/// The factor by which the window grows per round trip until the first loss. Growth is exponential because a TCP that
+/// began at the same time is in slow start, too.
 const SLOW_START_GROWTH: f64 = 1.35;
 
 // Limits of the window and of the rate.
@@ -65,7 +64,7 @@ const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
 /// the end of a TCP's burst, but few paced packets.
 ///
 /// In eight random networks of 0.7 to 6 Mb/s, a CUBIC flow in this flow's place had 2.2 to 4 times the loss rate. With
-/// factors of 2.2 and 5, this law kept all bounds in fewer random networks (`steadycast experiment networks --draw`).
+/// factors of 2.2 and 5, more random networks exceeded a bound of `steadycast experiment networks --draw`.
 const POLICED_LOSS_MULTIPLE: f64 = 3.0;
 /// The retransmission timeout of TCP's equation, in round trips (RFC 5348, 3.1).
 const TIMEOUT_RTTS: f64 = 4.0;
@@ -252,9 +251,10 @@ impl CompeteLaw {
         if let Some(EndedCompetition { at, cubic: mut kept, path_rate }) = self.ended.take()
             && now - at < REUSED_WINDOW_TIME + rtt / REUSED_WINDOW_PER_RTT
         {
-            // COMPETE begins after a loss or in a standing queue, so the old window is cut as after a loss. The window
-            // is limited to the path rate that it carried before, because the round-trip time may be shorter now.
+            // The round-trip time may be shorter than before, so the old window may now be too large for the path rate
+            // that it carried.
             let most = path_rate * rtt / SEGMENT_BITS;
+            // COMPETE begins after a loss or in a standing queue, so the old window is cut as after a loss.
             kept.cwnd = kept.w_cubic(now - kept.epoch_start).clamp(0.0, kept.w_max);
             kept.cut(now, CUBIC_BETA);
             kept.limit(most);
@@ -330,9 +330,10 @@ impl CompeteLaw {
         Transition::Stay(rate, rule)
     }
 
-    /// Whether no other flow shares the queue: the receive rate does not follow the sent rate, or trains show it.
+    /// Whether no other flow shares the queue. Packet trains ([`super::trains`]) show this, or a receive rate that does
+    /// not follow the sent rate.
     ///
-    /// The receive rate is ignored if the flow's share of the queue, as measured by trains, shows other flows.
+    /// The receive rate is ignored if trains show other flows ([`LawInput::is_shared`]).
     fn shows_own_queue(&self, input: &LawInput<'_>) -> bool {
         let by_response = !input.feedback.rows.is_empty() && self.response.shows_own_queue() && !input.is_shared();
         by_response || input.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS)
@@ -376,7 +377,6 @@ impl CompeteLaw {
         is_reliable && !input.is_shared() && input.signals.q > DRAIN_QUEUE_MIN
     }
 
-    /// Grows the window, but not beyond what the session's cap, the source and the sent rate make use of.
     fn grow(&self, cubic: &mut Cubic, input: &LawInput<'_>, config: &Config) {
         let LawInput { now, dt, rtt, signals, .. } = *input;
         let before = cubic.cwnd;
@@ -393,9 +393,10 @@ impl CompeteLaw {
     }
 
     /// Returns the window in segments that TCP's equation gives at the loss rate, timeouts included (RFC 5348, 3.1);
-    /// `None` outside the Reno-friendly region. In a short queue TCP's bursts lose more packets than this flow's paced
-    /// packets do. If both responded equally to losses, this flow would get more than a TCP's share. `losses_of_tcp` is
-    /// the ratio of a TCP's share of lost packets to this flow's.
+    /// `None` outside the Reno-friendly region.
+    ///
+    /// The equation gets a TCP's loss rate, which is `losses_of_tcp` times this flow's loss rate. In a short queue, the
+    /// bursts of a TCP lose more packets than paced packets do.
     fn equation_window(
         &mut self,
         input: &LawInput<'_>,

@@ -114,16 +114,19 @@ const SMALL_SHARE_MAX: f64 = 0.1;
 const QUEUE_CERTAIN_TARGETS: f64 = 3.0;
 /// A cut lowers the rate by the share (queueing delay − target / 2) / `CUT_QUEUE_SCALE`. In seconds.
 const CUT_QUEUE_SCALE: f64 = 0.2;
-/// Below this target, in seconds, a cut is larger, in inverse proportion to the target. A queue of a few milliseconds
-/// often exceeds the targets of all flows, and equal cuts would not change their shares. Set by
+/// Below this target, in seconds, a cut is larger, in inverse proportion to the target. Set by
 /// `validation/experiments/kin.toml`.
+///
+/// Flows with a higher rate have a lower target. They cut a larger share of their rate, so the flows' rates become more
+/// equal.
 const CUT_TARGET_MIN: f64 = 0.004;
 /// The greatest cut, as a share of the rate.
 const CUT_MAX: f64 = 0.25;
 /// The minimum interval between two cuts is two report intervals plus the round-trip time, which counts as at most
 /// this, in seconds.
 const CUT_INTERVAL_RTT_MAX: f64 = 0.2;
-/// The longest queueing delay, in seconds, for which an experiment's duration is computed.
+/// A cut begins an [`Experiment`], in which the queue of a lone flow drains. Its duration is computed for a queueing
+/// delay of at most this, in seconds.
 const EXPERIMENT_QUEUE_MAX: f64 = 0.3;
 /// In an experiment, the queue of a lone flow drains at this share of the link's rate.
 const EXPERIMENT_DRAIN_SHARE: f64 = 0.25;
@@ -151,8 +154,9 @@ const REFILL_SHARE: f64 = 0.9;
 /// If a delay stays within the noise for a round trip plus this number of [`DelayLaw::low_span`]s, it counts as the
 /// base delay of another path.
 ///
-/// Without jitter, these spans take half a second. In half a second, a CUBIC's queue changes by more than the noise of
-/// 1 ms. For example, it changes by 3 ms per second at 40 Mb/s and 44 ms (RFC 9438, equation 1).
+/// Without jitter, these spans take half a second. In this time, the queue of a CUBIC flow changes by more than noise
+/// of 1 ms. For example, on a link of 40 Mb/s with a round-trip time of 44 ms, the queue changes by 3 ms per second
+/// (RFC 9438, equation 1).
 const CONSTANT_DELAY_SPANS: f64 = 8.0;
 /// A cut of the rate by less than this share does not count as a yield. The rate before the cut is only known to a
 /// tenth ([`PATH_DROP_ACCURACY`]), so a smaller difference may be an error.
@@ -297,7 +301,8 @@ pub(super) struct DelayLaw {
     /// The span over which the standing queue is measured, in seconds. The standing queue is the minimum queueing delay
     /// within it.
     pub(super) low_span: f64,
-    /// Whether a train is requested: the rate was cut in a queue that holds less than a packet of this flow.
+    /// Whether a packet train ([`super::trains`]) is requested, because the rate was cut although the queue holds less
+    /// than a packet of this flow. The train shows whether other flows fill the queue.
     wants_train: bool,
     /// The response of the receive rate to the sent rate in a standing queue.
     response: RateResponse,
@@ -667,9 +672,8 @@ impl DelayLaw {
         let faster = rate * (1.0 + gain * room * dt);
         let most = GROWTH_RECEIVED_MULTIPLE_MAX * received.max(signals.received(GROWTH_RECEIVED_SPAN).unwrap_or(0.0))
             + 2.0 * config.bits;
-        // This limit only stops growth: the rate of a source that sends little is kept. However, frames are sent at a
-        // multiple of the rate, so an unused rate would turn their bursts into a queue for other flows. With frames the
-        // rate therefore decays.
+        // `most` stops growth, but does not lower the rate. With frames, a rate that the source leaves unused decays to
+        // `kept`, because frames are paced at a multiple of the rate, and their bursts would delay other flows.
         let kept = if config.frames { signals.usage_limit() } else { f64::INFINITY };
         let next = if rate > kept {
             (rate * libm::exp(-dt / UNUSED_RATE_DECAY)).max(kept)

@@ -88,8 +88,8 @@ const STEP_TIME_MAX: f64 = 0.5;
 /// The window of the loss rate that is shown to users, in seconds.
 const SHOWN_LOSS_SPAN: f64 = 1.0;
 
-/// In COMPETE, the rate may exceed the limit of the promise [`super::TWICE`] by this number of packets per round trip.
-/// Without this margin, low rates could not grow.
+/// The margin in the promise that the rate in COMPETE is at most twice the receive rate ([`super::TWICE`]), in packets
+/// per round trip. Without this margin, low rates could not grow.
 const PROMISED_PACKETS: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

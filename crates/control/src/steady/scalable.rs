@@ -15,8 +15,8 @@ const ENTRY_RATE_SHARE_MIN: f64 = 0.5;
 const ALPHA_GAIN: f64 = 0.0625;
 /// In seconds. Flows with a shorter round-trip time behave as if they had this one (Prague draft).
 const VIRTUAL_RTT: f64 = 0.025;
-/// In segments per round trip without a mark. With Prague's whole segment, a paced flow took 1.2 times its fair share
-/// beside a Prague flow.
+/// The increase of the window per round trip without a marked packet, in segments. With one segment, as in the Prague
+/// draft, a paced flow took 1.2 times its fair share beside a Prague flow.
 const ADDITIVE_INCREASE: f64 = 0.37;
 /// The factor of the window after a loss (RFC 9438, section 4.6).
 const LOSS_BETA: f64 = 0.7;

@@ -63,8 +63,8 @@ const WAITED_DELAY_MIN: f64 = 0.003;
 /// The gain of `unqueued_share`. With 0.01, which differs in the last bit, the results recorded by the tests of
 /// `crates/sim` would change.
 const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
-/// From this share of packets without a queue on, all variation of the delay counts as jitter. Below this share, a
-/// proportional part counts.
+/// If at least this share of the packets did not come from a queue, all variation of the delay counts as jitter. If the
+/// share is smaller, a proportional part counts, because a changing queue may cause the variation.
 const UNQUEUED_SHARE_FULL: f64 = 0.1;
 /// A packet is compared with one sent at least this much earlier, in seconds; reports resolve arrivals to a
 /// millisecond.
@@ -450,8 +450,8 @@ impl Signals {
         whole
     }
 
-    /// Whether a packet did not come from a queue: it overtook another, or arrived with one sent clearly earlier. A
-    /// queue separates packets by transmission times.
+    /// Whether a packet did not come from a queue: it overtook another packet, or the time since an earlier packet is
+    /// much shorter at the receiver than at the sender ([`UNQUEUED_COMPRESSION_MIN`]).
     fn is_unqueued(&self, sent: f64, came: f64) -> bool {
         let before = self.arrivals.iter().rev().find(|a| a.sent < sent - UNQUEUED_SEND_GAP_MIN);
         self.arrivals.back().is_some_and(|last| last.sent > sent)

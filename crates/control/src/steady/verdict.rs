@@ -9,8 +9,8 @@ pub(super) const CERTAIN_CONGESTION_QUEUE: f64 = 0.020;
 
 /// The gain of the mean rank of lost packets ([`Loss::rank`]), per loss.
 const RANK_GAIN: f64 = 0.125;
-/// If the mean rank is above this, packets are lost at the top of a queue. Random losses have a mean rank of 0.5, tail
-/// drops of nearly 1.
+/// If the mean rank is above this, packets are lost at the top of a queue. Random losses have a mean rank of 0.5. Tail
+/// drops have a mean rank of nearly 1.
 const CONGESTION_RANK_MIN: f64 = 0.68;
 /// A packet that is lost by congestion meets at least this queueing delay, in seconds, and at least the transmission
 /// time of a packet.
@@ -159,8 +159,8 @@ impl OwnQueue {
 const RESPONSE_MEMORY: f64 = 4.0;
 /// Time for which a verdict on a shared queue is valid after the last observation, in seconds.
 const RESPONSE_VALIDITY: f64 = 4.0;
-/// The power of the response ([`RateResponse`]) is known from this total weight of the observations on. A new
-/// observation has weight 1.
+/// The power of the response ([`RateResponse`]) is known only if the total weight of the observations is at least this.
+/// A new observation has weight 1.
 const RESPONSE_WEIGHT_MIN: f64 = 8.0;
 /// The power of the response is known only if the logarithms of the sent rates have at least this standard deviation,
 /// because a rate that hardly varies shows no response.

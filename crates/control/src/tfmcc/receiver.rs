@@ -102,7 +102,8 @@ impl Receiver {
     ///          R (√(2p/3) + 12 √(3p/8) p (1 + 32 p²))
     /// ```
     ///
-    /// At least one packet in 8 s. Source: RFC 4654, sections 2.1, 4.3.4 and 4.4.
+    /// s is the packet size in bytes, R is the round-trip time, and p is the loss event rate. X_r is at least one
+    /// packet per eight seconds. Source: RFC 4654, sections 2.1, 4.3.4 and 4.4.
     fn desired(&self, now: Time) -> Rate {
         let rate = match self.losses.rate() {
             Some(p) if self.have_loss => throughput(self.packet, self.rtt(), p),
@@ -183,8 +184,9 @@ impl Receiver {
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
-            // `throughput` includes timeouts, but `first_interval_sqrt` does not. At two packets per round trip,
-            // `desired` was then 1/50 of the measured rate (`docs/controllers/tfmcc.md`).
+            // `loss_for` inverts `throughput`, so that `desired` begins near the measured rate. `first_interval_sqrt`
+            // leaves out timeouts. With it, `desired` was 1/50 of the measured rate at two packets per round trip
+            // (`docs/controllers/tfmcc.md`).
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {

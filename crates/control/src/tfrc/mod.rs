@@ -83,8 +83,8 @@ impl Settings {
 const T_MBI: Span = Span::secs(64);
 const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "RFC 5348, 4.3: t_mbi");
 
-/// The default of `start_delay` in repaired mode. From 6 Mb/s on, a TCP's initial burst of ten packets causes a shorter
-/// queueing delay.
+/// The default of `start_delay` in `Mode::Repaired`. At 6 Mb/s or more, a TCP's initial burst of ten packets causes a
+/// shorter queueing delay.
 const START_DELAY: Span = Span::millis(20);
 
 /// The former parameters of TFRC and the controllers that build on it.

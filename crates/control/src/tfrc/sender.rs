@@ -246,7 +246,8 @@ impl Sender {
         let recover = equation::initial_window(self.packet).per(rtt);
         let received = self.most_received();
         match self.loss {
-            // An idle sender keeps the rate of a restart (RFC 5348, section 4.4).
+            // An idle sender may send at `recover` after the pause, so a receive rate below `recover` causes no cut
+            // (RFC 5348, section 4.4).
             Some(_) if self.idle && received < recover => false,
             None if self.idle && self.allowed < recover.scale(2.0) => false,
             None => {

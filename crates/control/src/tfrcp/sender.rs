@@ -167,7 +167,7 @@ impl Sender {
     fn end(&mut self, now: Time) {
         match self.srtt() {
             Some(rtt) if self.heard => self.decide(rtt),
-            // The paper assumes that no report is lost.
+            // Without a report in this interval, the rate stays. The paper assumes that no report is lost.
             Some(_) => {}
             None => self.decide_without_rtt(),
         }
