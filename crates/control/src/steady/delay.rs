@@ -76,7 +76,7 @@ const PUSHED_DOWN_START_SHARE: f64 = 0.8;
 const START_QUEUE_RTTS: f64 = 3.0;
 /// A loss shows other flows if the queueing delay exceeds `LOSS_QUEUE_TARGETS` × target + [`LOSS_QUEUE_MARGIN`].
 const LOSS_QUEUE_TARGETS: f64 = 3.0;
-/// In seconds; see [`LOSS_QUEUE_TARGETS`].
+/// The margin in the rule of [`LOSS_QUEUE_TARGETS`], in seconds.
 const LOSS_QUEUE_MARGIN: f64 = 0.010;
 /// The minimum queueing delay, in seconds, at which a loss shows other flows. Flows that run DELAY keep their queue
 /// shorter than this.

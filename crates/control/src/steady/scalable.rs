@@ -13,14 +13,14 @@ const MARK_VALIDITY_ROUNDS: f64 = 8.0;
 const ENTRY_RATE_SHARE_MIN: f64 = 0.5;
 /// The gain of the mean share of marks per round trip (Prague draft: 1/16).
 const ALPHA_GAIN: f64 = 0.0625;
-/// In seconds. Flows with a shorter round-trip time behave as if they had this one (Prague draft).
+/// Flows with a shorter round-trip time behave as if they had this round-trip time, in seconds (Prague draft).
 const VIRTUAL_RTT: f64 = 0.025;
 /// The increase of the window per round trip without a marked packet, in segments. With one segment, as in the Prague
 /// draft, a paced flow took 1.2 times its fair share beside a Prague flow.
 const ADDITIVE_INCREASE: f64 = 0.37;
 /// The factor of the window after a loss (RFC 9438, section 4.6).
 const LOSS_BETA: f64 = 0.7;
-/// In segments; a paced sender can send less than one per round trip.
+/// The least window, in segments. A paced sender can send less than one segment per round trip.
 const WINDOW_MIN: f64 = 0.2;
 /// The maximum rate, as a multiple of the receive rate. Acknowledgements limit a TCP likewise.
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;

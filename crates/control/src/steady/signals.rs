@@ -57,7 +57,7 @@ const PATH_SILENCE_MIN: f64 = 0.040;
 /// arrive in a burst.
 pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 
-/// A packet with this much queueing delay, in seconds, has waited. Less is clock noise.
+/// A packet with at least this queueing delay, in seconds, has waited in a queue. A shorter delay may be clock noise.
 const WAITED_DELAY_MIN: f64 = 0.003;
 
 /// The gain of `unqueued_share`. With 0.01, which differs in the last bit, the results recorded by the tests of
@@ -66,14 +66,15 @@ const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
 /// If at least this share of the packets did not come from a queue, all variation of the delay counts as jitter. If the
 /// share is smaller, a proportional part counts, because a changing queue may cause the variation.
 const UNQUEUED_SHARE_FULL: f64 = 0.1;
-/// A packet is compared with one sent at least this much earlier, in seconds; reports resolve arrivals to a
-/// millisecond.
+/// A packet is compared with a packet sent at least this much earlier, in seconds. In a shorter time, the resolution of
+/// reported arrivals, a millisecond, would matter.
 const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
 /// If the time between two packets is this many times shorter at the receiver than at the sender, the second packet did
 /// not come from a queue. A queue separates packets by their transmission times.
 const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
 
-/// A row is a sequence of packets that all waited in a queue. It needs this number of packets after the first.
+/// A row is a sequence of packets that all waited in a queue. A row needs at least this number of packets after the
+/// first packet.
 const ROW_PACKETS_MIN: f64 = 5.0;
 /// The minimum duration of a row at the receiver, in seconds.
 const ROW_DURATION_MIN: f64 = 0.040;
