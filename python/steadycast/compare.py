@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+_OVER = "# Over the network "
+_MOST_VALUES = 3
+
+
 @dataclass(frozen=True)
 class Condition:
     """A bound on the change of a quantity against the baseline (`--fail-if`).
@@ -119,10 +123,6 @@ def _differences(run: Run, against: Run) -> list[str]:
     def names(summary: Json) -> list[str]:
         return [str(flow.get("name")) for flow in summary.get("flows") or []]
 
-    def network(run: Run) -> str:
-        first = run.folders[0].scenario_text.partition("\n")[0]
-        return first if first.startswith("# Over the network") else ""
-
     def clips(run: Run) -> list[Any]:
         return [(flow.get("media"), flow.get("clip")) for flow in run.folders[0].scenario.get("flow", [])]
 
@@ -131,7 +131,7 @@ def _differences(run: Run, against: Run) -> list[str]:
     mine, theirs = ((s.get("scenario") or {}).get("name") for s in (one, other))
     if mine != theirs:
         differences.append(f"{mine} instead of {theirs}")
-    if network(run) != network(against):
+    if _network(run)[0] != _network(against)[0]:
         differences.append("another network")
     if names(one) == names(other) and clips(run) != clips(against):
         differences.append("other clips")
@@ -143,6 +143,47 @@ def _differences(run: Run, against: Run) -> list[str]:
         if None not in ends and ends[0] != ends[1]:
             differences.append(f"{say.seconds(ends[0])} instead of {say.seconds(ends[1])}")
     return differences
+
+
+def network_difference(run: Run, against: Run) -> str:
+    """Return how a run's network differs from another's, in brackets if single values do; empty if it doesn't."""
+    (named, one), (other_named, other) = (_network(each) for each in (run, against))
+    if named != other_named:
+        return f" ({named or 'its own'} instead of {other_named or 'its own'})"
+    differ = (
+        []
+        if not one or not other
+        else [
+            f"{key} {one.get(key, 'absent')} instead of {other.get(key, 'absent')}"
+            for key in {**one, **other}
+            if one.get(key) != other.get(key)
+        ]
+    )
+    more = f", and {len(differ) - _MOST_VALUES} more values" if len(differ) > _MOST_VALUES else ""
+    return f" ({', '.join(differ[:_MOST_VALUES])}{more})" if differ else ""
+
+
+def _network(run: Run) -> tuple[str, dict[str, str]]:
+    """Return the name of a run's network, and all values of its topology, links and events, by their keys."""
+    if not run.folders:
+        return "", {}
+    first = run.folders[0].scenario_text.partition("\n")[0]
+    scenario = run.folders[0].scenario
+    name = first.removeprefix(_OVER).removesuffix(".") if first.startswith(_OVER) else ""
+    parts = {key: scenario.get(key) for key in ("topology", "link", "event")}
+    return name, dict(_values("", parts))
+
+
+def _values(at: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield from _values(f"{at}.{key}" if at else key, below)
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
+        for n, below in enumerate(value, 1):
+            name = below.get("name", n) if isinstance(below, dict) else n
+            yield from _values(f"{at}.{name}", below)
+    elif value is not None:
+        yield at, str(value)
 
 
 def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> list[Verdict]:
@@ -449,7 +490,13 @@ def said_rule(runs: Sequence[Run]) -> str:
 def chosen(runs: Sequence[Run], where: choice.Where = "compare") -> choice.Verdict:
     """Apply the recommendation's rule to runs, seed by seed."""
     tested = choice.in_question([run.summary for run in runs])
-    return choice.verdict([choice.candidate(run.name, _by_seed(run), tested) for run in runs], where)
+    networks = [
+        f"{run.name} ran over another network than {runs[0].name}{found}"
+        for run in runs[1:]
+        if (found := network_difference(run, runs[0]))
+    ]
+    candidates = [choice.candidate(run.name, _by_seed(run), tested) for run in runs]
+    return choice.verdict(candidates, where, networks)
 
 
 def _by_seed(run: Run) -> dict[int, Json]:

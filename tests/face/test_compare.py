@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,25 @@ def test_runs_over_another_network_or_of_another_clip_are_doubted_and_one_with_a
     assert found == ([f"new is not a run of old's scenario: {said}"] if said else [])
 
 
+def test_each_value_of_the_network_that_differs_is_named_before_the_verdict(tmp_path: Path) -> None:
+    make(tmp_path / "old", receivers=2, seconds=64)
+    make(tmp_path / "new", receivers=2, seconds=64)
+    text = tmp_path / "new" / "scenario.toml"
+    whole = text.read_text()
+    topology = whole[whole.index("[topology]") : whole.index("[[flow]]")]
+    values = [*re.finditer(r'(\w+) = "([^"]*)"', topology)]
+    assert len(values) >= 4
+    for value in values:
+        changed = f"{topology[: value.start(2)]}changed{topology[value.end(2) :]}"
+        text.write_text(whole.replace(topology, changed))
+        said = answer(read([tmp_path / "old", tmp_path / "new"]))
+        assert said.startswith("new ran over another network than old (topology."), said
+        assert f"{value[1]} changed instead of {value[2]}). The networks are compared" in said
+        assert "Use " not in said
+    text.write_text(whole.replace('controller = "', 'controller = "other-'))
+    assert "network" not in answer(read([tmp_path / "old", tmp_path / "new"]))
+
+
 def test_the_comparison_begins_with_which_run_to_take_and_says_nothing_of_a_single_one(
     say: Say, tmp_path: Path
 ) -> None:
@@ -177,7 +197,7 @@ def test_the_comparison_begins_with_which_run_to_take_and_says_nothing_of_a_sing
         place.write_text(json.dumps(summary))
     said = " ".join(say("compare", "greedy", "kind").out.split())
     assert said.startswith(
-        "Use kind: greedy leaves tcp 20 % of its fair share, kind 90 %. It costs: tcp has 90 %"
+        "Use kind: greedy leaves tcp 20 % of its fair share, kind 90 %. One seed is one sample"
     )
     assert "--seeds 1-5" in said
     assert " ".join(RULE.split()) in said

@@ -181,7 +181,10 @@ def _late(flow: Json) -> str:
     delay = number(delay_ms(flow)) if len(flow["receivers"]) == 1 else None
     if delay is None or delay <= CONVERSATION_MS:
         return ""
-    return f"; it was shown {say.ms(delay)} late, too late for a call (at most {say.ms(CONVERSATION_MS)}, ITU-T G.114)"
+    what = "it was shown" if of_flow(flow, "playout_ms.p95") is not None else "its packets arrived"
+    return (
+        f"; {what} {say.ms(delay)} late, too late for a call (at most {say.ms(CONVERSATION_MS)}, ITU-T G.114)"
+    )
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:

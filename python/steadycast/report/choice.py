@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ PRIOR_FREEDOM = 2
 _MOST_OTHERS = 3
 Value = float | None
 Where = Literal["compare", "sweep", "python", "lab"]
+Delay = Literal["playout_ms", "delay_ms"]
 
 _MORE_SEEDS: Mapping[Where, str] = {
     "compare": "run each with steadycast run … --seeds 1-5, and compare the folders",
@@ -58,8 +59,9 @@ PLACEBO: Mapping[str, Placebo] = {
     "score": Placebo(0.138, 1.22),
     "share": Placebo(0.081, 0.446),
     "delay": Placebo(0.093, 0.722),
+    "others_share_unbounded": Placebo(0.113, 0.558),
 }
-"""The placebo of each figure, from docs/data/placebo.csv."""
+"""The placebo of each figure, from docs/data/placebo.csv and placebo-costs.csv."""
 MIDDLE = ("score",)
 """Figures whose `Placebo.spread` is a median, because a few networks would dominate the root mean square.
 
@@ -80,7 +82,9 @@ class Sample:
     frozen: Value
     """The share of time with a frozen picture at the worst receiver."""
     delay_ms: Value
-    """The delay from a frame's capture to its display, in milliseconds."""
+    """The 95th percentile of the packets' delay, in milliseconds."""
+    playout_ms: Value = None
+    """The delay from a frame's capture to its display, in milliseconds; `None` if a video has no play-out."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +145,6 @@ def _frozen(sample: Sample) -> Value:
     return sample.frozen
 
 
-def _delay(sample: Sample) -> Value:
-    return sample.delay_ms
-
-
 @dataclass(frozen=True)
 class Criterion:
     """A criterion of the rule."""
@@ -185,11 +185,14 @@ def _negative(value: Value, least: float = 0.0) -> Value:
     return None if value is None else -max(value, least)
 
 
-def criteria(score: str | None) -> list[Criterion]:
-    """Return the rule's criteria in their order; ``score`` is the score that they compare."""
+def criteria(score: str | None, delay: Delay) -> list[Criterion]:
+    """Return the rule's criteria in their order; they compare ``score`` and ``delay``."""
 
     def scored(sample: Sample) -> Value:
         return None if score is None else getattr(sample, score)
+
+    def late(sample: Sample) -> Value:
+        return sample.playout_ms if delay == "playout_ms" else sample.delay_ms
 
     def above_starving(_: Candidate, sample: Sample) -> Value:
         return _capped(sample.share, LEAST_OWN_SHARE)
@@ -219,7 +222,7 @@ def criteria(score: str | None) -> list[Criterion]:
         return f"has a {say_score(score)} of {{}}"
 
     def waits(_: Candidate) -> str:
-        return "shows everything {} late"
+        return "shows everything {} late" if delay == "playout_ms" else "has packets that arrive {} late"
 
     def least(each: Candidate) -> Any:
         return each.least[1] if each.least else None
@@ -230,8 +233,8 @@ def criteria(score: str | None) -> list[Criterion]:
     def seen(each: Candidate) -> Any:
         return each.mean(scored)
 
-    def delay(each: Candidate) -> Any:
-        return each.mean(_delay)
+    def waited(each: Candidate) -> Any:
+        return each.mean(late)
 
     return [
         Criterion("starvation", "share", 0.05, above_starving, share, say.frac, own),
@@ -240,8 +243,22 @@ def criteria(score: str | None) -> list[Criterion]:
         Criterion(score or "score", "score", 0.2, lambda _, s: scored(s), seen, say.score, sees),
         Criterion("share_of_fair", "share", 0.05, own_share, share, say.frac, own),
         Criterion(
-            "delay_ms", "delay", 0.1, lambda _, s: _negative(s.delay_ms), delay, say.ms, waits, True, 20.0
+            "delay_ms", "delay", 0.1, lambda _, s: _negative(late(s)), waited, say.ms, waits, True, 20.0
         ),
+    ]
+
+
+def cost_criteria(score: str | None, delay: Delay) -> list[Criterion]:
+    """Return the figures in which a recommended run may be worse than others.
+
+    What another flow loses is a cost beyond `LEAST_SHARE` too, so that its share has no bound here.
+    """
+    return [
+        replace(one, placebo="others_share_unbounded", value=Candidate.others_share)
+        if one.key == "others_share"
+        else one
+        for one in criteria(score, delay)
+        if one.key != "starvation"  # this is `share_of_fair` up to its bound
     ]
 
 
@@ -255,7 +272,8 @@ RULE = (
     f"(1) the video has at least {say.frac(LEAST_OWN_SHARE)} of its fair share; "
     f"(2) each other flow, a TCP or another video, has at least {say.frac(LEAST_SHARE)} of its fair share; "
     f"(3) the picture is frozen for at most {say.frac(MOST_FROZEN)} of the time; "
-    "(4) a better score; (5) a larger share of the video's fair share; (6) less delay, including play-out. "
+    "(4) a better score; (5) a larger share of the video's fair share; (6) less delay: with play-out if all "
+    "runs have it, else that of the packets. "
     "A run that breaks one of the first three is not recommended. "
     "A difference counts if it is at least 0.2 of a score, 5 points of a share, 1 point of frozen time, or 10 % and "
     "20 ms of delay, and if it is significant. With several seeds it is significant if the 99 % interval of the "
@@ -365,12 +383,14 @@ class Verdict:
     """Why these candidates are recommended, or none.
 
     - "decided": all others are significantly worse.
-    - "alike": no difference is significant.
+    - "alike": nothing was excluded, or a run that violates the rule is not significantly worse than one that keeps it.
     - "chance": all that keep the rule are significantly worse than one that violates it.
     - "broken": all violate the rule.
     - "unknown": no figure is known.
     """
     said: Sequence[str] = field(default=())
+    networks: Sequence[str] = ()
+    """Differences between the networks of the runs."""
 
     def as_json(self) -> Json:
         """Return the verdict as JSON."""
@@ -380,6 +400,7 @@ class Verdict:
             "nearest": self.nearest,
             "reason": self.reason,
             "score": self.score,
+            "networks_differ": list(self.networks),
             "decided_by": [each.as_json() for each in self.decided],
             "compared": [each.as_json() for each in self.compared],
             "faults": {each.name: each.faults for each in self.candidates},
@@ -389,13 +410,37 @@ class Verdict:
         }
 
 
-def verdict(candidates: Sequence[Candidate], where: Where = "compare") -> Verdict:
-    """Apply the rule: each criterion in turn excludes the candidates that are significantly behind."""
+def verdict(
+    candidates: Sequence[Candidate], where: Where = "compare", networks: Sequence[str] = ()
+) -> Verdict:
+    """Apply the rule: each criterion in turn excludes the candidates that are significantly behind.
+
+    A single candidate is recommended only if it would be recommended over each of the others alone. ``networks`` are
+    sentences about differences between the networks of the runs.
+    """
     if len(candidates) < 2:
         return Verdict(candidates)
-    score = score_of(candidates)
-    left, decided, compared = list(candidates), [], []
-    for criterion in criteria(score):
+    score, delay = score_of(candidates), delay_of(candidates)
+    rule = criteria(score, delay)
+    first, compared = _excluded(rule, candidates)
+    # A third run may be better than one of two others that do not differ. None of these two is recommended.
+    left = [
+        each
+        for each in candidates
+        if each in first or not any(each not in _excluded(rule, [one, each])[0] for one in first)
+    ]
+    decided = [found for found in compared if found.counts and found.worse not in left]
+    made = _made(candidates, left)
+    said = _said(made, candidates, left, compared, cost_criteria(score, delay), networks, where)
+    return Verdict(candidates, made[0], made[1], score, decided, compared, made[2], said, networks)
+
+
+def _excluded(
+    rule: Sequence[Criterion], candidates: Sequence[Candidate]
+) -> tuple[list[Candidate], list[Difference]]:
+    """Apply each criterion in turn. Return the candidates that are left, and the computed differences."""
+    left, compared = list(candidates), []
+    for criterion in rule:
         means = {
             each.name: statistics.fmean(values)
             for each in left
@@ -408,11 +453,8 @@ def verdict(candidates: Sequence[Candidate], where: Where = "compare") -> Verdic
                 continue
             compared.append(found)
             if found.counts and found.better is top:
-                decided.append(found)
                 left.remove(each)
-    made = _made(candidates, left, decided, score)
-    said = _said(made, candidates, left, compared, where)
-    return Verdict(candidates, made[0], made[1], score, decided, compared, made[2], said)
+    return left, compared
 
 
 def score_of(candidates: Sequence[Candidate]) -> str | None:
@@ -422,15 +464,16 @@ def score_of(candidates: Sequence[Candidate]) -> str | None:
     return next((key for key in keys if all(getattr(sample, key) is not None for sample in samples)), None)
 
 
+def delay_of(candidates: Sequence[Candidate]) -> Delay:
+    """Return the delay that all runs have: with play-out, or else that of the packets."""
+    samples = [sample for each in candidates for sample in each.samples.values()]
+    return "playout_ms" if all(sample.playout_ms is not None for sample in samples) else "delay_ms"
+
+
 _Made = tuple[list[str], str | None, str]
 
 
-def _made(
-    candidates: Sequence[Candidate],
-    left: Sequence[Candidate],
-    decided: Sequence[Difference],
-    score: str | None,
-) -> _Made:
+def _made(candidates: Sequence[Candidate], left: Sequence[Candidate]) -> _Made:
     keep = [each for each in candidates if not each.faults]
     if not any(sample != _UNKNOWN for each in candidates for sample in each.samples.values()):
         return [], None, "unknown"
@@ -438,7 +481,7 @@ def _made(
         nearest = left[0] if len(left) == 1 else min(left, key=lambda each: each.breach)
         return [], nearest.name, "broken"
     good = [each.name for each in left if not each.faults]
-    if len(left) == len(candidates):
+    if len(left) == len(candidates) or 0 < len(good) < len(left):
         return [], None, "alike"
     return (good, None, "decided") if good else ([], None, "chance")
 
@@ -451,6 +494,8 @@ def _said(
     candidates: Sequence[Candidate],
     left: Sequence[Candidate],
     compared: Sequence[Difference],
+    costs: Sequence[Criterion],
+    networks: Sequence[str],
     where: Where,
 ) -> list[str]:
     take, nearest, reason = made
@@ -460,32 +505,30 @@ def _said(
     why += f"; {len(decided) - _MOST_OTHERS} more are worse" if len(decided) > _MOST_OTHERS else ""
     names = say.listed([each.name for each in left])
     said: list[str]
+    use = "Better, each over its own network, is" if networks else "Use"
     best = named[take[0]] if len(take) == 1 else None
     if reason == "unknown":
         return ["These runs have no figures by which one could be recommended."]
     if reason == "broken":
         best = named[nearest or ""]
-        said = [
-            f"None keeps the rule. {best.name} is nearest to it, but {' and '.join(best.faults)}{_costs(best)}"
-        ]
+        said = [f"None keeps the rule. {best.name} is nearest to it, but {' and '.join(best.faults)}."]
         said += [f"{why}."] if why else []
     elif reason == "alike":
-        said = [f"No recommendation: {names} do not differ significantly{_nearly(candidates, compared)}."]
-        faulty = [each for each in candidates if each.faults]
+        said = [f"No recommendation: {names} do not differ significantly{_nearly(left, compared)}."]
+        faulty = [each for each in left if each.faults]
         said += [f"Of {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
+        said += [f"Worse: {why}."] if why else []
     elif reason == "chance":
         faults = "; ".join(f"{each.name}: {' and '.join(each.faults)}" for each in left)
         said = [f"No recommendation: {why}. But {names} {_breaks(left)} the rule ({faults})."]
     elif best is not None:
-        said = [f"Use {best.name}: {why}{_costs(best)}", *_in_return(best, candidates)]
+        said = [f"{use} {best.name}: {why}.", *_costs(best, candidates, costs)]
     else:
-        said = [f"Use {' or '.join(take)}, which do not differ significantly: {why}."]
-    if reason == "decided":
-        # Controllers that are not significantly worse, but violate the rule.
-        faulty = [each for each in left if each.faults]
-        said += [f"Not {each.name}: {' and '.join(each.faults)}." for each in faulty[:_MOST_OTHERS]]
+        said = [f"{use} {' or '.join(take)}, which do not differ significantly: {why}."]
+    if networks:
+        said.insert(0, f"{'; '.join(networks)}. The networks are compared, and not the controllers alone.")
     if best is not None and best.alone:
-        said += conversation(best.mean(_delay))
+        said += conversation(best.mean(lambda sample: sample.playout_ms))
     if (fewest := min((found.seeds for found in compared), default=1)) < 2 and compared:
         which = "One seed is one sample" if fewest == 1 else ""
         said.append(f"{which}, so that only large differences count; {_MORE_SEEDS[where]}.")
@@ -496,9 +539,10 @@ def _breaks(left: Sequence[Candidate]) -> str:
     return "breaks" if len(left) == 1 else "break"
 
 
-def _nearly(candidates: Sequence[Candidate], compared: Sequence[Difference]) -> str:
-    found = next((each for each in compared if each.criterion.placebo == "score"), None)
-    if found is None or len(candidates) != 2:
+def _nearly(left: Sequence[Candidate], compared: Sequence[Difference]) -> str:
+    scores = (each for each in compared if each.criterion.placebo == "score")
+    found = next((each for each in scores if each.better in left and each.worse in left), None)
+    if found is None or len(left) != 2:
         return ""
     what = say_score(found.criterion.key)
     return f": their {what}s differ by {found.difference:.2f}, and a difference counts from {found.least:.2f}"
@@ -514,32 +558,19 @@ def conversation(delay: Any) -> list[str]:
     ]
 
 
-def _costs(best: Candidate) -> str:
-    parts = []
-    if best.least is not None and LEAST_SHARE <= (number(best.least[1]) or 0.0) < 0.995:
-        parts.append(f"{best.least[0]} has {say.frac(best.least[1])} of its fair share")
-    share, delay = best.mean(_share), best.mean(_delay)
-    if number(share) is not None and LEAST_OWN_SHARE <= (number(share) or 0.0) < 0.995:
-        parts.append(f"the video has {say.frac(share)} of its own")
-    if number(delay) is not None:
-        parts.append(f"its viewer sees everything {say.ms(delay)} late")
-    return f". It costs: {say.listed(parts)}." if parts else "."
-
-
-def _in_return(best: Candidate, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Name the criteria of lower rank in which others are significantly better."""
-    found = []
-    for each in candidates:
-        for criterion in criteria(score_of(candidates)):
-            one = difference(criterion, each, best) if each is not best else None
-            if one is not None and one.counts and one.better is each:
-                found.append(criterion.beside(each, best))
-                break
-    if found:
-        more = (
-            f"; {len(found) - _MOST_OTHERS} more are better at something" if len(found) > _MOST_OTHERS else ""
-        )
-        yield f"In return, {'; '.join(found[:_MOST_OTHERS])}{more}."
+def _costs(best: Candidate, candidates: Sequence[Candidate], costs: Sequence[Criterion]) -> list[str]:
+    """Name the figures in which another run is significantly better than the recommended one."""
+    found = [
+        criterion.beside(best, each)
+        for each in candidates
+        for criterion in costs
+        if each is not best
+        and (one := difference(criterion, each, best)) is not None
+        and one.counts
+        and one.better is each
+    ]
+    more = f"; {len(found) - _MOST_OTHERS} more are better" if len(found) > _MOST_OTHERS else ""
+    return [f"It costs: {'; '.join(found[:_MOST_OTHERS])}{more}."] if found else []
 
 
 # # ---------------------------------------------------------------- the data of runs
@@ -562,6 +593,7 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
     """Return the figures of the videos under test from a run's summary."""
     mine = [flow for flow in summary["flows"] if flow["name"] in tested]
     receivers = [receiver for flow in mine for receiver in flow.get("receivers") or []]
+    playouts = [number(_median(flow, "playout_ms", "p95")) for flow in mine]
     return Sample(
         others={
             flow["name"]: share
@@ -575,7 +607,8 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
         picture_score=_worst((_median(flow, "picture_score") for flow in mine), min),
         rate_score=_worst((_median(flow, "rate_score") for flow in mine), min),
         frozen=_worst((receiver.get("frozen_frac") for receiver in receivers), max),
-        delay_ms=_worst((delay_ms(flow) for flow in mine), max),
+        delay_ms=_worst((_median(flow, "delay_ms", "p95") for flow in mine), max),
+        playout_ms=None if None in playouts else _worst(playouts, max),
     )
 
 
