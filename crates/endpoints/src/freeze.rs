@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use steadycast_record::{Figures, receiver};
 use steadycast_units::Span;
 
-/// The mean duration is that of this number of recent pictures (W3C, Identifiers for WebRTC's Statistics API,
-/// `freezeCount`).
+/// Number of recent pictures whose mean display duration defines a freeze (W3C, Identifiers for WebRTC's Statistics
+/// API, `freezeCount`).
 const RECENT_PICTURES: usize = 30;
 
-/// Minimum excess of a freeze over the mean duration.
+/// A freeze is longer than the mean display duration by at least this time.
 const FREEZE_MARGIN: Span = Span::millis(150);
 
 /// Counts of freezes.

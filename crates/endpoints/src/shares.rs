@@ -9,7 +9,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SECOND: Span = Span::secs(1);
 
-/// A flow, or one of its sessions per receiver, that claims a share of its links.
+/// A flow that claims a share of its links. If each receiver has its own session, each session is a stream.
 pub(crate) struct Stream {
     flow: usize,
     links: Vec<u32>,
@@ -81,7 +81,7 @@ impl Record<'_> {
     }
 
     fn flow_share(&self, n: usize, streams: &[Shares]) -> FlowShare {
-        // A simulcast's groups count as one flow.
+        // A simulcast claims one share for all its groups, so a single group has none.
         if streams.is_empty() || self.scenario.group_of(FlowIx(n as u32)).is_some() {
             return FlowShare::default();
         }

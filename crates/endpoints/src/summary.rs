@@ -182,7 +182,7 @@ impl Record<'_> {
         rate
     }
 
-    /// Returns the mean bytes per receiver and step, or the sent bytes if all receivers are other programs.
+    /// Returns the mean bytes per receiver and step, or the sent bytes if the record has no receivers.
     fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
         let mut bins = Vec::new();
         for sink in &ends.sinks {
@@ -297,7 +297,7 @@ impl Record<'_> {
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
             matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))
-                // A simulcast's groups compete as one flow.
+                // A simulcast's group is only a part of a flow, so its rate is not comparable.
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();

@@ -201,7 +201,7 @@ pub struct VideoPlan {
     feedback: FeedbackFormat,
     rtcp: RtcpSettings,
     supply: Supply,
-    /// The halves' setup, except identity and random source.
+    /// The setup of the controller's sender and receiver halves, without identity and random source.
     setup: Setup,
     /// The highest rate that the media needs.
     top: Option<Rate>,
@@ -266,7 +266,7 @@ impl VideoPlan {
         self.place.seed.part(name)
     }
 
-    /// Returns the controller's mode: the repaired algorithm, or the paper's text taken literally.
+    /// Returns the controller's mode.
     pub const fn mode(&self) -> Mode {
         self.video.mode
     }
@@ -551,9 +551,9 @@ impl ControllerChoice {
         }
     }
 
-    /// Returns the maximum bytes of header extensions, without the send time. A controller with per-packet feedback
-    /// sends no notices.
+    /// Returns the maximum bytes of a packet's header extensions, without the send time.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
+        // Only a controller with its own report format sends a `Notice`.
         let silent = self.factory.terms().extension == 0 || self.own != FeedbackFormat::Own;
         let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER_BYTES } else { 0 };
         number + if silent { 0 } else { MAX_NOTICE_BYTES }
@@ -656,8 +656,8 @@ fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     }
 }
 
-/// Describes RFC 8593's codec, which has no quantizers, to controllers: quantizers 2, 4 … 62 are rates in equal steps,
-/// highest first.
+/// Describes RFC 8593's codec to controllers. The codec has no quantizers, so quantizers 2, 4 … 62 stand for equally
+/// spaced rates from `r_max` down to `r_min`.
 fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
     let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;
     let rate = |n: u8| Rate::from_bps_f64(codec.r_max.as_bps_f64() - step * f64::from(n));

@@ -28,13 +28,13 @@ fn wrong<T>(problem: impl Into<String>, remedy: &'static str) -> Result<T, Wrong
 /// The capabilities that a program declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The interval at which receivers send echoes.
+    /// The interval of reports in the format [`FeedbackFormat::Own`] ("echo").
     pub every: Span,
-    /// The feedback that the controller ("law") requests. With [`FeedbackFormat::Own`], receivers send echoes.
+    /// The format of the reports that the controller receives.
     pub feedback: FeedbackFormat,
-    /// Whether the law receives the packets that were sent.
+    /// Whether reports and timers list the packets that were sent.
     pub sent: bool,
-    /// Whether the law decides at each packet that was sent.
+    /// Whether the controller decides at each packet that was sent.
     pub each: bool,
 }
 

@@ -107,7 +107,7 @@ impl Process {
             if !self.wait(rest.is_empty(), until) {
                 return Err(ExchangeError::Timeout);
             }
-            // A process may have answered before it ended.
+            // Reads even after the process has ended, because it may have answered before.
             open = self.write(&mut rest) & self.fill();
         }
     }
@@ -184,7 +184,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard kills the whole group, whose ID may be reused once the process is reaped.
+        // The guard kills the process group before `wait`, because the group's ID may be reused afterwards.
         end_guard(&mut self.guard);
         let _ = self.child.wait();
     }

@@ -235,7 +235,7 @@ impl DequeueAqm for State {
             }
             if let Some(head) = self.dequeue_from(n, now, out) {
                 if let Some(queue) = self.queues.get_mut(&n) {
-                    // Less than a packet below zero; the next quantum repays it.
+                    // The credit may fall below zero by less than a packet. The next quantum makes up for it.
                     queue.credit -= head.size.get() as i64;
                 }
                 return Some(head);
@@ -277,7 +277,7 @@ impl Flow {
             return None;
         };
         self.bytes -= head.size.get();
-        // With at most one MTU, a shorter queue would leave the link idle at times.
+        // No packet is dropped while at most one MTU is queued, because an empty queue would leave the link idle.
         if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
             self.control.first_above = None;
             return Some((head, false));

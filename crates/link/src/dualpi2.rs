@@ -201,7 +201,8 @@ impl DequeueAqm for State {
         self.catch_up(packet.since);
         // ECT(1) and CE have the low bit set (RFC 9331, section 5.1).
         if packet.ecn.bits() & 1 == 1 {
-            // The length on arrival, so that the last packet of a burst is marked as well.
+            // The queue's length at arrival decides about the mark. At departure, a burst's last packet would find an
+            // empty queue.
             let by_wait = self.l4s.waiting.len() >= self.dual.th_len as usize;
             self.l4s.waiting.push_back((packet, by_wait));
         } else {

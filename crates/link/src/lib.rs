@@ -228,8 +228,8 @@ struct LinkState {
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
-    /// On a plain link: from this time on, all queued packets have the size [`Idle::size`], and `queue` is not
-    /// maintained. On other links: NEVER.
+    /// The time from which all queued packets have the size [`Idle::size`]; [`Time::NEVER`] if the link is not plain.
+    /// From then on, `queue` is not maintained.
     uniform_from: Time,
     /// The previous [`Idle::size`] and its transmission time; flows often have two sizes.
     before: (Bytes, Span),

@@ -20,7 +20,7 @@ impl Limit {
     /// Returns the limit in packets or bytes. At an unlimited rate, a time is no limit.
     pub(crate) fn on(self, rate: Option<Rate>, mtu: Bytes) -> Self {
         match (self, rate) {
-            // At a low rate, no packet would fit.
+            // The limit is at least one MTU, because otherwise no packet would fit at a low rate.
             (Self::Time(span), Some(rate)) => Self::Bytes(rate.over(span).max(mtu)),
             (Self::Time(_), None) => Self::Packets(u32::MAX),
             (limit, _) => limit,

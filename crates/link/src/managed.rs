@@ -148,7 +148,6 @@ impl Managed {
             self.tokens += 1;
             self.tokens - 1
         }));
-        // Adding the packet makes the queue non-empty.
         let alone = self.length(now) == 0;
         self.departure.enqueue(Waiting { token, since: now, size, ecn }, flow, alone);
         self.len += 1;

@@ -10,8 +10,8 @@ pub(crate) struct ReorderCounter {
 }
 
 impl ReorderCounter {
-    /// Returns how many packets this one overtakes for the first time (RFC 4737, section 3.3). It leaves at `done`
-    /// and arrives at `at`.
+    /// Returns the number of packets that only this packet has overtaken so far (RFC 4737, section 3.3). The packet
+    /// leaves at `done` and arrives at `at`.
     pub(crate) fn pass(&mut self, done: Time, at: Time) -> u64 {
         // Later packets can't overtake arrivals before `done`.
         while self.pending.front().is_some_and(|arrival| *arrival <= done) {

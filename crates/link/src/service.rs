@@ -25,7 +25,7 @@ impl Opportunities {
         let len = self.at.len() as u64;
         let last = *self.at.last()?;
         let round = n / len;
-        // A trace with a single time has no period.
+        // The last time is the trace's period. A period of zero can't be looped.
         if round > 0 && (!self.looped || last.is_zero()) {
             return None;
         }

@@ -8,7 +8,8 @@ use steadycast_record::{Figures, flow};
 use steadycast_scenario::{Pareto, PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// Maximum lateness of a call for which missed packets are still sent.
+/// After a late call of `poll`, missed packets are sent if they were due within this time. Older packets are skipped,
+/// because they would be a burst.
 const MAX_CATCH_UP: Span = Span::millis(20);
 
 /// The sending pattern of a source.
@@ -122,7 +123,7 @@ impl PlainSource {
         }
         self.sent += 1;
         self.bytes += self.packet;
-        // Late calls keep the mean rate, but no burst follows a long pause.
+        // After a late call, the next packets are due immediately, which keeps the mean rate.
         self.next = (self.next + self.gap).max(now.before(MAX_CATCH_UP));
         Some(self.sent - 1)
     }

@@ -141,7 +141,7 @@ pub struct VideoSource {
     /// All frames, with the packets of each.
     pub frames: SentFrames,
     keep_frames: bool,
-    /// The IP bytes that a greedy source sends after each start; `None` sends without end. The last packet is full.
+    /// The IP bytes that a greedy source sends after each start, rounded up to full packets. `None` means no limit.
     pub(crate) amount: Option<Bytes>,
     /// The part of `amount` that is still to be sent.
     left: Option<Bytes>,
@@ -335,7 +335,7 @@ impl VideoSource {
         self.account(now);
         self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
-        // The simulcast's other senders announce the rates of all its senders to the receivers.
+        // Each sender of a simulcast announces the rates of all its senders. A rate of zero means a paused sender.
         if let Some(siblings) = &self.settings.siblings {
             siblings.set_rate(Rate::ZERO);
         }
@@ -1014,12 +1014,13 @@ impl VideoSink {
         std::mem::take(&mut self.computable)
     }
 
-    /// Processes a packet recovered from parity. `packet.seq` is the session's sequence number ([`Recovered::seq`]).
+    /// Processes a packet recovered from parity. `packet.seq` is the receiver's number, [`Recovered::seq`].
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         self.on_recovered_as(now, packet.seq, packet);
     }
 
-    /// Like [`VideoSink::on_recovered`], but `counted` is the session's sequence number, and `packet.seq` the sender's.
+    /// Processes a packet recovered from parity. `counted` is the receiver's number, [`Recovered::seq`]. `packet.seq`
+    /// is the sender's number.
     pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);

@@ -197,7 +197,8 @@ impl Recorded for VideoSink {
 }
 
 impl VideoSink {
-    /// Writes the viewing score of display `slots` with `media` bytes.
+    /// Computes the viewing score from the smoothness of `slots` and the bit rate of `media`. Each slot has its
+    /// duration, and whether a new picture is shown.
     fn score(&self, slots: &[(bool, Span)], media: Bytes, period: Span, into: &mut Figures) {
         let smooth = smooth(slots.iter().copied(), period);
         let total = slots.iter().fold(Span::ZERO, |sum, (_, lasts)| sum + *lasts);

@@ -38,8 +38,8 @@ impl Repaired {
         self.len() == 0
     }
 
-    /// Returns each packet's arrival and frame, unordered. Call `StoredRows::recall` on [`Repaired::rows`] before, if a
-    /// store holds the older rows.
+    /// Returns each packet's arrival and frame, unordered. Rows in a store are left out until `StoredRows::recall`
+    /// reads them back.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Time, u32)> + '_ {
         self.older.iter().chain(self.newest.values()).map(|row| (row.at, row.frame))
     }
