@@ -233,7 +233,7 @@ impl Receiver {
         }
     }
 
-    /// Converts an arrival time, not before the half's current time.
+    /// Converts an arrival time to the sender's clock. The result is between the half's current time and `now`.
     fn local(&self, now: Time, at: PeerTime) -> Time {
         self.offset.local(at).max(self.shadow.until).min(now)
     }
@@ -300,7 +300,7 @@ impl Replay {
             return;
         }
         let now = report.at;
-        // The report interval must not look like missing feedback.
+        // The half takes a longer silence than `gap` for missing feedback.
         let since = last_arrival.replace(now).map_or(Span::ZERO, |last_arrival| now.since(last_arrival));
         // One late report must not slow down timers for long.
         *gap = since.max(gap.scale(0.875)).min(LONGEST_GAP);
@@ -335,8 +335,8 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // A window needs an acknowledgement per packet, so a half that reports every packet reports here. Other
-            // halves report only after the last arrival, so that the hold time is right.
+            // A window needs an acknowledgement of each packet. A half that reports each packet therefore reports here.
+            // Other halves report after the last arrival, because the RTT follows from a report's newest packet.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }

@@ -69,7 +69,8 @@ impl IntervalInputs {
 pub enum Profile {
     /// RFC 3550: the interval is at least 5 s.
     Rfc3550,
-    /// RFC 3550 with a minimum of 1 s, for the controller `asmp`. The reaction times in its paper imply this minimum.
+    /// RFC 3550, but with a minimum interval of 1 s. The reaction times in the paper on the Adaptive Smooth Multicast
+    /// Protocol (Bouras, Gkamas, Kioumourtzis 2009) imply this minimum.
     Asmp,
     /// RFC 4585: early feedback. There is no minimum interval, except 1 s before a group's first report.
     Avpf {
@@ -95,14 +96,15 @@ pub struct TimerConfig {
     pub profile: Profile,
     /// The RTCP bandwidth of the whole session, by default 5 % of its bandwidth.
     pub rtcp_bw: Rate,
-    /// The minimum interval. With AVPF, it applies only in a group, before the first report and while there is no
+    /// The minimum interval. With AVPF, it applies only to groups: before the first report, and while there is no
     /// source.
     pub t_min: Span,
     /// Whether there are always two members. AVPF then sends the first report without delay, and does not dither.
     pub point_to_point: bool,
     /// The first packet's expected size with IP and UDP headers.
     pub first_size: Bytes,
-    /// Whether the timer waits until `t_rr_interval` can permit a report. A live participant then wakes less often.
+    /// Whether the timer skips expiries at which `t_rr_interval` is certain to suppress the report. A live participant
+    /// then wakes less often.
     pub skips_suppressed: bool,
 }
 
@@ -169,7 +171,8 @@ pub enum Early {
 pub enum Leave {
     /// Send the BYE now.
     Now,
-    /// Send the BYE at expiry. Until then, only others' BYEs count.
+    /// Send the BYE when the timer expires. Until then, the interval depends on the number of BYEs instead of members
+    /// (RFC 3550, section 6.3.7).
     AtExpiry(Time),
     /// Leave without a BYE after never having sent.
     Silently,
@@ -311,7 +314,7 @@ impl Timer {
     /// Handles a BYE of `size` with IP and UDP headers. `census` no longer includes the BYE's sources.
     pub fn on_bye(&mut self, now: Time, size: Bytes, census: &Census) {
         match &mut self.leaving {
-            // A participant with a waiting BYE counts the others' (section 6.3.7).
+            // A participant whose BYE waits counts other members' BYEs (RFC 3550, section 6.3.7).
             Some(leavers) => {
                 *leavers = leavers.saturating_add(1);
                 self.average(size);
@@ -332,8 +335,8 @@ impl Timer {
             self.early = None;
             return Leave::Now;
         }
-        // As a new member that counts BYEs only, so that many BYEs stay within RTCP's bandwidth (RFC 3550, section
-        // 6.3.7).
+        // The timer restarts with the state of a new member and counts only BYEs, so that many BYEs stay within RTCP's
+        // bandwidth (RFC 3550, section 6.3.7).
         self.tp = now;
         self.pmembers = 1;
         self.initial = true;
@@ -370,13 +373,13 @@ impl Timer {
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let longest = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
         let dither = dither.unwrap_or(longest);
-        // An early packet after the regular one brings no gain (RFC 4585, section 3.5.2).
+        // An early packet must be sent before the regular packet (RFC 4585, section 3.5.2).
         if !is_avpf || now + dither > self.tn {
             self.feedback_waits = true;
             return Early::WithRegular(self.tn);
         }
-        // One early packet per regular interval. Other feedback waits, or is dropped if useless by then (RFC 4585,
-        // section 3.5.2).
+        // Each regular interval allows one early packet. Other feedback waits for the regular packet, or is dropped if
+        // it would be useless by then (RFC 4585, section 3.5.2).
         if !self.allow_early {
             if self.tn.since(now) >= useful {
                 return Early::TooLate;
@@ -400,8 +403,8 @@ impl Timer {
         self.allow_early
     }
 
-    /// Returns the silence after which a member times out: 5 · Td with the full minimum, as for a receiver (RFC 3550,
-    /// section 6.3.5; RFC 4585, section 3.5.4).
+    /// Returns the silence after which a member times out: 5 · Td. Td is a receiver's interval with the full minimum
+    /// (RFC 3550, section 6.3.5; RFC 4585, section 3.5.4).
     pub fn member_timeout(&self, census: &Census) -> Span {
         let t_min = match self.config.profile {
             Profile::Avpf { t_rr_interval } if !t_rr_interval.is_zero() => t_rr_interval,
@@ -498,7 +501,7 @@ impl Timer {
         if let (Profile::Avpf { t_rr_interval }, Some(last), true) =
             (self.config.profile, self.t_rr_last, self.config.skips_suppressed)
         {
-            // Any draw of T_rr_interval would suppress an earlier report.
+            // Before this time, even the smallest random share of `t_rr_interval` would suppress a report.
             self.tn = self.tn.max(last + t_rr_interval.scale(T_RR_SHARE_MIN));
         }
         expiry
@@ -508,7 +511,8 @@ impl Timer {
         self.early = None;
         self.allow_early = false;
         self.sent = true;
-        // Without the next regular packet, early feedback does not raise the RTCP rate (RFC 4585, section 3.5.3).
+        // The next regular packet is skipped, so that early feedback does not raise the RTCP rate (RFC 4585, section
+        // 3.5.3).
         let skipped = self.tn;
         self.tn = self.tp + self.t_rr * 2;
         self.tp = skipped;

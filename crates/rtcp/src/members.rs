@@ -39,19 +39,19 @@ pub enum Conflict {
 /// A source's status after a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceStatus {
-    /// A member before this packet.
+    /// The source was already a member.
     Member,
-    /// A member by this packet.
+    /// The source has become a member with this packet.
     Joined,
-    /// Its first packet. Another one or a CNAME makes it a member (RFC 3550, section 6.2.1).
+    /// This was the source's first packet. A second packet or a CNAME makes it a member (RFC 3550, section 6.2.1).
     Unproven,
     /// The source has sent a BYE, and this delayed packet is ignored.
     Gone,
-    /// Outside of a large group's sample ([`Members::sampled`]).
+    /// The SSRC is outside of a large group's sample ([`Members::sampled`]).
     Unsampled,
     /// The table is full, or has [`Members::PER_ADDRESS`] entries of this address.
     Refused,
-    /// Part of an SSRC conflict, and not used.
+    /// The packet is part of an SSRC conflict and is ignored.
     Conflict(Conflict),
 }
 
@@ -77,8 +77,10 @@ enum State {
 
 /// The member table, bounded in size.
 ///
-/// When full, it first removes sources of a single packet or with a BYE, which are not counted, and refuses new ones if
-/// there are none. Entries per address are limited, because forged SSRCs would lengthen everyone's report interval.
+/// A full table removes sources that are not members: sources of a single packet, and sources that have sent a BYE. If
+/// there are none, the table refuses new sources.
+///
+/// The number of entries per address is limited, because forged SSRCs would lengthen everyone's report interval.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
     own: u32,
@@ -99,7 +101,7 @@ pub struct Members {
     senders: u32,
     /// The addresses that have used our SSRC, with their last arrivals.
     conflicts: BTreeMap<Origin, Time>,
-    /// Packets from sources for which there was no room.
+    /// The number of packets from sources for which there was no room.
     refused: u64,
     sample: Option<Sample>,
     /// The SSRCs in the table that the sample excludes. An SSRC that is neither in this set nor in the sample needs no
@@ -121,8 +123,8 @@ struct Sample {
     key: u32,
     /// The number of compared bits. Each kept member represents 2^`bits` members.
     bits: u32,
-    /// After an enlargement of the sample: the minimum of the census, and until when it applies. By then, the new
-    /// members have reported.
+    /// After an enlargement of the sample: the minimum number of members, and until when the minimum applies. By then,
+    /// the newly sampled members have reported.
     held: Option<(u32, Time)>,
 }
 
@@ -193,7 +195,7 @@ impl Members {
         Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
-    /// Sets whether packets are authenticated, so that one suffices for membership.
+    /// Sets whether packets are authenticated. A source then becomes a member with its first packet.
     #[must_use]
     pub fn authenticated(self, authenticated: bool) -> Self {
         Self { authenticated, ..self }
@@ -392,7 +394,7 @@ impl Members {
         self.table.is_empty()
     }
 
-    /// Packets from sources for which there was no room.
+    /// Returns the number of packets from sources for which there was no room.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -411,7 +413,8 @@ impl Members {
             return self.admit(now, ssrc, from, kind, proves);
         };
         let media = matches!(kind, PacketKind::Rtp);
-        // Otherwise anyone who knows the SSRC could take over (RFC 3550, section 8.2).
+        // Packets from a second address are ignored, because anyone who knows an SSRC could use it (RFC 3550, section
+        // 8.2).
         if member.from != from {
             if !media || member.has_media {
                 return SourceStatus::Conflict(Conflict::WithMember);
@@ -531,7 +534,7 @@ impl Members {
         let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
         // While `held` is set, the present sample's census is incomplete.
         if let (Some(bits), None) = (fitting, sample.held) {
-            // The new members report within two RTCP intervals. The time-out has five.
+            // Newly sampled members report within two RTCP intervals. `member_timeout` is five intervals.
             sample.held = Some((before, now + member_timeout * 2 / 5));
             sample.bits = bits;
         }

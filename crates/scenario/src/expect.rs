@@ -129,7 +129,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
 /// Returns the path of the figure that `word` probably means. `word` may be a table's column heading, or the key of a
 /// receiver's figure.
 fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
-    // A word that is a figure of the flow already is a valid path.
+    // `word` is already the path of a figure.
     if find(Of::Flow, word).is_some() {
         return None;
     }

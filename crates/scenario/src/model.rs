@@ -414,7 +414,7 @@ settings! {
 }
 
 impl Video {
-    /// Returns the name of [`Rungs::switching`] if it is a Python class or another program.
+    /// Returns the name of the user's Python class or program that switches rungs. `None` if the switching is built in.
     pub fn outside_switching(&self) -> Option<&str> {
         let Vbr::Rungs(Rungs { switching, .. }) = &self.vbr else { return None };
         (switching != BUILT_IN_SWITCHING).then_some(switching.as_str())
@@ -798,7 +798,7 @@ impl Recording {
 /// A condition on the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
-    /// A path into `summary.json`, in which entries of lists are named.
+    /// The path of a figure in `summary.json`, such as `flows.tcp.share_of_fair`.
     pub that: String,
     /// The smallest valid value.
     pub min: Option<f64>,

@@ -132,8 +132,10 @@ impl Named {
         Some(one)
     }
 
-    /// Merges the scenario `over` onto the network. The scenario's topology keys override the network's; its events
-    /// follow the network's, and its flows precede them.
+    /// Merges the scenario `over` with the network. The scenario's topology keys override the network's.
+    ///
+    /// Events of the network come first, then events of the scenario. Flows of the scenario come first, then flows of
+    /// the network.
     pub(crate) fn below(mut self, over: &mut Item, out: &mut Findings) {
         let joins = |link: &&Item| link.get("between").is_some();
         let own = over.get("nodes").or_else(|| items(over.get("link")).iter().find(joins));

@@ -25,15 +25,15 @@ pub(crate) struct Host {
 
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A link of a topology's shape: its key in the file, its keys without the behaviour, and its behaviour (rate, delay,
-/// queue, …).
+/// A link of a topology's shape: its key in the file, the keys that are not behaviour (name, count, fanout), and the
+/// behaviour (rate, delay, queue, …).
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
 /// The network as [`Loaded::resolved_toml`](crate::Loaded::resolved_toml) writes it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) nodes: Vec<String>,
-    /// The shape and its links: key, additional keys, behaviour.
+    /// The shape and its links.
     pub(crate) shape: Option<(Shape, Vec<Part<Pair>>)>,
     /// New links: name, ends, behaviour.
     pub(crate) links: Vec<(Option<String>, [String; 2], Pair)>,
@@ -112,7 +112,7 @@ impl Files {
         self.warn_of_end(name, last, repeat, Some("nothing leaves the link from then on"), out);
         Some(RateSpec::Trace(Opportunities { at, looped: repeat.unwrap_or(true) }, path))
     }
-    /// Warns of the doubts that concern the duration of the run.
+    /// Warns of each doubt that matters before the end of the run.
     fn warn(&self, name: &Spanned<String>, doubts: &[Doubt], out: &mut Findings) {
         for doubt in doubts.iter().filter(|doubt| doubt.from <= self.duration) {
             out.warn(&name.at, doubt.what.clone(), doubt.remedy.clone());
@@ -607,7 +607,7 @@ impl Network {
             let mut kept = extra.table().cloned().unwrap_or_default();
             let Some(extra) = LegExtra::read(&extra, out) else { continue };
             let spec = drafts.spec(rest);
-            // Continues over the entries, so that default names are unique.
+            // Default names are numbered across all entries, so that they are unique.
             let first = all.len() as u64 + 1;
             let count = extra.count.as_ref().map(|c| c.value);
             if let Some(count) = extra.count.as_ref().filter(|c| all.len() as u64 + c.value > MAX_COUNT) {

@@ -312,7 +312,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
 
 /// Refuses a rate that is always zero.
 fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
-    // The mean is checked, because a rate that is replaced at the same time never holds.
+    // The mean is checked, because a rate has no duration if the next line has the same time.
     if quantity == Quantity::Rate && rows.mean() < f64::MIN_POSITIVE {
         return Err((format!("{shown} never carries anything"), "one rate at least is above 0".into()));
     }

@@ -312,8 +312,8 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
 
 /// The rate of the synthetic film in CIF at its best quality, including IP, UDP and RTP headers.
 ///
-/// `None` for codecs without shipped frame sizes in 720p. With these the film stays in CIF, because encoding it in 720p
-/// takes minutes.
+/// `None` for codecs without shipped frame sizes in 720p. For these codecs the film stays in CIF, because encoding it
+/// in 720p takes minutes.
 const fn most_in_cif(codec: Codec) -> Option<Rate> {
     match codec {
         Codec::Mpeg4 => Some(Rate::mbps(2)),

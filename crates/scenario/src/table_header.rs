@@ -192,7 +192,7 @@ fn rate_unit(cell: &str) -> Option<(f64, bool)> {
         }
     }
     let (name, unit) = divided(cell)?;
-    // Spelled out, the unit is clear in any case: "Bytes/sec".
+    // The case of letters does not matter in a spelled-out unit such as "Bytes/sec".
     let lower = unit.to_lowercase();
     let spelled = ["bit", "byte"].iter().find_map(|word| lower.find(word));
     let unit = &*spelled.map_or(Cow::Borrowed(unit), |at| format!("{}{}", &unit[..at], &lower[at..]).into());

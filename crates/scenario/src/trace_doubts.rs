@@ -13,7 +13,8 @@ const LEAST_ROWS: usize = 10;
 const LEAST_OUTAGE: Span = Span::secs(60);
 /// There is a warning if more than this share of the lines has the same time as the next line.
 const REPLACED_SHARE: f64 = 0.1;
-/// With this many lines, increasing numbers before the comma are times. In fewer lines the order may be chance.
+/// In a table of fewer lines such as "3,5", there is a warning that the comma may be decimal. In longer tables, numbers
+/// that increase from line to line are times.
 const CLEAR_ROWS: usize = 5;
 /// The largest plausible mean rate in bit/s of a table without a header, which counts as Mb/s.
 const LIKELY_BPS: f64 = 2e8;
@@ -65,7 +66,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns the problem if the commas of a table whose times go back at `line` may be decimal.
+    /// Returns the problem of decimal commas if all lines have the form "3,5". Called if the time goes back at `line`.
     pub(crate) fn decimal_commas(&self, line: &str) -> Option<Fault> {
         (self.is_bare && decimals(line).is_some()).then(|| decimal(line))
     }
