@@ -45,7 +45,7 @@ pub fn join(
     let to_arrival = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
     let (mut joined, mut any, mut read, mut unread) = (Joined::default(), false, 0, 0);
     for packet in compound.packets.iter().filter(|packet| is_packet_feedback(format, packet)) {
-        // A message's report time is for its own packets.
+        // A message's report time applies only to the packets from index `first` on.
         let first = joined.packets.len();
         if read >= MAX_PACKETS_PER_COMPOUND {
             unread += 1;

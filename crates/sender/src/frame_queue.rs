@@ -52,7 +52,7 @@ pub struct FrameQueue<T> {
 }
 
 impl<T> FrameQueue<T> {
-    /// Creates a queue that is full when its backlog takes longer than `bound`; never with `None`.
+    /// Creates a queue that is full when its backlog takes longer than `bound`. With `None`, the queue is never full.
     pub const fn new(bound: Option<Span>) -> Self {
         let backlog = Backlog { bytes: Bytes::ZERO, skipped: 0 };
         Self { bound, waiting: VecDeque::new(), backlog, broken: false }

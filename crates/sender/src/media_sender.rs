@@ -30,8 +30,9 @@ pub struct MediaSettings {
 }
 
 impl MediaSettings {
-    /// Creates the settings of a stack with transport-wide feedback without retransmissions, and without padding. The
-    /// backlog is at most a second, and the pacer catches up for at most 20 ms.
+    /// Creates settings for transport-wide feedback that does not cover retransmissions, and without padding.
+    ///
+    /// The backlog is at most 1 s, and the pacer catches up for at most 20 ms.
     pub const fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -53,8 +54,8 @@ pub struct Departure {
     pub id: u64,
     /// The RTP sequence number; for a retransmission or padding, that of the repeated packet.
     pub seq: u16,
-    /// The number among the packets of all streams. Transport-wide feedback has its low 16 bits, unless
-    /// [`MediaSender::sent_as`] sets a name.
+    /// The packet's number among the packets of all streams. Its low 16 bits are the transport-wide sequence number,
+    /// unless the caller sets another sequence number with [`MediaSender::sent_as`].
     pub number: u64,
     /// Whether the packet is media, a retransmission, parity or padding.
     pub kind: Stream,
@@ -86,7 +87,7 @@ pub struct RtcpCounts {
     pub refused: u64,
 }
 
-/// The number of sent packets whose names are kept. The controller's history has the same length.
+/// The maximum number of sent packets whose names are stored. The controller's history has the same length.
 const NAMED_PACKETS: usize = 1 << 14;
 /// The backlog, as time at the pacing rate, up to which encoders keep their rate: one frame at 25 per second.
 const FRAME_BACKLOG: Span = Span::millis(40);
@@ -114,7 +115,7 @@ pub struct MediaSender {
     budget: RepairBudget,
     /// The packet number of each name.
     names: BTreeMap<PacketName, u64>,
-    /// The names in the order of setting, with their packet numbers.
+    /// The names with their packet numbers, oldest first.
     named: VecDeque<(PacketName, u64)>,
     /// Whether the caller sets transport-wide sequence numbers.
     own_transport: bool,
@@ -133,7 +134,7 @@ impl fmt::Debug for MediaSender {
 }
 
 impl MediaSender {
-    /// Creates a sender around a controller of the registry, with `params` over its defaults.
+    /// Creates a sender with a built-in controller. `params` replace the controller's default parameters.
     ///
     /// # Errors
     /// As [`Remote::new`].
@@ -278,7 +279,7 @@ impl MediaSender {
             // The pacer must not catch up for an empty queue.
             self.pace.resume(now, pacing);
         }
-        // Frames without a call of `frame` need a bound, too; audio does not wait.
+        // The backlog is also bounded if the caller does not call `frame`. Audio is not paced, so it needs no bound.
         if waits > most && role != FrameRole::Key && state.settings.kind == StreamKind::Video {
             if state.is_announced {
                 // A part of a frame can't be decoded.
@@ -318,8 +319,10 @@ impl MediaSender {
         self.remote.queued(&MediaQueue { at: now, waiting, age, frame });
     }
 
-    /// Sets a sent packet's name in feedback, for [`MediaSender::number`]. It is for the caller's own transport-wide
-    /// numbers, for retransmissions (RFC 8888), and for other protocols.
+    /// Sets the name by which feedback identifies a sent packet. `number` is the packet's [`Departure::number`].
+    ///
+    /// Call it for retransmissions if the feedback format is RFC 8888. Call it for all packets if the caller assigns
+    /// its own transport-wide sequence numbers, or uses a protocol other than RTP.
     pub fn sent_as(&mut self, number: u64, name: PacketName) {
         self.own_transport |= matches!(name, PacketName::Transport(_));
         // 16-bit numbers wrap, so a newer packet may have the name.

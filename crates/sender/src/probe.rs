@@ -59,8 +59,8 @@ impl Prober {
 
     /// Counts a sent packet, which may start the probe `wanted`.
     ///
-    /// At the end of a probe whose packets count in the rate ([`Probe::within`]), returns the bytes that the pacer has
-    /// to count now.
+    /// Returns the bytes that the pacer has to charge now. They are not zero only at the end of a probe whose packets
+    /// count against the pacing rate ([`Probe::within`]).
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         // A probe without media never begins.
         if self.running.is_none() {

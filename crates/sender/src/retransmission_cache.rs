@@ -146,7 +146,7 @@ impl<P: Copy> RetransmissionCache<P> {
         let Some(rtt) = self.rtt_samples.iter().max() else { return 0 };
         let (mean, variation) = self.resend_delay.unwrap_or((*rtt + LOSS_DETECTION_TIME, Span::ZERO));
         let before = now.since(began).max(waited / 2);
-        // A loss is detected a one-way delay later.
+        // The receiver detects a loss half an RTT after the packet was sent, at the earliest.
         let left = announced_playout.unwrap_or(self.settings.useful().saturating_sub(before)).saturating_sub(*rtt / 2);
         (left.as_nanos() / (mean + variation * 2).as_nanos().max(1)).min(8) as u32
     }
@@ -155,7 +155,7 @@ impl<P: Copy> RetransmissionCache<P> {
     /// beyond `budget`.
     pub fn on_nack(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u16) {
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
-        // The number has the low 16 bits of a packet up to the newest.
+        // `seq` is the highest sequence number up to `newest` whose low 16 bits are `number`.
         let Some(seq) = newest.checked_sub(u64::from((newest as u16).wrapping_sub(number))) else { return };
         // The packet may still be in flight.
         let flight = if self.rtt_samples.is_empty() { DEFAULT_RTT } else { self.round_trip() };
@@ -231,7 +231,7 @@ impl<P: Copy> RetransmissionCache<P> {
         }
         let (.., seq) = self.queue.pop_first()?;
         let cached = self.get(seq)?;
-        // From the previous transmission, with all delays of an attempt.
+        // The time since the previous transmission includes all delays of a retransmission attempt.
         let took = now.since(cached.sent);
         (cached.queued, cached.sent, cached.resent_as) = (false, now, Some(number));
         let retransmission = Retransmission { seq, packet: *cached };

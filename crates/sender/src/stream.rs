@@ -34,13 +34,13 @@ pub struct StreamSettings {
 }
 
 impl StreamSettings {
-    /// Creates a video stream without retransmission and maximum.
+    /// Creates a video stream without retransmissions and without a maximum rate.
     pub const fn video(ssrc: u32) -> Self {
         let (kind, least, most) = (StreamKind::Video, Rate::ZERO, Rate::MAX);
         Self { kind, ssrc, retransmission: None, least, most, covered: true }
     }
 
-    /// Creates an audio stream of this rate, with headers.
+    /// Creates an audio stream. `rate` includes the headers.
     pub const fn audio(ssrc: u32, rate: Rate) -> Self {
         Self { kind: StreamKind::Audio, most: rate, ..Self::video(ssrc) }
     }

@@ -284,7 +284,7 @@ impl SenderHalf for Breaker {
         self.last_report = Some(report.at);
         let silence =
             matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
-        // A new receiver's first block expects zero packets, but shows an arrival.
+        // A new receiver's first report block shows an arrival, although its `expected` is 0.
         let arrives = report.reception.is_none_or(|r| r.expected > 0) || !self.watched.contains_key(&report.from);
         if silence && arrives {
             self.state = State::Closed;

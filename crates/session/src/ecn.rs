@@ -113,7 +113,7 @@ impl EcnCheck {
             return;
         }
         self.counts.sent += 1;
-        // Later, a lack of arrivals does not show a fault with ECN.
+        // If ECN-capable packets have arrived before, a later lack of arrivals is not a fault with ECN.
         if self.path != EcnPath::Unknown {
             return;
         }

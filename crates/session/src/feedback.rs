@@ -34,7 +34,7 @@ struct Window {
 
 /// Maximum number of one source's packets in a report, as many as a sender's history holds.
 const MAX_COVERED_PACKETS: usize = 1 << 14;
-/// The streams of one sender.
+/// Maximum number of streams of one sender.
 const MAX_SOURCES: usize = 8;
 /// Each packet is in this many reports, because reports may be lost.
 const REPORTS_PER_PACKET: usize = 3;
@@ -235,9 +235,10 @@ impl Reporter {
         Some(Wake { at, why: "per-packet feedback" })
     }
 
-    /// Returns RTCP packets that each fit into `room`; `ntp` is the middle 32 bits of the NTP time at `now`. Fewer
-    /// packets are repeated if the report exceeds both a datagram and RTCP's share. Unreported ones that do not fit are
-    /// counted in `untold`.
+    /// Writes a report as RTCP packets that each fit into `room`. `ntp` is the middle 32 bits of the NTP time at `now`.
+    ///
+    /// A report that exceeds both a datagram and RTCP's share repeats fewer arrivals of earlier reports. New arrivals
+    /// that do not fit are counted in `untold`.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         for (window, begin) in self.windows.iter().zip(&begins) {
@@ -253,7 +254,7 @@ impl Reporter {
         packets
     }
 
-    /// Packets of one datagram, or more if RTCP's share allows.
+    /// Returns how many media packets a report may cover: those of one datagram, or more if RTCP's share allows.
     fn fitting(&self, now: Time, room: Room) -> usize {
         let since = self.last_report.map_or(Span::ZERO, |last| now.since(last));
         let share = self.share.over(since).as_f64().max(self.received.as_f64() * RTCP_SHARE);
@@ -272,7 +273,7 @@ impl Reporter {
             again => window.begin(again),
         };
         let count = |repetition| self.windows.iter().map(|w| w.from(begin(w, repetition)).len()).sum::<usize>();
-        // As many repetitions as possible, because reports may be lost.
+        // Arrivals are repeated as often as the room allows, because reports may be lost.
         let choices = if self.once { 2 } else { REPORTS_PER_PACKET };
         let repetition = (0..choices).rev().find(|repetition| count(*repetition) <= most);
         let chosen = |window: &Window| match repetition {

@@ -1,8 +1,8 @@
 //! Plausibility checks on feedback around a controller's sender half, so that no single receiver keeps a group's rate
 //! low:
 //!
-//! - Plausibility: a report is ignored if it names packets that were not sent or more losses than packets, or follows
-//!   another within 2 ms without per-packet feedback.
+//! - Plausibility: a report is ignored if it names packets that were not sent, or more losses than packets.
+//! - Spacing: a report within 2 ms of the receiver's previous report is ignored, unless it is per-packet feedback.
 //! - Evidence: a receiver is excluded if its report halves the rate although its block shows almost no loss.
 //! - Floor: a receiver that keeps a group at the floor for 5 s is excluded.
 //! - Quantile: a receiver is excluded if it limits the rate for 5 s out of 30 s, and its conditions are twice as bad as
@@ -120,7 +120,7 @@ impl Layer for FeedbackDefence {
     }
 }
 
-/// A sooner report of the same receiver is ignored.
+/// Minimum time between two reports of a receiver. An earlier report is ignored.
 const MIN_REPORT_SPACING: Span = Span::millis(2);
 /// The time for which one receiver may limit a group, or keep it at its floor.
 const LIMITING_TIME: Span = Span::secs(5);
@@ -220,7 +220,7 @@ impl FeedbackFilter {
         let behind = self.orders.locked().aside.values().filter(|(why, _)| *why == LEFT_BEHIND).count();
         let most = (f64::from(report.members) * LEFT_BEHIND_SHARE) as usize;
         let Some(more) = most.checked_sub(behind).filter(|more| *more > 0) else { return };
-        // The one at index `more` is the worst still served.
+        // The receiver at index `more` is the worst receiver that is still served.
         let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         if all.get(more).is_some_and(|served| own >= served * LEFT_BEHIND_FACTOR && own > 0.0) {

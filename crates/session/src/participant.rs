@@ -65,9 +65,9 @@ impl RtcpSettings {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// The maximum IP size.
+    /// The maximum IP size of a datagram.
     pub(crate) datagram: Bytes,
-    /// Bytes beside a compound's report and SDES.
+    /// The bytes that remain for feedback in a compound after the report and the SDES.
     pub(crate) packets: usize,
 }
 
@@ -88,10 +88,10 @@ const MAX_NEW_MEMBERS: usize = 2;
 /// The size of a report, the SDES and a controller's APP packet.
 const INITIAL_COMPOUND_SIZE: usize = 84;
 
-/// In seconds.
+/// The time over which the used share of RTCP's bandwidth is measured, in seconds.
 const SHARE_WINDOW: u64 = 30;
 
-/// Whether a compound is accepted, by the SSRC of its sender.
+/// Whether a compound is accepted. This follows from the [`SourceStatus`] of the compound's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Good,

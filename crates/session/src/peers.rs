@@ -31,7 +31,8 @@ impl Peer {
     /// Converts a block's highest sequence number to the sender's extended numbering. `next` is the number of the next
     /// packet to send.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // `cycles` is at least 0, so the number of a packet that was not sent yet stays above `next`.
+        // The first block may name a packet that was not sent, with `highest` above `next`. The result then stays above
+        // `next`, because `cycles` is not negative.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }

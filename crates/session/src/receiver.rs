@@ -95,7 +95,7 @@ pub struct Receiver {
     resumed: Time,
     /// The counts of earlier streams.
     past: Totals,
-    /// The counts at the last regular report, from which the signed loss since then follows.
+    /// The counts at the last regular report. The next report has the difference from these counts.
     prior: Totals,
     unreadable: u64,
     /// The timer of reports that announce the receiver's presence in a simulcast.
@@ -160,7 +160,7 @@ impl ParityReceiver {
 
 #[derive(Clone, Copy, Debug)]
 struct PendingKeyFrameRequest {
-    /// Whether nothing was decoded yet: FIR, otherwise PLI.
+    /// Whether nothing was decoded yet. The request is then a FIR, otherwise a PLI.
     joins: bool,
     at: Time,
     /// Whether RTCP's timer has scheduled this request.
@@ -287,7 +287,7 @@ impl Receiver {
         }
     }
 
-    /// Sends empty keep-alive reports, for senders that pause without reports.
+    /// Sends an empty report when no media arrives, because some senders stop until they get a report.
     #[must_use]
     pub fn answering(self) -> Self {
         Self { sends_keepalives: true, ..self }
@@ -295,7 +295,8 @@ impl Receiver {
 
     /// Accepts only the payload types of a session description. `named` is the SSRC in the description.
     ///
-    /// The source with this SSRC replaces any other source. This ends when another source has replaced it.
+    /// The source with the SSRC `named` replaces the followed source immediately. When another source replaces this
+    /// source, `named` is cleared, because the sender may have restarted under another SSRC.
     #[must_use]
     pub fn described(self, payload_types: Option<PayloadTypes>, named: Option<u32>) -> Self {
         Self { payload_types, named, ..self }
@@ -538,7 +539,8 @@ impl Receiver {
         packets + self.parity.as_ref().map(|parity| parity.counts).unwrap_or_default()
     }
 
-    /// Sets the time from a frame being ready to its display, after which packets are not requested.
+    /// Sets the play-out delay: the time from a frame being ready to its display. Packets that would arrive after the
+    /// display are not requested.
     pub fn set_playout(&mut self, delay: Span) {
         if let Some(repair) = &mut self.repair {
             repair.requester.set_playout(delay);
@@ -644,7 +646,7 @@ impl Receiver {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
                 Some(number) => transport = Some(number.seq),
-                // Any other element is assumed to be the notice, which the receiver half checks.
+                // Any other element is assumed to be the controller's header extension. The receiver half checks it.
                 None => notice = notice.or(Some(bytes)),
             }
         }
@@ -853,7 +855,7 @@ impl Receiver {
                     let body = Body { subtype: *subtype, bytes: data.clone() };
                     if self.stream.as_ref().is_some_and(|s| s.ssrc == *ssrc) {
                         self.half.on_announce(&Announcement { at: now, body: &body });
-                    // Other receivers' feedback, by which a controller can suppress its own.
+                    // This is another receiver's feedback. It can make this receiver's feedback unnecessary.
                     } else if *ssrc != self.participant.identity.ssrc {
                         self.half.on_overheard(&Overheard { at: now, from: ReceiverId(*ssrc), body: &body });
                     }

@@ -162,7 +162,7 @@ pub struct Sender {
     allowance_left: AllowanceLeft,
     feedback: FeedbackCounts,
     gate: Option<ReportLimiter>,
-    /// The group size in the latest summary, and its time.
+    /// The group size that was last announced (RFC 5760), and when.
     last_summary: (u32, Time),
     /// The last arrival of a member's RTCP, initially the session's start.
     last_rtcp: Time,
@@ -226,7 +226,7 @@ const GSTREAMER_UNSET_SSRC: u32 = u32::MAX;
 /// Minimum time between a unicast sender's reports under AVPF.
 const MIN_REPORT_INTERVAL: Span = Span::secs(1);
 
-/// Minimum time between two summaries of a growing group.
+/// Minimum time between two announcements of the group size (RFC 5760) while the group grows.
 const MIN_SUMMARY_INTERVAL: Span = Span::millis(50);
 
 /// Counts of RTCP feedback.
@@ -708,7 +708,8 @@ impl Sender {
     fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
         let members = &self.participant.members;
         let known = members.contains(sender) && members.speaks_from(sender, from);
-        // A new member of a group can't prove yet that it receives the stream.
+        // In a group, requests of new members are accepted, because new members can't prove yet that they receive the
+        // stream.
         let known = known && (self.settings.rtcp.group || self.affects_controller(sender));
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
     }
@@ -1246,7 +1247,8 @@ impl Sender {
         audio.is_some_and(|audio| audio.lacks_report(self.packets > 0))
     }
 
-    /// Returns when growth needs an extra summary: members that do not know the group's size report too often.
+    /// Returns when a group that has grown needs another announcement of its size. Without it, members would report too
+    /// often.
     fn grown_at(&self) -> Option<Time> {
         let (known, at) = self.last_summary;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;

@@ -1,19 +1,21 @@
 //! Support of receivers that only send standard reports (RFC 3550).
 //!
 //! A controller consists of a sender half and a receiver half. For these receivers, the sender also runs the receiver
-//! half, and reconstructs the arrivals from report blocks, RTTs and its departures.
+//! half. It reconstructs the packets' arrivals from report blocks, RTTs and departure times, and passes the arrivals to
+//! the receiver half.
 //!
-//! The receiver half's reply is valid for three report intervals ([`REPLY_LIFETIME`]). If the registry's `repeats` is
-//! set for the controller, the reply is repeated every second.
+//! The receiver half's reply is valid for three report intervals ([`REPLY_LIFETIME`]). For a controller with
+//! `Controller::repeats`, the sender half gets the reply again every second.
 //!
-//! Four rules shorten the start and limit its overshoot, except with a controller that ignores feedback (`fixed`):
-//! - The first report raises the rate to TFRC's initial rate (RFC 5348), limited by [`MAX_START_LEAD`].
+//! Four rules shorten the start and limit its overshoot. They do not apply to a controller that ignores feedback
+//! (`fixed`).
+//! - The first report raises the rate to TFRC's initial rate (RFC 5348), at most by the factor [`MAX_START_LEAD`].
 //! - The first losses are reconstructed as consecutive packets, so that they are a single sign of congestion.
-//! - Once the path has been full, the rate is limited to 1.02 times the arrival rate ([`RiseLimit`]).
-//! - After the first loss, a report is replayed in parts of about one second ([`Interval`]). The receiver half replies
-//!   after each part.
+//! - After an interval with a queue and high loss, the rate is limited to 1.02 times the arrival rate ([`RiseLimit`]).
+//! - After the first loss, the arrivals of a report interval are passed on in parts of about one second ([`Interval`]).
+//!   The receiver half replies after each part.
 //!
-//! [`FALLBACK`] replaces a controller that needs more than report blocks (the registry's `standard_reports`).
+//! [`FALLBACK`] replaces controllers that need more than report blocks (`Controller::standard_reports` is false).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -267,8 +269,8 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
-            // After a fallback, `asked` follows the previous controller's rate, which may be low. The minimum is then
-            // twice the fallback's initial rate.
+            // After a fallback, `asked` may be as low as the previous controller's rate. `most` therefore also allows
+            // twice the fallback's initial rate `begin`, times `MAX_START_LEAD`.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
@@ -382,7 +384,7 @@ impl RiseLimit {
         self.lasted += interval.lasted;
         self.expected += interval.expected;
         self.lost += interval.lost;
-        // Without new packets, perhaps in an outage, the time counts for the next ones.
+        // A short interval, or an interval without new packets, is merged with the next interval.
         if self.lasted < MIN_INTERVAL || interval.expected == 0 {
             return;
         }

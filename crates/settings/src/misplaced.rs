@@ -141,8 +141,8 @@ impl<'a> Misplaced<'a> {
     }
 }
 
-/// Whether `table` may have `key`, given the kind that its other keys select. If only some kinds have a key, its
-/// description begins with their names.
+/// Returns whether `table` may have `key`. Some keys are valid only if another key has certain values, for example
+/// `kind = "counts"`. Their description in the schema begins with these values.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
     // Each name is searched with a blank before it.
     let about = format!(" {}", schema["properties"][key]["description"].as_str().unwrap_or_default());

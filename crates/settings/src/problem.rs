@@ -109,7 +109,7 @@ impl Findings {
     }
     fn push(&mut self, problem: Problem) {
         let problem = Problem { key: shortened(problem.key), ..problem };
-        // A text that declares several links is read once for each link.
+        // The same problem can be found twice, because an entry that declares several links is read once for each link.
         if self.problems.len() < MAX_PROBLEMS && !self.problems.contains(&problem) {
             self.problems.push(problem);
         }

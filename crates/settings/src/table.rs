@@ -429,7 +429,7 @@ macro_rules! whole_numbers {
         }
         impl ToToml for $type {
             fn value(&self) -> Option<Value> {
-                // Reading has the same limit as TOML's integers.
+                // TOML's integers end at `i64::MAX`. A larger value can't have been read.
                 Some(Value::Whole(i64::try_from(*self).unwrap_or(i64::MAX)))
             }
         }
@@ -522,7 +522,7 @@ quantities! {
     Bytes, "size", "1018B", ["B", "kB"], r"^\s*[0-9.e+-]+\s*(B|kB|MB|GB|KiB|MiB)\s*$";
 }
 
-/// A number of packets, such as "50p". It may be a fraction, because some keys are means.
+/// A number of packets, such as "50p". Settings that need a whole number check it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packets(pub f64);
 

@@ -431,12 +431,12 @@ impl Bbr {
     }
 
     fn time_to_go_down(&mut self, event: &AckEvent) -> bool {
-        // The previous probe caused too much loss, so this one stops at its limit.
+        // The previous probe caused too much loss, so this probe stops at `inflight_longterm`.
         if self.previous_too_high && f64::from(event.in_flight) >= self.inflight_longterm {
             self.stopped_risky = true;
             return true;
         }
-        // The limit bounds the rate, so the search for a plateau restarts (BBRIsTimeToGoDown).
+        // `inflight_longterm` limits the rate, so the search for a plateau of the rate restarts (BBRIsTimeToGoDown).
         if event.cwnd_limited && event.cwnd >= self.inflight_longterm {
             self.reset_full_bw(event.sample.rate);
             return false;
@@ -457,7 +457,7 @@ impl Bbr {
                 // A new slot of the two-cycle maximum filter.
                 self.max_bw = [self.max_bw[1], 0.0];
             }
-            // The probe ended only because of the old limit, so another one starts.
+            // The probe stopped at `inflight_longterm` without too much loss, so another probe starts.
             if in_probe_bw && self.stopped_risky && !self.previous_too_high {
                 self.start_probe_bw_refill(event);
                 return true;

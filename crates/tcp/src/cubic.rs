@@ -6,11 +6,11 @@ pub(crate) const BETA: f64 = 0.7;
 const C: f64 = 0.4;
 /// α_cubic: the Reno-friendly increase in segments per round trip, below cwnd_prior (RFC 9438, section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// Linux: the number of windows to be acknowledged per segment of Reno-friendly growth, about 1/[`ALPHA`].
+/// The number of round trips in which the Reno-friendly window grows by one segment, about 1/[`ALPHA`] (Linux).
 const RENO_FRIENDLY_WINDOWS: f64 = 15.0 / 8.0;
-/// Linux (`bictcp_update`): the number of windows to be acknowledged per segment of growth where the curve is flat.
+/// The number of round trips in which the window grows by one segment where the curve is flat (Linux, `bictcp_update`).
 const PLATEAU_WINDOWS: f64 = 100.0;
-/// Linux: the maximum number of segments to be acknowledged per segment of growth before the first loss.
+/// Before the first loss, the window grows by one segment after at most this many acknowledged segments (Linux).
 const NO_LOSS_MAX_ACKS: f64 = 20.0;
 
 /// The window of RFC 9438 in congestion avoidance:

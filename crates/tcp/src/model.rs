@@ -72,7 +72,8 @@ pub(crate) struct Model {
     pub(crate) pacer: Option<Pacer>,
     rate_estimator: RateEstimator,
     phase: RecoveryState,
-    /// The sender counts as limited by its window until this many segments are delivered; `None` if it never was.
+    /// The sender counts as limited by its window until this number of segments is delivered. `None` before the window
+    /// has limited the sender.
     limited_until: Option<u64>,
     limited: bool,
     /// The reported marks, modulo 2¹⁶.

@@ -131,7 +131,7 @@ impl Receiver {
         if let Some(parity) = &mut self.parity {
             parity.restart();
         }
-        // Audio before the first video packet belongs to the same source.
+        // The first source must not restart audio, because its audio may arrive before its first video packet.
         if let Some(audio) = self.audio.as_mut().filter(|_| replaced) {
             audio.restart();
         }
@@ -215,11 +215,11 @@ impl Receiver {
             old.ended && (old.successor.is_none_or(|successor| successor == header.ssrc) || self.source_ended());
         let [old_named, new_named] = [old.ssrc, header.ssrc].map(|ssrc| self.named == Some(ssrc));
         let silent = now.since(old.heard.max(self.resumed));
-        // A reordered first packet does not prove a restart.
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
         // A single packet may be forged or outdated.
         let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));
-        // A source of a single packet is unproven.
+        // A followed source is unproven if only one of its packets has arrived. With the same SSRC, `known` is also
+        // needed, because packets may be reordered.
         let fleeting = old.reception.received() < 2 && !old_named && (!again || known.is_some());
         let proven = || known.is_some_and(|other| now.since(other.began) >= MIN_SILENCE);
         let silent =

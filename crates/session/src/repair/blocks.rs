@@ -373,7 +373,8 @@ impl Solver {
         self.solve(base)
     }
 
-    /// Extends to the number nearest to the newest arrival.
+    /// Returns the extended sequence number that is nearest to the newest arrival and has `number` as its low 16 bits.
+    /// `None` before the first arrival.
     pub(crate) fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.heard?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))

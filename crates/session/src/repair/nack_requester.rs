@@ -41,8 +41,8 @@ struct Missing {
 
 /// Estimator of the time from a request to its answer (RFC 6298).
 ///
-/// The first variation is an eighth of the first sample, not half, because packets are not requested if the answer may
-/// be late. With half, no packet that is due within three RTTs would be requested.
+/// The first variation is an eighth of the first sample. RFC 6298's half would make answers appear so late that no
+/// packet that is due within three RTTs would be requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,

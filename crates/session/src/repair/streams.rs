@@ -60,7 +60,8 @@ pub(crate) struct ParitySender {
     packets: u64,
     bytes: Bytes,
     looked: Time,
-    /// The end of parity, which announcements extend ([`SenderSettings::parity_on_word`]).
+    /// The time until which parity is sent. Receivers that announce its use extend this time
+    /// ([`SenderSettings::parity_on_word`]).
     until: Time,
     pub(crate) announced: AnnouncedPlayouts,
 }
@@ -83,7 +84,7 @@ struct PacingCheck {
     /// How much the pacer may catch up after a late wake-up. The credit is a time, so it remains valid when the rate
     /// falls.
     credit: Span,
-    /// The remaining transmission time when the last packet was sent.
+    /// How early the last packet was sent, compared with the pacing rate.
     ahead: Span,
     size: Bytes,
     last: Time,
