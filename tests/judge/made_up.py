@@ -19,6 +19,12 @@ BEGAN = 1000.0
 """Start of the cell on the monotonic clock in seconds."""
 CAPACITY = 4e6
 SIZE = 1200
+HEAD_BYTES = 4
+
+
+def head(first: bytes) -> int:
+    """Return the column `head` of a payload that begins with these bytes."""
+    return int.from_bytes(first[:HEAD_BYTES].ljust(HEAD_BYTES, b"\0"))
 
 
 def offers(seconds: float, per_s: float, size: int = SIZE, start: float = 0.0) -> Iterator[dict[str, Any]]:
@@ -43,12 +49,12 @@ def video(
                 "pt": 96,
                 "seq": (65500 + n * per_frame + part) % 65536,
                 "rtp_ts": (2**32 - 90000 + n * 90000 // fps) % 2**32,
-                "head": 0x65000000 if n % fps == 0 else 0x41000000,
+                "head": head(b"\x65" if n % fps == 0 else b"\x41"),
             }
 
 
 def repaired(packets: list[dict[str, Any]], late_s: float = 0.06) -> list[dict[str, Any]]:
-    """Retransmissions of all lost packets, two bytes longer (RFC 4588)."""
+    """Retransmissions of all lost packets: their sequence number and their payload (RFC 4588)."""
     lost = [p for p in packets if p["arrived_s"] is None]
     return [
         {
@@ -59,7 +65,7 @@ def repaired(packets: list[dict[str, Any]], late_s: float = 0.06) -> list[dict[s
             "ssrc": 2,
             "pt": 97,
             "seq": n % 65536,
-            "head": 0x8A170000,
+            "head": head(p["seq"].to_bytes(2)),
         }
         for n, p in enumerate(lost)
     ]

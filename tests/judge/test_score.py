@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,11 +17,12 @@ from steadycast.judge import score
 from steadycast.judge.cell import LATE, doubts
 from steadycast.judge.figures import COLUMNS, FIGURES
 
-from .made_up import BEGAN, CAPACITY, LEAD_S, SECONDS, cell, offers, repaired, video
+from .made_up import BEGAN, CAPACITY, LEAD_S, SECONDS, cell, head, offers, repaired, video
 
 FPS = 25
 END_S = LEAD_S + SECONDS
 again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
+few = settings(again, max_examples=4)
 
 
 def between(value: Any, least: float, most: float) -> None:
@@ -88,6 +90,29 @@ def test_one_that_does_not_follow_never_recovers(tmp_path: Path) -> None:
     assert found["recover_s"] is None
 
 
+@few
+@given(begin=st.floats(6.0, 10.0), lasts=st.floats(0.5, 6.0), kept=st.floats(0.02, 0.6))
+def test_after_an_outage_the_rate_is_compared_with_that_before_it(
+    tmp_path: Path, begin: float, lasts: float, kept: float
+) -> None:
+    end = begin + lasts
+    rates = ((begin, "0bps"), (end, "4Mbps"))
+    events = [{"at": f"{1e3 * at:.0f}ms", "set": {"link": "bottleneck", "rate": rate}} for at, rate in rates]
+
+    def capacity(t: float) -> float:
+        # The mean of the interval.
+        outage = max(0.0, min(t + 1, end) - max(t, begin))
+        return CAPACITY * (1 - outage)
+
+    found = []
+    for left in (kept, 1.0):
+        rows = [*offers(begin, 60), *offers(END_S - end, 60 * left, start=end)]
+        made = cell(tmp_path, rows, scenario={"event": events}, capacity=capacity)
+        found.append(score.wire(made)["recover_s"])
+    assert found[0] is None
+    between(found[1], -1e-9, 0.2)
+
+
 @pytest.mark.parametrize(
     ("rows", "reason", "said"),
     [
@@ -133,8 +158,28 @@ def test_what_is_sent_again_makes_frames_whole_and_late(tmp_path: Path) -> None:
 
 def test_a_repair_of_another_length_mends_nothing(tmp_path: Path) -> None:
     rows = [*video(lost=lambda n, part: n % 10 == 0 and part == 2)]
-    other = [{**row, "bytes": row["bytes"] + 40} for row in repaired(rows)]
+    other = [{**row, "bytes": row["bytes"] + 40, "head": 0x8A170000} for row in repaired(rows)]
     between(frames(tmp_path, rows + other)["whole_frac"], 0.897, 0.903)
+
+
+@few
+@given(each=st.integers(2, 10), secret=st.booleans())
+def test_a_copy_of_a_packet_that_arrived_repairs_no_other_packet(
+    tmp_path: Path, each: int, secret: bool
+) -> None:
+    # Packets of equal size; the first of each frame is sent twice, and the second of some is lost.
+    rows = [{**row, "bytes": 1200} for row in video(lost=lambda n, part: n % each == 0 and part == 1)]
+    copies = repaired([{**row, "arrived_s": None} for row in rows[::4]])
+    if secret:
+        copies = [{**row, "head": 0x8A170000} for row in copies]
+    found = frames(tmp_path, rows + copies)
+    share = 1 - 1 / each
+    between(found["in_time_frac"], share - 0.003, share + 0.003)
+    if secret:
+        between(found["whole_frac_low"], share - 0.003, share + 0.003)
+        assert found["whole_frac_high"] == 1
+    else:
+        between(found["whole_frac"], share - 0.003, share + 0.003)
 
 
 def test_parity_gives_a_range(tmp_path: Path) -> None:
@@ -150,13 +195,104 @@ def test_nothing_is_shown_after_a_loss_until_a_key_frame_where_these_are_known(t
     assumed = frames(tmp_path, rows)
     (tmp_path / "session.sdp").write_text("m=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n")
     known = frames(tmp_path, rows)
-    assert (assumed["chain"], known["chain"]) == ("assumed", "known")
-    for found in (assumed, known):
-        between(found["freezes_per_min"], 57, 61)
-    # Without known key frames, the picture is frozen until the deadline, 300 ms after the lost frame was sent. The
-    # display time of the picture before it counts as well. With known key frames, it is frozen until the next one.
-    between(assumed["frozen_frac"], 0.30, 0.38)
+    unread = frames(tmp_path, [{**row, "head": head(b"\x41")} for row in rows])
+    assert (assumed["chain"], known["chain"], unread["chain"]) == ("assumed", "known", "assumed")
+    between(known["freezes_per_min"], 57, 61)
+    # The picture is frozen until the next key frame. The display time of the picture before it counts as well.
     between(known["frozen_frac"], 13 / FPS, 15 / FPS)
+    between(known["in_time_frac"], 11 / FPS, 13 / FPS)
+    for found in (assumed, unread):
+        assert found["freezes_per_min"] == 0
+        between(found["in_time_frac"], 0.955, 0.965)
+
+
+@pytest.mark.parametrize("again_as", ["rtx", "media"])
+def test_a_receiver_waits_for_a_repair_only_if_the_stream_has_repairs(tmp_path: Path, again_as: str) -> None:
+    rows = [*video(lost=lambda n, part: n % FPS == 12 and part == 0)]
+    assert frames(tmp_path, rows)["frozen_frac"] == 0
+    repairs = repaired(rows)[: len(rows) // 200]
+    if again_as == "media":
+        lost = [row for row in rows if row["arrived_s"] is None]
+        repairs = [{**lost[3], "sent_s": lost[3]["sent_s"] + 0.06, "arrived_s": lost[3]["sent_s"] + 0.08}]
+    else:
+        # The first half of the losses is repaired.
+        repairs = repaired(rows)
+        repairs = [
+            row if n < len(repairs) / 2 else {**row, "arrived_s": None} for n, row in enumerate(repairs)
+        ]
+    found = frames(tmp_path, rows + repairs)
+    # Of each second, the deadline and the time of a picture are frozen.
+    share = 0.5 if again_as == "rtx" else 0.95
+    between(found["frozen_frac"], 0.30 * share - 0.03, 0.38 * share + 0.02)
+    between(found["in_time_frac"], 0.955, 0.985)
+
+
+@few
+@given(own_s=st.floats(0.0, 2.0), queue_s=st.floats(0.0, 0.28))
+def test_a_path_s_own_delay_is_not_lateness(tmp_path: Path, own_s: float, queue_s: float) -> None:
+    rows = [*video()]
+    for row in rows:
+        row["arrived_s"] += own_s + (queue_s if row["sent_s"] > 12 else 0)
+    found = frames(tmp_path, rows)
+    assert found["in_time_frac"] == 1
+    between(found["frame_delay_ms"]["p50"], 1e3 * own_s + 19, 1e3 * (own_s + queue_s) + 21)
+
+
+@few
+@given(late_s=st.floats(0.35, 2.0))
+def test_frames_that_a_queue_delays_are_late_and_shown(tmp_path: Path, late_s: float) -> None:
+    rows = [*video()]
+    for row in rows:
+        # The queue grows by 100 ms per second.
+        row["arrived_s"] += min(late_s, max(0.0, (row["sent_s"] - 4) / 10))
+    found = frames(tmp_path, rows)
+    between(found["in_time_frac"], 0.2, 0.32)
+    assert found["frozen_frac"] == 0
+
+
+@few
+@given(
+    at=st.integers(4 * FPS, 20 * FPS),
+    keys=st.sampled_from([("ssrc",), ("pt",), ("from_port",), ("ssrc", "from_port")]),
+)
+def test_a_stream_that_goes_on_with_another_name_is_one_stream(
+    tmp_path: Path, at: int, keys: tuple[str, ...]
+) -> None:
+    rows = [*video(lost=lambda n, part: n % 10 == 0 and part == 2)]
+    # Sound of the same length, and a part of it after the video's first part, are no part of the video.
+    sound = [
+        {**row, "bytes": 200, "sent_s": n / 50, "arrived_s": n / 50 + 0.02}
+        | {"ssrc": 9, "pt": 111, "seq": n % 65536, "rtp_ts": 960 * n, "head": 0}
+        for n, row in enumerate(rows[: int(50 * END_S)])
+    ]
+    whole = frames(tmp_path, rows + sound)
+    for row in rows[4 * at :]:
+        row.update({"from_port": 6004} | {key: {"ssrc": 3, "pt": 99, "from_port": 7000}[key] for key in keys})
+        if "ssrc" in keys:
+            row.update(rtp_ts=(row["rtp_ts"] + 12345) % 2**32, seq=(row["seq"] + 999) % 65536)
+    assert frames(tmp_path, rows + sound) == whole
+
+
+@given(
+    wait_s=st.floats(0.0, 19.9),
+    fps=st.sampled_from([10, 25, 60]),
+    count=st.integers(0, 500),
+    low=st.floats(0, 9),
+)
+def test_the_wait_for_the_first_picture_and_a_stop_after_the_last_are_freezes(
+    wait_s: float, fps: int, count: int, low: float
+) -> None:
+    high = low + 20
+    shown = low + wait_s + (1 + np.arange(count)) / fps
+    shown = shown[shown < high]
+    found = score.frozen(shown, low, high)
+    ends = np.concatenate([[low], shown, [high]])
+    # The threshold is 150 ms above the mean.
+    long = [span for span in (ends[1] - ends[0], ends[-1] - ends[-2]) if span > 0.5][: len(ends) - 1]
+    sure = sum(long)
+    between(found["frozen_frac"] * 20, sure - 1e-3, sure + 1.0)
+    if not len(shown):
+        assert (found["frozen_frac"], found["freezes_per_min"]) == (pytest.approx(1), pytest.approx(3))
 
 
 def test_ciphertext_hides_key_frames_and_nothing_else(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ class Figure:
 _ALL = (
     Figure(
         "in_time_frac",
-        "share of the clip's pictures that were shown at most the deadline later than the fastest undamaged one",
+        "share of the clip's pictures, or of the frames sent, that were shown at most the deadline later than the "
+        "fastest undamaged one",
         Column("in-time%", True, _percent, 2),
     ),
     Figure("shown_frac", "share of the clip's pictures that were shown at any time"),
@@ -115,7 +116,7 @@ _ALL = (
     Figure(
         "recover_s",
         "the longest time from a change of the network until rate and delay were good again",
-        Column("recover", False, _to(0.5, "s"), 1),
+        Column("recover", False, _to(0.1, "s"), 1),
     ),
     Figure(
         "burst",

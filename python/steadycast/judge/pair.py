@@ -75,7 +75,6 @@ class Expect:
 class Rtp:
     """Properties of the RTP streams; `None`: detected on the wire."""
 
-    sdp: str | None = None
     media: int | None = None
     rtx: int | None = None
     fec: int | None = None
@@ -320,13 +319,9 @@ def _clip(table: _Table) -> Marked:
 
 
 def _rtp(table: _Table) -> Rtp:
-    sdp, clock, deadline = (
-        table.take("sdp", str),
-        table.take("clock", int, 90_000),
-        table.time("deadline", "300ms"),
-    )
+    clock, deadline = table.take("clock", int, 90_000), table.time("deadline", "300ms")
     media, rtx, fec = (table.take(key, int) for key in ("media", "rtx", "fec"))
-    rtp = Rtp(sdp, media, rtx, fec, clock, deadline)
+    rtp = Rtp(media, rtx, fec, clock, deadline)
     table.end()
     return rtp
 

@@ -43,6 +43,12 @@ RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
 """
 _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
 """An RTP stream has 16 packets or more, and 90 % of its sequence steps are 1 to 64."""
+_OVERLAP_S = 1.0
+"""The longest time in which a stream and its continuation are both sent, in seconds."""
+_HEAD_BYTES = 4
+"""The number of bytes in the column ``head`` of the table ``wire``."""
+_RECENT_PICTURES = 30
+"""The number of pictures with whose mean duration a freeze is compared (W3C, ``freezeCount``)."""
 _PLAUSIBLE_S = 10.0
 """Maximum time in seconds by which a picture can be late or early. If its mark implies more, the mark was misread."""
 _UNREAD = 0.2
@@ -283,7 +289,11 @@ def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
 
 
 def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
-    """Each network change's recovery time in seconds; `None` without recovery before the next change."""
+    """Each network change's recovery time in seconds; `None` without recovery before the next change.
+
+    A recovery can't be observed during an outage, or before a change that follows within `RECOVERED_S` + 1 s. Such
+    changes count as one: the time begins at the last, and the rate is compared with that before the first.
+    """
     low, high = cell.window
     changes = sorted({at for at, _ in cell.events if low < at < high})
     arrived, sent, bytes_ = (came[key].to_numpy() for key in ("arrived_s", "sent_s", "bytes"))
@@ -291,16 +301,19 @@ def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
     totals = np.concatenate([[0.0], np.cumsum(bytes_)]) * 8
     at, capacity = cell.capacity
     found: list[float | None] = []
+    first_change: float | None = None
     for change, end in pairwise([*changes, high]):
-        if end - change < RECOVERED_S + 1:
+        first_change = change if first_change is None else first_change
+        now = capacity[(at >= change) & (at + 1 <= end)]
+        if end - change < RECOVERED_S + 1 or not now.any():
             continue
 
         def rate(until: float) -> float:
             first, last = np.searchsorted(arrived, (until - 1, until))
             return float(totals[last] - totals[first])
 
-        now = capacity[(at >= change) & (at < end)]
-        least = _RATE * min(rate(change), _CAPACITY * (float(now.max()) if len(now) else 0.0))
+        least = _RATE * min(rate(first_change), _CAPACITY * float(now.max()))
+        first_change = None
         since: float | None = None
         for until in np.arange(change + 1, end + 1e-9, 0.1):
             first, last = np.searchsorted(arrived, (until - 1, until))
@@ -338,40 +351,55 @@ def rtp(cell: Cell) -> Rtp | None:
     media = next((each for each in streams if told.media in (None, each["pt"][0])), None)
     if media is None:
         return None
+    media = _continued(
+        media, [each for each in streams if each["pt"][0] not in (told.rtx, told.fec)], told.media
+    )
+    parts = set(media.select("ssrc", "pt").unique().iter_rows())
     stamps = media["rtp_ts"].unique().to_numpy()
     # If the pair does not name the payload type of rtx, a stream with the media's time stamps counts as rtx.
     rtx = [
         each
         for each in streams
-        if each is not media
+        if (each["ssrc"][0], each["pt"][0]) not in parts
         and each["pt"][0] != told.fec
         and (
             each["pt"][0] == told.rtx
             or (told.rtx is None and np.isin(each["rtp_ts"].to_numpy(), stamps).mean() > 0.5)
         )
     ]
-    frames = _frames(media, rtx)
+    packets = _packets(media, rtx)
+    frames = _frames(packets)
     low, high = cell.window
-    deadline = told.deadline_s
-    codec = _codec(cell)
-    frames = frames.with_columns(key=_keys(media, frames, codec)) if codec else frames
-    counted = frames.filter(pl.col("first_s").is_between(low, high - deadline, closed="left"))
+    # The session description is not compared with the payload types, so it can't describe several.
+    codec = _codec(cell) if media["pt"].n_unique() == 1 else None
+    keys = _keys(media, frames, codec) if codec else None
+    # A stream begins with a key frame. If none is recognised, the payload has another format.
+    chained = keys is not None and bool(keys.any())
+    frames = frames.with_columns(key=keys if keys is not None and chained else pl.lit(value=True))
+    begun = frames.filter(pl.col("whole") & pl.col("first_s").is_between(low, high, closed="left"))
+    fastest = (begun["done_s"] - begun["first_s"]).to_numpy().min(initial=np.inf)
+    limit = told.deadline_s + (float(fastest) if begun.height else 0.0)
+    sent_again = media.filter(pl.col("copy") == 0).height > packets.height
+    repairs = bool(rtx) or told.fec is not None or sent_again
+    frames = frames.with_columns(shown_s=_shown(frames, limit, chained=chained, repairs=repairs))
+    counted = frames.filter(pl.col("first_s").is_between(low, high - limit, closed="left"))
     if not counted.height:
         return None
-    whole = counted["whole"].to_numpy()
     delays = (counted["done_s"] - counted["first_s"]).to_numpy()
-    shown = _shown(frames, deadline, chained=codec is not None)
+    in_time = (counted["shown_s"] - counted["first_s"] <= limit).fill_null(value=False)
     figures: Figures = {
         "frames": counted.height,
-        "frames_per_s": counted.height / (high - deadline - low),
-        "frame_delay_ms": spread(1e3 * delays[whole]),
-        "in_time_frac": float((whole & (delays <= deadline)).mean()),
-        "chain": "known" if codec else "assumed",
+        "frames_per_s": counted.height / (high - limit - low),
+        "frame_delay_ms": spread(1e3 * delays[counted["whole"].to_numpy()]),
+        "in_time_frac": float(in_time.to_numpy().mean()),
+        "chain": "known" if chained else "assumed",
         **_whole(counted, parity=told.fec is not None),
-        **frozen(shown, low, high),
+        **frozen(frames["shown_s"].drop_nulls().to_numpy(), low, high),
     }
+    # The time stamps of another SSRC have another origin (RFC 3550, section 5.1).
+    named = frames.filter(pl.col("ssrc") == frames["ssrc"][0])
     return Rtp(
-        figures, dict(zip(frames["rtp_ts"].to_list(), frames["first_s"].to_list(), strict=True)), told.clock
+        figures, dict(zip(named["rtp_ts"].to_list(), named["first_s"].to_list(), strict=True)), told.clock
     )
 
 
@@ -385,44 +413,97 @@ def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
     return sorted(found, key=lambda each: -int(each["bytes"].sum()))
 
 
-def _frames(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return a row per frame, in sending order.
+def _continued(media: pl.DataFrame, streams: Sequence[pl.DataFrame], named: int | None) -> pl.DataFrame:
+    """Return a stream with the streams that continue it with another SSRC, payload type or port.
 
-    A packet also counts as received if a retransmission of it arrived. This has the same time stamp, and two more
-    payload bytes for the original sequence number (RFC 4588). The number itself can't be compared, because SRTP
-    encrypts it.
+    One of SSRC and payload type stays the same. At most `_OVERLAP_S` is sent in parallel, unlike simulcast and audio.
     """
-    packets = media.group_by("seq", "rtp_ts", maintain_order=True).agg(
+    parts = [media]
+    for each in streams:
+        begin, end = float(each["sent_s"][0]), float(each["sent_s"][-1])
+        apart = all(
+            begin > float(part["sent_s"][-1]) - _OVERLAP_S or end < float(part["sent_s"][0]) + _OVERLAP_S
+            for part in parts
+        )
+        same = any(each[key][0] == part[key][0] for part in parts for key in ("ssrc", "pt"))
+        if apart and same and named in (None, each["pt"][0]) and all(each is not part for part in parts):
+            parts.append(each)
+    return pl.concat(parts).sort("sent_s", "number")
+
+
+def _packets(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return a row per packet, in sending order, with its earliest arrival.
+
+    A packet also counts as received if a retransmission of it arrived (RFC 4588). This has the same time stamp, and
+    begins with the original sequence number. SRTP encrypts the number; the packets are then matched by time stamp and
+    size, which is two bytes more. In the column ``possible``, every retransmission repairs a lost packet that matches.
+    If the sender also repeats packets that were not lost, ``arrived_s`` counts the repairs of packets that match no
+    arrived one.
+    """
+    packets = media.group_by("ssrc", "seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
     )
-    again: dict[tuple[int, int], list[float]] = {}
+    columns = ("rtp_ts", "seq", "bytes", "arrived_s")
+    sent = {(stamp, seq) for stamp, seq, *_ in packets.select(columns).iter_rows()}
+    numbered: dict[tuple[int, int], float] = {}
+    sized: dict[tuple[int, int], list[float]] = {}
     for each in rtx:
-        came = each.filter(pl.col("arrived_s").is_not_null()).unique("seq", keep="first").sort("arrived_s")
-        for stamp, size, at in came.select("rtp_ts", "bytes", "arrived_s").iter_rows():
-            again.setdefault((stamp, size - 2), []).append(at)
-    arrived: list[float | None] = []
-    for stamp, size, at in packets.select("rtp_ts", "bytes", "arrived_s").iter_rows():
-        repairs = again.get((stamp, size)) if at is None else None
-        arrived.append(repairs.pop(0) if repairs else at)
-    return (
-        packets.with_columns(pl.Series("arrived_s", arrived, pl.Float64))
-        .group_by("rtp_ts", maintain_order=True)
-        .agg(
-            first_s=pl.col("sent_s").min(),
-            done_s=pl.col("arrived_s").max(),
-            whole=pl.col("arrived_s").is_not_null().all(),
-            lacking=pl.col("arrived_s").is_null().sum(),
+        copies = (
+            each.unique("seq", keep="first", maintain_order=True)
+            .drop_nulls("head")
+            .with_columns(original=pl.col("head") // 2 ** (8 * (_HEAD_BYTES - 2)))
         )
-        .sort("first_s")
+        # Padding may have a time stamp of the media, too.
+        of_media = copies.filter(pl.col("rtp_ts").is_in(packets["rtp_ts"].implode()))
+        known = [key in sent for key in of_media.select("rtp_ts", "original").iter_rows()]
+        came = of_media.drop_nulls("arrived_s").sort("arrived_s")
+        if known and float(np.mean(known)) >= _REGULAR:
+            for stamp, seq, at in came.select("rtp_ts", "original", "arrived_s").iter_rows():
+                numbered.setdefault((stamp, seq), at)
+        else:
+            for stamp, size, at in came.select("rtp_ts", "bytes", "arrived_s").iter_rows():
+                sized.setdefault((stamp, size - 2), []).append(at)
+    arrived_sizes: set[tuple[int, int]] = set()
+    lost_sizes: set[tuple[int, int]] = set()
+    for stamp, _, size, at in packets.select(columns).iter_rows():
+        (lost_sizes if at is None else arrived_sizes).add((stamp, size))
+    needless = any(key in arrived_sizes and key not in lost_sizes for key in sized)
+    arrived: list[float | None] = []
+    possible: list[bool] = []
+    for stamp, seq, size, at in packets.select(columns).iter_rows():
+        key = (stamp, size)
+        repaired = at if at is not None else numbered.get((stamp, seq))
+        if repaired is None and sized.get(key):
+            repaired = sized[key].pop(0)
+            possible.append(True)
+            arrived.append(None if needless and key in arrived_sizes else repaired)
+        else:
+            possible.append(repaired is not None)
+            arrived.append(repaired)
+    return packets.with_columns(
+        pl.Series("arrived_s", arrived, pl.Float64), pl.Series("possible", possible, pl.Boolean)
     )
+
+
+def _frames(packets: pl.DataFrame) -> pl.DataFrame:
+    """Return a row per frame, in sending order."""
+    frames = packets.group_by("ssrc", "rtp_ts", maintain_order=True).agg(
+        first_s=pl.col("sent_s").min(),
+        done_s=pl.col("arrived_s").max(),
+        whole=pl.col("arrived_s").is_not_null().all(),
+        lacking=(~pl.col("possible")).sum(),
+    )
+    return frames.sort("first_s")
 
 
 def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
-    """Return the share of whole frames. With parity packets, return its bounds, because repairs are not observed."""
-    whole = float(frames["whole"].to_numpy().mean())
-    if not parity:
-        return {"whole_frac": whole}
-    return {"whole_frac_low": whole, "whole_frac_high": float((frames["lacking"].to_numpy() <= 1).mean())}
+    """Return the share of whole frames.
+
+    Repairs by parity, and some by retransmissions of SRTP, are not observed. The result then is the share's bounds.
+    """
+    low = float(frames["whole"].to_numpy().mean())
+    high = float((frames["lacking"].to_numpy() <= int(parity)).mean())
+    return {"whole_frac_low": low, "whole_frac_high": high} if parity or low < high else {"whole_frac": low}
 
 
 def _codec(cell: Cell) -> str | None:
@@ -436,11 +517,12 @@ def _codec(cell: Cell) -> str | None:
 
 def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series:
     stamps = {
-        stamp
-        for stamp, head in media.select("rtp_ts", "head").iter_rows()
-        if head is not None and _begins(codec, head.to_bytes(4))
+        (ssrc, stamp)
+        for ssrc, stamp, head in media.select("ssrc", "rtp_ts", "head").iter_rows()
+        if head is not None and _begins(codec, head.to_bytes(_HEAD_BYTES))
     }
-    return frames["rtp_ts"].is_in(list(stamps))
+    keys = [key in stamps for key in frames.select("ssrc", "rtp_ts").iter_rows()]
+    return pl.Series(keys, dtype=pl.Boolean)
 
 
 def _begins(codec: str, head: bytes) -> bool:
@@ -462,33 +544,44 @@ def _begins(codec: str, head: bytes) -> bool:
     return bool(starts) and not extended and not head[1] & 1
 
 
-def _shown(frames: pl.DataFrame, deadline: float, *, chained: bool) -> F64:
-    """Return the display times of frames. A whole frame is shown once all earlier frames were shown or given up.
+def _shown(frames: pl.DataFrame, limit: float, *, chained: bool, repairs: bool) -> pl.Series:
+    """Return the display times of frames; null for a frame that is not shown.
 
-    A frame is given up ``deadline`` seconds after sending. With ``chained``, the next key frame is then awaited.
+    A whole frame is shown when it and all earlier frames have arrived or were given up. An incomplete frame is given
+    up, and so is a frame that arrives more than ``limit`` seconds after it was sent, and after a later frame. If the
+    stream has ``repairs``, the receiver waits for them: later frames are then held until the limit. With ``chained``,
+    the next key frame is awaited after a frame that was given up.
     """
-    shown, waits, broken = [], 0.0, False
-    keys = frames["key"].to_list() if chained else [True] * frames.height
-    for first, done, whole, key in zip(
-        frames["first_s"], frames["done_s"], frames["whole"], keys, strict=True
-    ):
-        if not whole or done > first + deadline:
-            waits, broken = max(waits, first + deadline), chained
+    first, keys = frames["first_s"].to_list(), frames["key"].to_list()
+    done = np.where(frames["whole"].to_numpy(), frames["done_s"].fill_null(np.inf).to_numpy(), np.inf)
+    # The earliest completion of a later frame.
+    later = np.append(np.minimum.accumulate(done[::-1])[::-1][1:], np.inf)
+    shown: list[float | None] = []
+    free, broken = 0.0, False
+    for n, at in enumerate(done.tolist()):
+        if at == np.inf or (at > first[n] + limit and at > later[n]):
+            free = max(free, first[n] + limit) if repairs else free
+            broken = chained
+            shown.append(None)
             continue
-        broken = broken and not key
-        if not broken:
-            waits = max(waits, done)
-            shown.append(waits)
-    return np.array(shown)
+        broken = broken and not keys[n]
+        free = free if broken else max(free, at)
+        shown.append(None if broken else free)
+    return pl.Series(shown, dtype=pl.Float64)
 
 
 def frozen(shown: F64, low: float, high: float) -> Figures:
     """Return the freezes between two times, from display times. The wait for the first picture counts."""
-    times = np.concatenate([[low], shown[(shown > low) & (shown < high)], [high]])
-    told = json.loads(core.freezes([True] * (len(times) - 1), np.diff(times).tolist()))
+    inside = shown[(shown > low) & (shown < high)]
+    spans = np.diff(np.concatenate([[low], inside, [high]]))
+    # A freeze is long compared with the 30 pictures up to it. The mean duration of the pictures stands for those
+    # before `low`; otherwise the wait for the first picture would only be compared with itself.
+    usual = float(inside[-1] - inside[0]) / (len(inside) - 1) if len(inside) > 1 else 0.0
+    before = [usual] * _RECENT_PICTURES
+    told = json.loads(core.freezes([True] * (len(before) + len(spans)), [*before, *spans.tolist()]))
     return {
-        "freezes_per_min": told["freezes_per_min"],
-        "frozen_frac": told["frozen_frac"] or 0.0,
+        "freezes_per_min": 60 * told["freeze_count"] / (high - low),
+        "frozen_frac": told["freeze_s"] / (high - low),
         "longest_freeze_ms": told.get("longest_freeze_ms") or 0.0,
     }
 
