@@ -65,7 +65,8 @@ class Confinement:
             became = [f"--reuid={self.user[0]}", f"--regid={self.user[1]}", "--clear-groups"]
         view = [self.writable, str(len(self.shown)), *(path for pair in self.shown for path in pair)]
         view += [str(len(self.read_only)), *self.read_only]
-        rights = ["setpriv", *became, *_NO_RIGHTS, "--", *words]
+        # A new user clears the signal that the crew has set (prctl(2)).
+        rights = ["setpriv", "--pdeathsig=KILL", *became, *_NO_RIGHTS, "--", *words]
         return [
             "unshare",
             "--mount",

@@ -36,6 +36,12 @@ FIND_S = 1.0
 """The interval between searches for new threads, in seconds."""
 READY_S = 10.0
 """Time limit for a program to become ready, in seconds."""
+_DIES_WITH_CREW = ("setpriv", "--pdeathsig=KILL", "--")
+"""Makes a program end with the crew even if the crew is killed.
+
+The emulation kills its own child, the crew, in the same way. The kernel does not kill a grandchild (PR_SET_PDEATHSIG,
+prctl(2)).
+"""
 _LISTENS = "0A"
 """The state TCP_LISTEN in /proc/net/tcp."""
 
@@ -149,6 +155,7 @@ class Crew:
                 )
                 raise SystemExit(2)
             words, env = ["nsenter", f"--net={space}", "--", *words], {**env, "STEADYCAST_HOST": member.on}
+        words = [*_DIES_WITH_CREW, *words]
         to: dict[str, Any] = {}
         if member.log is not None:
             self.logs[member.name] = log = Log(Path(member.log))
@@ -185,7 +192,8 @@ class Crew:
                     break
                 raise FailedError("not-ready", member.name, f"{member.ready} after {READY_S:g} s")
             if self.plan.until_s is not None and time.monotonic() - self.began > self.plan.until_s:
-                raise FailedError("too-long", member.name, f"not ready at {self.plan.until_s:g} s, the end")
+                detail = f"not ready ({member.ready}) at {self.plan.until_s:g} s, the end"
+                raise FailedError("too-long", member.name, detail)
             self.look(member)
             # Socket tables and logs give no notice of changes.
             time.sleep(0.02)
@@ -212,6 +220,15 @@ class Crew:
             at = time.monotonic() - self.began
             remedy = "" if code else '; if it may end by itself, write "ends = true" in a file of the pair'
             raise FailedError("ended-early", member.name, f"{_ended(code)} at {at:.1f} s{remedy}")
+
+    def logged(self, name: str) -> int | None:
+        """Return the bytes in the log of a running program; `None` if all of its log is its own doing.
+
+        Later lines may come from the signals that end the program.
+        """
+        running = name in self.running and self.running[name][1].poll() is None
+        log = self.running[name][0].log if running else None
+        return Path(log).stat().st_size if log is not None and Path(log).exists() else None
 
     def wait(self) -> int:
         """Wait until the crew has to end; return its exit code."""
@@ -359,7 +376,7 @@ def main() -> int:
             crew.start(member)
         return crew.wait()
     except FailedError as failed:
-        crew.told("failed", **failed.told)
+        crew.told("failed", **failed.told, logged=crew.logged(failed.told["program"]))
         return 1
     finally:
         crew.end()

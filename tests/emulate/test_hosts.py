@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from steadycast import hosts
 from steadycast.cli.real import _programs
 from steadycast.errors import UserError
 
-from .conftest import steadycast
+from .conftest import COMMAND, steadycast
 
 LISTEN = "import socket; s = socket.create_server(('', 7000)); c, a = s.accept(); c.sendall(a[0].encode()); s.accept()"
 CALL = (
@@ -41,6 +48,57 @@ def test_each_host_has_its_program_and_the_run_ends_with_the_first_with_its_code
     ]
     done = steadycast(["emulate", str(dumbbell), "--only", *words], tmp_path)
     assert (done.returncode, done.stdout) == (7, "video.src True\n"), done.stderr
+
+
+def test_all_programs_die_with_an_emulation_that_is_killed(dumbbell: Path, tmp_path: Path) -> None:
+    # The programs write their process ids.
+    run = 'echo $$ > "$1.new"; mv "$1.new" "$1"; exec sleep 600'
+    words = []
+    files = [tmp_path / host for host in ("video.src", "video.dst1", "tcp.src")]
+    for file in files:
+        words += ["--in", file.name, "--", "sh", "-c", run, "sh", str(file)]
+    emulation = subprocess.Popen(
+        [*COMMAND, "emulate", str(dumbbell), "--only", *words], cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
+    try:
+        _until(lambda: all(file.exists() for file in files) or emulation.poll() is not None)
+    finally:
+        emulation.kill()
+        _ = emulation.wait()
+    processes = [int(file.read_text()) for file in files]
+    try:
+        _until(lambda: not any(map(_sleeps, processes)))
+        assert not [*filter(_sleeps, processes)]
+    finally:
+        for process in filter(_sleeps, processes):
+            os.kill(process, signal.SIGKILL)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def _sleeps(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"sleep\0")
+    except OSError:
+        return False
+
+
+def test_a_program_that_is_not_ready_is_reported_with_what_was_awaited_and_its_own_words(
+    tmp_path: Path,
+) -> None:
+    run = "trap 'echo ended; exit' INT; echo begun; while :; do sleep 0.05; done"
+    member = hosts.Member("a", None, ["sh", "-c", run], "udp:5005", log=str(tmp_path / "log"))
+    report = tmp_path / "report"
+    plan = hosts.Plan([member], until_s=1.5, signals=(("INT", 20),), report=str(report))
+    _ = subprocess.run(plan.words, check=False, timeout=60)
+    told = [json.loads(line) for line in report.read_text().splitlines()]
+    failed = next(each for each in told if each["what"] == "failed")
+    assert (failed["reason"], "udp:5005" in failed["detail"]) == ("too-long", True)
+    assert (tmp_path / "log").read_bytes()[: failed["logged"]] in (b"", b"begun\n")
 
 
 def test_a_host_that_is_not_there_is_named(dumbbell: Path, tmp_path: Path) -> None:

@@ -50,6 +50,20 @@ def make(path: Path, kind: str, secret: Path) -> None:
                 file.truncate(1 << 40)
 
 
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("own", ["", "a line\n", "é\nand another\n"])
+def test_the_last_lines_of_a_failed_program_are_those_before_it_was_ended(
+    tmp_path: Path, own: str, running: bool
+) -> None:
+    place = cells.folder_of(tmp_path, (task := cells.Task("any", 1)))
+    place.mkdir(parents=True)
+    (place / "receive.log").write_text(own + "KeyboardInterrupt\n", encoding="utf-8")
+    told = {"reason": "too-long", "program": "receive", "detail": "", "logged": len(own.encode())}
+    failed = cells._failed(task, place, {**told, "logged": told["logged"] if running else None}).failed
+    assert failed is not None
+    assert failed["log"] == own.splitlines() + ([] if running else ["KeyboardInterrupt"])
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_only_regular_files_of_a_bounded_size_are_kept_and_none_of_elsewhere(
     tmp_path: Path, seed: int

@@ -58,6 +58,7 @@ def test_a_pair_is_read() -> None:
         ({"program": [{**SEND, "ready": "upd:1"}, RECEIVE]}, "pair.toml: program[1].ready", "udp:PORT"),
         ({"program": [{**SEND, "ready": "log:("}, RECEIVE]}, "pair.toml: program[1].ready", "correct it"),
         ({"program": [{**SEND, "ends": "no"}, RECEIVE]}, "pair.toml: program[1].ends", "true or false"),
+        ({"seconds": "0s"}, "pair.toml: seconds", '"20s"'),
         ({"pictures": {"format": "rgb"}}, "pictures.format", "yuv420p 640x360"),
         ({"pictures": {"from": "none", "vmaf": True}}, "pair.toml: pictures.vmaf", "write {pictures}"),
         ({"pictures": {"crop": "1x1"}}, "pair.toml: pictures.crop", "640x360+0+60"),
@@ -114,7 +115,7 @@ def test_a_budget_says_what_fits() -> None:
         UserError, match=r"6 runs of 75 s take 7.5 min; write --seconds 58s, or choose at most 5 runs"
     ):
         _within_budget(Asked(pair, budget_s=440.0), 6)
-    with pytest.raises(UserError, match="allow more"):
+    with pytest.raises(UserError, match=r"--budget 10s: .*allow more"):
         _within_budget(Asked(pair, budget_s=10.0), 6)
 
 

@@ -106,6 +106,7 @@ def judge(
         pair = replace(pair, networks=networks)
     if seconds is not None:
         pair = replace(pair, seconds=pairs.seconds(seconds, "--seconds"))
+        pairs.need_time(pair.seconds, "--seconds")
     for name, value, among in (("--direction", direction, ("down", "up")), ("--level", level, suite.LEVELS)):
         if value is not None and value not in among:
             raise UserError(

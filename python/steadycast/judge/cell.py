@@ -259,7 +259,8 @@ def _vmaf(cell: Cell) -> float | None:
 def _failed(task: Task, place: Path, told: Mapping[str, Any]) -> Outcome:
     (place / _KEPT).unlink(missing_ok=True)
     log = place / f"{told['program']}.log"
-    lines = log.read_text(errors="replace").splitlines()[-_LINES:] if log.is_file() else []
+    text = log.read_bytes()[: told.get("logged")].decode(errors="replace") if log.is_file() else ""
+    lines = text.splitlines()[-_LINES:]
     failed = {"reason": told["reason"], "program": told["program"], "detail": told["detail"], "log": lines}
     return Outcome(task.network, task.run, failed=failed)
 
@@ -332,7 +333,7 @@ def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:
     others = max(machine["busy_s"] - ran, 0.0)
     used = f"of {count} processor{'s' if count > 1 else ''}"
     if others > ran:
-        return Cause(f"other programs used {others / span:.1f} {used}", "end them, or give --jobs 1")
+        return Cause(f"other programs used {others / span:.1f} {used}", "end them")
     what = f"the cell itself used {ran / span:.1f} {used}"
     return Cause(what, "use more processors, or a smaller clip")
 

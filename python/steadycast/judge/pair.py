@@ -197,6 +197,7 @@ def of(table: Mapping[str, Any], where: str, name: str) -> Pair:
         tuple(map(_expect, top.tables("expect"))),
     )
     top.end()
+    need_time(pair.seconds, f"{where}: seconds")
     if clip is None and (lacking := sorted(each for each in used if each.startswith("clip"))):
         raise top.wrong("clip", f"{{{lacking[0]}}} is named, and there is no clip", "add [clip]")
     return pair
@@ -269,6 +270,12 @@ def seconds(text: str, place: str) -> float:
     if (found := units.read(text, units.SPAN)) is None:
         raise UserError(place, f"{text!r} is not a time", 'write for example "10s", "300ms" or "20min"')
     return found
+
+
+def need_time(measured_s: float, place: str) -> None:
+    """Check the duration of the scored time."""
+    if measured_s <= 0:
+        raise UserError(place, "nothing can be measured in no time", 'write for example "20s"')
 
 
 def _program(table: _Table) -> Program:
