@@ -17,7 +17,7 @@ from steadycast.judge import score
 from steadycast.judge.cell import LATE, doubts
 from steadycast.judge.figures import COLUMNS, FIGURES
 
-from .made_up import BEGAN, CAPACITY, LEAD_S, SECONDS, cell, head, offers, repaired, video
+from .made_up import BEGAN, CAPACITY, HEAD_BYTES, LEAD_S, SECONDS, cell, head, offers, repaired, video
 
 FPS = 25
 END_S = LEAD_S + SECONDS
@@ -204,6 +204,28 @@ def test_nothing_is_shown_after_a_loss_until_a_key_frame_where_these_are_known(t
     for found in (assumed, unread):
         assert found["freezes_per_min"] == 0
         between(found["in_time_frac"], 0.955, 0.965)
+
+
+@pytest.mark.parametrize("optional", [0, 0x80, 0x40, 0x30, 0x10, 0xC0, 0xF0])
+@pytest.mark.parametrize("wide", [0, 0x80], ids=["7 bits", "15 bits"])
+def test_the_chain_of_vp8_is_known_if_the_payload_header_is_recorded(
+    tmp_path: Path, optional: int, wide: int
+) -> None:
+    descriptor = bytes([0x10]) if not optional else bytes([0x90, optional])
+    if optional & 0x80:
+        descriptor += bytes([wide | 5, 9][: 2 if wide else 1])
+    descriptor += b"\x07" * (bool(optional & 0x40) + bool(optional & 0x30))
+    rows = [*video(lost=lambda n, part: n % FPS == 12 and part == 0)]
+    for n, row in enumerate(rows):
+        first = bytes([descriptor[0] if n % 4 == 0 else descriptor[0] & 0x80]) + descriptor[1:]
+        row["head"] = head(first + (b"\x10" if n % (4 * FPS) == 0 else b"\x11"))
+    (tmp_path / "session.sdp").write_text("m=video 5004 RTP/AVP 96\na=rtpmap:96 VP8/90000\n")
+    found = frames(tmp_path, rows)
+    if len(descriptor) < HEAD_BYTES:
+        assert found["chain"] == "known"
+        between(found["frozen_frac"], 13 / FPS, 15 / FPS)
+    else:
+        assert (found["chain"], found["frozen_frac"]) == ("assumed", 0)
 
 
 @pytest.mark.parametrize("again_as", ["rtx", "media"])

@@ -373,9 +373,8 @@ def rtp(cell: Cell) -> Rtp | None:
     # The session description is not compared with the payload types, so it can't describe several.
     codec = _codec(cell) if media["pt"].n_unique() == 1 else None
     keys = _keys(media, frames, codec) if codec else None
-    # A stream begins with a key frame. If none is recognised, the payload has another format.
-    chained = keys is not None and bool(keys.any())
-    frames = frames.with_columns(key=keys if keys is not None and chained else pl.lit(value=True))
+    chained = keys is not None
+    frames = frames.with_columns(key=pl.lit(value=True) if keys is None else keys)
     begun = frames.filter(pl.col("whole") & pl.col("first_s").is_between(low, high, closed="left"))
     fastest = (begun["done_s"] - begun["first_s"]).to_numpy().min(initial=np.inf)
     limit = told.deadline_s + (float(fastest) if begun.height else 0.0)
@@ -515,18 +514,27 @@ def _codec(cell: Cell) -> str | None:
     return next((c for c in ("H264", "H265", "VP8") if clear and f" {c}/90000" in text), None)
 
 
-def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series:
-    stamps = {
-        (ssrc, stamp)
-        for ssrc, stamp, head in media.select("ssrc", "rtp_ts", "head").iter_rows()
-        if head is not None and _begins(codec, head.to_bytes(_HEAD_BYTES))
-    }
+def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series | None:
+    """Return which frames are key frames; `None` if that can't be recognised.
+
+    A stream begins with a key frame. If none is recognised, the payload has another format.
+    """
+    stamps = set()
+    for ssrc, stamp, head in media.select("ssrc", "rtp_ts", "head").iter_rows():
+        begins = False if head is None else _begins(codec, head.to_bytes(_HEAD_BYTES))
+        if begins is None:
+            return None
+        if begins:
+            stamps.add((ssrc, stamp))
     keys = [key in stamps for key in frames.select("ssrc", "rtp_ts").iter_rows()]
-    return pl.Series(keys, dtype=pl.Boolean)
+    return pl.Series(keys, dtype=pl.Boolean) if stamps else None
 
 
-def _begins(codec: str, head: bytes) -> bool:
-    """Whether a payload with these first bytes belongs to a key frame (RFC 6184, 7798, 7741)."""
+def _begins(codec: str, head: bytes) -> bool | None:
+    """Whether a payload with these first bytes belongs to a key frame (RFC 6184, 7798, 7741).
+
+    `None` if the byte that says so is not among them.
+    """
     if codec == "H264":
         # STAP-A (24) has its first type in byte 3, FU-A (28) in byte 1. 5 is an IDR slice, 7 an SPS.
         kind = head[0] & 31
@@ -538,10 +546,17 @@ def _begins(codec: str, head: bytes) -> bool:
         kind = head[0] >> 1 & 63
         inner = head[2] & 63 if kind == 49 else kind
         return 16 <= inner <= 21 or inner in (32, 33) or kind == 48
-    # A frame starts with S = 1 and partition 0. A key frame has P = 0 in the next byte. If X is set, the next byte is
-    # an extension, and the payload is not examined.
+    # A frame starts with S = 1 and partition 0. A key frame has P = 0 in the byte after the payload descriptor.
     extended, starts = head[0] & 128, head[0] & 16 and not head[0] & 15
-    return bool(starts) and not extended and not head[1] & 1
+    after = 1
+    if extended:
+        # A picture ID (I) has one byte or, with M, two; TL0PICIDX (L), and TID and KEYIDX (T, K), have one.
+        more = head[1]
+        picture_id = 0 if not more & 128 else 2 if head[2] & 128 else 1
+        after = 2 + picture_id + bool(more & 64) + bool(more & 48)
+    if not starts:
+        return False
+    return not head[after] & 1 if after < len(head) else None
 
 
 def _shown(frames: pl.DataFrame, limit: float, *, chained: bool, repairs: bool) -> pl.Series:
