@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from steadycast._core import Departure as Departure
     from steadycast._core import EncoderTarget as EncoderTarget
     from steadycast._core import MediaSender as MediaSender
+    from steadycast._core import Probe as Probe
     from steadycast._core import Remote as Remote
     from steadycast._core import Report as Report
     from steadycast._core import ReportSlot as ReportSlot
@@ -65,6 +66,7 @@ _HOMES = {
             "Departure",
             "EncoderTarget",
             "MediaSender",
+            "Probe",
             "Remote",
             "Report",
             "ReportSlot",

@@ -164,6 +164,7 @@ class Remote:
         probes: bool = False,
         late: bool = False,
         interval_s: float = 0.0,
+        acknowledged: bool = False,
     ) -> None:
         """Create a controller by its name in ``steadycast controllers``.
 
@@ -174,12 +175,14 @@ class Remote:
             parameters: values over its defaults.
             packet_bytes: size of a full packet.
             seed: the seed of the controller's random numbers.
-            probes: whether the program can send probes.
+            probes: whether the program sends the probes that ``probe`` returns.
             late: whether the program reports each packet only together with its feedback, not when it is sent.
             interval_s: the longest interval between two feedback messages in seconds; 0 if it is unknown.
+            acknowledged: whether all packets of a feedback message have one arrival time, as with QUIC.
 
         Raises:
             UserError: the controller or a parameter does not exist, or the controller can't work with this feedback.
+                The methods raise it for times that are negative or not finite.
 
         """
 
@@ -218,11 +221,36 @@ class Remote:
     @property
     def decision(self) -> Decision:
         """The current decision."""
+    def probe(self) -> Probe | None:
+        """Return the probe to send; `None` if there is none. Each ``id`` is sent once."""
     @property
     def wake_s(self) -> float | None:
         """The time of the next call of ``timer``; `None` if no timer runs."""
     def timer(self, now_s: float) -> None:
         """Handle the timers that have expired."""
+
+@final
+class Probe:
+    """Packets to send at a rate of their own, which measure the path.
+
+    They are media, or padding if there is too little, and are recorded by ``sent`` or ``sent_extra``.
+    """
+
+    @property
+    def id(self) -> int:
+        """The identifier."""
+    @property
+    def rate_bps(self) -> float:
+        """The rate at which the packets are sent, in bit/s."""
+    @property
+    def packets(self) -> int:
+        """The minimum number of packets. The probe ends when both minimums are reached."""
+    @property
+    def size_bytes(self) -> int:
+        """The minimum number of IP bytes."""
+    @property
+    def within_pacing(self) -> bool:
+        """Whether sending pauses after the probe until the average is back at the pacing rate."""
 
 @final
 class EncoderTarget:

@@ -161,3 +161,34 @@ def test_what_can_t_be_made_is_told_with_a_remedy(
 def test_a_recorder_without_a_bandwidth_is_refused() -> None:
     with pytest.raises(sc.UserError, match="bandwidth_bps: NaN is no rate"):
         sc.TransportFeedbackRecorder(1, float("nan"))
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
+def test_a_time_that_is_none_is_refused(seconds: float) -> None:
+    remote = sc.Remote(floor_bps=100e3, cap_bps=1e6)
+    sender = sc.MediaSender(floor_bps=100e3, cap_bps=1e6)
+    with pytest.raises(sc.UserError, match="give seconds"):
+        remote.sent(seconds, 1000)
+    with pytest.raises(sc.UserError, match="give seconds"):
+        remote.timer(seconds)
+    with pytest.raises(sc.UserError, match="give seconds"):
+        sender.poll(seconds)
+
+
+def test_a_controller_that_measures_with_probes_asks_for_them() -> None:
+    remote = sc.Remote("gcc", floor_bps=100e3, cap_bps=4e6, probes=True)
+    remote.sent(0.0, 1200)
+    remote.feedback(0.05, [(0, 0.02)])
+    probe = remote.probe()
+    assert probe is not None
+    assert probe.rate_bps > remote.decision.pacing_bps
+    assert probe.packets >= 2
+
+
+def test_a_controller_that_lacks_what_it_needs_says_how_it_works() -> None:
+    with pytest.raises(sc.UserError, match="set its parameter probes to false"):
+        sc.Remote("gcc", floor_bps=100e3, cap_bps=4e6)
+    with pytest.raises(sc.UserError, match="not only that of an acknowledgment"):
+        sc.Remote("lda-plus", floor_bps=100e3, cap_bps=4e6, acknowledged=True)
+    with pytest.raises(sc.UserError, match="cap: it is 0"):
+        sc.Remote(floor_bps=0.0, cap_bps=0.0)

@@ -15,15 +15,15 @@ words! {
 }
 
 impl Need {
-    /// Returns the description, as a sentence.
+    /// Returns the description, as a part of a sentence.
     pub const fn about(self) -> &'static str {
         match self {
-            Self::PacketReports => "The receiver's reports list which packets arrived, and when (RFC 8888).",
+            Self::PacketReports => "reports that list which packets arrived, and when: RFC 8888",
             Self::ArrivalTimes => {
-                "The feedback has the time at which each packet arrived at the receiver, not only the time of an \
-                 acknowledgment."
+                "feedback with the time at which each packet arrived at the receiver, not only that of an \
+                 acknowledgment"
             }
-            Self::Probes => "The sender can send probes (short bursts above the target rate) and padding.",
+            Self::Probes => "a sender that can send short bursts above the target rate, and padding",
         }
     }
 }

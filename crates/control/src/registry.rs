@@ -163,8 +163,16 @@ pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), P
         Values::resolve(c.params, Mode::Repaired, &[]).is_ok_and(|values| c.missing(&values, offered).is_none())
     });
     let able: Vec<_> = able.map(|c| c.name).collect();
-    let problem = format!("it needs {need}, which this session does not have");
-    let remedy = format!("{} Controllers that work without: {}", need.about(), able.join(", "));
+    let problem = format!("it needs {need} ({}), which this session does not offer", need.about());
+    let switch = ALL.iter().filter(|c| c.name == name).find_map(|c| {
+        let works_without = |param: &&Param| {
+            let given = [(param.name.to_owned(), Given::Switch(false))];
+            c.resolve(Mode::Repaired, &given).is_ok_and(|values| c.missing(&values, offered).is_none())
+        };
+        c.params.iter().filter(|param| param.within == Within::Either).find(works_without)
+    });
+    let switch = switch.map(|param| format!("set its parameter {} to false, ", param.name)).unwrap_or_default();
+    let remedy = format!("{switch}offer {need}, or use a controller that works without: {}", able.join(", "));
     Err(ParamError::new(ParamErrorKind::UnmetNeed, name, problem, remedy))
 }
 
@@ -399,7 +407,10 @@ mod tests {
         let scream = Chosen::new("scream", Mode::Repaired, &[]).unwrap();
         assert_eq!(check_needs("scream", scream.terms().needs, &[Need::PacketReports]), Ok(()));
         let error = check_needs("scream", scream.terms().needs, &[Need::Probes]).unwrap_err();
-        assert_eq!(error.problem, "it needs packet reports, which this session does not have");
+        assert_eq!(
+            error.problem,
+            "it needs packet reports (reports that list which packets arrived, and when: RFC 8888), which this session does not offer"
+        );
         assert!(error.remedy.contains("tfrc") && !error.remedy.contains("scream"), "{}", error.remedy);
         for controller in ALL.iter().filter(|c| c.standard_reports) {
             let values = Values::resolve(controller.params, Mode::Repaired, &[]).unwrap();

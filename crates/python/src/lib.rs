@@ -58,7 +58,7 @@ mod _core {
     use crate::scenario::{PyScenario, experiment, experiment_schema, network, schema};
     #[pymodule_export]
     use crate::sender::{
-        PyDecision, PyDeparture, PyEncoderTarget, PyMediaSender, PyRemote, PyTransportFeedbackRecorder,
+        PyDecision, PyDeparture, PyEncoderTarget, PyMediaSender, PyProbe, PyRemote, PyTransportFeedbackRecorder,
     };
     #[pymodule_export]
     use crate::simulation::PySimulation;

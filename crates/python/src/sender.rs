@@ -32,8 +32,30 @@ type Parameters = BTreeMap<String, Value>;
 /// A packet's number, and its arrival on the receiver's clock in seconds: `None` if lost, NaN if unknown.
 type Fate = (u64, Option<f64>);
 
-fn time(seconds: f64) -> Time {
-    Time::ZERO + Span::from_secs_f64(seconds)
+/// A time or a duration in seconds, finite and not negative.
+#[derive(Clone, Copy)]
+struct Seconds(f64);
+
+impl Seconds {
+    fn time(self) -> Time {
+        Time::ZERO + self.span()
+    }
+
+    fn span(self) -> Span {
+        Span::from_secs_f64(self.0)
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Seconds {
+    type Error = PyErr;
+
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let seconds = value.extract::<f64>()?;
+        match seconds.is_finite() && seconds >= 0.0 {
+            true => Ok(Self(seconds)),
+            false => Err(wrong("time", format!("{seconds} is not valid"), "give seconds, 0 or more")),
+        }
+    }
 }
 
 fn rate(place: &str, bps: f64) -> PyResult<Rate> {
@@ -138,6 +160,24 @@ impl PyDecision {
     }
 }
 
+/// Packets to send above the target rate, which measure the path.
+#[pyclass(frozen, get_all, name = "Probe", module = "steadycast._core")]
+pub(crate) struct PyProbe {
+    id: u32,
+    rate_bps: f64,
+    packets: u32,
+    size_bytes: u64,
+    within_pacing: bool,
+}
+
+#[pymethods]
+impl PyProbe {
+    fn __repr__(&self) -> String {
+        let Self { id, rate_bps, packets, size_bytes, .. } = self;
+        format!("Probe(id={id}, rate_bps={rate_bps}, packets={packets}, size_bytes={size_bytes})")
+    }
+}
+
 /// Both halves of a controller at the sender.
 #[pyclass(frozen, name = "Remote", module = "steadycast._core")]
 pub(crate) struct PyRemote {
@@ -151,7 +191,7 @@ impl PyRemote {
     #[new]
     #[pyo3(signature = (
         controller = "steady", *, floor_bps, cap_bps, parameters = None, packet_bytes = 1_200, seed = 0,
-        probes = false, late = false, interval_s = 0.0
+        probes = false, late = false, interval_s = Seconds(0.0), acknowledged = false
     ))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -163,36 +203,37 @@ impl PyRemote {
         seed: u64,
         probes: bool,
         late: bool,
-        interval_s: f64,
+        interval_s: Seconds,
+        acknowledged: bool,
     ) -> PyResult<Self> {
         let mut bounds = bounds(floor_bps, cap_bps, packet_bytes, seed)?;
-        // The program offers to send the probes that `Remote::probe` requests.
         bounds.offers = if probes { vec![Need::Probes] } else { Vec::new() };
-        (bounds.feedback.late, bounds.feedback.interval) = (late, Span::from_secs_f64(interval_s));
+        (bounds.feedback.late, bounds.feedback.acknowledged) = (late, acknowledged);
+        bounds.feedback.interval = interval_s.span();
         let remote = Remote::new(controller, &params(parameters), &bounds).map_err(refused)?;
         Ok(Self { remote: Mutex::new(remote), packet: bounds.packet })
     }
 
     #[pyo3(signature = (at_s, size_bytes, *, first = false, last = false, data_limited = false, covered = true))]
-    fn sent(&self, at_s: f64, size_bytes: u64, first: bool, last: bool, data_limited: bool, covered: bool) -> u64 {
+    fn sent(&self, at_s: Seconds, size_bytes: u64, first: bool, last: bool, data_limited: bool, covered: bool) -> u64 {
         let (size, edge) = (Bytes::new(size_bytes), FrameEdge { first, last });
         match covered {
-            true => locked(&self.remote).sent(time(at_s), &Packet { size, edge, data_limited }),
-            false => locked(&self.remote).sent_uncovered(time(at_s), Stream::Media, size),
+            true => locked(&self.remote).sent(at_s.time(), &Packet { size, edge, data_limited }),
+            false => locked(&self.remote).sent_uncovered(at_s.time(), Stream::Media, size),
         }
     }
 
     #[pyo3(signature = (at_s, size_bytes, stream, *, covered = true))]
-    fn sent_extra(&self, at_s: f64, size_bytes: u64, stream: &str, covered: bool) -> PyResult<u64> {
+    fn sent_extra(&self, at_s: Seconds, size_bytes: u64, stream: &str, covered: bool) -> PyResult<u64> {
         let (stream, size) = (stream_of(stream)?, Bytes::new(size_bytes));
         Ok(match covered {
-            true => locked(&self.remote).sent_extra(time(at_s), stream, size),
-            false => locked(&self.remote).sent_uncovered(time(at_s), stream, size),
+            true => locked(&self.remote).sent_extra(at_s.time(), stream, size),
+            false => locked(&self.remote).sent_uncovered(at_s.time(), stream, size),
         })
     }
 
-    fn feedback(&self, at_s: f64, fates: Vec<Fate>) -> Option<f64> {
-        locked(&self.remote).feedback(time(at_s), results(fates)).map(Span::as_secs_f64)
+    fn feedback(&self, at_s: Seconds, fates: Vec<Fate>) -> Option<f64> {
+        locked(&self.remote).feedback(at_s.time(), results(fates)).map(Span::as_secs_f64)
     }
 
     fn forget(&self, number: u64) {
@@ -204,9 +245,9 @@ impl PyRemote {
     }
 
     #[pyo3(signature = (at_s, waiting_bytes, age_s, frame_bytes = None))]
-    fn queued(&self, at_s: f64, waiting_bytes: u64, age_s: f64, frame_bytes: Option<u64>) {
-        let (waiting, age) = (Bytes::new(waiting_bytes), Span::from_secs_f64(age_s));
-        locked(&self.remote).queued(&MediaQueue { at: time(at_s), waiting, age, frame: frame_bytes.map(Bytes::new) });
+    fn queued(&self, at_s: Seconds, waiting_bytes: u64, age_s: Seconds, frame_bytes: Option<u64>) {
+        let (waiting, age) = (Bytes::new(waiting_bytes), age_s.span());
+        locked(&self.remote).queued(&MediaQueue { at: at_s.time(), waiting, age, frame: frame_bytes.map(Bytes::new) });
     }
 
     fn __repr__(&self) -> String {
@@ -219,13 +260,24 @@ impl PyRemote {
         PyDecision::of(locked(&self.remote).decision(), self.packet)
     }
 
+    fn probe(&self) -> Option<PyProbe> {
+        let probe = locked(&self.remote).probe()?;
+        Some(PyProbe {
+            id: probe.id,
+            rate_bps: probe.rate.as_bps_f64(),
+            packets: probe.packets,
+            size_bytes: probe.bytes.get(),
+            within_pacing: probe.within,
+        })
+    }
+
     #[getter]
     fn wake_s(&self) -> Option<f64> {
         locked(&self.remote).wake().map(|wake| wake.at.as_secs_f64())
     }
 
-    fn timer(&self, now_s: f64) {
-        locked(&self.remote).timer(time(now_s));
+    fn timer(&self, now_s: Seconds) {
+        locked(&self.remote).timer(now_s.time());
     }
 }
 
@@ -297,7 +349,7 @@ impl PyMediaSender {
     #[new]
     #[pyo3(signature = (
         controller = "steady", *, floor_bps, cap_bps, parameters = None, packet_bytes = 1_200, seed = 0,
-        feedback = "twcc", retransmissions_covered = false, padding = false, max_backlog_s = 1.0, credit_s = 0.02
+        feedback = "twcc", retransmissions_covered = false, padding = false, max_backlog_s = Seconds(1.0), credit_s = Seconds(0.02)
     ))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
@@ -310,8 +362,8 @@ impl PyMediaSender {
         feedback: &str,
         retransmissions_covered: bool,
         padding: bool,
-        max_backlog_s: f64,
-        credit_s: f64,
+        max_backlog_s: Seconds,
+        credit_s: Seconds,
     ) -> PyResult<Self> {
         let mut settings = MediaSettings::new(bounds(floor_bps, cap_bps, packet_bytes, seed)?);
         settings.format = match feedback {
@@ -324,7 +376,7 @@ impl PyMediaSender {
             }
         };
         (settings.retransmissions_covered, settings.padding) = (retransmissions_covered, padding);
-        (settings.max_backlog, settings.credit) = (Span::from_secs_f64(max_backlog_s), Span::from_secs_f64(credit_s));
+        (settings.max_backlog, settings.credit) = (max_backlog_s.span(), credit_s.span());
         let sender = MediaSender::new(controller, &params(parameters), settings).map_err(refused)?;
         Ok(Self {
             sender: Mutex::new(sender),
@@ -357,12 +409,12 @@ impl PyMediaSender {
         Ok(self.add(settings))
     }
 
-    fn encoder(&self, now_s: f64, stream: u32) -> PyEncoderTarget {
-        let target = locked(&self.sender).encoder(time(now_s), StreamId(stream));
+    fn encoder(&self, now_s: Seconds, stream: u32) -> PyEncoderTarget {
+        let target = locked(&self.sender).encoder(now_s.time(), StreamId(stream));
         PyEncoderTarget { rate_bps: target.rate.as_bps_f64(), skip: target.skip, key_frame: target.key_frame }
     }
 
-    fn frame(&self, now_s: f64, stream: u32, role: &str) -> PyResult<bool> {
+    fn frame(&self, now_s: Seconds, stream: u32, role: &str) -> PyResult<bool> {
         let role = match role {
             "key" => FrameRole::Key,
             "reference" => FrameRole::Reference,
@@ -372,20 +424,20 @@ impl PyMediaSender {
                 return Err(wrong("role", format!("{other:?} is none"), remedy));
             }
         };
-        Ok(locked(&self.sender).frame(time(now_s), StreamId(stream), role))
+        Ok(locked(&self.sender).frame(now_s.time(), StreamId(stream), role))
     }
 
     #[pyo3(signature = (now_s, stream, id, size_bytes, seq, *, first = true, last = true))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
-    fn push(&self, now_s: f64, stream: u32, id: u64, size_bytes: u64, seq: u16, first: bool, last: bool) -> bool {
+    fn push(&self, now_s: Seconds, stream: u32, id: u64, size_bytes: u64, seq: u16, first: bool, last: bool) -> bool {
         let packet = MediaPacket { id, size: Bytes::new(size_bytes), edge: FrameEdge { first, last }, seq };
-        locked(&self.sender).push(time(now_s), StreamId(stream), &packet)
+        locked(&self.sender).push(now_s.time(), StreamId(stream), &packet)
     }
 
-    fn poll(&self, now_s: f64) -> Vec<PyDeparture> {
+    fn poll(&self, now_s: Seconds) -> Vec<PyDeparture> {
         let (mut sent, mut sender) = (Vec::new(), locked(&self.sender));
         loop {
-            match sender.poll(time(now_s)) {
+            match sender.poll(now_s.time()) {
                 Output::Send(left) => sent.push(PyDeparture {
                     stream: left.stream.0,
                     id: left.id,
@@ -414,16 +466,16 @@ impl PyMediaSender {
         std::mem::take(&mut *locked(&self.dropped))
     }
 
-    fn on_rtcp(&self, now_s: f64, datagram: &[u8]) -> bool {
-        locked(&self.sender).on_rtcp(time(now_s), datagram).is_ok()
+    fn on_rtcp(&self, now_s: Seconds, datagram: &[u8]) -> bool {
+        locked(&self.sender).on_rtcp(now_s.time(), datagram).is_ok()
     }
 
-    fn feedback(&self, now_s: f64, fates: Vec<Fate>) {
-        locked(&self.sender).feedback(time(now_s), results(fates));
+    fn feedback(&self, now_s: Seconds, fates: Vec<Fate>) {
+        locked(&self.sender).feedback(now_s.time(), results(fates));
     }
 
-    fn resend(&self, now_s: f64, stream: u32, seq: u16) -> bool {
-        locked(&self.sender).resend(time(now_s), StreamId(stream), seq)
+    fn resend(&self, now_s: Seconds, stream: u32, seq: u16) -> bool {
+        locked(&self.sender).resend(now_s.time(), StreamId(stream), seq)
     }
 
     fn request_key_frame(&self, stream: u32) {
@@ -485,8 +537,8 @@ impl PyTransportFeedbackRecorder {
     }
 
     #[pyo3(signature = (now_s, ssrc, number, size_bytes, *, last = false))]
-    fn on_packet(&self, now_s: f64, ssrc: u32, number: u16, size_bytes: u64, last: bool) {
-        locked(&self.0).on_packet(time(now_s), ssrc, number, Bytes::new(size_bytes), last);
+    fn on_packet(&self, now_s: Seconds, ssrc: u32, number: u16, size_bytes: u64, last: bool) {
+        locked(&self.0).on_packet(now_s.time(), ssrc, number, Bytes::new(size_bytes), last);
     }
 
     #[getter]
@@ -494,8 +546,8 @@ impl PyTransportFeedbackRecorder {
         locked(&self.0).due().map(Time::as_secs_f64)
     }
 
-    fn report(&self, now_s: f64) -> Vec<Vec<u8>> {
-        locked(&self.0).report(time(now_s))
+    fn report(&self, now_s: Seconds) -> Vec<Vec<u8>> {
+        locked(&self.0).report(now_s.time())
     }
 
     fn __repr__(&self) -> String {

@@ -95,8 +95,9 @@ const RECEIVER: ReceiverId = ReceiverId(2);
 const SENDER: ReceiverId = ReceiverId(1);
 /// The report interval of a half that sets no report times. The value is RFC 4585's default.
 const REPORT_INTERVAL: Span = Span::secs(1);
-/// The maximum valid time of both clocks.
-const CENTURY: Span = Span::secs(100 * 365 * 24 * 3_600);
+/// The maximum valid time of both clocks, 250 years. NTP counts from 1900, so its times are below it; and a time in
+/// nanoseconds still fits into 63 bits.
+const TIME_MAX: Span = Span::secs(250 * 365 * 24 * 3_600);
 
 /// The maximum number of buffered packets that feedback does not cover; older ones are dropped.
 const MOST_UNCOVERED: usize = 1_024;
@@ -194,7 +195,10 @@ impl Remote {
             Err(ParamError::new(ParamErrorKind::InvalidValue, name, problem, remedy))
         };
         let Bounds { floor, cap, packet, .. } = *bounds;
-        if floor > cap || cap == Rate::ZERO {
+        if cap == Rate::ZERO {
+            return wrong("cap", "it is 0".into(), "give the highest rate that the program can send");
+        }
+        if floor > cap {
             return wrong("floor", format!("{floor} is above the cap, {cap}"), "give a floor up to the cap");
         }
         if packet == Bytes::ZERO {
@@ -237,13 +241,15 @@ impl Remote {
         })
     }
 
-    /// The product's time never decreases.
+    /// The product's time never decreases. An invalid one does not count.
     fn advance(&mut self, at: Time) -> Time {
         if self.numbers == 0 && self.now == Time::ZERO {
             self.last_report = at;
         }
-        // A time in the far future must not block the controller for good.
-        self.now = at.min(Time::ZERO + CENTURY).max(self.now);
+        // After a time in the far future, no valid time would count.
+        if at <= Time::ZERO + TIME_MAX {
+            self.now = at.max(self.now);
+        }
         self.now
     }
 
@@ -364,7 +370,7 @@ impl Remote {
         let (mut offset, last_feedback) = (self.offset, self.last_feedback);
         let rtt = self.join(at, |at, history, joined| {
             for PacketResult { number, arrived } in fates {
-                let known = |at: &PeerTime| at.as_nanos().unsigned_abs() <= CENTURY.as_nanos();
+                let known = |at: &PeerTime| at.as_nanos().unsigned_abs() <= TIME_MAX.as_nanos();
                 let arrived = arrived.map(|arrived| PacketArrival { at: arrived.at.filter(known), ..arrived });
                 history.join(number, arrived, joined);
             }

@@ -30,6 +30,9 @@ const HEADERS: u64 = 28;
 /// Window in excess of the rate's bytes in flight: two full packets. Stacks need room for one, and a receiver may delay
 /// an acknowledgement until it has two.
 const EXTRA: u64 = 2_400;
+/// Acknowledgements can be late in bursts, as on Wi-Fi. Frames would wait meanwhile if the window covered a mean round
+/// trip only, so it covers the longest one of this time, or up to twice this time.
+const PEAK_SPAN: Duration = Duration::from_secs(1);
 /// The round-trip time before one is measured (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 
@@ -65,8 +68,9 @@ impl Steadycast {
 
     fn connect(&self, now: Instant) -> Arc<Mutex<Connection>> {
         let remote = Remote::new(&self.controller, &self.params, &self.bounds).expect("it was made before");
-        let (rtt, fates) = (INITIAL_RTT, Vec::new());
-        let made = Arc::new(Mutex::new(Connection { remote, start: now, rtt, data_limited: false, fates }));
+        let (peaks, fates) = ([INITIAL_RTT; 2], Vec::new());
+        let made = Connection { remote, start: now, peaks, peaks_since: now, data_limited: false, fates };
+        let made = Arc::new(Mutex::new(made));
         *locked(&self.newest) = Some(Arc::clone(&made));
         made
     }
@@ -81,7 +85,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Connection {
     remote: Remote,
     start: Instant,
-    rtt: Duration,
+    /// The longest round trips of the current and of the previous [`PEAK_SPAN`].
+    peaks: [Duration; 2],
+    peaks_since: Instant,
     /// Whether there was nothing to send before the newest acknowledgements.
     data_limited: bool,
     /// Fates of packets in the current batch of acknowledgements.
@@ -99,6 +105,15 @@ impl Connection {
         let size = Bytes::new(bytes + HEADERS);
         let packet = Packet { size, edge: FrameEdge::default(), data_limited: self.data_limited };
         self.remote.sent(self.time(at), &packet)
+    }
+
+    /// Records the state of the connection at an acknowledgement of a packet.
+    fn on_ack(&mut self, now: Instant, sent: Instant, data_limited: bool) {
+        self.data_limited = data_limited;
+        if now.saturating_duration_since(self.peaks_since) > PEAK_SPAN {
+            (self.peaks, self.peaks_since) = ([Duration::ZERO, self.peaks[0]], now);
+        }
+        self.peaks[0] = self.peaks[0].max(now.saturating_duration_since(sent));
     }
 
     /// Records that a packet was acknowledged or lost. A batch has the time of its newest packet (RFC 9002, section
@@ -124,7 +139,7 @@ impl Connection {
 
     /// Returns the bytes that may be in flight at the pacing rate over `rtts` round trips.
     fn window(&self, rtts: f64) -> u64 {
-        let rtt = Span::from_secs_f64(self.rtt.as_secs_f64() * rtts);
+        let rtt = Span::from_secs_f64(self.peaks[0].max(self.peaks[1]).as_secs_f64() * rtts);
         self.remote.decision().pacing.over(rtt).get() + EXTRA
     }
 }

@@ -46,9 +46,9 @@ impl Controller for Noq {
         connection.serve(at);
     }
 
-    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, app_limited: bool, rtt: &RttEstimator) {
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, app_limited: bool, _rtt: &RttEstimator) {
         let mut connection = locked(&self.connection);
-        (connection.rtt, connection.data_limited) = (rtt.get(), app_limited);
+        connection.on_ack(now, sent, app_limited);
         let number = self.numbers.remove(&pn).unwrap_or_else(|| connection.sent(sent, bytes));
         connection.on_fate(now, number, true);
     }

@@ -28,9 +28,9 @@ impl ControllerFactory for Steadycast {
 }
 
 impl Controller for Quinn {
-    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, _rtt: &RttEstimator) {
         let mut connection = locked(&self.0);
-        (connection.rtt, connection.data_limited) = (rtt.get(), app_limited);
+        connection.on_ack(now, sent, app_limited);
         let number = connection.sent(sent, bytes);
         connection.on_fate(now, number, true);
     }

@@ -29,12 +29,13 @@ const LOW_SPAN_MIN: f64 = 0.060;
 /// The longest span over which the standing queue is measured, in seconds.
 const LOW_SPAN_MAX: f64 = 1.0;
 /// The factor with which jitter lengthens the span of the standing queue ([`DelayLaw::update_jitter`]). Set with the
-/// networks of `steadycast experiment networks --draw 9303` and `--draw 9304`.
-const LOW_SPAN_PER_JITTER: f64 = 6.0;
+/// networks of `steadycast experiment networks --draw 9303` and `--draw 9304`, as 6.0 with half the present span.
+const LOW_SPAN_PER_JITTER: f64 = 3.0;
 /// The jitter is measured over the time in which this number of packets is sent.
-const JITTER_PACKETS: f64 = 5.0;
-/// The shortest time over which the jitter is measured, in seconds.
-const JITTER_SPAN_MIN: f64 = 0.060;
+const JITTER_PACKETS: f64 = 10.0;
+/// The shortest time over which the jitter is measured, in seconds. A delay spike of a busy Wi-Fi channel lasts for
+/// about 90 ms; within a shorter time it delays all packets alike, and would not count as jitter.
+const JITTER_SPAN_MIN: f64 = 0.120;
 /// The time constant of the mean jitter, in seconds.
 const JITTER_MEMORY: f64 = 3.0;
 /// The target contains a floor for noise, which is at least this share of the jitter.

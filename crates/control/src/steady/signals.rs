@@ -45,10 +45,8 @@ const REORDERING_MIN: f64 = 0.001;
 /// The reordering window's half-life, in seconds.
 const REORDER_WINDOW_HALF_LIFE: f64 = 60.0;
 
-/// A larger change of the clock offset between reports, in seconds, means that the receiver's clock was set.
+/// A larger change of the delay between packets, in seconds, means that a clock was set.
 const CLOCK_JUMP_MIN: f64 = 10.0;
-/// A larger difference to the first packet's delay, in seconds, is a clock error.
-const DELAY_VARIATION_MAX: f64 = 10.0;
 
 /// A larger increase of the one-way delay between packets, in seconds, is a silence of the path. Radio links that
 /// serve in bursts of 20 ms stay below it.
@@ -188,10 +186,8 @@ pub(super) struct Signals {
     reports: VecDeque<ReportCounts>,
     /// The law's past rates in bit/s, each with its end.
     rates: VecDeque<(f64, f64)>,
-    /// The first packet's delay and arrival, to which all others are relative.
+    /// The delay and arrival of the first packet since a clock was set, to which all others are relative.
     anchor: Option<(OneWay, PeerTime)>,
-    /// The receiver's clock minus the local one, in seconds.
-    clock_offset: Option<f64>,
     delays: WindowedMin,
     /// The base delay, in seconds.
     base: f64,
@@ -303,7 +299,6 @@ impl Signals {
     ) -> FeedbackSummary {
         let now = at.as_secs_f64();
         let mut summary = FeedbackSummary::default();
-        self.check_clock(now, packets);
         let mut newest: Option<f64> = None;
         for packet in packets {
             let Some(arrived) = packet.arrived else {
@@ -405,24 +400,19 @@ impl Signals {
         self.arrivals.iter().rev().take_while(move |a| a.at >= from)
     }
 
-    /// Delays before and after a change of the receiver's clock can't be compared.
-    fn check_clock(&mut self, now: f64, packets: &[PacketReport]) {
-        let Some(peer) = packets.iter().rev().find_map(|p| p.arrived?.at) else { return };
-        let offset = peer.as_nanos() as f64 / 1e9 - now;
-        if self.clock_offset.is_some_and(|before| (offset - before).abs() > CLOCK_JUMP_MIN) {
+    /// Adds an arrival. Returns the measured delay.
+    fn on_arrival(&mut self, now: f64, packet: &InFlightPacket, at: PeerTime) -> f64 {
+        let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(packet.sent), at);
+        // Delays before and after a change of a clock can't be compared.
+        let is_jump = |last: f64, first| (way.variation_since(first).as_secs_f64() - last).abs() > CLOCK_JUMP_MIN;
+        if self.arrivals.back().zip(self.anchor).is_some_and(|(last, (first, _))| is_jump(last.whole, first)) {
             self.anchor = None;
             self.arrivals.clear();
             self.delays = WindowedMin::default();
             (self.last_delay, self.resumed_at) = (None, None);
         }
-        self.clock_offset = Some(offset);
-    }
-
-    /// Adds an arrival. Returns the measured delay.
-    fn on_arrival(&mut self, now: f64, packet: &InFlightPacket, at: PeerTime) -> f64 {
-        let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(packet.sent), at);
         let (first, begin) = *self.anchor.get_or_insert((way, at));
-        let delay = way.variation_since(first).as_secs_f64().clamp(-DELAY_VARIATION_MAX, DELAY_VARIATION_MAX);
+        let delay = way.variation_since(first).as_secs_f64();
         let last = self.arrivals.back().map_or((f64::MIN, f64::MIN), |last| (last.at, last.came));
         let came = at.since(begin).as_secs_f64().max(last.1);
         self.arrived_bytes += packet.size;

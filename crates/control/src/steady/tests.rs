@@ -1333,3 +1333,25 @@ fn every_choice_of_the_laws_is_a_named_constant() {
     }
     assert!(files > 5, "{files}");
 }
+
+/// The receiver's clock drifts away from the first packet's delay, or either clock is set.
+#[test]
+fn a_queue_is_measured_however_far_the_clocks_are_apart() {
+    for (drift, set) in [(1e-4, 0.0), (-1e-4, 0.0), (0.0, 60.0), (0.0, -60.0)] {
+        let (mut signals, size) = (Signals::new(), Bytes::new(1_000));
+        let mut hear = |number: u64, sent: f64, queue: f64, set: f64| {
+            let at = Time::ZERO + Span::from_secs_f64(sent);
+            signals.on_sent(at, number, size.get(), None);
+            let came = ((sent + 0.02 + queue) * (1.0 + drift) + set) * 1e9;
+            let arrived = PacketArrival { at: Some(PeerTime::from_nanos(came as i64)), ecn: None };
+            let report = PacketReport { number, sent: at, size, stream: Stream::Media, arrived: Some(arrived) };
+            signals.on_feedback(at + Span::from_secs_f64(0.04 + queue), None, &[report], (1e6, 20));
+            signals.q
+        };
+        // 100 ppm of 150,000 s are 15 s.
+        (0..15_000).for_each(|n| _ = hear(n, 10.0 * n as f64, 0.0, 0.0));
+        (0..50).for_each(|n| _ = hear(15_000 + n, 150_000.0 + 0.1 * n as f64, 0.0, set));
+        let q = hear(15_050, 150_005.0, 0.1, set);
+        assert!((0.095..0.105).contains(&q), "{drift} {set}: {q}");
+    }
+}

@@ -22,6 +22,8 @@ pub struct Path {
     pub way: Duration,
     pub queue: Duration,
     pub loss: f64,
+    /// Delay spikes in both directions, as of a busy Wi-Fi channel.
+    pub spikes: bool,
 }
 
 #[derive(Debug)]
@@ -39,7 +41,7 @@ const WAITING: usize = 25;
 
 /// Runs 40 s, and measures the last 30 s. `each` is called with the controller's decision once per second.
 pub fn over<P: Peer>(path: &Path, seed: u8, mut each: impl FnMut(&Decision)) -> Outcome {
-    let bounds = Bounds::new(Rate::kbps(100), Rate::bps(path.bps * 5 / 4));
+    let bounds = Bounds::new(Rate::kbps(100), Rate::bps(if path.spikes { 4_000_000 } else { path.bps * 5 / 4 }));
     let controllers = Steadycast::new("steady", &[], &bounds).unwrap();
     let congestion = Congestion::Steadycast(Arc::clone(&controllers));
     let places: [SocketAddr; 2] = ["10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap()];
@@ -50,6 +52,8 @@ pub fn over<P: Peer>(path: &Path, seed: u8, mut each: impl FnMut(&Decision)) -> 
     let (mut now, mut frame, mut free) = (start, start, start);
     let mut wires: BTreeMap<(Instant, u64), (usize, Vec<u8>)> = BTreeMap::new();
     let (mut order, mut buffer) = (0, Vec::new());
+    // The latest arrival in each direction.
+    let mut last = [start; 2];
     let (mut index, mut chance) = (0_u32, Seed(seed.into()).part("link"));
     let (mut bytes, mut lost, mut delays) = (0, 0, Vec::new());
     while now < start + END {
@@ -94,6 +98,13 @@ pub fn over<P: Peer>(path: &Path, seed: u8, mut each: impl FnMut(&Decision)) -> 
                     arrives = (fits && !chance.happens(path.loss)).then_some(free + path.way);
                 }
                 lost += u64::from(arrives.is_none());
+                if path.spikes {
+                    let spike = if chance.happens(0.07) { chance.between(0.03, 0.14) } else { 0.0 };
+                    let late = Duration::from_secs_f64(spike + chance.between(0.0, 0.002));
+                    // Packets behind a late one wait as well.
+                    arrives = arrives.map(|at| (at + late).max(last[n]));
+                    last[n] = arrives.unwrap_or(last[n]);
+                }
                 if let Some(at) = arrives {
                     order += 1;
                     wires.insert((at, order), (1 - n, buffer.clone()));
@@ -110,8 +121,18 @@ pub fn over<P: Peer>(path: &Path, seed: u8, mut each: impl FnMut(&Decision)) -> 
 }
 
 /// 5 Mb/s with 100 ms of round trip and 500 ms of queue.
-pub const LONG: Path =
-    Path { bps: 5_000_000, way: Duration::from_millis(50), queue: Duration::from_millis(500), loss: 0.0 };
+pub const LONG: Path = Path {
+    bps: 5_000_000,
+    way: Duration::from_millis(50),
+    queue: Duration::from_millis(500),
+    loss: 0.0,
+    spikes: false,
+};
 /// 2 Mb/s with 50 ms of round trip and 100 ms of queue, which loses 1 %.
-pub const LOSSY: Path =
-    Path { bps: 2_000_000, way: Duration::from_millis(25), queue: Duration::from_millis(100), loss: 0.01 };
+pub const LOSSY: Path = Path {
+    bps: 2_000_000,
+    way: Duration::from_millis(25),
+    queue: Duration::from_millis(100),
+    loss: 0.01,
+    spikes: false,
+};
