@@ -889,3 +889,42 @@ def test_a_link_local_address_without_a_zone_is_told_what_it_needs() -> None:
     _, said = receiver.communicate(timeout=30)
     assert receiver.returncode == 2
     assert "[ADDRESS%INTERFACE]:PORT" in one_line(said)
+
+
+@pytest.mark.parametrize(
+    ("codec", "ending"), [(codec, ending) for codec, some in TAKEN.items() for ending in some[:2]]
+)
+def test_a_recording_begins_with_the_first_key_frame_and_says_what_it_leaves_out(
+    codec: str, ending: str, streams: Path, tmp_path: Path
+) -> None:
+    frames = read_frames(streams / codec, codec)
+    is_key = [session.live_core().is_key_frame(codec, frame[-1]) for frame in frames]
+    second = is_key.index(True, 1)
+    joined = random.randrange(1, second)
+    for begin, end, left_out in ((0, len(frames), 0), (joined, len(frames), second - joined)):
+        out = tmp_path / f"from-{begin}{ending}"
+        fake = Fake([[each] for each in frames[begin:end]])
+        fake.codec = codec
+        sink = receive.Sink(fake, receive.Options(what="x", out=out))
+        sink.finish()
+        with av.open(str(out)) as film:
+            packets = [packet for packet in film.demux(video=0) if packet.size]
+        assert packets[0].is_keyframe
+        assert len(packets) == end - begin - left_out
+        told = [note for note in sink.notes if "begins with the first key frame" in note]
+        assert len(told) == bool(left_out)
+        assert all(f": {left_out} frame" in note for note in told)
+
+
+def test_a_stream_without_a_key_frame_is_recorded_as_it_is(streams: Path, tmp_path: Path) -> None:
+    frames = read_frames(streams / "mpeg2", "mpeg2")
+    key, others = frames[0], [frame for frame in frames[1:12]]
+    for count in (3, 30, receive._LOOKED_AT + 20):
+        some = [(3600 * n, *others[n % len(others)][1:]) for n in range(count)]
+        out = tmp_path / f"{count}.mkv"
+        fake = Fake([[each] for each in some])
+        fake.codec, fake.config = "mpeg2", key[-1][:64]
+        sink = receive.Sink(fake, receive.Options(what="x", out=out))
+        sink.finish()
+        assert out.stat().st_size > sum(len(frame[-1]) for frame in some)
+        assert not any("first key frame" in note for note in sink.notes)

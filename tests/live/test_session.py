@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import struct
@@ -184,6 +185,17 @@ def test_a_mistake_is_one_line_with_a_remedy(words: tuple[str, ...], what: str, 
     said = say(*words, code=2)
     assert what in said.err
     assert len(said.err.strip().splitlines()) == 1, said.err
+
+
+def test_a_warning_about_the_source_is_printed_once_and_names_an_option(
+    clip: Path, port: int, say: Say
+) -> None:
+    size = f"{2 * random.randrange(100, 150)}x{2 * random.randrange(30, 60)}"
+    words = ("--to", f"127.0.0.1:{port}", "--size", size, "--for", "200ms", "--no-audio")
+    said = say("send", str(clip), *words, code=0).err
+    (told,) = [line for line in said.splitlines() if "changes its aspect ratio" in line]
+    assert f"is encoded in {size}" in told
+    assert told.endswith('; --size "auto" keeps it')
 
 
 @needs("ffmpeg")

@@ -417,6 +417,19 @@ def warn(warnings: Iterable[object]) -> None:
         print(f"warning: {warning}", file=sys.stderr)
 
 
+class WarnOnce:
+    """Prints each warning as a line on stderr, the same one only once."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def __call__(self, warnings: Iterable[object]) -> None:
+        """Print the warnings that were not printed yet."""
+        new = [said for said in map(str, warnings) if said not in self._told]
+        self._told.update(new)
+        warn(new)
+
+
 def module(name: str) -> Any:
     """Import a module by its full name.
 
@@ -522,7 +535,13 @@ def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = N
     return write_seeds_report(place)
 
 
-def finish(summary: dict[str, Any], *, as_json: bool, report: Path | None) -> None:
+def finish(
+    summary: dict[str, Any],
+    *,
+    as_json: bool,
+    report: Path | None,
+    warn: Callable[[Iterable[object]], None] = warn,
+) -> None:
     """Print the results of a run; exit with `Exit.FAILED` if expectations failed."""
     from steadycast.folder import failed
 

@@ -168,9 +168,11 @@ def send(
 
     live = base.module("steadycast.live.send")
     options = _options(live.Options, locals())
+    warn = base.WarnOnce()
     with Terminal() as progress:
-        summary = live.send(options, progress)
-    base.finish(summary, as_json=as_json, report=base.write_report(out) if out is not None else None)
+        summary = live.send(options, progress, warn)
+    report = base.write_report(out) if out is not None else None
+    base.finish(summary, as_json=as_json, report=report, warn=warn)
 
 
 @base.command(

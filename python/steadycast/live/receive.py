@@ -201,6 +201,10 @@ class Sink:
         self._place = Path()
         self._container: str | None = None
         self._growing: Growing | None = None
+        self._before_key: list[tuple[int, bytes]] | None = []
+        """The frames before the first key frame, which can't be decoded; `None` once the container has frames."""
+        self._skipped = 0
+        """Number of these frames that the container does not have."""
         self._head: bytes = receiver.config
         self._failed: UnwrittenError | None = None
         self._audio: bool = receiver.has_audio
@@ -283,6 +287,23 @@ class Sink:
             self._fail(error)
 
     def _add(self, ticks: int, data: bytes) -> None:
+        if self._before_key is None:
+            self._add_decodable(ticks, data)
+        elif session.live_core().is_key_frame(self.codec, data):
+            self._skipped, self._before_key = len(self._before_key), None
+            self._add_decodable(ticks, data)
+        else:
+            self._before_key.append((ticks, data))
+            if len(self._before_key) == _LOOKED_AT:
+                self._add_all()
+
+    def _add_all(self) -> None:
+        """Write the frames of a stream without key frames."""
+        waiting, self._before_key = self._before_key or [], None
+        for each in waiting:
+            self._add_decodable(*each)
+
+    def _add_decodable(self, ticks: int, data: bytes) -> None:
         if self._growing is not None and self._growing.hopeless:
             self._plain(self._growing)
         if self._growing is not None:
@@ -323,6 +344,11 @@ class Sink:
     def _close(self) -> None:
         with contextlib.suppress(Exception):
             self._take_audio()
+        if self._container is not None and self._failed is None:
+            try:
+                self._add_all()
+            except (OSError, ValueError) as error:
+                self._fail(error)
         if self._growing is not None:
             try:
                 if self._growing.begun:
@@ -396,6 +422,11 @@ class Sink:
                 self._place.replace(self._out)
             except OSError as error:
                 raise UnwrittenError.of(self._out, error, self._kept()) from error
+        if self._skipped:
+            left_out = view.counted(self._skipped, "frame", "frames")
+            self.notes.append(
+                f"{self._out} begins with the first key frame: {left_out} before it can't be decoded"
+            )
         form = stream.FORMS[self.codec].demuxer if self._container is None else None
         if (why := unplayable(self._out, form)) is not None:
             self.notes.append(f"{self._out} can't be played: {why}")

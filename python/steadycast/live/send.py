@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,9 @@ from steadycast.live.flow import WEB_CODECS, Flow, encoding, keys, named
 from steadycast.live.source import plan
 from steadycast.live.whip import Whip, read_token
 from steadycast.progress import Progress
+
+Warn = Callable[[Iterable[object]], None]
+"""Prints warnings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +57,16 @@ class Options:
     outlets: outlets.Options = field(default_factory=outlets.Options)
 
 
-def send(options: Options, progress: Progress | None = None) -> Json:
-    """Send until the source ends, the time is over, or a signal ends the session; return the summary."""
+def _warn(warnings: Iterable[object]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+def send(options: Options, progress: Progress | None = None, warn: Warn = _warn) -> Json:
+    """Send until the source ends, the time is over, or a signal ends the session; return the summary.
+
+    ``warn`` prints the source's warnings at the start.
+    """
     with Draft(options.out, force=options.force) if options.out is not None else nullcontext() as draft:
         length = session.span(options.duration, "--for") if options.duration else None
         server = None
@@ -80,7 +91,7 @@ def send(options: Options, progress: Progress | None = None) -> Json:
                 if server is None
                 else _published(settings, flow, planned, server)
             )
-            return _begin(sender, planned, options, length, draft, told)
+            return _begin(sender, planned, options, length, draft, told, warn)
 
 
 def _place(options: Options) -> str:
@@ -184,6 +195,7 @@ def _begin(
     length: float | None,
     draft: Draft | None,
     told: outlets.Outlets,
+    warn: Warn,
 ) -> Json:
     if options.sdp is not None:
         try:
@@ -201,8 +213,7 @@ def _begin(
         ),
         file=sys.stderr,
     )
-    for warning in planned.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(planned.warnings)
     told.begun()
     return _follow(sender, planned, options, length, draft, told)
 

@@ -297,7 +297,7 @@ def plan(
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder
-    from steadycast.media.ladder import as_options, codec_of
+    from steadycast.media.ladder import as_options, codec_of, in_options
 
     with as_options():
         if ladder:
@@ -309,6 +309,8 @@ def plan(
             planned = encoded(pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size), clip)
         if audio and planned.clip is not None:
             _add_sound(planned, loop_s)
+        # In place, because the encoders add warnings to this list.
+        planned.warnings[:] = map(in_options, planned.warnings)
         return planned
 
 

@@ -400,7 +400,12 @@ def as_options() -> Iterator[None]:
         yield
     except UserError as error:
         words = (error.place, error.problem, error.remedy)
-        raise type(error)(*(_KEY.sub(r"--\1", text) for text in words)) from error.__cause__
+        raise type(error)(*map(in_options, words)) from error.__cause__
+
+
+def in_options(text: str) -> str:
+    """Replace scenario keys by command-line options."""
+    return _KEY.sub(r"--\1", text)
 
 
 _KEY = re.compile(r"\bencode\.(size|fps|codec|gop|bframes)\b")
