@@ -40,8 +40,8 @@ pub struct History {
     /// The number of the first packet in each sequence number space. The packet may have left the history.
     begun: [Option<u64>; SEQ_SPACES],
     near: Option<PeerTime>,
-    /// All packets before this number are settled.
-    settled: u64,
+    /// All packets before this number were examined by [`History::settle_before`].
+    examined: u64,
 }
 
 /// Per-packet feedback, joined with the history.
@@ -113,10 +113,19 @@ impl History {
     /// cover them, because QUIC acknowledges only packets that have arrived (RFC 9000, section 13.2).
     pub fn overtaken(&mut self, joined: &Joined, unknown: &mut Vec<PacketReport>) {
         let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() else { return };
-        for number in self.settled.max(self.first)..newest {
-            self.settle(number, unknown);
+        self.settle_before(newest, None, unknown);
+    }
+
+    /// Adds to `unknown` the unreported packets before `end`, each once: those of `stream`, or of all streams. Each
+    /// packet is examined once.
+    pub fn settle_before(&mut self, end: u64, stream: Option<Stream>, unknown: &mut Vec<PacketReport>) {
+        for number in self.examined.max(self.first)..end {
+            let packet = self.index(number).and_then(|index| self.packets.get(index));
+            if packet.is_some_and(|packet| stream.is_none_or(|stream| stream == packet.stream)) {
+                self.settle(number, unknown);
+            }
         }
-        self.settled = self.settled.max(newest);
+        self.examined = self.examined.max(end);
     }
 
     /// Adds packet `number` to `unknown`, once and only if it is unreported.

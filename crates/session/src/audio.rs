@@ -55,8 +55,8 @@ pub(crate) struct AudioSender {
     waiting: VecDeque<AudioPacket>,
     packets: u32,
     octets: u32,
-    /// The reported loss (0 to 1), which falls by at most an eighth per report.
-    loss: f64,
+    /// The reported loss (0 to 1), which falls by at most an eighth per report; `None` before the first report.
+    loss: Option<f64>,
     /// Whether the audio's sender report is due.
     report_due: bool,
     reported: bool,
@@ -73,7 +73,7 @@ impl AudioSender {
             waiting: VecDeque::new(),
             packets: 0,
             octets: 0,
-            loss: 0.0,
+            loss: None,
             report_due: false,
             reported: false,
             bye_due: false,
@@ -111,11 +111,12 @@ impl AudioSender {
     pub(crate) fn on_block(&mut self, block: &ReportBlock) {
         if block.ssrc == self.settings.ssrc {
             // Losses come in bursts, so one report without loss must not end in-band FEC.
-            self.loss = (f64::from(block.fraction) / 256.0).max(self.loss * LOSS_DECAY);
+            let decayed = self.loss.unwrap_or(0.0) * LOSS_DECAY;
+            self.loss = Some((f64::from(block.fraction) / 256.0).max(decayed));
         }
     }
 
-    pub(crate) const fn loss(&self) -> f64 {
+    pub(crate) const fn loss(&self) -> Option<f64> {
         self.loss
     }
 

@@ -154,6 +154,8 @@ pub struct Sender {
     /// Packets of all streams so far.
     number: u64,
     history: Option<History>,
+    /// The SSRC of the latest per-packet feedback.
+    feedback_from: Option<u32>,
     packets: u32,
     octets: u32,
     greedy_frame: u32,
@@ -277,6 +279,7 @@ impl Sender {
             seq: u64::from(settings.first_seq),
             number: 0,
             history: (settings.feedback != FeedbackFormat::Own).then(History::default),
+            feedback_from: None,
             packets: 0,
             octets: 0,
             greedy_frame: 0,
@@ -347,9 +350,9 @@ impl Sender {
         }
     }
 
-    /// Returns the reported audio loss, for in-band FEC (RFC 7587, section 3.1.1); `None` without audio.
+    /// Returns the reported audio loss, for in-band FEC (RFC 7587, section 3.1.1); `None` until a receiver reports it.
     pub fn audio_loss(&self) -> Option<f64> {
-        self.audio.as_ref().map(AudioSender::loss)
+        self.audio.as_ref().and_then(AudioSender::loss)
     }
 
     /// Returns the SSRC of the audio stream.
@@ -553,7 +556,7 @@ impl Sender {
         let mut reports = false;
         let feedback_sender = self.feedback_sender(now, from, &compound);
         // `history` returns each packet only once. The compound's first report thus gets all packets of the feedback.
-        let mut joined = feedback_sender.and_then(|_| self.join_feedback(now, &compound));
+        let mut joined = feedback_sender.and_then(|who| self.join_feedback(now, who, &compound));
         for packet in &compound.packets {
             match packet {
                 Packet::ReceiverReport { ssrc, blocks } | Packet::SenderReport { ssrc, blocks, .. }
@@ -765,8 +768,12 @@ impl Sender {
         (members.contains(who) && members.speaks_from(who, from) && self.affects_controller(who)).then_some(who)
     }
 
-    /// Returns the per-packet feedback, joined with the sent packets.
-    fn join_feedback(&mut self, now: Time, compound: &Compound) -> Option<Joined> {
+    /// Returns the per-packet feedback of receiver `who`, joined with the sent packets.
+    ///
+    /// The fate of two kinds of packets is unknown to the controller: those before the first packet that a new
+    /// receiver reports, and audio packets that have not arrived. Audio has its own transport address, and a receiver
+    /// may take only the video.
+    fn join_feedback(&mut self, now: Time, who: u32, compound: &Compound) -> Option<Joined> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
         let (repair, parity) = self.repair.ssrcs();
@@ -785,7 +792,22 @@ impl Sender {
         };
         let (joined, unread) = feedback::join(history, now, compound, format, find);
         self.feedback.refused += unread;
-        joined
+        let mut joined = joined?;
+        let mut unknown = Vec::new();
+        let numbers = || joined.packets.iter().map(|packet| packet.number);
+        if let Some((first, newest)) = numbers().min().zip(numbers().max()) {
+            if self.feedback_from.replace(who) != Some(who) {
+                history.settle_before(first, None, &mut unknown);
+            }
+            history.settle_before(newest, Some(Stream::Audio), &mut unknown);
+        }
+        let is_lost_audio = |packet: &PacketReport| packet.stream == Stream::Audio && packet.arrived.is_none();
+        unknown.extend(joined.packets.iter().filter(|packet| is_lost_audio(packet)));
+        joined.packets.retain(|packet| !is_lost_audio(packet));
+        if !unknown.is_empty() {
+            self.half.on_unknown(&unknown);
+        }
+        Some(joined)
     }
 
     /// Replaces a unicast receiver at another address.

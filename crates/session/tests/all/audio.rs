@@ -4,7 +4,8 @@ use crate::group;
 
 use group::{at, frame, receiver, rtcp, sender, settings};
 use proptest::prelude::*;
-use steadycast_control::{Decision, Limit, Report, SenderHalf, Sent, Stream, Why, Window};
+use steadycast_control::registry::{Chosen, Setup};
+use steadycast_control::{Decision, Limit, Mode, Report, SenderHalf, Sent, Stream, Why, Window};
 use steadycast_session::{
     AudioPacket, AudioSettings, Emit, FeedbackFormat, FrameKind, Origin, Output, Profile, Received, Receiver, Sender,
     SenderSettings,
@@ -148,12 +149,12 @@ fn audio_is_reserved_in_the_target_of_the_pictures() {
 /// The timestamp of an audio packet, and the video's timestamp of the same time once it is known.
 type Aligned = (u32, Option<u32>);
 
-/// Passes both ends' packets over a path of 30 ms for `ms`. `lost` decides about each audio packet by its index.
-/// Returns the audio packets that arrived, and the receiver's compounds.
+/// Passes both ends' packets over a path of 30 ms for `ms`. The receiver gets no packet that is sent before `joins`.
+/// `lost` decides about each audio packet by its index. Returns the audio packets that arrived, and the receiver's compounds.
 fn over_a_path(
     sender: &mut Sender,
     receiver: &mut Receiver,
-    ms: u64,
+    (joins, ms): (u64, u64),
     lost: impl Fn(u32) -> bool,
 ) -> (Vec<Aligned>, Vec<Vec<u8>>) {
     let mut under_way: Vec<(Time, bool, bool, Vec<u8>)> = Vec::new();
@@ -168,6 +169,7 @@ fn over_a_path(
         }
         loop {
             match sender.poll(at(now)) {
+                Output::Media(_) | Output::Rtcp(_) if now < joins => {}
                 Output::Media(media) if media.stream == Stream::Audio && lost(media.fragment.frame) => {}
                 Output::Media(media) => {
                     let mut bytes = Vec::new();
@@ -206,7 +208,7 @@ fn a_receiver_aligns_both_streams_from_the_first_reports_on_and_reports_on_both(
     let (mut sender, _) = sender(with_audio(avpf), Rate::mbps(1), &[]);
     let (receiver, _) = receiver(5, rtcp(avpf, Rate::mbps(1), false), Time::ZERO);
     let mut receiver = receiver.with_audio(AUDIO.payload_type);
-    let (came, said) = over_a_path(&mut sender, &mut receiver, 4_000, |index| index % 10 == 3);
+    let (came, said) = over_a_path(&mut sender, &mut receiver, (0, 4_000), |index| index % 10 == 3);
     assert!(came.len() >= 175, "{}", came.len());
     let aligned = came.iter().filter(|(_, video)| video.is_some()).count();
     assert!(aligned >= came.len() - 3, "{aligned} of {}", came.len());
@@ -236,8 +238,40 @@ fn a_long_gap_of_the_audio_ends_neither_stream() {
     let mut receiver = receiver.with_audio(AUDIO.payload_type);
     // For 15 s one packet in 20 arrives.
     let (came, _) =
-        over_a_path(&mut sender, &mut receiver, 20_000, |index| (100..850).contains(&index) && index % 20 > 0);
+        over_a_path(&mut sender, &mut receiver, (0, 20_000), |index| (100..850).contains(&index) && index % 20 > 0);
     assert!(came.len() >= 280, "{}", came.len());
     assert!(came.iter().skip(5).all(|(_, video)| video.is_some()));
     assert!(!receiver.source_ended() && receiver.source_left(at(20_000), Span::secs(5)).is_none());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Neither audio packets without arrival nor packets from before the receiver's time count as lost. All video
+    /// packets arrive.
+    #[test]
+    fn what_no_receiver_reports_is_no_loss_of_the_controller(
+        name in prop::sample::select(vec!["steady", "scream", "gcc"]),
+        twcc: bool,
+        joins in prop_oneof![Just(0), 1u64..1_500],
+        kept in 0u32..4,
+        fails_at in prop_oneof![Just(0), 0u32..150],
+    ) {
+        let feedback = if twcc { FeedbackFormat::TransportWide } else { FeedbackFormat::Rfc8888 };
+        let avpf = Profile::Avpf { t_rr_interval: Span::ZERO };
+        let settings = SenderSettings { feedback, ..with_audio(avpf) };
+        let setup = Setup::unicast(Rate::kbps(150), Rate::mbps(1), Seed(1).part("half"));
+        let setup = Setup { packet: settings.packet, ..setup };
+        let chosen = Chosen::shared(name, Mode::Repaired, &[]).expect("the controller exists");
+        let mut sender = Sender::new(settings, chosen.sender(&setup), Seed(1).part("sender"), Time::ZERO);
+        let (receiver, _) = receiver(5, rtcp(avpf, Rate::mbps(1), false), Time::ZERO);
+        let mut receiver = receiver.with_audio(AUDIO.payload_type).with_feedback(feedback, Rate::mbps(1));
+        // From `fails_at` on, at most three of four audio packets arrive, or none.
+        let lost = |index: u32| index >= fails_at && index % 4 >= kept;
+        let (came, _) = over_a_path(&mut sender, &mut receiver, (joins, 4_000), lost);
+        let why = &sender.decision().why;
+        prop_assert!(why.loss.is_none_or(|loss| loss == 0.0), "{why:?}");
+        prop_assert!(sender.packets() > 100, "{} packets: {why:?}", sender.packets());
+        prop_assert_eq!(sender.audio_loss().is_none(), came.is_empty());
+    }
 }
