@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 import tracemalloc
 from collections.abc import Iterable, Iterator
@@ -29,7 +30,7 @@ import pytest
 from av.video.frame import PictureType
 from steadycast.errors import UnwrittenError, UserError
 from steadycast.folder import Folder
-from steadycast.live import container, receive, session
+from steadycast.live import container, receive, send, session
 from steadycast.live.encoder import Encoder, Shape
 from steadycast.media import stream
 from steadycast.media.clip import scaled
@@ -928,3 +929,37 @@ def test_a_stream_without_a_key_frame_is_recorded_as_it_is(streams: Path, tmp_pa
         sink.finish()
         assert out.stat().st_size > sum(len(frame[-1]) for frame in some)
         assert not any("first key frame" in note for note in sink.notes)
+
+
+def test_a_session_whose_film_is_deleted_and_whose_receiver_is_restarted_has_a_record(
+    clip: Path, port: int, tmp_path: Path
+) -> None:
+    film, sdp = tmp_path / "film.mkv", tmp_path / "session.sdp"
+    film.write_bytes(clip.read_bytes())
+    seen: list[int] = []
+
+    def receive_twice() -> None:
+        until(sdp.exists, "no description")
+        film.unlink()
+        for _ in range(2):
+            receiver = session.live_core().Receiver(receive.settings_of(receive.Options(what=str(sdp))))
+            time.sleep(1.3)
+            receiver.stop()
+            seen.append(session.summary_of(receiver.finish())["flows"][0]["receivers"][0]["throughput_bps"])
+
+    receivers = threading.Thread(target=receive_twice)
+    receivers.start()
+    flow = {"controller": "steady", "max_rate": "900kbps"}
+    to = f"127.0.0.1:{port}"
+    out = tmp_path / "sent"
+    summary = send.send(
+        send.Options(source=str(film), to=to, flow=flow, sdp=sdp, duration="4s", out=out, no_audio=True)
+    )
+    receivers.join()
+    record = Folder.open(out).summary
+    assert record["complete"] is True
+    assert len(record["flows"][0]["receivers"]) == len(seen) == 2
+    assert record["flows"] == summary["flows"]
+    for row in record["flows"][0]["receivers"]:
+        assert row["throughput_bps"] is None or row["throughput_bps"] < 1.3e6
+        assert row["loss_frac"] == 0.0

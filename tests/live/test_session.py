@@ -306,6 +306,35 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
     assert unknown == [
         "no RTCP from 10.1.0.2 for 12 s: is this machine reachable from there? Give --port N, and open N + 1"
     ]
+    for last, told in (
+        ({"left": True, "at_s": 6.1}, ["desk left at 6 s: nobody receives"]),
+        ({"left": False, "at_s": 8.5}, []),
+        (
+            {"left": False, "at_s": 2.0},
+            [
+                "no RTCP from 10.1.0.2 (desk) for 10 s: is it still there, and is port 5005 of this machine reachable?"
+            ],
+        ),
+    ):
+        gone = {**STATUS, "peers": [], "left_out": 0, "last_heard": {"name": "desk", **last}}
+        assert view.hints(gone, "10.1.0.2:5004", 5005) == told
+        left = [{**STATUS["peers"][2], "left": True}] if last["left"] else []
+        assert view.hints({**gone, "peers": left}, "10.1.0.2:5004", 5005) == told
+    for audio, reports, told in (
+        ({"packets": 149, "loss_frac": None}, True, []),
+        ({"packets": 900, "loss_frac": 0.0}, True, []),
+        ({"packets": 900, "loss_frac": None}, False, []),
+        (
+            {"packets": 900, "loss_frac": None},
+            True,
+            [
+                "no receiver has reported any sound: check that UDP reaches port 5006, and that the receiver takes it"
+            ],
+        ),
+    ):
+        peers = [{**STATUS["peers"][1], "packets": reports}]
+        heard = {**STATUS, "left_out": 0, "peers": peers, "audio": audio}
+        assert view.hints(heard, "10.1.0.2:5004", 5005) == told
     small = {"width": 88, "height": 72, "smaller": True, "smaller_frames": 9, "changes": 1}
     assert view.hints({**STATUS, "size": small}, "h:5004", 5005)[-1] == (
         "the rate is too low for the source's size: pictures are encoded at 88x72; use a higher --floor (the key +)"

@@ -194,6 +194,19 @@ pub(crate) struct AudioIntake {
     unaligned: VecDeque<(u32, u64, Vec<u8>)>,
     /// The RTP timestamp of the last aligned packet, and its time on the clock of the frames.
     last: Option<(u32, i64)>,
+    pub(crate) counts: AudioCounts,
+}
+
+/// Counts of received audio packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AudioCounts {
+    /// The first packet's arrival.
+    pub(crate) first: Option<Time>,
+    pub(crate) received: u64,
+    /// Packets missing between received ones.
+    pub(crate) lost: u64,
+    /// Packets whose time on the clock of the frames is known.
+    pub(crate) aligned: u64,
 }
 
 impl AudioIntake {
@@ -203,6 +216,8 @@ impl AudioIntake {
 
     /// Processes a packet with its extended sequence number.
     pub(crate) fn take(&mut self, now: Time, seq: u64, timestamp: u32, payload: &[u8]) {
+        self.counts.first.get_or_insert(now);
+        self.counts.received += 1;
         if self.next.is_none_or(|next| seq >= next) {
             self.held.insert(seq, (now, timestamp, payload.to_vec()));
         }
@@ -224,6 +239,7 @@ impl AudioIntake {
             let Some((_, (_, timestamp, payload))) = self.held.pop_first() else { return };
             let missing = self.next.map_or(0, |next| seq - next);
             self.next = Some(seq + 1);
+            self.counts.lost += missing;
             self.unaligned.push_back((timestamp, missing, payload));
             // A sender may never send reports.
             if self.unaligned.len() > MAX_HELD_PACKETS {
@@ -243,6 +259,7 @@ impl AudioIntake {
             });
             let ticks = continued.filter(|ticks| ticks.abs_diff(reported) <= MAX_DEVIATION).unwrap_or(reported);
             self.last = Some((timestamp, ticks));
+            self.counts.aligned += 1;
             self.queue.push(ReceivedAudio { ticks, missing, bytes });
         }
     }

@@ -147,14 +147,28 @@ impl FlowKeys {
     }
 }
 
-/// Replaces remedies that a live session can't use.
+/// Replaces problems and remedies that name parts of the scenario, which the user of a live session has not written.
 fn typed(problem: Problem) -> Problem {
-    let remedy = match problem.key.rsplit('.').next() {
-        // A live session can't set the link's MTU.
-        Some("packet") => "take 100 to 1500 bytes".to_owned(),
-        _ => problem.remedy,
+    if problem.key.rsplit('.').next() != Some("packet") {
+        return problem;
+    }
+    let what = match problem.what.split_once(" through link ") {
+        Some((too_large, _)) => format!("{too_large} into Ethernet's MTU of {MTU}"),
+        None => problem.what,
     };
-    Problem { remedy, ..problem }
+    Problem { what, remedy: "take 100 to 1500 bytes".to_owned(), ..problem }
+}
+
+/// Returns the scenario of an ended session: that of its start, `checked`, with the receivers that have reported.
+///
+/// The flow's keys are not checked again, because a clip may have been deleted during the session.
+pub(crate) fn ended(checked: &Loaded, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
+    let keys = FlowKeys::default().or("media", "greedy").or("controller", video(checked)?.controller.name());
+    let mut loaded = keys.scenario(receivers, group, lasted)?;
+    for (flow, start) in loaded.scenario.flows.iter_mut().zip(&checked.scenario.flows) {
+        flow.kind = start.kind.clone();
+    }
+    Ok(loaded)
 }
 
 /// Computes the session bandwidth from the receivers' RTCP bandwidth (RFC 3556). That is three quarters of 5 % (RFC
@@ -208,4 +222,45 @@ fn plain(names: &[String]) -> Vec<String> {
         all.push(unique);
     }
     if all.is_empty() { vec!["receiver".into()] } else { all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_session_has_a_record_whoever_has_received_it_and_wherever_its_clip_is_by_now() {
+        for (n, group) in [(0, false), (1, false), (2, false), (5, false), (0, true), (3, true)] {
+            let clip = std::env::temp_dir().join(format!("steadycast-ended-{}-{n}-{group}.mkv", std::process::id()));
+            fs::write(&clip, "a clip").unwrap();
+            let to: IpAddr = if group { "239.1.2.3" } else { "10.0.0.1" }.parse().unwrap();
+            let keys = FlowKeys::default().or("media", "clip").or("clip", clip.display().to_string());
+            let keys = keys.or("controller", if group { "asmp" } else { "steady" }).of_sender(to, true);
+            let checked = keys.scenario(&[], group, Span::ZERO).unwrap();
+            fs::remove_file(&clip).unwrap();
+            // Canonical names come from the network, and may be equal.
+            let names: Vec<String> = (0..n).map(|n| format!("Desk {}", n / 2)).collect();
+            let loaded = ended(&checked, &names, group, Span::secs(7)).unwrap();
+            let flow = &loaded.scenario.flows[0];
+            assert_eq!((flow.to.len(), loaded.scenario.duration), (names.len().max(1), Span::secs(7)));
+            assert_eq!(flow.kind, checked.scenario.flows[0].kind);
+            // With the clip at its place again, the record's scenario can be run.
+            fs::write(&clip, "a clip").unwrap();
+            let read = Document::parse(&loaded.resolved_toml(), Path::new("x.toml")).and_then(Document::check);
+            fs::remove_file(&clip).unwrap();
+            assert_eq!(read.unwrap().scenario.flows[0].kind, flow.kind);
+        }
+    }
+
+    #[test]
+    fn a_packet_that_is_too_large_is_told_without_a_link_that_the_user_has_not_written() {
+        for size in [1_501, 9_000] {
+            let keys = FlowKeys::default().or("media", "greedy").or("controller", "steady");
+            let keys = keys.or("packet", format!("{size}B"));
+            let said = keys.scenario(&[], false, Span::ZERO).unwrap_err().to_string();
+            assert!(said.contains("Ethernet's MTU of 1500B; take 100 to 1500 bytes"), "{said}");
+            assert!(!said.contains("link"), "{said}");
+        }
+    }
 }

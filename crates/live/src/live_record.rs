@@ -1,5 +1,6 @@
 //! A live session's record, in a simulation's format.
 
+use crate::peers::ReceivedBlock;
 use crate::{FrameRow, Peers};
 use serde_json::Value;
 use std::ops::Range;
@@ -7,6 +8,7 @@ use steadycast_endpoints::{Agent, AgentIx, FlowEnds, Record};
 use steadycast_record::{Figures, Of, Table, frames, receiver, run};
 use steadycast_scenario::{Loaded, Scenario};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
+use steadycast_wire::rtcp::ReportBlock;
 
 /// Sampling interval of the time series.
 pub(crate) const STEP: Span = Span::millis(100);
@@ -105,7 +107,7 @@ impl LiveRecord {
 }
 
 /// Names and figures of the receivers that reported.
-pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -> (Vec<String>, Vec<Figures>) {
+pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time) -> (Vec<String>, Vec<Figures>) {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for (_, peer) in peers.iter() {
         if peer.reports == 0 {
@@ -114,23 +116,18 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
         // Losses before the first report only count if the receiver was present from the start.
         let early = peer.first.since(start) < Span::secs(10);
         let (from, before) = match peer.begin {
-            Some(begin) if !early => (begin.highest_seq, begin.cumulative_lost),
+            Some(ReceivedBlock { block, .. }) if !early => (block.highest_seq, block.cumulative_lost),
             _ => (u32::from(first_seq), 0),
         };
         // A receiver that sends only per-packet feedback has no report block.
-        let loss = peer.block.and_then(|block| {
-            let expected = block.highest_seq.wrapping_sub(from);
-            let lost = block.cumulative_lost - before;
-            // 2³¹ or more is forged or wrapped. Duplicates can make the loss negative.
-            (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
-        });
+        let loss = peer.block.and_then(|received| loss_since(from, before, &received.block));
         // A millisecond is 90 ticks of the RTP clock.
-        let jitter = peer.block.map(|block| f64::from(block.jitter) / 90.0);
+        let jitter = peer.block.map(|received| f64::from(received.block.jitter) / 90.0);
         names.push(peer.cname.clone());
         let mut into = Figures::new(Of::Receiver);
         into.put(&receiver::NAME, peer.cname.as_str());
         into.put(&receiver::ADDRESS, peer.address.to_string());
-        into.put(&receiver::THROUGHPUT, loss.map(|l| sent.as_bps_f64() * (1.0 - l)));
+        into.put(&receiver::THROUGHPUT, peer.begin.zip(peer.block).and_then(received_rate).map(Rate::as_bps_f64));
         into.put(&receiver::LOSS, loss);
         into.put(&receiver::JITTER, jitter);
         into.put_span(&receiver::RTT, peer.rtt);
@@ -142,4 +139,58 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time, sent: Rate) -
         rows.push(into);
     }
     (names, rows)
+}
+
+/// Returns the loss since the packet `from`, before which `before` packets were lost; `None` without new packets.
+fn loss_since(from: u32, before: i32, block: &ReportBlock) -> Option<f64> {
+    let expected = block.highest_seq.wrapping_sub(from);
+    let lost = block.cumulative_lost.wrapping_sub(before);
+    // 2³¹ or more is forged or wrapped. Duplicates can make the loss negative.
+    (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
+}
+
+/// The shortest time between two reports in which a rate is measured.
+const MIN_RATE_TIME: Span = Span::secs(1);
+
+/// Returns the rate that arrived between a receiver's first and last report: the bytes sent in this time, minus the
+/// reported loss. `None` if the reports do not show it.
+fn received_rate((first, last): (ReceivedBlock, ReceivedBlock)) -> Option<Rate> {
+    let time = last.at.since(first.at);
+    let loss = loss_since(first.block.highest_seq, first.block.cumulative_lost, &last.block)?;
+    let sent = last.sent.saturating_sub(first.sent);
+    (time >= MIN_RATE_TIME).then(|| sent.per(time).scale(1.0 - loss))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receivers_rate_is_what_was_sent_while_it_reported_minus_its_loss() {
+        let block = |highest_seq, cumulative_lost| ReportBlock {
+            ssrc: 1,
+            fraction: 0,
+            cumulative_lost,
+            highest_seq,
+            jitter: 0,
+            lsr: 0,
+            dlsr: 0,
+        };
+        let received =
+            |ms, sent, block| ReceivedBlock { block, at: Time::ZERO + Span::millis(ms), sent: Bytes::new(sent) };
+        for joined in [0, 3_000, 60_000] {
+            for lost in [0, 25, 100] {
+                let first = received(joined, 500_000, block(u32::MAX - 10, 7));
+                // The sequence number wraps.
+                let last = received(joined + 4_000, 1_500_000, block(89, 7 + lost));
+                let rate = received_rate((first, last)).unwrap().as_bps_f64();
+                let expected = 2e6 * (1.0 - f64::from(lost) / 100.0);
+                assert!((rate - expected).abs() <= 1.0, "{rate} b/s for {expected}");
+            }
+            // Two equal reports, and reports within less than a second, show no rate.
+            let first = received(joined, 500_000, block(10, 0));
+            assert_eq!(received_rate((first, received(joined + 5_000, 900_000, block(10, 0)))), None);
+            assert_eq!(received_rate((first, received(joined + 900, 900_000, block(90, 0)))), None);
+        }
+    }
 }

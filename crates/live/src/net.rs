@@ -4,6 +4,7 @@ use crate::{Clock, LiveError, SharedPort, entropy};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::netdevice::name_to_index;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::fmt;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -24,6 +25,15 @@ impl FromStr for Interface {
     type Err = std::convert::Infallible;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Address))
+    }
+}
+
+impl fmt::Display for Interface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => write!(f, "--interface {name}"),
+            Self::Address(address) => write!(f, "--interface {address}"),
+        }
     }
 }
 
@@ -155,10 +165,19 @@ impl Port {
                 }
                 _ => "choose another address, port or interface",
             };
-            LiveError::new(bind, e, remedy)
+            // The user has given the interface's name or address, and not the address to which the socket is bound.
+            let named = match &options.interface {
+                Some(Interface::Name(_)) => e.raw_os_error() == Some(libc::ENODEV),
+                Some(Interface::Address(own)) => *own == bind.ip() && e.kind() == io::ErrorKind::AddrNotAvailable,
+                None => false,
+            };
+            match options.interface.as_ref().filter(|_| named) {
+                Some(interface) => LiveError::new(interface, e, remedy),
+                None => LiveError::new(bind, e, remedy),
+            }
         })?;
         let port = Self { socket, state, local, connected: false, refused: 0, unsent: 0 };
-        port.configure(options).map_err(|e| LiveError::new(bind, e, "leave --ttl and --interface out"))?;
+        port.configure(bind, options)?;
         Ok(port)
     }
 
@@ -173,29 +192,42 @@ impl Port {
         self.socket.set_send_buffer_size(size)
     }
 
-    fn configure(&self, options: &PairOptions) -> io::Result<()> {
-        let six = self.local.is_ipv6();
-        if let Some(ttl) = options.ttl.map(u32::from) {
-            if six {
-                self.socket.set_unicast_hops_v6(ttl)?;
-                self.socket.set_multicast_hops_v6(ttl)?;
-            } else {
-                self.socket.set_ttl_v4(ttl)?;
-                self.socket.set_multicast_ttl_v4(ttl)?;
-            }
+    fn configure(&self, bind: SocketAddr, options: &PairOptions) -> Result<(), LiveError> {
+        if let Some(ttl) = options.ttl {
+            let set = self.set_ttl(ttl.into());
+            set.map_err(|e| LiveError::new(format!("--ttl {ttl}"), e, "take 1 to 255"))?;
         }
-        match &options.interface {
-            Some(Interface::Address(IpAddr::V4(v4))) if !six => self.socket.set_multicast_if_v4(v4)?,
-            Some(Interface::Name(name)) if six => self.socket.set_multicast_if_v6(index(&self.socket, name)?)?,
-            _ => {}
+        if let Some(interface) = &options.interface {
+            let remedy = "no interface of this machine has it: see `ip address`";
+            self.set_interface(interface).map_err(|e| LiveError::new(interface, e, remedy))?;
         }
         // By default, Linux also delivers groups that other processes have joined.
-        if six {
-            self.socket.set_multicast_all_v6(false)?;
+        let alone = if self.local.is_ipv6() {
+            self.socket.set_multicast_all_v6(false)
         } else {
-            self.socket.set_multicast_all_v4(false)?;
+            self.socket.set_multicast_all_v4(false)
+        };
+        alone.map_err(|e| LiveError::new(bind, e, "choose another address, port or interface"))
+    }
+
+    fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        if self.local.is_ipv6() {
+            self.socket.set_unicast_hops_v6(ttl)?;
+            self.socket.set_multicast_hops_v6(ttl)
+        } else {
+            self.socket.set_ttl_v4(ttl)?;
+            self.socket.set_multicast_ttl_v4(ttl)
         }
-        Ok(())
+    }
+
+    fn set_interface(&self, interface: &Interface) -> io::Result<()> {
+        match interface {
+            Interface::Address(IpAddr::V4(v4)) if self.local.is_ipv4() => self.socket.set_multicast_if_v4(v4),
+            Interface::Name(name) if self.local.is_ipv6() => {
+                self.socket.set_multicast_if_v6(index(&self.socket, name)?)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn join(&self, group: IpAddr, options: &PairOptions) -> Result<(), LiveError> {
@@ -451,7 +483,14 @@ impl Pair {
         if !options.mux {
             // Only a connected socket gets ICMP errors. Connecting also checks the route.
             let connected = rtp.socket.connect(&to.into());
-            connected.map_err(|e| LiveError::new(to, &e, unreached(to, &e, options)))?;
+            connected.map_err(|e| {
+                // Linux denies broadcasts to sockets without this option.
+                let broadcast = || {
+                    let connected = rtp.socket.set_broadcast(true).and_then(|()| rtp.socket.connect(&to.into()));
+                    connected.is_ok()
+                };
+                LiveError::new(to, &e, unreached(to, &e, options, broadcast))
+            })?;
             rtp.connected = true;
             rtp.local = rtp.socket.local_addr().ok().and_then(|a| a.as_socket()).unwrap_or(rtp.local);
         }
@@ -553,12 +592,21 @@ fn link_local(address: SocketAddr) -> bool {
     v6.scope_id() == 0 && (first & 0xffc0 == 0xfe80 || first & 0xff0f == 0xff02)
 }
 
-fn unreached(to: SocketAddr, error: &io::Error, options: &PairOptions) -> &'static str {
+/// Returns the remedy for a failed connection. `broadcast` is asked after a refused permission.
+fn unreached(
+    to: SocketAddr,
+    error: &io::Error,
+    options: &PairOptions,
+    broadcast: impl FnOnce() -> bool,
+) -> &'static str {
     let zoned = matches!(to, SocketAddr::V6(v6) if v6.scope_id() != 0);
     match &options.interface {
-        // Linux denies broadcasts to sockets without SO_BROADCAST.
         _ if error.kind() == io::ErrorKind::PermissionDenied => {
-            "write a receiver's address or a group's, no broadcast's"
+            if broadcast() {
+                "write a receiver's address or a group's, no broadcast's"
+            } else {
+                "a route or a firewall of this machine prohibits it: see `ip route get` with this address"
+            }
         }
         interface if zoned || interface.is_some() => {
             "no route leads there by this interface: see `ip route` and `ip -6 route`"
@@ -652,6 +700,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_interface_that_is_not_here_is_named_as_the_user_has_written_it() {
+        let (group, one): (SocketAddr, SocketAddr) =
+            ("239.1.2.3:5004".parse().unwrap(), "127.0.0.1:5004".parse().unwrap());
+        for (interface, remedy) in [("nope0", "`ip link`"), ("192.0.2.77", "`ip address`")] {
+            let options = PairOptions { interface: interface.parse().ok(), ..PairOptions::default() };
+            let of = |pair: Result<Pair, LiveError>| pair.err().map(|error| error.to_string()).unwrap_or_default();
+            let all = [Pair::sender(group, &options), Pair::sender(one, &options), Pair::receiver(group, &options)];
+            for said in all.map(of) {
+                assert!(said.starts_with(&format!("--interface {interface}: ")), "{said}");
+                assert!(said.contains(remedy) && !said.contains("--ttl"), "{said}");
+            }
+        }
+    }
+
+    #[test]
     fn an_unspecified_destination_is_an_error_with_a_remedy() {
         let options = PairOptions::default();
         for nobody in ["0.0.0.0:5004", "[::]:5004"] {
@@ -659,13 +722,14 @@ mod tests {
             assert!(error.is_some_and(|said| said.contains("write the receiver's address")), "{nobody}");
         }
         let (denied, unreachable) = (io::ErrorKind::PermissionDenied, io::ErrorKind::NetworkUnreachable);
-        for (to, kind, remedy) in [
-            ("10.0.0.255:5004", denied, "no broadcast's"),
-            ("[fe80::1%7]:5004", unreachable, "by this interface"),
-            ("[fe80::1]:5004", unreachable, "[ADDRESS%INTERFACE]"),
-            ("10.0.0.1:5004", unreachable, "name an --interface"),
+        for (to, kind, broadcast, remedy) in [
+            ("10.0.0.255:5004", denied, true, "no broadcast's"),
+            ("10.0.0.1:5004", denied, false, "prohibits it"),
+            ("[fe80::1%7]:5004", unreachable, false, "by this interface"),
+            ("[fe80::1]:5004", unreachable, false, "[ADDRESS%INTERFACE]"),
+            ("10.0.0.1:5004", unreachable, false, "name an --interface"),
         ] {
-            let said = unreached(to.parse().unwrap(), &kind.into(), &options);
+            let said = unreached(to.parse().unwrap(), &kind.into(), &options, || broadcast);
             assert!(said.contains(remedy), "{to}: {said}");
         }
     }

@@ -2,9 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use steadycast_units::{Span, Time};
+use steadycast_units::{Bytes, Span, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
+
+/// A report block, with the sender's state at its arrival.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceivedBlock {
+    /// The block on this sender's stream.
+    pub block: ReportBlock,
+    /// The time of arrival.
+    pub at: Time,
+    /// The IP bytes that this sender had sent.
+    pub sent: Bytes,
+}
 
 /// A peer that sends reports.
 #[derive(Clone, Debug)]
@@ -24,9 +35,9 @@ pub struct Peer {
     /// Whether the peer sends standard per-packet feedback.
     pub packets: bool,
     /// The first report block on this sender's stream.
-    pub begin: Option<ReportBlock>,
+    pub begin: Option<ReceivedBlock>,
     /// The latest report block on this sender's stream.
-    pub block: Option<ReportBlock>,
+    pub block: Option<ReceivedBlock>,
     /// The RTT of the latest report with an LSR.
     pub rtt: Option<Span>,
     /// Whether the receiver has sent a BYE.
@@ -67,7 +78,13 @@ impl Peers {
         self.unreadable
     }
 
-    pub(crate) fn on_rtcp(&mut self, now: Time, mine: u32, from: SocketAddr, datagram: &[u8]) {
+    /// Returns the peer with the latest report, which may have left.
+    pub(crate) fn latest(&self) -> Option<&Peer> {
+        self.all.values().max_by_key(|peer| peer.last)
+    }
+
+    /// Processes a datagram from `from`. The sender has the SSRC `mine`, and has sent `sent` bytes.
+    pub(crate) fn on_rtcp(&mut self, now: Time, (mine, sent): (u32, Bytes), from: SocketAddr, datagram: &[u8]) {
         let Ok(compound) = Compound::parse(datagram) else {
             self.unreadable += 1;
             return;
@@ -84,8 +101,9 @@ impl Peers {
                     let Some(peer) = self.peer(now, *ssrc, from) else { continue };
                     if let Some(block) = blocks.iter().find(|b| b.ssrc == mine) {
                         peer.reports += 1;
-                        peer.begin.get_or_insert(*block);
-                        peer.block = Some(*block);
+                        let received = ReceivedBlock { block: *block, at: now, sent };
+                        peer.begin.get_or_insert(received);
+                        peer.block = Some(received);
                         // A block without an LSR keeps the previous RTT.
                         peer.rtt = ntp::round_trip(epoch.middle(now), block.lsr, block.dlsr).or(peer.rtt);
                     }
@@ -171,7 +189,7 @@ mod tests {
         for (ssrc, (packet_type, fmt)) in (1..).zip(formats) {
             // Each message consists of its header and the SSRCs only, so its content can't be recognised.
             let bytes = [0x80 | fmt, packet_type, 0, 2, 0, 0, 0, ssrc, 0, 0, 0, 9];
-            peers.on_rtcp(Time::ZERO, 9, from, &bytes);
+            peers.on_rtcp(Time::ZERO, (9, Bytes::ZERO), from, &bytes);
         }
         let told: Vec<u32> = peers.iter().filter(|(_, peer)| peer.packets).map(|(ssrc, _)| ssrc).collect();
         assert_eq!(told, [1, 2]);

@@ -22,6 +22,7 @@ use steadycast_endpoints::{
 };
 use steadycast_media::{Consume, PlayBuffer};
 use steadycast_record::receiver;
+use steadycast_scenario::Loaded;
 use steadycast_session::{
     HeaderIds, OperatorControls, ParitySettings, Profile, Receiver, RepairSettings, RtcpSettings, UnusedReason,
 };
@@ -237,7 +238,7 @@ impl Receiving {
         let (waker, seen) = (driver.waker(), Arc::clone(&shared));
         let description = options.description.clone();
         let mut session =
-            Session { driver, ix, shared, frame_queue: frame_queue.clone(), options, keys, given_up: None };
+            Session { driver, ix, shared, frame_queue: frame_queue.clone(), options, loaded, given_up: None };
         let handle = Handle::start("steadycast-receive", seen, waker, move || {
             let record = session.run().and_then(|()| session.finish());
             session.frame_queue.close();
@@ -330,10 +331,14 @@ struct Session {
     shared: Arc<Shared>,
     frame_queue: FrameQueue,
     options: ReceiveOptions,
-    keys: FlowKeys,
+    /// The scenario at the start.
+    loaded: Loaded,
     /// The source's silence when the session gave up.
     given_up: Option<Span>,
 }
+
+/// Time without sound, or without reports on it, after which a warning says so.
+const AUDIO_GRACE: Span = Span::secs(3);
 
 /// Wait after a BYE for media packets that it has overtaken.
 const BYE_GRACE: Span = Span::millis(300);
@@ -389,9 +394,31 @@ impl Session {
         bye.or_else(silence)
     }
 
-    /// Returns warnings about arrived packets and frames.
-    fn anomalies(&self, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
-        unused.explanations(self.options.offered.as_deref(), false).into_iter().chain(counts.warning()).collect()
+    /// Returns warnings about arrived packets and frames, and about the sound.
+    fn anomalies(&self, now: Time, end: &SocketSink, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
+        let unused = unused.explanations(self.options.offered.as_deref(), false).into_iter();
+        unused.chain(counts.warning()).chain(self.lacks_audio(now, end)).collect()
+    }
+
+    /// Returns why there is no sound although the description has some and pictures arrive.
+    fn lacks_audio(&self, now: Time, end: &SocketSink) -> Option<String> {
+        let (description, counts) = (&self.options.description, end.audio.as_ref()?.counts);
+        let port = description.audio.as_ref()?.port;
+        // With one port for all streams, the pictures show that it is reachable.
+        let apart = port != description.address.port();
+        let shared = source_and_mux(&self.options).1;
+        let waited = |since: Option<Time>| since.is_some_and(|since| now.since(since) >= AUDIO_GRACE);
+        if counts.received == 0 {
+            let check = if apart { ": check that UDP reaches it" } else { "" };
+            return waited(end.first_media()).then(|| format!("no sound packet has arrived at port {port}{check}"));
+        }
+        let port = if apart && !shared { port.saturating_add(1) } else { port };
+        let check = if apart && !shared { "; check that UDP reaches it" } else { "" };
+        (counts.aligned == 0 && waited(counts.first)).then(|| {
+            format!(
+                "no sound report has arrived at port {port}, so the sound can't be aligned with the pictures{check}"
+            )
+        })
     }
 
     fn status(&self, now: Time) -> Value {
@@ -441,7 +468,10 @@ impl Session {
             "ecn": ecn(sink.by_ecn),
             "overrun": self.frame_queue.overrun(), "unreadable": unused.unreadable(),
             "unused": by_reason, "unused_said": unused.explanations(self.options.offered.as_deref(), true),
-            "odd": self.anomalies(&unused, &counts),
+            "odd": self.anomalies(now, end, &unused, &counts),
+            "audio": end.audio.as_ref().map(|audio| json!({
+                "received": audio.counts.received, "lost": audio.counts.lost,
+            })),
             "other": end.waiting(now).map(|(other, from)| json!({
                 "ssrc": other.ssrc, "from": from.to_string(), "after_s": other.after.as_secs_f64() })),
         })
@@ -466,7 +496,7 @@ impl Session {
             let why = if keyed { "the key may be wrong" } else { "is the stream encrypted?" };
             warnings.push(format!("{} could not be read: {why}", counted(unreadable, "datagram")));
         }
-        warnings.extend(self.anomalies(&unused, &counts));
+        warnings.extend(self.anomalies(now, &wired, &unused, &counts));
         let others = unused.counts.get(UnusedReason::OtherSource);
         if others > 0 {
             let came = counted(others, "packet");
@@ -506,9 +536,13 @@ impl Session {
             also.put(&receiver::FRAMES_LATE, None::<u64>);
             also.put(&receiver::FRAMES_UNDECODABLE, counts.undecodable);
         }
+        if let Some(audio) = &wired.audio {
+            also.put(&receiver::AUDIO_RECEIVED, audio.counts.received);
+            also.put(&receiver::AUDIO_LOST, audio.counts.lost);
+        }
         let group = self.options.description.address.ip().is_multicast();
         let receivers = std::slice::from_ref(&self.options.cname);
-        let loaded = self.keys.scenario(receivers, group, now.since(Time::ZERO))?;
+        let loaded = flow::ended(&self.loaded, receivers, group, now.since(Time::ZERO))?;
         wired.sink.stored_rows().into_iter().try_for_each(StoredRows::recall)?;
         let frames = self.frame_queue.rows()?;
         let agent = Agent::VideoSink(Box::new(wired.sink));

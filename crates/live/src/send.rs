@@ -287,6 +287,7 @@ impl Sending {
             over,
             rung,
             options,
+            loaded,
             first_seq,
         };
         let handle = Handle::start("steadycast-send", Arc::clone(&shared), waker, move || session.run_to_end())?;
@@ -548,8 +549,13 @@ struct Session {
     over: Option<Arc<AtomicBool>>,
     rung: Option<RungStatus>,
     options: SendOptions,
+    /// The scenario at the start.
+    loaded: Loaded,
     first_seq: u16,
 }
+
+/// Audio packets without a report on them, after which a warning says so: three seconds.
+const MIN_AUDIO_PACKETS: u64 = 150;
 
 /// Maximum time for draining the pacer, and then for the BYE.
 const DRAIN_TIMEOUT: Span = Span::secs(2);
@@ -681,8 +687,8 @@ impl Session {
                     "aside": aside.get(&ssrc).copied().or_else(|| source.session()?.doubt(ssrc)),
                     "silent_s": now.since(p.last).as_secs_f64(), "reports": p.reports, "packets": p.packets,
                     "rtt_ms": p.rtt.map(|r| r.as_millis_f64()),
-                    "loss_frac": p.block.map(|b| f64::from(b.fraction) / 256.0),
-                    "jitter_ms": p.block.map(|b| f64::from(b.jitter) / 90.0),
+                    "loss_frac": p.block.map(|b| f64::from(b.block.fraction) / 256.0),
+                    "jitter_ms": p.block.map(|b| f64::from(b.block.jitter) / 90.0),
                 })
             })
             .collect();
@@ -722,12 +728,17 @@ impl Session {
             "repair": source.repairs().map(|r| json!({
                 "packets": r.packets, "parities": r.parities, "refused": r.refused, "stale": r.stale,
             })),
-            "audio": self.audio_loss().map(|loss| json!({ "packets": source.audio_packets, "loss_frac": loss })),
+            "audio": self.audio_queue.as_ref().map(|_| json!({
+                "packets": source.audio_packets, "loss_frac": self.audio_loss(),
+            })),
             "padding": source.padding().map(|(packets, _)| packets), "key_frames": source.key_frames,
             "quantizer": last, "feedback": source.feedback().packets,
             "feedback_refused": source.feedback().refused,
             "floor_bps": self.shared.orders.floor().map(Rate::as_bps_f64), "refused": refused, "unsent": unsent,
             "unreadable": end.peers.as_ref().map_or(0, Peers::unreadable), "peers": peers,
+            "last_heard": end.peers.as_ref().and_then(Peers::latest).map(|p| json!({
+                "name": p.cname, "address": p.address.to_string(), "left": p.left, "at_s": p.last.as_secs_f64(),
+            })),
             "browser": end.browser.as_ref().map(|browser| browser.status(now)),
         })
     }
@@ -745,7 +756,7 @@ impl Session {
         wired.source.stored_rows().into_iter().try_for_each(StoredRows::recall)?;
         let sent = wired.source.sent_bytes.per(now.since(Time::ZERO));
         let none = Peers::new(clock.epoch(), *b"NONE");
-        let (names, rows) = reported(wired.peers.as_ref().unwrap_or(&none), self.first_seq, Time::ZERO, sent);
+        let (names, rows) = reported(wired.peers.as_ref().unwrap_or(&none), self.first_seq, Time::ZERO);
         let rates: Vec<f64> = rows.iter().filter_map(|row| row.get(&receiver::THROUGHPUT)?.as_f64()).collect();
         let (left_out, no_room) = self.missing();
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
@@ -774,13 +785,30 @@ impl Session {
                 .and_then(|browser| browser.tunnel.why())
                 .map(|why| format!("{}: {why}", self.options.to)),
         );
+        warnings.extend(self.lacks_audio_reports(&wired));
         if names.is_empty() {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }
         let group = self.options.to.ip().is_multicast();
-        let loaded = self.options.flow.scenario(&names, group, now.since(Time::ZERO))?;
+        // A session's record is written even if its receivers can't be described.
+        let loaded = flow::ended(&self.loaded, &names, group, now.since(Time::ZERO)).unwrap_or_else(|error| {
+            warnings.push(format!("the record's scenario is that of the start: {error}"));
+            self.loaded.clone()
+        });
         let agent = Agent::VideoSource(Box::new(wired.source));
         Ok(LiveRecord::new(loaded, agent, Time::ZERO..now, now, warnings, Vec::new()))
+    }
+
+    /// Returns a warning if audio was sent, and no receiver has reported any, although one reports single packets. A
+    /// player with standard reports may report the audio to its port, which is not read.
+    fn lacks_audio_reports(&self, end: &SocketSource) -> Option<String> {
+        let reports = end.peers.as_ref()?.iter().any(|(_, peer)| peer.ours || peer.packets);
+        let lacks = end.source.session()?.audio_loss().is_none() && end.source.audio_packets >= MIN_AUDIO_PACKETS;
+        let port = match &self.options.to {
+            Destination::Address(to) => format!("see that UDP reaches port {}, and ", audio_address(*to).ok()?.port()),
+            Destination::Browser { .. } | Destination::Server(_) => "see ".to_owned(),
+        };
+        (reports && lacks).then(|| format!("no receiver has reported any sound: {port}that the receiver takes it"))
     }
 
     /// Returns warnings; `refused` and `unsent` count packets.

@@ -285,8 +285,9 @@ impl End for SocketSource {
         // Only feedback that the session accepts may enter the list of peers.
         let refused = self.source.feedback().refused;
         self.with(out, |source, o| source.on_rtcp(now, address(from), bytes, o));
+        let sent = self.source.sent_bytes;
         if let Some(peers) = self.peers.as_mut().filter(|_| self.source.feedback().refused == refused) {
-            peers.on_rtcp(now, mine, from, bytes);
+            peers.on_rtcp(now, (mine, sent), from, bytes);
         }
     }
 

@@ -326,6 +326,7 @@ figures! {
             retransmissions (NACK).").when(When::Repaired);
         NACK_REQUESTS = figure("nack_requests", Count, "Requests for a single packet in these datagrams, including \
             repeated ones.").when(When::Repaired);
+        AUDIO_RECEIVED = figure("audio.received_packets", Count, "Audio packets that arrived.").when(When::Live);
         AUDIO_LOST = figure("audio.lost_packets", Count, "Audio packets that did not arrive.").when(When::Audio)
             .lower();
         AUDIO_LATE = figure("audio.late_packets", Count, "Audio packets that arrived after their play-out time. The \

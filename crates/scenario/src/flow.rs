@@ -309,8 +309,8 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
 /// Padding is sent in the stream of retransmissions.
 fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> bool {
     let Some(given) = table.padding.as_ref().filter(|given| given.value) else { return false };
-    // `auto` retransmits only to a single receiver, with the AVPF profile.
-    let asks = cast == Cast::Unicast && video.rtcp.profile == RtcpProfile::Avpf;
+    // `auto` retransmits only in a session with a single receiver, with the AVPF profile.
+    let asks = cast != Cast::Multicast && video.rtcp.profile == RtcpProfile::Avpf;
     let repairs = video.repair == Repair::Rtx || video.repair == Repair::Auto && asks;
     if !repairs {
         let what = "padding travels in the stream of retransmissions, and there is none";

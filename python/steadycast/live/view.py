@@ -97,10 +97,8 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
             found.append(
                 f"no connection to {host} for {status['at_s']:.0f} s: check that UDP passes in both directions"
             )
-    elif not peers and status["at_s"] > _SILENT_S:
-        found.append(
-            f"no RTCP from {host} for {status['at_s']:.0f} s: is {here} reachable from there?{remedy}"
-        )
+    elif not peers:
+        found += _nobody(status, host, f"{here} reachable", remedy)
     silent = [p for p in peers if p["silent_s"] > _SILENT_S]
     found += _few(
         [
@@ -118,6 +116,7 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
         ],
         "more send RTCP, but no report on this stream",
     )
+    found += _unreported_sound(status, to, peers)
     if status["refused"]:
         refused = counted(status["refused"], "packet was", "packets were")
         found.append(f"{refused} refused: check that a receiver listens at {to}")
@@ -152,6 +151,38 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
     if (status["ecn"] or {}).get("failure"):
         found.append(f"{status['ecn']['failure']}: packets leave as not ECN-capable from now on")
     return found
+
+
+def _nobody(status: Json, host: str, reachable: str, remedy: str) -> list[str]:
+    """Return a hint if no receiver reports: none has reported yet, or the last one has left or is silent."""
+    last = status.get("last_heard")
+    if last is not None and last["left"]:
+        return [f"{last['name']} left at {last['at_s']:.0f} s: nobody receives"]
+    who = f"{host} ({last['name']})" if last is not None else host
+    silent_s = status["at_s"] - (last["at_s"] if last is not None else 0.0)
+    question = "is it still there, and is" if last is not None else "is"
+    if silent_s <= _SILENT_S:
+        return []
+    end = "?" if last is not None else " from there?"
+    return [f"no RTCP from {who} for {silent_s:.0f} s: {question} {reachable}{end}{remedy}"]
+
+
+_AUDIO_PACKETS = 150
+"""Audio packets without a report on them, after which a hint says so: three seconds."""
+
+
+def _unreported_sound(status: Json, to: str, peers: list[Json]) -> list[str]:
+    """Return a hint if receivers that report single packets report no sound."""
+    audio = status.get("audio")
+    if not audio or audio["loss_frac"] is not None or audio["packets"] < _AUDIO_PACKETS:
+        return []
+    if not any(peer["ours"] or peer["packets"] for peer in peers):
+        return []
+    port = to.rpartition(":")[2]
+    # A server or browser has one port for all streams.
+    apart = port.isdecimal() and not status.get("browser")
+    check = f"check that UDP reaches port {int(port) + 2}, and" if apart else "check"
+    return [f"no receiver has reported any sound: {check} that the receiver takes it"]
 
 
 def send_line(status: Json) -> str:
