@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
+import socket
+import struct
 import subprocess
+import time
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from steadycast.live import audio
+from steadycast.live import audio, receive, session
 
 from tests.conftest import command as steadycast
 from tests.live.conftest import listening, needs, needs_networks, ports, run
@@ -290,3 +293,46 @@ def test_a_player_gets_both_tracks(film: Path, tmp_path: Path) -> None:
     assert min(len(shown), len(heard)) >= 4, summary["warnings"]
     assert max(abs(a - min(heard, key=lambda b: abs(a - b))) for a in shown) <= 0.040, (shown, heard)
     assert not gaps, gaps
+
+
+def test_a_receiver_says_at_which_port_the_sound_is_missing(tmp_path: Path) -> None:
+    some = ports(2)
+    receivers = []
+    for port in some:
+        lines = [
+            *("v=0", "o=- 1 1 IN IP4 127.0.0.1", "s=x", "c=IN IP4 127.0.0.1", "t=0 0"),
+            *(f"m=video {port} RTP/AVP 96", "a=rtpmap:96 MP4V-ES/90000"),
+            *(f"m=audio {port + 2} RTP/AVP 111", "a=rtpmap:111 opus/48000/2"),
+        ]
+        path = tmp_path / f"{port}.sdp"
+        path.write_text("\r\n".join([*lines, ""]))
+        receivers.append(session.live_core().Receiver(receive.settings_of(receive.Options(what=str(path)))))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+        for n in range(36):
+            for port, sound in zip(some, (False, True), strict=True):
+                head = struct.pack(">BBHII", 0x80, 0xE0, n, 9_000 * n, 7)
+                out.sendto(head + b"\0\0\1\xb6\0" + bytes(9), ("127.0.0.1", port))
+                # Number 5 is missing.
+                if sound and n != 5:
+                    out.sendto(
+                        struct.pack(">BBHII", 0x80, 111, n, 4_800 * n, 8) + bytes(60), ("127.0.0.1", port + 2)
+                    )
+            time.sleep(0.1)
+    told = []
+    for receiver in receivers:
+        status = json.loads(receiver.status())
+        receiver.stop()
+        summary = session.summary_of(receiver.finish())
+        (row,) = summary["flows"][0]["receivers"]
+        audio = status["audio"]
+        assert (row["audio"]["received_packets"], row["audio"]["lost_packets"]) == (
+            audio["received"],
+            audio["lost"],
+        )
+        (said,) = [each for each in summary["warnings"] if "sound" in each]
+        assert said in status["odd"]
+        told.append((audio, said.partition(",")[0].partition(":")[0]))
+    assert told == [
+        ({"received": 0, "lost": 0}, f"no sound packet has arrived at port {some[0] + 2}"),
+        ({"received": 35, "lost": 1}, f"no sound report has arrived at port {some[1] + 3}"),
+    ]

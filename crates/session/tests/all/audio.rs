@@ -150,7 +150,8 @@ fn audio_is_reserved_in_the_target_of_the_pictures() {
 type Aligned = (u32, Option<u32>);
 
 /// Passes both ends' packets over a path of 30 ms for `ms`. The receiver gets no packet that is sent before `joins`.
-/// `lost` decides about each audio packet by its index. Returns the audio packets that arrived, and the receiver's compounds.
+/// `lost` decides about each audio packet by its index. Returns the audio packets that arrived, and the receiver's
+/// compounds.
 fn over_a_path(
     sender: &mut Sender,
     receiver: &mut Receiver,
