@@ -409,7 +409,8 @@ mod tests {
         let error = check_needs("scream", scream.terms().needs, &[Need::Probes]).unwrap_err();
         assert_eq!(
             error.problem,
-            "it needs packet reports (reports that list which packets arrived, and when: RFC 8888), which this session does not offer"
+            "it needs packet reports (reports that list which packets arrived, and when: RFC 8888), which this session \
+             does not offer"
         );
         assert!(error.remedy.contains("tfrc") && !error.remedy.contains("scream"), "{}", error.remedy);
         for controller in ALL.iter().filter(|c| c.standard_reports) {

@@ -349,7 +349,8 @@ impl PyMediaSender {
     #[new]
     #[pyo3(signature = (
         controller = "steady", *, floor_bps, cap_bps, parameters = None, packet_bytes = 1_200, seed = 0,
-        feedback = "twcc", retransmissions_covered = false, padding = false, max_backlog_s = Seconds(1.0), credit_s = Seconds(0.02)
+        feedback = "twcc", retransmissions_covered = false, padding = false, max_backlog_s = Seconds(1.0),
+        credit_s = Seconds(0.02)
     ))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
     fn new(
