@@ -227,7 +227,8 @@ impl<'a> AgentFactory<'a> {
 
 fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError> {
     if let tcp::Congestion::Kernel(name) = spec.config.congestion {
-        let what = format!("\"{name}\" is a kernel's; simulated are reno, newreno, sack and cubic");
+        let simulated = tcp::Congestion::ALL.map(tcp::Congestion::name).join(", ");
+        let what = format!("\"{name}\" is a kernel's; simulated are {simulated}");
         return Err(BuildError::new(format!("flow.{}.congestion", flow.name), what));
     }
     let mut config = spec.config.clone();
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn config(keys: &str) -> tcp::Config {
+    fn read(keys: &str) -> (Result<tcp::Config, BuildError>, Vec<sc::Problem>) {
         let text = format!(
             "duration = \"1s\"\n[topology]\nshape = \"dumbbell\"\n\
              bottleneck = {{ rate = \"1Mbps\", delay = \"1ms\" }}\n\
@@ -257,7 +258,27 @@ mod tests {
         );
         let loaded = sc::Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}"));
         let sc::FlowKind::Tcp(spec) = &loaded.scenario.flows[0].kind else { panic!("no TCP") };
-        tcp_config(&loaded.scenario.flows[0], spec).unwrap_or_else(|e| panic!("{e}"))
+        (tcp_config(&loaded.scenario.flows[0], spec), loaded.warnings)
+    }
+
+    fn config(keys: &str) -> tcp::Config {
+        read(keys).0.unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn a_congestion_control_that_cant_be_simulated_is_warned_of_and_refused_with_all_that_can() {
+        let simulated = tcp::Congestion::ALL.map(tcp::Congestion::name);
+        for name in simulated.iter().chain(&["vegas", "westwood", "htcp", "illinois", "yeah"]) {
+            let (config, warnings) = read(&format!("congestion = \"{name}\""));
+            let told: Vec<_> = warnings.iter().filter(|warning| warning.what.contains("only emulate")).collect();
+            let Err(error) = config else {
+                assert!(simulated.contains(name) && told.is_empty(), "{name}");
+                continue;
+            };
+            assert_eq!((told.len(), told[0].line, simulated.contains(name)), (1, Some(8), false), "{name}");
+            let all = simulated.join(", ");
+            assert!(told[0].remedy.ends_with(&all) && error.what.ends_with(&all), "{error}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn error(file: &str, error: EmulateError) -> PyErr {
             let told = told.split(" (os error").next().unwrap_or_default().to_owned();
             PyOSError::new_err((error.raw_os_error(), told, what))
         }
-        EmulateError::Build(error) => refused(file, error),
+        EmulateError::Build(error) => refused(file, None, error),
     }
 }
 

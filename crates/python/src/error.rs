@@ -33,9 +33,11 @@ pub(crate) fn problems(py: Python<'_>, all: &[Problem]) -> PyErr {
     crate::scenario::listed(py, all).map_or_else(|error| error, |list| kinds::Problems::new_err((list.unbind(),)))
 }
 
-/// Returns the exception for a key of the scenario `file` that makes it impossible to run the scenario.
-pub(crate) fn refused(file: &str, error: BuildError) -> PyErr {
-    wrong(format!("{file}: {}", error.key), error.what, CHANGE)
+/// Returns the exception for a key of the scenario `file` that makes it impossible to run the scenario; `line` is the
+/// key's line, if it is known.
+pub(crate) fn refused(file: &str, line: Option<u32>, error: BuildError) -> PyErr {
+    let line = line.map_or_else(String::new, |line| format!(":{line}"));
+    wrong(format!("{file}{line}: {}", error.key), error.what, CHANGE)
 }
 
 /// Returns the exception for a capture that could not be written to its folder.

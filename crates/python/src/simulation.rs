@@ -40,8 +40,9 @@ impl PySimulation {
     #[new]
     fn new(scenario: &PyScenario, ladders: &Bound<'_, PyDict>, guests: &Bound<'_, PyDict>) -> PyResult<Self> {
         let (inputs, guests) = inputs(scenario.scenario(), ladders, guests)?;
-        let simulation =
-            Simulation::build(scenario.scenario(), &inputs).map_err(|error| refused(&scenario.file, error))?;
+        let line = |key: &str| scenario.loaded.problem(key, "", "").line;
+        let simulation = Simulation::build(scenario.scenario(), &inputs)
+            .map_err(|error| refused(&scenario.file, line(&error.key), error))?;
         Ok(Self { simulation: Mutex::new(simulation), guests, captures: OnceLock::new() })
     }
 

@@ -121,10 +121,11 @@ figures! {
             % of its fair share over a second.").lower().shown("80 % of fair after", &[(Sessions, "")]);
         SENT_PACKETS = figure("sent_packets", Count, "Packets sent, including retransmissions and padding.")
             .shown("packets sent", &[(Sessions, "")]);
-        FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams that the sender received.")
+        FEEDBACK_PACKETS = figure("feedback_packets", Count, "RTCP datagrams with a report that the sender \
+            accepted. Others, as for NACKs alone, do not count.")
             .when(When::Video).shown("reports", &[(Sessions, "")]);
-        FEEDBACK_BPS = figure("feedback_bps", Rate, "The rate of the receivers' reports on the return path, in bits of \
-            IP packets per second.").when(When::Video).lower().shown("feedback", &[(Sessions, "")]);
+        FEEDBACK_BPS = figure("feedback_bps", Rate, "The rate of the RTCP datagrams that feedback_packets counts, in \
+            bits of IP packets per second.").when(When::Video).lower().shown("feedback", &[(Sessions, "")]);
         FEEDBACK_REFUSED = figure("feedback_refused", Count, "RTCP datagrams that the sender rejected as implausible.")
             .when(When::Video);
         KEY_FRAMES = figure("key_frame_requests", Count, "Key frames that the encoder made because receivers requested \

@@ -585,15 +585,30 @@ impl FromToml for PlayoutValue {
     }
 }
 
-/// A codepoint, or a boolean.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EcnValue(pub(crate) Ecn);
+/// A codepoint, or a boolean. It is read when the flow's kind is known, because TCP has a key of the same name.
+#[derive(Clone, Debug)]
+pub(crate) struct EcnValue(Item);
 
 impl EcnValue {
     const WORDS: [(&str, Ecn); 3] = [("off", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
 
     pub(crate) fn word(ecn: Ecn) -> &'static str {
         Self::WORDS.iter().find(|(_, one)| *one == ecn).map_or("off", |(word, _)| word)
+    }
+
+    /// Reads the codepoint of a video.
+    pub(crate) fn codepoint(&self, out: &mut Findings) -> Option<Ecn> {
+        let Self(item) = self;
+        if let Value::Bool(on) = item.value {
+            return Some(if on { Ecn::Ect0 } else { Ecn::NotEct });
+        }
+        let word = item.text().unwrap_or_default();
+        let found = Self::WORDS.iter().find(|(one, _)| *one == word).map(|(_, ecn)| *ecn);
+        if found.is_none() {
+            let what = format!("{} is no ECN codepoint", item.shown());
+            out.problem(&item.at, what, "write \"off\", \"ect0\" (true) or \"ect1\"");
+        }
+        found
     }
 }
 
@@ -604,19 +619,8 @@ impl Declared for EcnValue {
 }
 
 impl FromToml for EcnValue {
-    fn read(item: &Item, out: &mut Findings) -> Option<Self> {
-        match &item.value {
-            Value::Bool(on) => Some(Self(if *on { Ecn::Ect0 } else { Ecn::NotEct })),
-            _ => {
-                let word = item.text().unwrap_or_default();
-                let found = Self::WORDS.iter().find(|(one, _)| *one == word).map(|(_, ecn)| Self(*ecn));
-                if found.is_none() {
-                    let what = format!("{} is no ECN codepoint", item.shown());
-                    out.problem(&item.at, what, "write \"off\", \"ect0\" (true) or \"ect1\"");
-                }
-                found
-            }
-        }
+    fn read(item: &Item, _: &mut Findings) -> Option<Self> {
+        Some(Self(item.clone()))
     }
 }
 

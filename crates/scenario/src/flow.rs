@@ -450,7 +450,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         out.problem(&given.at, format!("the cap {cap} is below the floor {floor}"), "make the cap larger");
     }
     warn_of_no_limit(table, controller.as_ref(), media.as_ref(), &params, out);
-    let ecn = table.ecn.as_ref().map_or(Ecn::NotEct, |given| given.0);
+    let ecn = table.ecn.as_ref().and_then(|given| given.codepoint(out)).unwrap_or(Ecn::NotEct);
     if let (Some(controller), Some(given)) = (controller.as_ref().and_then(ControllerRef::entry), &table.ecn)
         && ecn.is_capable()
         && !controller.answers_marks

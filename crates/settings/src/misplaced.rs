@@ -4,7 +4,7 @@
 //! misspelled.
 
 use crate::tree::{Item, Place};
-use crate::{Declared, nearest};
+use crate::{Declared, nearest, remedy};
 use serde_json::Value as Json;
 
 /// A table that is being read: the table with the unknown key, or a table around it.
@@ -41,6 +41,9 @@ pub(crate) struct Misplaced<'a> {
     replaces: bool,
 }
 
+/// The number of tables that a remedy may name.
+const MOST_TABLES: usize = 3;
+
 /// A remedy's text, and the path of the suggested key relative to the table. The suggested key is not also reported as
 /// missing.
 type Remedy = (String, String);
@@ -60,14 +63,54 @@ impl<'a> Misplaced<'a> {
     /// Returns the remedy; `None` if no table accepts the key.
     pub(crate) fn remedy(&self, words: &[(&'static str, &[&str])], around: &[Around]) -> Option<Remedy> {
         let theirs = words.iter().filter(|(_, words)| words.contains(&self.key)).map(|(meant, _)| *meant);
-        let known = theirs.clone().find_map(|meant| self.reads(meant));
-        known.or_else(|| self.inside()).or_else(|| self.outside(around)).or_else(|| {
+        let known = self.entry().or_else(|| theirs.clone().find_map(|meant| self.reads(meant)));
+        let placed = known.or_else(|| self.inside()).or_else(|| self.outside(around));
+        let similar = || {
             let free = |key: &&str| self.free(key) && belongs(&self.schema, &self.texts, key);
             let free: Vec<_> = self.keys.iter().copied().filter(free).collect();
             let near = theirs.filter(|meant| free.contains(meant)).chain(nearest(self.key, &free)).next()?;
             let written = if self.takes(&[near]) { format!("\"{near}\"") } else { self.example(near)? };
             Some((format!("did you mean {written}?"), near.to_owned()))
-        })
+        };
+        placed.or_else(similar).or_else(|| self.several())
+    }
+    /// Returns a list of the table's keys and, if a table elsewhere in the file may have the key, its place.
+    pub(crate) fn list(&self, around: &[Around]) -> String {
+        let belong = |key: &&str| belongs(&self.schema, &self.texts, key);
+        let keys = remedy(None, &self.keys.iter().copied().filter(belong).collect::<Vec<_>>());
+        let root = around.first().filter(|root| root.at.key.is_empty() && root.at.key != self.table.at.key);
+        let mut places = root.map_or_else(Vec::new, |root| self.places(&(root.schema)()));
+        places.truncate(MOST_TABLES);
+        if places.is_empty() { keys } else { format!("it is a key of {}; {keys}", places.join(", ")) }
+    }
+    /// Returns the tables below `root` that accept the key, outer ones first.
+    fn places(&self, root: &Json) -> Vec<String> {
+        let (mut found, mut level) = (Vec::new(), vec![(String::new(), root)]);
+        while !level.is_empty() && found.len() < MOST_TABLES {
+            let mut below = Vec::new();
+            for (path, schema) in level {
+                for (key, inner) in schema["properties"].as_object().into_iter().flatten() {
+                    let any = inner["anyOf"].as_array().into_iter().flatten();
+                    for table in any.chain([inner, &inner["items"]]).filter(|one| !one["properties"].is_null()) {
+                        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                        if takes(table, &[self.key], &self.value) && !found.contains(&path) {
+                            found.push(path.clone());
+                        }
+                        below.push((path, table));
+                    }
+                }
+            }
+            level = below;
+        }
+        found
+    }
+    /// Suggests the list of tables with a similar name. Its entries in a file add up.
+    fn entry(&self) -> Option<Remedy> {
+        let entries = self.value.as_array().filter(|all| !self.replaces && !all.is_empty())?;
+        let lists = |key: &&str| !self.schema["properties"][*key]["items"]["properties"].is_null();
+        let lists: Vec<_> = self.keys.iter().copied().filter(lists).collect();
+        let near = nearest(&self.key.to_lowercase(), &lists).filter(|_| entries.iter().all(Json::is_object))?;
+        Some((format!("write [[{near}]], once per entry"), near.to_owned()))
     }
     /// Returns the remedy for a key that is another program's name of `meant`.
     ///
@@ -88,10 +131,39 @@ impl<'a> Misplaced<'a> {
             _ => self.takes(&path).then(|| (format!("did you mean \"{meant}\"?"), meant.to_owned())),
         }
     }
-    /// Suggests the inner table that accepts the key, if exactly one does.
+    /// Returns the inner tables, and lists of tables, that accept the key: those of the file, or else all.
+    fn able(&self) -> Vec<&'static str> {
+        let able = |outer: &&str| {
+            let schema = &self.schema["properties"][*outer];
+            let own = self.table.get(outer).map_or(Json::Null, texts);
+            let accepts = |inner| takes(inner, &[self.key], &self.value) && belongs(inner, &own, self.key);
+            belongs(&self.schema, &self.texts, outer) && (accepts(schema) || accepts(&schema["items"]))
+        };
+        let able = self.keys.iter().copied().filter(able);
+        let (there, absent): (Vec<_>, Vec<_>) = able.partition(|outer| self.table.get(outer).is_some());
+        if there.is_empty() { absent } else { there }
+    }
+    /// Suggests the inner table that accepts the key, if there is one.
     fn inside(&self) -> Option<Remedy> {
-        let mut all = self.keys.iter().filter_map(|outer| self.put(outer, self.key));
-        all.next().filter(|_| all.next().is_none())
+        let able = self.able();
+        let set = |outer: &&&str| self.table.get(outer).is_some_and(|there| there.get(self.key).is_some());
+        match able.iter().find(set) {
+            Some(outer) if !self.replaces => {
+                Some((format!("leave it out: {outer}.{} already sets it", self.key), String::new()))
+            }
+            _ => able.first().filter(|_| able.len() == 1).and_then(|outer| self.put(outer, self.key)),
+        }
+    }
+    /// Names the inner tables that accept the key.
+    fn several(&self) -> Option<Remedy> {
+        let able = self.able();
+        let named = |outer: &&str| match self.takes(&[outer, self.key]) {
+            true => (*outer).to_owned(),
+            false => format!("an entry of {outer}"),
+        };
+        let named: Vec<_> = able.iter().map(named).collect();
+        let fits = (1..=MOST_TABLES).contains(&named.len()) && !self.replaces;
+        fits.then(|| (format!("it belongs in {}", named.join(" or ")), String::new()))
     }
     fn put(&self, outer: &str, key: &str) -> Option<Remedy> {
         let (there, inner) = (self.table.get(outer), &self.schema["properties"][outer]);
@@ -144,15 +216,18 @@ impl<'a> Misplaced<'a> {
 /// Returns whether `table` may have `key`. Some keys are valid only if another key has certain values, for example
 /// `kind = "counts"`. Their description in the schema begins with these values.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
-    // Each name is searched with a blank before it.
-    let about = format!(" {}", schema["properties"][key]["description"].as_str().unwrap_or_default());
+    let about = schema["properties"][key]["description"].as_str().unwrap_or_default();
+    // For example "tcp, onoff: …. video: vbr = rungs: …": a sentence begins with names, each alone or as KEY = NAME.
+    let heads = about.rsplit_once(": ").map_or("", |(heads, _)| heads).split(": ");
+    let names = heads.flat_map(|head| head.rsplit(". ").next().unwrap_or_default().split(", "));
+    let names = names.filter_map(|name| name.trim_start_matches("and ").split(" with ").next());
+    let names = names.map(|name| name.split_once(" = ").map_or((None, name), |(by, name)| (Some(by), name)));
+    let names: Vec<_> = names.collect();
     let mut kinds = schema["properties"].as_object().into_iter().flatten().filter(|(by, _)| *by != key);
     kinds.all(|(by, of)| {
         let words = of["enum"].as_array().into_iter().flatten();
-        let named = |word: &&Json| {
-            let ends = [": ", ", ", " with "].map(|end| format!(" {}{end}", word.as_str().unwrap_or_default()));
-            ends.iter().any(|lead| about.contains(lead))
-        };
+        let named =
+            |word: &&Json| names.iter().any(|(of, name)| of.is_none_or(|of| of == by) && word.as_str() == Some(name));
         let mut own = words.filter(named).peekable();
         let kind = table.get(by).unwrap_or(&of["default"]);
         own.peek().is_none() || kind.is_null() || own.any(|word| word == kind)

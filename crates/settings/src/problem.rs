@@ -162,8 +162,9 @@ impl Findings {
             return;
         }
         let keys = T::keys();
-        let remedy = Misplaced::of::<T>(table, key, item, &keys).remedy(self.other_words, &self.tables);
-        let (remedy, meant) = remedy.unwrap_or_else(|| (self::remedy(None, &keys), String::new()));
+        let misplaced = Misplaced::of::<T>(table, key, item, &keys);
+        let remedy = misplaced.remedy(self.other_words, &self.tables);
+        let (remedy, meant) = remedy.unwrap_or_else(|| (misplaced.list(&self.tables), String::new()));
         self.excused.push(table.at.below(&meant).key.to_string());
         self.problem(&item.at, "no such key", remedy);
     }

@@ -126,6 +126,11 @@ impl FromToml for Congestion {
             let known: Vec<_> = Self::known().map(Self::name).collect();
             out.unknown_name(&item.at, "congestion control", &name, &known);
         }
+        if let Some(Self::Kernel(name)) = found {
+            let simulated = Self::ALL.map(Self::name).join(", ");
+            let what = format!("\"{name}\" is a kernel's, which only emulate runs");
+            out.warn(&item.at, what, format!("to simulate it, choose from: {simulated}"));
+        }
         found
     }
 }

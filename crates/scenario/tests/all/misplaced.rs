@@ -112,6 +112,12 @@ fn follow(file: &mut Json, table: &str, key: &str, value: &Json, problem: &Probl
     };
     let moved = json!({ key: value });
     let remedy = &*problem.remedy;
+    if let Some(list) = remedy.strip_prefix("write [[").and_then(|rest| rest.strip_suffix("]], once per entry")) {
+        let entries = value.as_array().expect("a list of tables");
+        let all = file.pointer_mut(table)?.as_object_mut()?.entry(list).or_insert_with(|| json!([]));
+        all.as_array_mut()?.extend(entries.iter().cloned());
+        return Some(format!("{own}{list}"));
+    }
     if remedy.starts_with("leave it out") {
         return Some("nowhere".to_owned());
     }
@@ -191,4 +197,91 @@ fn what_is_said_of_a_key_in_a_wrong_table_can_be_done() {
     }
     assert!(wrong.is_empty(), "{} of {followed}:\n{}", wrong.len(), Vec::from_iter(wrong).join("\n"));
     assert!(followed > 15 && listed > 50 && beside > 5, "{followed} {listed} {beside}");
+}
+
+/// Each key of a link beside the links of a shape names the links that may have it, whether or not one has it already.
+#[test]
+fn a_links_key_beside_the_links_of_a_shape_names_these_links() {
+    let mut keys_of_links = Vec::new();
+    keys(&schema()["properties"]["topology"]["properties"]["bottleneck"], &mut keys_of_links);
+    let top = ["rate", "delay", "queue", "loss", "jitter", "mtu", "trace", "arq", "duplicate", "bleach"];
+    for (key, value) in keys_of_links.iter().filter(|(key, _)| top.contains(&&**key)) {
+        for (shape, parts) in [
+            ("dumbbell", json!({ "bottleneck": { "rate": "1Mbps" } })),
+            ("dumbbell", json!({ "bottleneck": { "rate": "1Mbps", key: value } })),
+            ("dumbbell", json!({ "bottleneck": { key: value }, "access": { "rate": "9Mbps" } })),
+            ("dumbbell", json!({ "bottleneck": { "mtu": "1400B" }, "access": { "mtu": "1400B" } })),
+            ("star", json!({ "legs": [{ "rate": "1Mbps" }] })),
+            ("chain", json!({ "hops": [{ "rate": "1Mbps" }] })),
+            ("tree", json!({ "levels": [{ "fanout": 2, "rate": "1Mbps" }] })),
+            ("dumbbell", json!({})),
+            ("star", json!({})),
+        ] {
+            let mut topology = parts.clone();
+            topology["shape"] = shape.into();
+            topology[key] = value.clone();
+            let file = json!({ "duration": "9s", "topology": topology,
+                "flow": [{ "name": "v", "kind": "video", "controller": "fixed" }] });
+            let problems = check(&file);
+            let of_key = problems.iter().find(|problem| problem.what == "no such key" && problem.key.ends_with(key));
+            let remedy = &of_key.unwrap_or_else(|| panic!("{shape} {key}: {problems:?}")).remedy;
+            let links = ["bottleneck", "access", "legs", "hops", "levels"];
+            let named: Vec<_> = links.into_iter().filter(|link| remedy.contains(link)).collect();
+            let there: Vec<_> = links.into_iter().filter(|link| parts.get(link).is_some()).collect();
+            let set = there.iter().any(|link| parts[link].get(key).is_some());
+            match (shape, &there[..]) {
+                ("dumbbell", []) => assert_eq!(named, ["bottleneck", "access"], "{remedy}"),
+                ("star", []) => assert_eq!(named, ["legs"], "{remedy}"),
+                _ if set => assert!(remedy.starts_with("leave it out: bottleneck.") || there.len() > 1, "{remedy}"),
+                _ => assert_eq!(named, there, "{remedy}"),
+            }
+        }
+    }
+}
+
+/// A misspelled header of a list keeps what stands below it, whether or not the list has other entries.
+#[test]
+fn a_list_of_tables_with_another_name_is_to_be_written_as_further_entries() {
+    let entries = [
+        ("flow", "name = \"t\"\nkind = \"tcp\""),
+        ("event", "at = \"5s\"\nstop = \"v\""),
+        ("expect", "that = \"flows.v.throughput_bps\"\nmin = 0"),
+        ("link", "name = \"bottleneck\"\nmtu = \"1400B\""),
+    ];
+    let head = "duration = \"9s\"\n[topology]\nshape = \"dumbbell\"\nbottleneck = { rate = \"1Mbps\" }\n\
+                [[flow]]\nname = \"v\"\nkind = \"video\"\ncontroller = \"fixed\"\n";
+    for (list, entry) in entries {
+        let capital = format!("{}{}", list[..1].to_uppercase(), &list[1..]);
+        for wrong in [format!("{list}s"), capital, list.to_uppercase()] {
+            for before in [String::new(), format!("[[{list}]]\n{entry}\n")] {
+                let text = format!("{head}{before}[[{wrong}]]\n{}\n", entry.replace("\"t\"", "\"u\""));
+                let file = tree::from_toml(&text, &mut Findings::new("made.toml")).value.to_json();
+                let problems = check(&file);
+                let of_key = problems.iter().find(|problem| problem.key == wrong);
+                let remedy = &of_key.unwrap_or_else(|| panic!("{wrong}: {problems:?}")).remedy;
+                assert_eq!(*remedy, format!("write [[{list}]], once per entry"));
+                let value = file[&wrong].clone();
+                let mut right = file.clone();
+                follow(&mut right, "", &wrong, &value, of_key.unwrap());
+                assert_eq!(check(&right), Vec::new(), "{right}");
+            }
+        }
+    }
+}
+
+/// A key that several kinds of flows have, with different types, is refused by its own kind only.
+#[test]
+fn a_wrong_value_of_a_flows_key_has_one_problem() {
+    for (kind, right) in [("tcp", json!(true)), ("video", json!("ect0"))] {
+        for value in [json!("true"), json!("on"), json!(1), json!("yes"), json!("ect2"), json!([]), right.clone()] {
+            let mut flow = json!({ "name": "f", "kind": kind, "ecn": value });
+            if kind == "video" {
+                flow["controller"] = "scream".into();
+            }
+            let file = json!({ "duration": "9s",
+                "topology": { "shape": "dumbbell", "bottleneck": { "rate": "1Mbps" } }, "flow": [flow] });
+            let problems: Vec<_> = check(&file).into_iter().filter(|problem| problem.key == "flow.f.ecn").collect();
+            assert_eq!(problems.len(), usize::from(value != right), "{kind} {value}: {problems:?}");
+        }
+    }
 }
