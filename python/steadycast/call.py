@@ -120,7 +120,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
 
 
 def _averaged(found: Json, key_file: Path | None) -> Json:
-    """Complete the analysis of averages, which reveal nothing about the path."""
+    """Complete the analysis of a file of averages. The network path remains unknown."""
     if key_file is not None:
         found["seen"]["notes"].append("a file of averages is not encrypted, so --key-file was ignored")
     packets = sum(each["packets"] for each in found["bins"])
@@ -218,7 +218,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
         return None
     gaps = [b - a for a, b in pairwise(came)]
     usual = middle(gaps) or 0.0
-    # As a freeze in a browser's statistics (freezeCount).
+    # The threshold of `freezeCount` in WebRTC statistics.
     least = max(3 * usual, usual + 0.15)
     pauses = [gap for gap in gaps if gap > least]
     left, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 3))

@@ -1,8 +1,7 @@
 """Observes how long threads wait for a processor, and what else the machine's processors do.
 
-Everything is read from /proc. This needs no rights, and the observed threads do not notice it. The pressure in
-/proc/pressure/cpu is not used: it counts every waiting thread of the machine, also of work whose low priority keeps it
-from disturbing others.
+Everything is read from /proc. This needs no rights, and the observed threads do not notice it. /proc/pressure/cpu is
+not used, because it also counts waiting threads of low priority, which do not disturb other threads.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Thread:
     at: float
     last: tuple[int, int]
     counted_from: int | None = None
-    """The running time at the first sample that counts, in nanoseconds."""
+    """The running time before the first sample with ``counts`` (see `Load.sample`), in nanoseconds."""
     disturbed_s: float = 0.0
     """The duration of all disturbed samples, in seconds."""
 
@@ -127,7 +126,7 @@ class Load:
 
     @property
     def counted_ran_s(self) -> float:
-        """The running time of all threads in the samples that count, in seconds."""
+        """The running time of all threads in the samples with ``counts``, in seconds."""
         return sum(t.last[0] - t.counted_from for t in self._all if t.counted_from is not None) / 1e9
 
     @property

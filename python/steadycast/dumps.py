@@ -54,7 +54,7 @@ _RTP = {"outbound-rtp", "inbound-rtp", "remote-inbound-rtp", "remote-outbound-rt
 _LEAST_GAP_S = 10.0
 """Minimum length of a gap without reports that is noted, in seconds."""
 _GAP_INTERVALS = 5
-"""Minimum length of this gap in usual intervals between reports."""
+"""Minimum length of a noted gap, as a multiple of the usual interval between reports."""
 _MOST_COUNT = 2.0**64
 """WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
@@ -206,7 +206,8 @@ def _parsed(file: Path, data: bytes) -> Any:
             try:
                 value, at = decoder.raw_decode(text, at)
             except json.JSONDecodeError:
-                # If a similar value begins on a later line, this is not the truncated last one.
+                # Only the last value may be truncated. If a later line begins with the same character, another value
+                # follows.
                 if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
                     raise
                 break
@@ -415,7 +416,8 @@ def _numbers(points: Points) -> list[tuple[float, float]]:
 def _set_back(counters: list[Points]) -> float:
     """Return by how many seconds the clock was set back.
 
-    It was set back if counters decrease in the order of times, but no counter decreases in the order of the file.
+    Counters only increase. If the clock was set back, they decrease when they are sorted by time, but not in the file's
+    order.
     """
     if not any(_restarts([points]) for points in counters):
         return 0.0
@@ -467,7 +469,7 @@ def _lost(
     """Return the losses from each edge to the next; `None` where they are unknown.
 
     ``packetsLost`` falls when a "lost" packet arrives late or twice (RFC 3550, section 6.4.1 and appendix A.3). The
-    packet is then subtracted in the interval in which it was counted as lost.
+    decrease is subtracted from the interval in which the loss was counted.
 
     If the stream's other counters fall at the same time, they were reset, and ``packetsLost`` counts from 0 again.
     """
@@ -671,10 +673,12 @@ def _unused(
     estimates: Sequence[tuple[float, float]],
     edges: Sequence[float],
 ) -> Json | None:
-    """Return the sent and the estimated rate at the times when bandwidth limited the encoder.
+    """Return the sent and the estimated rate at the times when the browser reported bandwidth as the encoder's limit.
 
-    `None` if the encoder used at least `_USED` of the estimate. Otherwise something else was the limit, for example the
-    application's highest rate. The rate includes all streams and their headers, because they share the estimate.
+    `None` if the sent rate was at least `_USED` of the estimate. A lower rate contradicts the browser: the limit was
+    something else, for example the application's highest rate.
+
+    The sent rate includes all streams and their headers, because they share the estimate.
     """
     counters = stats.of(kind, "bytesSent") + stats.of(kind, "headerBytesSent")
     sent = [8 * size / BIN_S for size in _grown(counters, edges)]

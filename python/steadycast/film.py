@@ -32,7 +32,7 @@ WORST_S = 10
 MOST = 1_500_000
 """The film's largest size in bytes: two million as base64 in a page."""
 _TRIES = ((640, 33), (640, 45), (480, 54), (320, 60), (160, 63))
-"""Largest picture widths and quantizers, tried in order until the film is small enough."""
+"""Pairs of the largest picture width and the quantizer, tried in order until the film is small enough."""
 _RED = (81, 90, 240)
 """Border around a frozen picture: Y, U, V in BT.601."""
 _EDGE = 4

@@ -510,7 +510,7 @@ class Draft:
 
 
 def free_or_force(path: Path, *, force: bool) -> None:
-    """Refuse a folder of other content, and existing results unless `force` is true."""
+    """Refuse a folder with files that are not results of this program, and existing results unless `force` is true."""
     if not path.exists():
         return
     need_elsewhere(path)

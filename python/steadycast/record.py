@@ -167,7 +167,7 @@ def median(values: Sequence[float]) -> float | None:
 
 
 def middle(values: Iterable[Any]) -> Any:
-    """Return the median of numbers or of spreads (`folder.spread`), sorted by their means; `None` without values."""
+    """Return the median of numbers, or of results of `folder.spread` sorted by their means; `None` without values."""
     known = [v for v in values if number(v) is not None]
     if not any(is_spread(v) for v in known):
         return median([float(v) for v in known])

@@ -79,7 +79,7 @@ _MORE = 1.3
 _HELD_S = 4.0
 """The time in seconds for which the target must exceed the rate by `_MORE`."""
 _MEDIA_BAND = (0.95, 1.2)
-"""Bounds of the encoder's highest rate, as multiples of its mean rate while it limits the rate.
+"""Bounds of the encoder's highest rate, as multiples of the rate that `_held` returns.
 
 On the random networks 9 to 51 of `validation.call`, the true multiple was 0.98 to 1.19.
 """

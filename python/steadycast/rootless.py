@@ -16,7 +16,7 @@ from steadycast.errors import MissingError
 MARK = "STEADYCAST_ROOTLESS"
 """Environment variable of a command that was restarted in a user namespace."""
 UNSHARE = ("unshare", "--user", "--map-current-user", "--keep-caps", "--")
-"""Runs a command in a new user namespace, with its capabilities, but the same user and files."""
+"""Runs a command in a new user namespace with all capabilities there. User and files are the same as outside."""
 _BARE = ("setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--")
 _TUN = "/dev/net/tun"
 _SMALLEST = """

@@ -343,8 +343,8 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
     delays = rows["due_s"] - rows["ready_s"]
     if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
         return None
-    # A slot gets the play-out delay of the last frame whose `ready_s` is at most the slot's `pts_s`. This may be an
-    # earlier frame, because a B frame is ready only after its `pts_s`.
+    # A slot gets the play-out delay of the last frame whose `ready_s` is at most the slot's `pts_s`. A B frame's slot
+    # gets another frame's delay, because a B frame is ready only after its `pts_s`.
     order = np.argsort(rows["ready_s"], kind="stable")
     then = np.searchsorted(rows["ready_s"][order], rows["pts_s"] + 1e-9, side="right") - 1
     slots = rows["display"]

@@ -78,7 +78,7 @@ impl Offload {
         while self.sent.get(1).is_some_and(|(seq, _)| *seq <= view.una) {
             self.sent.pop_front();
         }
-        // With less room than the minimum, the full size does not matter.
+        // If `room` is less than `MIN_UNIT`, `room` limits the unit, so `full_unit` is not called.
         let full = if view.room < MIN_UNIT { MIN_UNIT } else { self.full_unit(*view) };
         self.defers = view.unsent > 1 && view.room < full && self.should_defer(now, view);
         if self.defers {
@@ -96,7 +96,7 @@ impl Offload {
     fn full_unit(&self, view: SendState) -> u32 {
         let Some(srtt) = view.srtt else { return ((MAX_UNIT.get() / self.payload.get()) as u32).max(1) };
         let halvings = view.min_rtt.as_nanos() / RTT_STEP.as_nanos();
-        // A shortcut: fewer than `MIN_UNIT` segments are paced in `UNIT_TIME`, even at twice the window per RTT.
+        // Skips the computation below, whose result would be `MIN_UNIT`.
         if halvings >= 16 && UNIT_TIME * u64::from(view.cwnd) < srtt {
             return MIN_UNIT;
         }

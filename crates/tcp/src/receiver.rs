@@ -22,6 +22,7 @@ enum MarkFeedback {
 pub struct Receiver {
     sack: bool,
     delay: Option<Span>,
+    /// The remaining number of immediate acknowledgments. Linux starts with 16, so that slow start is not delayed.
     quick_acks_left: u32,
     window: u32,
     /// The next expected segment.
@@ -176,7 +177,6 @@ impl Receiver {
             || self.quick_acks_left > 0
             || self.ece && self.mark_feedback == MarkFeedback::Latched
         {
-            // As Linux, so that slow start is not delayed.
             self.quick_acks_left = self.quick_acks_left.saturating_sub(1);
             return Some(self.acknowledge());
         }

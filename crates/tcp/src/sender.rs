@@ -139,7 +139,7 @@ pub struct Sender {
     recover: u32,
     /// Whether duplicates below `recover` start no recovery (RFC 6582, section 3.2).
     ignores_dupacks: bool,
-    /// Whether the last reduction answered an ECN mark; a loss in the same window then causes no other.
+    /// Whether the last reduction answered an ECN mark. A loss in the same window then causes no second reduction.
     marked: bool,
     dupacks: u32,
     /// The segments that have left the network in fast recovery, which inflate the window.

@@ -51,7 +51,7 @@ impl Spread {
             }
             let (seen, end) = (self.iter().count() + 1, self.first + self.classes.len());
             let apart = end.max(class + 1) - self.first.min(class);
-            // The dense form: empty, short, at least half full, or too many classes.
+            // Keeps the dense form if it is empty, short or at least half full, or if `few` can't hold all classes.
             if self.classes.is_empty() || seen > FEW || apart <= CLOSE || 2 * seen >= apart {
                 return *self.place(class) += n;
             }

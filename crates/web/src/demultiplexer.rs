@@ -95,6 +95,8 @@ impl<T> Default for Demultiplexer<T> {
 
 impl<T> Demultiplexer<T> {
     /// Adds a session with this end's credentials, which must be unique, and the browser's user name.
+    ///
+    /// `place` says where the session's datagrams go.
     pub fn add(&mut self, own: Credentials, peer_ufrag: String, place: T) {
         self.remove(&own.ufrag);
         let ufrag = own.ufrag.clone();
@@ -108,7 +110,7 @@ impl<T> Demultiplexer<T> {
         }
     }
 
-    /// Returns the place of the datagram's session.
+    /// Returns the `place` that [`Demultiplexer::add`] stored for the datagram's session.
     ///
     /// # Errors
     /// The datagram belongs to no session. The caller counts the reason with [`Demultiplexer::count`].

@@ -17,7 +17,8 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Returns the values of an attribute that is allowed at both levels. The section's replace the session's.
+    /// Returns the values of an attribute that is allowed at both levels. Values of the media section replace values at
+    /// session level.
     pub fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let own = self.media.get_attribute_values(name).flatten();
         let common = self.session.get_attribute_values(name).flatten();

@@ -43,8 +43,9 @@ impl<'a> Transport<'a> {
 
     /// Returns the peer's credentials and fingerprints.
     ///
-    /// The parameters are texts of the error: `ice` is the place of invalid credentials, `fingerprint` the place of
-    /// missing fingerprints, and `remedy` the remedy of both.
+    /// - `ice`: the place of an error about credentials
+    /// - `fingerprint`: the place of an error about fingerprints
+    /// - `remedy`: the remedy of both errors
     pub(crate) fn peer(
         &self,
         ice: &'static str,

@@ -36,8 +36,8 @@ pub const CONSENT_TIMEOUT: Span = Span::secs(30);
 /// every 2.5 s. These are about twenty datagrams in four seconds. At 50 % loss, the probability that all of them are
 /// lost is below 10⁻⁶.
 pub const MIN_SILENCE: Span = Span::secs(4);
-/// A browser counts as silent only after this multiple of its usual gap between packets, so that a player that reports
-/// every 5 s does not.
+/// A browser counts as silent only after this multiple of its usual gap between packets, because a player may report
+/// only every 5 s.
 const SILENCE_GAPS: u64 = 2;
 /// The usual gap is the second longest of this many recent gaps. The longest may be an outage of the network, and would
 /// delay the detection of a browser that has died.
@@ -493,7 +493,8 @@ impl Tunnel {
         }
         if self.peer == Some(from) {
             self.checked = now;
-            // A check without a nomination does not delay a move, because the browser may be leaving this address.
+            // A later `heard` would delay a move to another address. A browser that is leaving this address may still
+            // send checks without a nomination.
             self.heard = if nominated { now } else { self.heard };
         } else if nominated {
             self.check(now, n);
@@ -600,7 +601,7 @@ impl Tunnel {
     /// Sends a datagram within the address's amplification limit. Returns whether it was sent.
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
         if self.controlling.is_some() {
-            // The address answered a check before it was nominated.
+            // No limit applies, because `controlling` nominates only addresses that have answered a check.
             self.out.push_back(Output::Send(to, bytes.to_vec()));
             return true;
         }

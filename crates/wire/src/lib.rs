@@ -86,7 +86,8 @@ impl ParseError {
 
 /// Returns whether a datagram on a shared port is RTCP (RFC 5761, section 4).
 pub fn is_rtcp(datagram: &[u8]) -> bool {
-    // RTP's marker bit and payload type, for which RFC 5761 forbids these values.
+    // The second byte is RTCP's packet type, or RTP's marker bit and payload type. RFC 5761 allows these values only
+    // for RTCP.
     matches!(datagram.get(1), Some(192..=223))
 }
 

@@ -157,7 +157,9 @@ pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError>
     Ok(packet)
 }
 
-/// Returns parity `index` (0…63) of a block's symbols (at most 64, in sequence), as long as the longest one.
+/// Returns parity `index` (0…63) of a block of at most 64 symbols in sequence.
+///
+/// The parity has the length of the longest symbol.
 pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
     debug_assert!(index < MAX_PARITIES && symbols.len() <= MAX_PACKETS.into());
     let len = symbols.iter().map(|symbol| symbol.as_ref().len()).max().unwrap_or(0);

@@ -56,8 +56,9 @@ impl TransportNumber {
     }
 }
 
-/// Writes a transport-wide sequence number into any stack's RTP packet, in the element `id`, which is added at the end
-/// if missing. The packet grows by at most 8 bytes.
+/// Writes a transport-wide sequence number into the header extension element `id` of an RTP packet.
+///
+/// A missing element is added at the end. The packet grows by at most 8 bytes.
 ///
 /// # Errors
 /// The packet is not RTP, its extension has a form that RFC 8285 does not define, `id` is 0 or does not fit into that

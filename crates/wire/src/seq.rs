@@ -22,8 +22,8 @@ pub enum Verdict {
     Late(i64),
     /// The counts restart with this packet.
     ///
-    /// Either two consecutive packets were far from the stream's numbers, or the stream before the last restart
-    /// continues.
+    /// Either two consecutive packets were far from the stream's numbers, or this packet continues the stream that was
+    /// received before the last restart.
     Restarted(i64),
     /// A packet far from all others, which neither a loss nor a restart explains.
     Stray,
@@ -39,15 +39,16 @@ impl Verdict {
     }
 }
 
-/// Extends one source's sequence numbers to cycles · 2¹⁶ + number. The first packet is in cycle 0, so numbers before
-/// the first packet may be negative.
+/// Extends one source's sequence numbers to cycles · 2¹⁶ + number.
 ///
-/// Unlike the sample code of A.1:
+/// The first packet is in cycle 0, so numbers before the first packet may be negative.
+///
+/// Differences from the sample code of RFC 3550, appendix A.1:
 /// - Packets of the probation count as expected and received.
-/// - A jump of [`MAX_MISORDER`] or more counts as a loss only within the caller's `reach`. With A.1's limit,
-///   [`MAX_DROPOUT`], forged numbers could invent losses.
-/// - A restart uses the nearest cycle.
-/// - A single packet can restore the stream before the last restart.
+/// - A jump ahead counts as a loss only if it is less than [`MAX_MISORDER`]. With A.1's limit, [`MAX_DROPOUT`], forged
+///   numbers could invent losses. [`ExtendedSeq::on_packet_within`] can raise the limit.
+/// - After a restart, numbers continue in the nearest cycle.
+/// - After a restart, a single packet that continues the earlier stream restores that stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedSeq {
     newest: i64,

@@ -268,11 +268,11 @@ def main() -> None:
 _STDERR = 2
 """The compiler writes to standard error, because standard output may contain the JSON of a command."""
 _RESTARTED = "STEADYCAST_RESTARTED"
-"""Environment variable that keeps a process from compiling the module again and again."""
+"""Environment variable of a restarted command, which does not compile the Rust module a second time."""
 
 
 def compile_and_restart(lacking: UncompiledError) -> None:
-    """Compile the module in a checkout, and start this command again; a loaded module can't be replaced.
+    """Compile the Rust module in a checkout. Start this command again, because a loaded module can't be replaced.
 
     If this can't be done or has failed once, print the reason.
     """

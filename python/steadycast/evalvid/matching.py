@@ -88,7 +88,7 @@ def exchange(
     place: dict[Hashable, int] = {}
     for n in order:
         first_at = place.setdefault(keys[0][n], n)
-        # A trace of a network lists a packet at each of its hops.
+        # A trace of a network lists a packet at each hop. Only a second entry at the same node is a retransmission.
         unmatched["sent again"] += first_at != n and departures[first_at].node == departures[n].node
     dropped = {key: event.node for key, event in zip(keys[2], drops, strict=True)}
     came: dict[Hashable, int] = {}

@@ -32,7 +32,7 @@ BACKGROUND = "udp"
 FACTOR = 3.0
 """The largest fair ratio of two rates, with equal priorities (RFC 8868, 4.1)."""
 NEAR = 0.2
-"""Relative difference from the steady rate below which a rate has converged."""
+"""A rate has converged if its relative difference from the steady rate is less than this."""
 _SHORTEST_S = 10.0
 """The shortest segment in seconds in which convergence is judged."""
 

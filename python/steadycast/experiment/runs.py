@@ -181,7 +181,7 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
             loaded = base.load(*point.sets)
         except UserError as error:
             told = ", ".join(filter(None, point.labels))
-            # The core knows all changes as those of --set; here they are the file's.
+            # The core's errors attribute all changes to --set, but these changes come from the experiment file.
             at = error.place.removeprefix("--set: ")
             raise UserError(f"{spec.path}: {told}: {at}", error.problem, error.remedy) from None
         scenarios.append(loaded)

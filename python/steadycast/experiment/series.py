@@ -96,7 +96,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "share_below": Statistic(lambda values, level: sum(v < level for v in values) / len(values), level=True),
     "longest_below": Statistic(_longest_below, level=True),
 }
-"""The statistics by name. If a statistic needs a level, a formula has the level before the times."""
+"""The statistics by name. In a formula, a statistic's level stands before the start and end of the interval."""
 
 
 @dataclass(frozen=True)

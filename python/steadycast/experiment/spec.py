@@ -159,13 +159,13 @@ class TableSpec:
     but: tuple[str, ...]
     """In a "choice" table: a second column lists the variants that keep all bounds except those on these measures."""
     by: tuple[str, ...] | None
-    """Axes, variables, classes or columns of ``about``. Points with the same values of these make a row.
+    """Names of axes, variables, classes (`Class`) or columns of ``about``.
 
-    In a "held" table, these points make a column. With `None`, each point makes a row of a "points" table, and each
-    scenario a row of any other table.
+    The points with equal values of all of these make one row or, in a "held" table, one column. With `None`, each point
+    makes a row of a "points" table, and each scenario makes a row of any other table.
     """
     against: str | None
-    """The variant from whose means a "points" table shows the differences."""
+    """A "points" table shows mean differences from this variant."""
     by_bound: bool
     """Whether a "counts" table counts the points that keep the bounds of each measure.
 
@@ -239,7 +239,7 @@ class Variant:
     emulated: bool
     """Whether it runs in real time, with the kernel's TCP."""
     group: int | None
-    """A number that all variants from the same list of names in the file share; `None` without a list."""
+    """The index of the file's table of variants; `None` if that table has a single name and no ``${variant}``."""
 
 
 @dataclass(frozen=True)
@@ -821,7 +821,7 @@ def _bound(told: Mapping[str, Any], measures: Sequence[Mapping[str, Any]], path:
 
 
 def _refuse_scenario(path: Path, text: str) -> None:
-    """Refuse a scenario, which would be an experiment without any of its keys."""
+    """Refuse a file that has keys of a scenario, but no key of an experiment."""
     try:
         keys = tomllib.loads(text).keys()
     except tomllib.TOMLDecodeError:

@@ -34,7 +34,8 @@ WAITED = 0.05
 DISTURBED = 0.01
 """The largest share of the scored time in which a thread may wait for a processor for longer than `LONG_WAIT_S`.
 
-With this share, the reported 95th percentile of the delay is at most the true 96th percentile plus `LONG_WAIT_S`.
+At most this share of the delays is measured too large by more than `LONG_WAIT_S`. The reported 95th percentile of the
+delay is therefore at most the true 96th percentile plus `LONG_WAIT_S`.
 """
 TAKEN = 0.01
 """The largest share of the processors' time that the hypervisor or other programs' real-time threads may use.
@@ -153,7 +154,7 @@ def run(setup: Setup, task: Task) -> Outcome:
     place.parent.mkdir(parents=True, exist_ok=True)
     rooms = Rooms(setup.rooms / place.relative_to(setup.folder).with_name(f"{task.run}.work"))
     for old in (place, rooms.work):
-        # Remains of an interrupted run would be counted.
+        # Files of an interrupted run must not become results of this run.
         shutil.rmtree(old, ignore_errors=True)
     rooms.make(setup)
     table = scenario(setup, task.network, setup.seed + task.run - 1)

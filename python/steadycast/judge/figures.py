@@ -57,7 +57,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Figure:
-    """A numeric result of a cell, to which bounds can refer."""
+    """A numeric result of a run in a network. `pair.Expect` can bound it."""
 
     key: str
     about: str

@@ -38,8 +38,8 @@ _BURST_S = 0.005
 RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
 """The conditions for a recovery, which must hold for `RECOVERED_S`.
 
-- The rate over 1 s is at least `_RATE` times its former value or, if less, `_RATE` times `_CAPACITY` of the capacity.
-- The 95th percentile of the delay is at most `_DELAY_S` above the path's.
+- The rate over 1 s is at least `_RATE * min(former rate, _CAPACITY * capacity)`.
+- The 95th percentile of the delay exceeds the path's propagation delay by at most `_DELAY_S`.
 """
 _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
 """An RTP stream has 16 packets or more, and 90 % of its sequence steps are 1 to 64."""
@@ -280,7 +280,10 @@ def wire(cell: Cell) -> Figures:
 
 
 def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
-    """95th percentile over all seconds of the peak-to-mean ratio of the bytes per 5 ms."""
+    """Return the 95th percentile of the peak-to-mean ratios of all seconds with traffic.
+
+    A second's ratio is its most bytes in 5 ms, divided by its mean bytes per 5 ms.
+    """
     bins = np.bincount(((sent - low) / _BURST_S).astype(int), bytes_, round((high - low) / _BURST_S) + 1)
     each = round(1 / _BURST_S)
     whole = bins[: len(bins) // each * each].reshape(-1, each)

@@ -15,7 +15,7 @@ NAME = "the recorded call"
 
 
 def path_of(place: Path) -> Path:
-    """Return the scenario file ``place``, or the file path.toml in ``place``, the folder of an analysed call.
+    """Return ``place`` if it is a file. If it is the folder of an analysed call, return the folder's file path.toml.
 
     Raises:
         UserError: the folder has no path.toml, because the network path of the call is unknown.

@@ -141,9 +141,9 @@ class Pool:
 
 
 def rivals() -> list[str]:
-    """Return the default controllers for side B: the registry's first adaptive controller of each `cast`.
+    """Return the default controllers for side B: the registry's first adaptive controller of each value of `cast`.
 
-    Side B uses the second if side A already uses the first.
+    If side A uses the first of these controllers, side B uses the second.
     """
     first: dict[str, str] = {}
     for each in registry():
@@ -475,7 +475,10 @@ async def _serve(lab: Lab, listener: socket.socket, stack: ExitStack, ready: Cal
 
 
 async def _warm(lab: Lab) -> None:
-    """Load the first scenario in each process, one after the other: the first encodes the media."""
+    """Load the first scenario in each worker process.
+
+    The processes load in turn, because the first process encodes the media and the other processes reuse the result.
+    """
     pool = lab.pool
     assert pool is not None
     place = pool.place("", film=False)

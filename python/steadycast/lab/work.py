@@ -59,7 +59,7 @@ class Task:
     text: str
     sets: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
-    """The changes to the scenario for each of the film's other pictures."""
+    """The scenario changes of the runs that the film shows beside the run with `sets`."""
     place: int
     """The tab's place on the `Board`."""
     ticket: int

@@ -26,9 +26,9 @@ PACKET_SAMPLES = HZ // 50
 _STEP_S = Fraction(1, 50)
 """Tolerance in seconds. A larger difference of a time stamp from the end of earlier samples is a gap or an overlap."""
 _JOINED_S = Fraction(1, 25)
-"""The largest gap between two repetitions that is filled with silence, in seconds.
+"""The largest gap between two repetitions of the film that is filled with silence, in seconds.
 
-A repetition is announced only 40 ms before its beginning, so silence for a larger gap would be sent too late.
+The beginning of a repetition is known only 40 ms in advance, so silence for a larger gap would be sent too late.
 """
 _QUIET = 10
 """Silent packets (0.2 s) that are sent before packets are omitted."""

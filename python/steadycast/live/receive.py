@@ -397,8 +397,7 @@ class Sink:
         if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
             self.notes.append(f"{view.counted(overrun, 'frame was', 'frames were')} not written in time")
         shown, took = (end - begun for end, begun in zip(self._last, self._first or self._last, strict=True))
-        # The limit is a factor of 5, because a sender may pause or be faster than real time. A clock's drift is far
-        # smaller.
+        # A sender's pauses may also reduce `shown`. Only a factor of 5 is evidence of a wrong clock rate.
         if took > 2 and shown < took / 5:
             self.notes.append(
                 f"its time stamps cover {shown:.2f} s of the {took:.1f} s in which frames came, so the film is too"

@@ -326,7 +326,7 @@ def _add_sound(planned: Plan, loop_s: Callable[[int], float | None]) -> None:
 
 
 def pictures_of(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:
-    """Open a source; return its pictures, and the file for the record or `None`."""
+    """Open a source. Return its pictures and its file, or `None` for a test pattern or a camera."""
     if source == "testsrc":
         return Filed(Pattern(), size, fps, loop=True), None
     if source == "-" or source.startswith("/dev/video"):

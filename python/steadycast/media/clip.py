@@ -254,8 +254,8 @@ def resampled(
 ) -> Iterator[U8]:
     """Resample to a constant frame rate: at each time, the picture with the nearest time stamp is shown.
 
-    If a source has this rate, each of its pictures is shown once, with jitter of up to half an interval. ``length`` is
-    the source's length in seconds.
+    If a source has this rate, each of its pictures is shown once, even if its time stamps have jitter of up to half an
+    interval. ``length`` is the source's length in seconds.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)

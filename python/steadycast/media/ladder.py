@@ -57,7 +57,7 @@ class Codec:
     rates: tuple[Fraction, ...] | None
     """Frame rates that the headers can express; `None`: any. Other rates are written as 25."""
     doubling: int | None = None
-    """The increase of the quantizer that doubles the step size; `None` if they are proportional."""
+    """The increase of the quantizer that doubles the step size; `None` if the step size is proportional to it."""
     least: int = 16
     """The smallest width and height."""
     most: tuple[int, int] = (8192, 8192)
@@ -156,7 +156,7 @@ class Ladder:
         return self.load_raw()
 
     def shape(self) -> dict[str, object]:
-        """Return the codec, size and frame rate, as in the summary's key ``encoded``."""
+        """Return the codec, size and frame rate for a flow's key ``encoded`` in summary.json."""
         fps = float(self.table.fps)
         return {"codec": self.codec.name, "width": self.width, "height": self.height, "fps": fps}
 
@@ -414,8 +414,9 @@ _KEY = re.compile(r"\bencode\.(size|fps|codec|gop|bframes)\b")
 def start(encoder: av.VideoCodecContext) -> None:
     """Open an encoder; SVT-AV1's threads run under the scheduling policy SCHED_BATCH.
 
-    As root, SVT-AV1 takes real-time priority (SCHED_FIFO, 99), which would delay a live session's pacer. Under wake-up
-    preemption, SVT-AV1 4.1 loses a picture on a busy machine, and its caller waits forever (in 1 of 50 short clips).
+    - As root, SVT-AV1 takes real-time priority (SCHED_FIFO, 99), which would delay a live session's pacer.
+    - If its threads preempt others when they wake up, SVT-AV1 4.1 may lose a picture on a busy machine, and its caller
+      waits forever (in 1 of 50 short clips). Threads under SCHED_BATCH do not preempt others when they wake up.
     """
     try:
         _start(encoder)

@@ -408,8 +408,8 @@ def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction
     if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
         hours, minutes, seconds = map(Fraction, parts)
         length = (hours * 60 + minutes) * 60 + seconds
-        # mkvmerge writes the track's length into DURATION, FFmpeg the time of its end. Other programs' values count as
-        # the end, because an end that is assumed too late causes a false warning in `early`.
+        # mkvmerge writes the track's length into DURATION, FFmpeg the time of its end. For other programs, the earlier
+        # end is assumed, because a too late end causes a false warning in `early`.
         return length + (zero if "_STATISTICS_WRITING_APP" in told else 0)
     own = stream.duration * Fraction(stream.time_base) if stream.duration and stream.time_base else None
     alone, name = len(container.streams) == 1, container.format.name

@@ -104,10 +104,10 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # A late frame is shown at the first later slot whose play time is not before its arrival.
-    # `searchsorted` needs sorted play times. If the play-out delay grew after a reference frame was encoded, the B
-    # frames that are displayed before this frame have later play times.
+    # `searchsorted` needs sorted play times. After an increase of the play-out delay, a B frame may have a later play
+    # time than the reference frame that is displayed next.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
+    # A late frame is shown at the first later slot whose play time is not before its arrival.
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
     newest = np.full(slots, -1, dtype=np.int64)

@@ -15,7 +15,7 @@ from steadycast.report.rank import alike, ranked_receivers
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
 _LEAST_SHARE_GAP = 0.02
-"""The smallest difference between `share` and `mean / fair` that `partly_competing` explains.
+"""`partly_competing` names a flow if its share while competing and its share of the whole run differ by this or more.
 
 Averaging alone may cause smaller differences.
 """

@@ -25,7 +25,7 @@ MOST_FROZEN = 0.01
 CONVERSATION_MS = 400.0
 """The longest one-way delay of a conversation, in milliseconds (ITU-T G.114)."""
 PRIOR_FREEDOM = 2
-"""The weight of `Placebo.spread` in `difference`, in degrees of freedom: the prior of Smyth's moderated t (2004)."""
+"""The degrees of freedom that `Placebo.spread` adds to the measured variance (moderated t-test, Smyth 2004)."""
 _MOST_OTHERS = 3
 Value = float | None
 Where = Literal["compare", "sweep", "python", "lab"]
@@ -263,7 +263,7 @@ def cost_criteria(score: str | None, delay: Delay) -> list[Criterion]:
 
 
 def say_score(score: str | None) -> str:
-    """Return the name of a score in sentences."""
+    """Return a score's name for use in sentences."""
     return (score or "score").replace("_", " ")
 
 
@@ -380,12 +380,12 @@ class Verdict:
     compared: Sequence[Difference] = ()
     """All computed differences, in the rule's order."""
     reason: str = ""
-    """Why these candidates are recommended, or none.
+    """Why candidates are recommended ("decided"), or why none is recommended (any other value).
 
-    - "decided": all others are significantly worse.
-    - "alike": nothing was excluded, or a run that violates the rule is not significantly worse than one that keeps it.
-    - "chance": all that keep the rule are significantly worse than one that violates it.
-    - "broken": all violate the rule.
+    - "decided": all other candidates are significantly worse.
+    - "alike": no candidate was excluded, or some of the remaining candidates violate the rule.
+    - "chance": each candidate that keeps the rule is significantly worse than a candidate that violates the rule.
+    - "broken": all candidates violate the rule.
     - "unknown": no figure is known.
     """
     said: Sequence[str] = field(default=())

@@ -38,10 +38,10 @@ def joined(parts: Iterable[object], between: str = "") -> Html:
 
 
 def element(tag: str, *content: object, **attributes: object) -> Html:
-    """Build an element; content that is not `Html`, and all attribute values are escaped.
+    """Build an element. Attribute values are escaped, and so is content that is not `Html`.
 
-    Attribute names may end in ``_`` (``class_``); any other ``_`` becomes ``-``. `True` writes the name alone, `None`
-    nothing.
+    Attribute names may end in ``_`` (``class_``); any other ``_`` becomes ``-``. An attribute with the value `True` is
+    written without a value. An attribute with the value `None` is omitted.
     """
     words = [tag]
     for name, value in attributes.items():

@@ -72,7 +72,7 @@ def heading(shown: record.Shown) -> Html:
 
 
 def glossary(used: str) -> Html:
-    """Return the entries to which the page `used` links, and those to which they link in turn."""
+    """Return the glossary entries to which the page `used` links."""
     entries = [
         (w, about)
         for w, about in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())

@@ -37,7 +37,7 @@ _BELOW_CAP = 0.65
 """The highest target rate of the finest rung, as a fraction of `--max-rate`.
 
 A viewer climbs to a rung if the rung's peak rate is at most 0.8 of the viewer's target rate (`CLIMB_SHARE` in
-`crates/media/src/rungs.rs`). With 0.65, this peak may be 1.23 times the rung's target rate.
+`crates/media/src/rungs.rs`). The finest rung's peak rate may therefore be 0.8 / 0.65 = 1.23 times its target rate.
 """
 NICER = 5
 """The number that is added to the nice value of encoding threads."""

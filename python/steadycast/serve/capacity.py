@@ -62,7 +62,7 @@ class Capacity:
         return math.floor(self.cores * USED / (self.sound + self.sending))
 
     def told(self, admitted: int) -> str:
-        """Return the sentence for the operator; ``admitted`` is the number of places."""
+        """Return the sentence for the operator; ``admitted`` is the largest number of viewers (`--viewers`)."""
         if self.viewers is None or self.encoding is None:
             return "how many viewers this machine carries is unknown: the source has too few pictures for a measurement"
         each = f"{self.sending:.2g} for each Mb/s that is sent"

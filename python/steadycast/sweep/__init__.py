@@ -55,7 +55,7 @@ class Sweep:
         return sum(1 for _ in self.plan.runs()) - self.results.height
 
     def metrics(self) -> list[str]:
-        """Return the default metrics: share of the fair rate, score and loss of each flow, and PSNR with ``pixels``."""
+        """Return each flow's default metrics: share of the fair rate, score, loss, and PSNR of decoded pictures."""
         from steadycast.sweep.show import metrics
 
         return metrics(self)

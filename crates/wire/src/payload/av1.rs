@@ -139,10 +139,10 @@ impl Fragments<'_> {
     }
 }
 
-/// Returns the aggregation header and the following bytes that are not part of the frame's data.
+/// Returns the aggregation header, and the bytes after it that are not part of the frame's data.
 ///
-/// With two elements, these are the length of the first element. With one element that starts here, they are the
-/// header of its OBU.
+/// If the fragment has two elements, these bytes are the length of the first element. If it has one element and starts
+/// an OBU, these bytes are the OBU's header.
 pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
     // N is set in the first packet of a coded video sequence only.
     let begins = key && fragment.offset == 0;

@@ -73,7 +73,8 @@ impl Depacketiser {
     /// Processes the next packet's payload.
     ///
     /// # Errors
-    /// The payload contradicts its format, and counts as lost, or its packetisation or layer is not supported.
+    /// - The payload contradicts its format. It then counts as lost.
+    /// - Its packetisation or layer is not supported.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), ParseError> {
         let pushed = match self.format {
             PayloadFormat::Mpeg4 => self.append(&[], payload).map(|()| true),

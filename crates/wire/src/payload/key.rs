@@ -46,19 +46,20 @@ fn first_slice(format: PayloadFormat, frame: &[u8], kind: impl Fn(&[u8]) -> Opti
     Units::new(format, frame).find_map(|unit| kind(frame.get(unit.offset + unit.prefix..unit.offset + unit.len)?))
 }
 
-/// Returns whether an H.263 picture is intra-coded: after a picture start code (22 bits) and temporal reference (8),
-/// PTYPE's bits 6 to 8 are the source format and bit 9 the coding type. Format 7 has the coding type in PLUSPTYPE
-/// (H.263, sections 5.1.1 to 5.1.4).
+/// Returns whether an H.263 picture is intra-coded (H.263, sections 5.1.1 to 5.1.4).
 fn is_h263_intra(frame: &[u8]) -> bool {
     let bits = |from: usize, count: usize| {
         (from..from + count)
             .try_fold(0u32, |bits, at| Some(bits << 1 | u32::from(*frame.get(at / 8)? >> (7 - at % 8) & 1)))
     };
+    // The picture start code.
     if bits(0, 22) != Some(0b10_0000) {
         return false;
     }
+    // PTYPE's source format is in bits 35 to 37, and its coding type in bit 38. After source format 7, PLUSPTYPE begins
+    // at bit 38.
     match (bits(35, 3), bits(38, 3)) {
-        // With UFEP 1, OPPTYPE of 18 bits precedes MPPTYPE and its coding type.
+        // PLUSPTYPE has the coding type in MPPTYPE. With UFEP 1, OPPTYPE (18 bits) precedes MPPTYPE.
         (Some(7), Some(1)) => bits(59, 3) == Some(0),
         (Some(7), _) => bits(41, 3) == Some(0),
         _ => bits(38, 1) == Some(0),

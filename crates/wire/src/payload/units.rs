@@ -83,7 +83,7 @@ pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '
 
 /// Returns the bytes after each start code (H.264 and H.265, annexes B) up to the frame's end.
 ///
-/// The end of a unit is found by [`nal_unit_of`] only, because the search is slow in long units.
+/// A unit's end is not searched, because this is slow in long units. Where it is needed, [`nal_unit_of`] finds it.
 pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut from = 0;
     std::iter::from_fn(move || {

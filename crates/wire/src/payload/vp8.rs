@@ -12,7 +12,7 @@ use super::Fragment;
 use crate::ParseError;
 use crate::bytes::Reader;
 
-/// Returns a sent payload's descriptor: X, I and M. RFC 7741 allows the frame to count as one partition.
+/// Returns a sent payload's descriptor with X, I and M. PID is 0: RFC 7741 allows a frame to be sent as one partition.
 pub(super) fn header(picture: u32, fragment: &Fragment) -> [u8; 4] {
     let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
     [0x80 | u8::from(fragment.starts_unit) << 4, 0x80, high, low]

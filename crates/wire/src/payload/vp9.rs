@@ -86,11 +86,14 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Returns whether the uncompressed header is a key frame's (VP9, section 6.2): frame marker 2, two profile bits, one
-/// more in profile 3, `show_existing_frame`, `frame_type`.
+/// Returns whether the uncompressed header is a key frame's (VP9, section 6.2).
+///
+/// ```text
+/// | frame_marker (2) | profile (2) | reserved (1, only in profile 3) | show_existing_frame (1) | frame_type (1) |
+/// ```
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let Some(&first) = frame.first() else { return false };
-    // Profile 3 has a further reserved bit.
+    // Removes the reserved bit of profile 3.
     let bits = if first & 0x30 == 0x30 { first << 1 } else { first };
     first >> 6 == 2 && bits & 0x0c == 0
 }

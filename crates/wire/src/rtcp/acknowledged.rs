@@ -20,7 +20,7 @@ pub struct Acknowledged {
     pub arrival: Option<Arrived>,
 }
 
-/// Extends a 32-bit count of units to the value nearest to the time `near`, or to `first` without one.
+/// Extends a 32-bit count of units to the value nearest to the time `near`. Returns `first` if `near` is `None`.
 pub(super) fn unwrap(units: u32, per_second: i64, near: Option<PeerTime>, first: i64) -> i64 {
     let Some(near) = near else { return first };
     // Times before the clock's start are rounded down as well.

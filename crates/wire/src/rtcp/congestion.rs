@@ -86,8 +86,8 @@ impl CongestionFeedback {
             body.resize(to_words(body.len()), 0);
         }
         body.extend_from_slice(&self.report_time.to_be_bytes());
-        // RFC 4585's field for the media source has the first four bytes. They are the first stream's SSRC or, without
-        // streams, the report timestamp.
+        // The first four bytes of `body` become the media source in RFC 4585's header. They are the first stream's SSRC
+        // or, without streams, the report timestamp.
         let fci = body.split_off(4);
         let media = body.try_into().map_or(0, u32::from_be_bytes);
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }

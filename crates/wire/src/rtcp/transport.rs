@@ -90,7 +90,7 @@ impl TransportFeedback {
         packets
     }
 
-    /// Returns a report on packets whose deltas fit.
+    /// Returns report `number` on these packets, whose arrival-time deltas must fit into 16 bits.
     fn part(&self, range: std::ops::Range<usize>, number: usize) -> Packet {
         let statuses = &self.packets[range.clone()];
         let first = statuses.iter().find_map(|status| match status {
