@@ -98,7 +98,12 @@ def emulate(
     sets = changes(set, seed=seed, classes=classes)
     if pcap:
         links = dict.fromkeys([*load(scenario, sets).captured(), *pcap])
-        sets.append(f"record.pcap={json.dumps(list(links))}")
+        captures = f"record.pcap={json.dumps(list(links))}"
+        try:
+            _ = load(scenario, [*sets, captures])
+        except UserError as error:
+            raise UserError(named("--pcap", "pcap"), error.problem, error.remedy) from error
+        sets.append(captures)
     plan = Plan.of(load(scenario, sets), place_of(scenario), folder_of(scenario), classes)
     if program is None:
         plan.need_flows(f"write at least one [[flow]], or add {_program()}")

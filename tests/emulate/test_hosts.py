@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from steadycast import hosts
 from steadycast.cli.real import _programs
+from steadycast.emulate import emulate
 from steadycast.errors import UserError
 
 from .conftest import COMMAND, steadycast
@@ -99,6 +100,11 @@ def test_a_program_that_is_not_ready_is_reported_with_what_was_awaited_and_its_o
     failed = next(each for each in told if each["what"] == "failed")
     assert (failed["reason"], "udp:5005" in failed["detail"]) == ("too-long", True)
     assert (tmp_path / "log").read_bytes()[: failed["logged"]] in (b"", b"begun\n")
+
+
+def test_a_link_that_is_not_there_is_blamed_on_its_option(dumbbell: Path) -> None:
+    with pytest.raises(UserError, match='pcap: no link is called "nolink"; there are: bottleneck, '):
+        emulate(dumbbell, pcap=["bottleneck", "nolink"])
 
 
 def test_a_host_that_is_not_there_is_named(dumbbell: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from steadycast.errors import MissingError, UserError
 from steadycast.judge import pair as pairs
-from steadycast.judge.suite import Asked, _within_budget, unseen
+from steadycast.judge.suite import Asked, _within_budget, named, unseen
 
 ROOT = Path(__file__).parents[2]
 SEND = {"name": "send", "on": "sender", "run": "send {receiver}:5004 {clip}"}
@@ -106,6 +106,12 @@ def test_two_commands_are_a_pair_whose_receiver_is_ready_with_its_port(words: st
         ("send", "sender", "delay:0.3"),
     ]
     assert pair.clip is not None
+
+
+@pytest.mark.parametrize("suffix", ["", "+cubic", "+2cubic"])
+def test_a_network_s_file_that_is_missing_is_named_with_its_folder(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"there is no file {tmp_path}/a/b.toml;")):
+        named(f"smoke,a/b.toml{suffix}", tmp_path)
 
 
 def test_a_budget_says_what_fits() -> None:

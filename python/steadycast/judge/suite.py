@@ -133,6 +133,12 @@ def named(asked: str, folder: Path) -> dict[str, Network]:
     parts = [part.strip() for part in asked.split(",") if part.strip()]
     if not parts:
         raise UserError("--networks", "there are none", "name a set, for example smoke, or networks")
+    for part in parts:
+        # A suffix such as "+cubic" may follow the path.
+        path, suffix, _ = part.partition(".toml")
+        if suffix and not (folder / f"{path}.toml").exists():
+            remedy = "name a network's file, or one of those that `steadycast networks` lists"
+            raise UserError(part, f"there is no file {(folder / path).absolute()}.toml", remedy)
     return {name: find(name, folder) for part in parts for name in expanded(part)}
 
 
