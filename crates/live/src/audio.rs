@@ -249,7 +249,7 @@ impl AudioIntake {
         }
     }
 
-    /// Gives the reader the packets whose RTP timestamp `ticks_of` can convert.
+    /// Moves packets to `queue` while `ticks_of` can convert their RTP timestamps.
     pub(crate) fn align(&mut self, ticks_of: impl Fn(u32) -> Option<i64>) {
         while let Some(reported) = self.unaligned.front().and_then(|(timestamp, ..)| ticks_of(*timestamp)) {
             let Some((timestamp, missing, bytes)) = self.unaligned.pop_front() else { return };

@@ -115,7 +115,7 @@ struct State {
     frames: VecDeque<Arc<SharedFrame>>,
     pushed: u64,
     key_wanted: bool,
-    /// Whether there were no viewers since the last group, which is then not evaluated.
+    /// Whether the broadcast had no viewers until now. The group before is then incomplete, and is not evaluated.
     fresh: bool,
     /// The rates of rungs that were given up, the coarsest last.
     given_up: Vec<Rate>,

@@ -83,7 +83,7 @@ impl Echo {
     }
 }
 
-/// A flow's end in a loop, which reads [`End::wake`] after each call.
+/// Handles timers and datagrams in an event loop. The loop reads [`End::wake`] after each call.
 pub trait End {
     /// Returns when [`End::on_wake`] is due. A time in the past means immediately.
     fn wake(&self) -> Time;
@@ -91,8 +91,8 @@ pub trait End {
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
     /// Handles a datagram. The end's own looped-back RTCP is left out.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// Handles a suspension of the process, which has just ended. The datagrams that arrived during the suspension are
-    /// delivered after this call.
+    /// Handles the end of a suspension of the process. Datagrams that arrived during the suspension are delivered after
+    /// this call.
     fn on_clock_gap(&mut self, _now: Time) {}
     /// Returns whether the end is done. A loop returns when all ends are done.
     fn done(&self) -> bool {

@@ -35,7 +35,7 @@ pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
 /// Returns a pseudo-random number, equal for equal bytes. Its secret key prevents constructed collisions.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
-        // The zero is never used: without random numbers, `seed` fails at each session's start.
+        // A key of zero does no harm, because no session can start while `seed` fails.
         let half = || seed().map_or(0, |seed| seed.0).to_be_bytes();
         let mut key = [0; 16];
         key[..8].copy_from_slice(&half());

@@ -333,8 +333,8 @@ impl LiveFeed {
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // `open` predicts the size of a new group's first `pictures` pictures. The I frame counts in proportion,
-        // because its bytes are spread over the whole group.
+        // `open` predicts the bytes of a new group's first `pictures` pictures. The I frame's bytes are spread over the
+        // whole group, so only the share `pictures / gop` counts.
         let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last_frame, pictures - 1).as_f64();

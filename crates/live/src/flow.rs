@@ -1,4 +1,4 @@
-//! A live session's flow as a scenario's keys.
+//! Converts options and session descriptions to the keys of a flow in a scenario file.
 
 use crate::sdp::{Description, PacketFeedback};
 use crate::{LiveError, source_specific};
@@ -57,7 +57,7 @@ impl FlowKeys {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }
 
-    /// Adds a sender's default keys. By default, the mode `paper` has neither `defences` nor `repair`.
+    /// Adds a sender's default keys.
     #[must_use]
     pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
         let paper = self.is("mode", "paper");
@@ -70,7 +70,7 @@ impl FlowKeys {
         if source_specific(to) { keys.or("rtcp", json!({ "reports": "source" })) } else { keys }
     }
 
-    /// Reads a session description. Without a controller's name, reports are standard.
+    /// Returns the keys of a receiver's flow.
     ///
     /// # Errors
     /// The session bandwidth is out of range.
@@ -84,7 +84,7 @@ impl FlowKeys {
         }
         let address = description.address.ip();
         let reports = if source_specific(address) { "source" } else { "group" };
-        // The receiving half of `fixed` sends standard reports only.
+        // A standard sender's description names no controller. A receiver of `fixed` sends standard reports only.
         let controller = description.private_value("controller").unwrap_or("fixed");
         let param = |(key, text): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), value(text)));
         let params: Map<String, Value> = description.ours.iter().filter_map(param).collect();

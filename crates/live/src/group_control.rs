@@ -40,14 +40,14 @@ const BUCKET_GROUPS: f64 = 1.5;
 /// The exponents of FFmpeg's test pattern are 0.6 to 1. The values are chosen to overestimate the bytes.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// Pictures get smaller if they need a step size that exceeds the coarsest quantizer's by this factor. At the new size,
-/// they must need a step size that is below the coarsest quantizer's by this factor.
+/// Pictures get smaller if they need more than the largest step size times this factor. At the new size, they must need
+/// at most the largest step size divided by this factor.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// Conditions for larger pictures: a factor, and a duration. Over the duration, the needed step size at the larger size
-/// must be below the coarsest quantizer's by the factor.
+/// Conditions for larger pictures, each a factor and a duration. During this time, the larger size must need at most
+/// the largest step size divided by the factor.
 ///
-/// The second condition reacts faster to a rate far above the need.
+/// With the second condition, pictures grow sooner if the rate is high.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
 /// The result of the last group.

@@ -503,7 +503,6 @@ impl Pair {
         Self { rtp, rtcp: None, address: at, reports: at, audio: None }
     }
 
-    /// Creates the pair of a socket that no session owns.
     pub(crate) fn of_port(port: Port) -> Self {
         Self::waiting(PairPort::Own(port))
     }
@@ -545,7 +544,7 @@ impl Pair {
         self.rtcp.as_ref().unwrap_or(&self.rtp)
     }
 
-    /// Returns the destination of a sender's datagrams, or of a group's reports.
+    /// Returns the destination of a sender's datagrams, or of a receiver's reports to a multicast group.
     pub(crate) fn peer(&self, which: Which) -> SocketAddr {
         match (which, &self.audio) {
             (Which::Audio, Some(audio)) => audio.address,

@@ -85,7 +85,7 @@ impl ReceivedSymbols {
     }
 
     fn keep(&mut self, number: u16, symbol: Vec<u8>) {
-        // From cycle 1, so that earlier packets have positive numbers, too.
+        // The first packet's number starts at 65,536, because earlier packets may arrive later and get lower numbers.
         let seq = self.extended(number).unwrap_or(u64::from(number) + (1 << 16));
         let newest = self.newest.map_or(seq, |newest| newest.max(seq));
         self.newest = Some(newest);

@@ -101,7 +101,7 @@ impl DescribedSession {
         Self {
             payload_types: described.then(|| description.payload_types()),
             named: description.sources().0.first().copied(),
-            // A restarted sender has other SSRCs, so they are learned from packets.
+            // A restarted sender has new SSRCs, so `Self::receiver` accepts repair from any SSRC.
             repair: again.map(|again| RepairSettings {
                 ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
                 payload_type: again.payload_type,
@@ -194,7 +194,7 @@ impl Receiving {
         let group = description.address.ip().is_multicast();
         let keys = FlowKeys::described(description)?;
         let own = std::slice::from_ref(&options.cname);
-        // The user has written no scenario, so an error names the session description's attribute as its place.
+        // The keys come from the session description, so an error names the description's attribute.
         let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
         let apart = RemotePeer {
             cname: options.cname.clone(),

@@ -341,7 +341,7 @@ impl Description {
         let mut named = Vec::new();
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref()).map(|of| ("FID", of));
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref()).map(|of| ("FEC-FR", of));
-        // A group has the line of the media's SSRC already.
+        // The lines of an SSRC group (RFC 5576) include the media's SSRC.
         let alone = self.media.as_ref().filter(|_| again.is_none() && covered.is_none());
         for (semantics, sources) in again.into_iter().chain(covered) {
             sources.lines(semantics, &mut named).into_iter().for_each(|(name, value)| put(name, value));
@@ -418,7 +418,7 @@ impl Description {
         let lines = Lines { session: &session, media };
         let (Format { payload_type, format, fmtp, .. }, same) = chosen(formats(media))?;
         let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
-        // One encoder produces all payload types of a format.
+        // One encoder produces all payload types of a format, so any payload type's configuration applies to all.
         let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
         let ours = media.get_first_attribute_value(PRIVATE_ATTRIBUTE).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();

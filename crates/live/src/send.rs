@@ -504,7 +504,7 @@ fn describe(
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // Two sessions may share a key. If the SSRC is announced, receivers reject packets with another SSRC.
+        // With an announced SSRC, receivers reject packets of other sessions that use the same key.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
         ours: ours(options, video, medium),
@@ -650,7 +650,7 @@ impl Session {
         }
     }
 
-    /// Returns a broadcast's rung for the status.
+    /// Returns the status of a broadcast's quality level ("rung").
     fn rung(&self) -> Option<Value> {
         let view = self.rung.as_ref()?.view();
         Some(json!({

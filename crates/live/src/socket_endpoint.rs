@@ -143,7 +143,7 @@ impl SocketSource {
 
     /// Closes the browser's connection after the BYE.
     fn close(&mut self, now: Time, out: &mut Outbox) {
-        // While the BYE has not been sent, the source has a timer.
+        // The source's timer is set until the BYE has been sent.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
         if let Some(browser) = self.browser.as_mut().filter(|_| said) {
             browser.tunnel.close(now);
@@ -810,7 +810,7 @@ impl SocketSink {
         self.align_audio();
     }
 
-    /// Moves audio packets whose presentation times are known to the caller's queue.
+    /// Moves audio packets to the caller's queue once their presentation times are known.
     fn align_audio(&mut self) {
         let (Some(audio), Some(session)) = (&mut self.audio, self.sink.session()) else { return };
         audio.align(|timestamp| self.consumer.ticks_of(session.video_timestamp(timestamp)?));

@@ -238,7 +238,7 @@ impl Assembly {
             }
             let size = frame.coded.size.saturating_sub(Bytes::new(u64::from(end))).get() as u32;
             if size > 0 {
-                // The run ended before the whole frame was sent.
+                // The source stopped before it had sent these bytes.
                 missing.push(MissingBytes { frame: n as u32, offset: end, len: size });
             }
         }

@@ -331,8 +331,8 @@ impl Encoder {
         self.rungs.get(chosen).copied().unwrap_or(0)
     }
 
-    /// Returns the mean of the rates during the last GOP. As in Evalvid-RA's program, the GOP before adds its mean as
-    /// one more rate.
+    /// Returns the mean rate during the GOP that has just ended. As in Evalvid-RA's program, the previous GOP's mean
+    /// counts as one additional rate.
     fn mean(&mut self, rate: Rate) -> f64 {
         let (sum, count) = std::mem::take(&mut self.rate_sum);
         let (sum, count) = self.last_gop.map_or((sum, count), |last_gop| (sum + last_gop.mean, count + 1));

@@ -31,7 +31,7 @@ pub struct Frame {
     pub kind: FrameKind,
     /// The frame's size without headers.
     pub size: Bytes,
-    /// The sampling time of the picture, on the sender's clock, which orders frames for display.
+    /// The time at which the picture was sampled, on the sender's clock. It determines the order of display.
     pub sampled: Time,
 }
 

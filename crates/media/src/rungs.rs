@@ -12,8 +12,8 @@ use steadycast_units::{Bytes, Rate, Span};
 /// The content time over which a rung's highest rate is taken.
 pub const WORST_OVER: Span = Span::secs(10);
 
-/// While the backlog after a group takes at most this time to send, the rung is kept. A quarter of the pacer's limit
-/// leaves room for the next group.
+/// The rung is kept if the backlog after a group takes at most this time to send. The pacer's limit is one second, so
+/// the next group has room.
 const TOLERATED_BACKLOG: Span = Span::millis(250);
 
 /// Maximum share of the rate that a rung may need, at the start and for a step down. The margin allows for larger
@@ -41,10 +41,11 @@ const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 /// If the rate is below this share of the rung's need, the rest of the group is not sent, to drain the path's queue.
 const ABANDON_SHARE: f64 = 0.9;
 
-/// How long a finer rung has to fit before the first climb to it.
+/// How long a finer rung has to fit before a climb to it, once the stream has stepped down. [`WAIT_GROWTH`] lengthens
+/// the wait after failed climbs.
 const FIRST_WAIT: Span = Span::secs(4);
 
-/// How long a finer rung has to fit before a climb, until the stream first steps down.
+/// How long a finer rung has to fit before a climb to it, as long as the stream has never stepped down.
 const START_WAIT: Span = Span::secs(1);
 
 /// The factor by which the wait before a climb grows after each failed climb.
@@ -230,7 +231,7 @@ impl SwitchingRule for RungChooser {
         let collapsed = rate < highest.scale(COLLAPSE_SHARE) && recent > rate.scale(COLLAPSED_FITTING_SHARE);
         let has_failed = self.is_on_trial(at, rung);
         let (chosen, reason) = if rung < last && (collapsed || rate < recent.scale(CARRYING_SHARE)) {
-            // If a failed climb caused the collapse, the path carried the rung below, so no further margin is needed.
+            // After a failed climb, the usual margin is enough, because the path carried the rung before the climb.
             let share = if collapsed && !has_failed { COLLAPSED_FITTING_SHARE } else { FITTING_SHARE };
             let to = fitting(share).max(rung + 1);
             self.step_down(at, rung, to);

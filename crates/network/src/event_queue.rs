@@ -10,7 +10,7 @@ pub(crate) enum EventKind {
     Lane(u32),
     /// The timer of this agent expires.
     Agent(u32),
-    /// A planned start, stop or event is due. The index is that of the driver's plan.
+    /// A timer of the caller is due. The index is that of `Alarm::Entry`.
     Entry(u32),
     /// Copies arrive on several links at the same time.
     Fan(u32),

@@ -1,10 +1,10 @@
 //! Nodes and links: the forwarding of packets between agents.
 //!
-//! - A hop is one event, because a link returns a packet's arrival when the packet is offered.
+//! - A hop is one event, because a link computes a packet's arrival time as soon as the packet is offered.
 //! - Packets in flight wait in lanes. Only a lane's first packet is in the event queue.
 //! - Links share lanes for packets of equal latency, because these arrive in the order in which they are offered.
 //! - Copies that arrive at the same time are one event, a [`Fan`].
-//! - A packet whose fate is not known yet is stored under its link's token.
+//! - Some links decide about a packet later. They return a [`Token`], under which the packet is stored until then.
 //! - A packet in flight has all data for the next hop.
 
 use crate::event_queue::{EventKind, EventQueue};
@@ -85,9 +85,9 @@ pub(crate) struct Hop {
     captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
-    /// The last shared lane for packets that found the link idle.
+    /// The shared lane last used by packets that found the link idle.
     shared: SharedLane,
-    /// The last shared lane for packets that found one packet on the link.
+    /// The shared lane last used by packets that found one packet on the link.
     second: SharedLane,
 }
 
@@ -589,9 +589,10 @@ impl Net {
             sole_receiver[back as usize] = None;
             let mut members = self.nodes[node as usize].members.iter().filter(|(g, _)| *g == group);
             let only = members.next().filter(|_| members.next().is_none()).map(|(_, agent)| *agent);
-            // Several branches have no sole receiver. From the third branch on, all entries are `None` already.
             match *tree.branches(node) {
+                // A packet from the only branch is delivered to the node's members, and is not forwarded.
                 [one] => sole_receiver[links[one as usize].reverse as usize] = only,
+                // With a second branch, packets are forwarded. Further branches need no change.
                 [one, other] => {
                     for branch in [one, other] {
                         sole_receiver[links[branch as usize].reverse as usize] = None;

@@ -22,7 +22,7 @@ use steadycast_units::{Bytes, Span, Time};
 pub enum Alarm {
     /// An agent's timer.
     Agent(AgentIx),
-    /// The timer of a planned start, stop or event. The index is that of the driver's plan.
+    /// A timer with an index of the caller's choice, for example for a planned start or stop.
     Entry(u32),
 }
 

@@ -16,8 +16,8 @@ impl Graph {
         Self { out }
     }
 
-    /// Returns each node's next link towards `target`, with the fewest hops and then the first link; `None` without a
-    /// path. `reverse(l)` is the opposite link.
+    /// Returns each node's next link on a path with the fewest hops to `target`; `None` without a path. Among equal
+    /// paths, the order of links decides. `reverse(l)` is the link opposite to `l`.
     pub(crate) fn routes_to(&self, target: u32, reverse: impl Fn(u32) -> u32) -> Vec<Option<u32>> {
         let mut routes = vec![None; self.out.len()];
         let mut seen = vec![false; self.out.len()];

@@ -513,7 +513,7 @@ macro_rules! input_class {
 }
 switching_input!(input_class);
 
-/// Describes the input of switching rules. Each row has the key in a program's message, the attribute of
+/// Describes the input of switching rules. Each row has the key in messages to external programs, the attribute of
 /// `SwitchingInput`, and the meaning.
 #[pyfunction]
 pub(crate) fn switching_input() -> Vec<(&'static str, &'static str, &'static str)> {

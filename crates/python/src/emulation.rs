@@ -110,7 +110,7 @@ impl PyEmulation {
         self.locked().code
     }
 
-    /// Returns summary.json of the run, without the figures that need pixels.
+    /// Returns summary.json of the run, without figures that are measured on decoded pictures, such as PSNR.
     fn summary(&self, complete: bool) -> String {
         self.locked().summary(complete).to_string()
     }

@@ -200,7 +200,7 @@ impl PyBroadcast {
         self.0.audio_loss()
     }
 
-    /// Counts pictures that the source skipped before the next picture, or before its end.
+    /// Counts pictures that the source skipped.
     fn passed(&self, pictures: u32) {
         self.0.passed(pictures);
     }
@@ -279,8 +279,8 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     Ok(Medium::Ladder { format, config, ladder, rungs, frames: want(from, "frames")? })
 }
 
-/// The wait for a session's status; its loop answers at once, unless it is about to end.
-const ANSWER: Duration = Duration::from_millis(250);
+/// Maximum wait for a session's status. Only a session that is about to end does not answer immediately.
+const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 fn seconds(patience: f64) -> Duration {
     // No wait for a negative number or NaN.
@@ -307,7 +307,7 @@ impl PySession {
 
     /// Returns the session's current status as JSON; `null` before the session has begun.
     fn status(&self, py: Python<'_>) -> String {
-        py.detach(|| self.handle.status(ANSWER)).to_string()
+        py.detach(|| self.handle.status(STATUS_TIMEOUT)).to_string()
     }
 
     /// Whether the session has ended.
@@ -490,7 +490,7 @@ impl PySender {
         self.audio_queue.as_ref().map_or(0.0, AudioQueue::loss)
     }
 
-    /// Counts pictures that the source skipped before the next picture, or before its end.
+    /// Counts pictures that the source skipped.
     fn passed(&self, pictures: u32) {
         if let Some(encoder_queue) = &self.encoder_queue {
             encoder_queue.passed(pictures);
@@ -684,7 +684,7 @@ impl PyRecord {
         format!("LiveRecord(end_s={}, silent={})", record.now.as_secs_f64(), python(record.silent()))
     }
 
-    /// Returns summary.json, without the figures that need pixels.
+    /// Returns summary.json, without figures that are measured on decoded pictures, such as PSNR.
     fn summary(&self, complete: bool) -> String {
         locked(&self.0).summary(complete).to_string()
     }

@@ -86,7 +86,7 @@ impl PySimulation {
         Ok(reached)
     }
 
-    /// Returns summary.json of the run so far, without the figures that need pixels.
+    /// Returns summary.json of the run so far, without figures that are measured on decoded pictures, such as PSNR.
     fn summary(&self, complete: bool) -> String {
         self.locked().record().tree(complete).into_json()
     }
@@ -194,7 +194,7 @@ impl Guests {
         Ok(Arc::new(PythonSwitching::new(guest.unbind(), self.fault.clone())))
     }
 
-    /// Starts a program. `key` is the flow's key that names it.
+    /// Starts an external program for a flow. `key` is "controller" or "switching".
     #[cfg(unix)]
     fn program(
         &mut self,

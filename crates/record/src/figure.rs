@@ -179,7 +179,7 @@ named! {
     }
 }
 
-/// A key of the summary. Only this crate can construct one, so that no other can be written.
+/// A key of the summary. Other crates can't construct a `Figure`, so they can't write undeclared keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figure {
@@ -199,7 +199,8 @@ pub struct Figure {
     pub better: Better,
     /// The flows, receivers and runs that have the figure.
     pub when: When,
-    /// The tables that show the figure. Each table has the name of the part that it shows, or an empty name.
+    /// The tables that show the figure, each with the shown key of [`Figure::parts`], for example "p95"; empty for a
+    /// figure without parts.
     pub shown: &'static [(Shown, &'static str)],
 }
 

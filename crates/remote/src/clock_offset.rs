@@ -33,7 +33,7 @@ impl ClockOffset {
         self.minima.iter().flatten().min().copied()
     }
 
-    /// Returns the sender's time at which feedback could arrive first if the receiver wrote it at `at`.
+    /// Returns the earliest arrival time, on the sender's clock, of feedback that the receiver wrote at `at`.
     pub(crate) fn local(&self, at: PeerTime) -> Time {
         let nanos = at.as_nanos().saturating_add(self.least().unwrap_or_default()).max(0);
         Time::from_nanos(nanos.unsigned_abs())

@@ -22,7 +22,7 @@ struct SentPacket {
     at: Time,
     size: Bytes,
     stream: Stream,
-    /// The newest number in each space at sending, with this packet.
+    /// The newest number of each sequence number space, including this packet's number.
     seqs: [u16; SEQ_SPACES],
     arrived: bool,
     /// Whether the fate was reported or declared unknown.

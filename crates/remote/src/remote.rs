@@ -105,14 +105,15 @@ const MOST_UNCOVERED: usize = 1_024;
 /// The minimum interval of assumed packets ([`Remote::assume_packet`]), also for an unknown feedback interval.
 const ASSUMED_INTERVAL: Span = Span::millis(100);
 
-/// Both halves of a controller, at the sender.
+/// A controller that runs at the sender alone, including its receiver half.
 ///
 /// A product calls [`Remote::sent`] for each packet and [`Remote::feedback`] for each report, then reads
-/// [`Remote::decision`]. It calls [`Remote::timer`] at [`Remote::wake`]. A packet is lost if feedback reports it as
-/// missing; one that feedback skips has an unknown fate, and is neither lost nor in flight.
+/// [`Remote::decision`]. It calls [`Remote::timer`] at [`Remote::wake`].
 ///
-/// All times are on one clock, which may start at any value. A time before that of the previous call is replaced by
-/// it, except send times.
+/// A packet is lost if feedback reports it as missing. A packet that feedback skips is neither lost nor in flight.
+///
+/// All times are on one clock, which may start at any value. A time before the previous call's time is replaced by the
+/// previous call's time. Send times are not replaced.
 pub struct Remote {
     half: Box<dyn SenderHalf>,
     history: History,
@@ -265,7 +266,7 @@ impl Remote {
         let (number, at, left) = self.number_packet(at, Stream::Media, size);
         self.flush_uncovered();
         let seq = self.media;
-        // Both halves run here, so the header extension is stored instead of sent.
+        // `notice` stores the RTP header extension for the receiver half, which runs here, too.
         self.half.notice(&Departing { at: left, seq, size, edge });
         self.half.on_sent(&Sent { at, left, number, seq, size, data_limited });
         self.media += 1;

@@ -38,12 +38,12 @@ struct OpenFrame {
     anew: bool,
 }
 
-/// A new run continues the old timestamps if their step differs from that of the arrivals by at most this many ticks (1
-/// s).
+/// Maximum difference between timestamp step and arrival step at the start of a run, in ticks (1 s). With a larger
+/// difference, the run does not continue the previous timestamps.
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
-/// The maximum step ahead of the arrival time within a run, in ticks (60 s).
+/// Maximum excess of a timestamp step over the arrival step within a run, in ticks (60 s).
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
-/// Maximum step backwards within a run, in ticks: 10 s.
+/// Maximum backward step of timestamps within a run, in ticks (10 s).
 const MAX_STEP_BEHIND: i64 = 10 * 90_000;
 
 /// Reassembles frames from packets in sequence, and queues them.
@@ -95,12 +95,13 @@ impl FrameAssembler {
         }
     }
 
-    /// Packets lost before the next one; zero if unknown.
+    /// Reports `lost` packets before the next packet; zero if the number is unknown.
     pub(super) fn lose(&mut self, lost: u64) {
         self.gap = Some(self.gap.unwrap_or(0) + lost);
     }
 
-    /// Notes that the source may have changed. With `in_sequence`, only its SSRC has.
+    /// Begins a run with the next packet, after a change of the SSRC or a restart. If the RTP sequence numbers continue
+    /// (`in_sequence`) without a gap, the source is the same, and no run begins.
     pub(super) fn start_run(&mut self, in_sequence: bool) {
         self.anew = self.gap.is_some() || !in_sequence;
     }
@@ -118,8 +119,8 @@ impl FrameAssembler {
 
     /// Finishes the stream's last frame.
     pub(super) fn end(&mut self) {
-        // A last frame without its expected marker is left out: the sender stopped within the frame, and no packet was
-        // lost.
+        // If no packet was lost but the expected marker is missing, the sender stopped within the frame. This
+        // incomplete frame is left out.
         let ended = |open: &OpenFrame| open.damaged || open.marked || !self.markers.needed(self.kind());
         if self.open.as_ref().is_some_and(ended) {
             self.finish();
@@ -248,7 +249,7 @@ impl FrameAssembler {
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // After a loss, a larger step means missing frames; otherwise skipped ones.
+            // Without a loss, a larger step means that the sender skipped frames, so no frame is missing.
             if open.damaged || frame.damaged {
                 missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }

@@ -17,7 +17,8 @@ pub(super) struct Markers {
     pub(super) early: Option<(u32, Proof)>,
 }
 
-/// What a frame proves if its marker was right: its kind of picture, and whether packets without a marker preceded.
+/// A frame's kind of picture, and whether packets without a marker precede the frame's last packet. Both prove how the
+/// sender sets markers, if the frame's marker was right.
 pub(super) type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
