@@ -116,7 +116,7 @@ impl Record<'_> {
                 for place in steps {
                     let (from, until) =
                         ((place * step).max(begin.as_nanos()), ((place + 1) * step).min(end.as_nanos()));
-                    // A step counts by its competing part.
+                    // A step's bytes count in proportion to the part in which the stream competes.
                     let part = until.saturating_sub(from) as f64 / step as f64;
                     bytes += samples.get(place as usize).map_or(0.0, |point| point.bytes as f64 * part);
                 }
@@ -127,14 +127,14 @@ impl Record<'_> {
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     }
 
-    /// Returns the mean max–min share of a simulcast's receiver if it were the only one.
+    /// Returns the mean max–min share that a simulcast's receiver would have if there were no other receivers.
     pub(crate) fn share_alone(&self, n: usize, viewer: &Viewer, streams: &mut [Stream]) -> Option<Rate> {
         if self.links.is_empty() {
             return None;
         }
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
-        // Only this receiver's path counts.
+        // The simulcast's stream gets this receiver's path only.
         let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
         let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].links = others;
@@ -145,7 +145,7 @@ impl Record<'_> {
         let mut streams = Vec::new();
         for (n, (spec, ways)) in self.scenario.flows.iter().zip(&self.ways).enumerate() {
             let group = self.scenario.group_of(FlowIx(n as u32));
-            // A simulcast's lowest group represents the whole.
+            // A simulcast is one stream, which has the index of its lowest group.
             if group.is_some_and(|(_, place)| place > 0) {
                 continue;
             }
@@ -158,7 +158,7 @@ impl Record<'_> {
                 let own =
                     sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.recorded(*sink).joined());
                 let wants = match group {
-                    // A receiver can change to a higher group, so the lowest one's rate is no limit.
+                    // A receiver can change to a higher group, so the lowest group's rate is no limit.
                     Some(_) => Wants::Always(Demand::All),
                     None => self.wants(spec, source, sinks, &there),
                 };
@@ -180,8 +180,8 @@ impl Record<'_> {
         )
     }
 
-    /// Returns each flow's receivers' mean shares per `interval`. Receivers of one session share a series. A
-    /// simulcast's groups have none.
+    /// Returns the mean share in each `interval`: a series per flow, or per receiver with its own session. A
+    /// simulcast's groups have no series.
     pub(crate) fn shares_by_interval(&self, interval: Span) -> Vec<Vec<Vec<Option<Rate>>>> {
         let mut each = vec![Vec::new(); self.flows.len()];
         if self.links.is_empty() {
@@ -217,7 +217,7 @@ impl Record<'_> {
         }
         let by_second = streams.iter().any(|stream| matches!(stream.wants, Wants::BySecond(_)));
         if by_second || links().any(Link::is_traced) {
-            // Demands and traced capacities are per second.
+            // Demands and traced capacities may change at each second.
             edges.extend((0..=self.now.as_nanos() / SECOND.as_nanos()).map(|n| Time::ZERO + SECOND * n));
         }
         edges.retain(|edge| (begin..=self.now).contains(edge));
@@ -270,7 +270,7 @@ impl Record<'_> {
         Wants::BySecond(self_limited.iter().zip(self.took(sinks, self_limited.len())).enumerate().map(second).collect())
     }
 
-    /// Returns the bytes per second at the receiver that got most.
+    /// Returns, for each second, the most bytes that any receiver received.
     fn took(&self, sinks: &[AgentIx], seconds: usize) -> Vec<Bytes> {
         let mut most = vec![Bytes::ZERO; seconds];
         for intake in sinks.iter().filter_map(|sink| self.recorded(*sink).intake()) {

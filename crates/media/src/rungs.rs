@@ -294,7 +294,7 @@ impl RungChooser {
     /// Records a step down. A rung that fails on trial gets a longer wait before the next climb.
     fn step_down(&mut self, at: Span, rung: usize, to: usize) {
         (self.fits_since, self.has_fallen) = (None, true);
-        // Otherwise the collapse would be found again at the next key frame.
+        // The rate before a collapse is forgotten, because it would show the same collapse at the next key frame.
         self.last_rates[1] = Rate::ZERO;
         for rung in rung..to {
             let has_failed = self.is_on_trial(at, rung);

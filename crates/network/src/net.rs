@@ -367,7 +367,7 @@ impl Net {
         match self.paths.next(position) {
             NextStep::Agent(agent) => Some(Delivery { agent, packet, ecn }),
             NextStep::Link(link) => {
-                // The position after the link.
+                // The packet's position on its path is the step after this link.
                 let place = position.0 + 1;
                 let hop = &mut self.links[link as usize];
                 match hop.pass(now, size) {
@@ -509,7 +509,7 @@ impl Net {
     }
 
     pub(crate) fn serve_queue(&mut self, now: Time, l: u32) {
-        // An earlier key may have replaced this one.
+        // The event is outdated if an earlier event of the link has replaced it.
         if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
             hold.armed = Time::NEVER;
             self.drain_queue(now, l);
@@ -531,7 +531,7 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => self.pool.release(held.packet),
             }
         }
-        // A later key of this link stays in the event queue, without effect.
+        // A later event of this link stays in the event queue, but has no effect.
         if let (Some(due), Some(hold)) = (self.links[l as usize].link.due(), self.holds.links.get_mut(&l))
             && due < hold.armed
         {
@@ -611,7 +611,7 @@ impl Net {
         }
         for flying in self.lanes.lanes.iter().flat_map(Lane::iter) {
             let link = match flying.place {
-                // The position is that after the link.
+                // A position on a path is the step after the present link.
                 place if place & MARK == 0 => self.paths.steps[place as usize - 1],
                 place => place & !MARK,
             };
