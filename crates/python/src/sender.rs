@@ -178,7 +178,7 @@ impl PyProbe {
     }
 }
 
-/// Both halves of a controller at the sender.
+/// A controller that runs at the sender alone. It processes standard feedback of receivers.
 #[pyclass(frozen, name = "Remote", module = "steadycast._core")]
 pub(crate) struct PyRemote {
     /// A lock is needed because the controller's halves are not `Sync`.

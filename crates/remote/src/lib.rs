@@ -1,4 +1,4 @@
-//! Both halves of a rate controller at the sender, for products that have per-packet feedback.
+//! A rate controller that runs at the sender alone, for products that have per-packet feedback.
 //!
 //! The feedback is transport-wide (draft-holmer-rmcat-transport-wide-cc-extensions-01) or RFC 8888. A [`Remote`]
 //! turns sent packets and their arrivals into a [`Decision`]: the encoder's rate, the pacing rate and the reason. The
