@@ -40,6 +40,9 @@ const LEAST_OF_SEVERAL_S: f64 = 0.05;
 const NEAR: f64 = 0.1;
 /// Without cross traffic, the trains' mean rate is at least this share of their highest mode.
 const ALONE: f64 = 0.9;
+/// A single window has cross traffic if the trains' mean rate is below this share of their highest mode. A step of the
+/// delay may lower the mean slightly below [`ALONE`].
+const SHARED_PART: f64 = 0.8;
 /// The largest drift between two clocks; a larger slope of the delay is a growing queue.
 const MOST_DRIFT: f64 = 1e-3;
 /// Share of packets with unknown arrivals up to which trains and queues are analysed.
@@ -75,6 +78,9 @@ pub struct Bin {
     pub capacity: Option<Band>,
     /// The highest rate at which the queue did not grow: a lower bound of the capacity.
     pub at_least: Option<Rate>,
+    /// If cross traffic or fast changes of the capacity are detected in these seconds: the rate of packets of the call
+    /// that followed each other directly, and the call's share of it. The capacity is then unknown.
+    pub shared: Option<(Rate, Rate)>,
 }
 
 /// Whose packets were in the queue.
@@ -257,10 +263,12 @@ impl Path {
                 // Use trains across a step of the delay only if they agree with the others.
                 bin.capacity = safe[k].or(all[k].filter(|band| is_near(&safe, k, band)));
             }
+            mark_shared(&mut bins, &windows, &self::windows(&without_steps(trains.clone()), every));
         }
         let active = bins.iter().filter(|bin| bin.packets > 0).count();
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
-        let (mut queue, losses, managed) = queue(&points, &bins);
+        let (mut queue, losses, managed) =
+            queue(&points, &bins, !matches!(verdict, Verdict::Shared | Verdict::Changing));
         // Cross traffic that the caller states (`beside`) is assumed to be TCP, which fills the queue up to its limit.
         queue.full |= named;
         let managed = managed.filter(|_| !named);
@@ -323,7 +331,7 @@ impl Path {
         } else if self.verdict == Verdict::Changing {
             all.push(
                 "the least delay changed, and between its changes its packets waited for nobody else's: others filled \
-                 the queue or left it, the route changed, or a clock was set; the delays contain these changes"
+                 the queue or left it, the link slowed down, the route changed, or a clock was set; the delays contain these changes"
                     .to_owned(),
             );
         } else if self.verdict == Verdict::Shared && !named {
@@ -347,7 +355,13 @@ impl Path {
                 "a part of the record is missing, so that losses are unknown, and with them the queue's end".to_owned(),
             );
         }
-        if let Some(delay) = managed {
+        if let Some(delay) = managed.filter(|_| self.bins.iter().any(|bin| bin.shared.is_some())) {
+            all.push(format!(
+                "packets were lost when the queue took about {:.0} ms, and other traffic was in the queue for a part of \
+                 the call: whether the queue was full is unknown",
+                delay * 1e3
+            ));
+        } else if let Some(delay) = managed {
             all.push(format!(
                 "packets were lost when the queue took about {:.0} ms, and it was never full: a managed queue, which \
                  is not modelled",
@@ -367,22 +381,23 @@ struct Refused {
     steps: Option<usize>,
 }
 
-/// Whether there is cross traffic, judged without the longest service time in each interval of [`LEVEL_S`]. A step of
-/// the path's delay lengthens one service time, and must not be mistaken for cross traffic.
+/// Whether there is cross traffic, judged without the longest service times. A step of the path's delay must not be
+/// mistaken for cross traffic.
 ///
 /// `trains` were found after `levels` were subtracted from the delays.
-fn is_shared_between_steps(
-    points: &[Point],
-    levels: &[f64],
-    mut trains: Vec<Vec<Pair>>,
-    margin: f64,
-    every: f64,
-) -> bool {
+fn is_shared_between_steps(points: &[Point], levels: &[f64], trains: Vec<Vec<Pair>>, margin: f64, every: f64) -> bool {
+    let trains = without_steps(trains);
+    judged(&windows(&trains, every)).0 == Verdict::Shared || waited(points, Some(levels), &trains, margin)
+}
+
+/// Leaves out the longest service time in each interval of [`LEVEL_S`], because a step of the delay lengthens one of
+/// them.
+fn without_steps(mut trains: Vec<Vec<Pair>>) -> Vec<Vec<Pair>> {
     let longest = longest(&trains);
     for pair in trains.iter_mut().flatten().filter(|pair| longest.get(&level_of(pair)) == Some(&pair.took)) {
         (pair.size, pair.took) = (0.0, 0.0);
     }
-    judged(&windows(&trains, every)).0 == Verdict::Shared || waited(points, Some(levels), &trains, margin)
+    trains
 }
 
 fn level_of(pair: &Pair) -> i64 {
@@ -647,6 +662,8 @@ struct Window {
     /// The index of the window in the call.
     place: usize,
     verdict: Verdict,
+    /// Whether a single step of the capacity explains [`Verdict::Shared`].
+    is_step: bool,
     mode: f64,
     mean: f64,
     /// Pairs whose rate is within 10 % of the mode.
@@ -678,9 +695,7 @@ fn windows(trains: &[Vec<Pair>], every: f64) -> Vec<Window> {
 }
 
 fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
-    let sum = groups.iter().fold((0.0, 0.0), |sum, group| (sum.0 + group.size, sum.1 + group.took));
-    let mean = sum.0 * 8.0 / sum.1;
-    let mode = mode(&groups.iter().map(|group| group.size * 8.0 / group.took).collect::<Vec<_>>());
+    let (mean, mode) = mean_and_mode(groups);
     // Cross traffic makes a pair longer. Jitter behind the queue also makes pairs shorter than their service time.
     let short = pairs.iter().filter(|pair| pair.took + every < pair.size * 8.0 / (1.15 * mode)).count();
     let at_mode = pairs.iter().filter(|pair| (pair.size * 8.0 / pair.took / mode - 1.0).abs() < 0.1).count();
@@ -691,7 +706,40 @@ fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     } else {
         Verdict::Shared
     };
-    Window { place, verdict, mode, mean, at_mode }
+    let is_step = verdict == Verdict::Shared && is_step(groups);
+    Window { place, verdict, is_step, mode, mean, at_mode }
+}
+
+fn mean_and_mode(groups: &[Pair]) -> (f64, f64) {
+    let sum = groups.iter().fold((0.0, 0.0), |sum, group| (sum.0 + group.size, sum.1 + group.took));
+    (sum.0 * 8.0 / sum.1, mode(&groups.iter().map(|group| group.size * 8.0 / group.took).collect::<Vec<_>>()))
+}
+
+/// Whether the groups before and after some moment each look as without cross traffic. The moment is the one at which
+/// two constant rates fit best.
+fn is_step(groups: &[Pair]) -> bool {
+    /// With fewer groups, a part does not show cross traffic.
+    const LEAST_GROUPS: usize = 5;
+    let logs: Vec<f64> = groups.iter().map(|group| libm::log(group.size / group.took)).collect();
+    let (total, n) = (logs.iter().sum::<f64>(), logs.len());
+    let mut before = 0.0;
+    let mut best = (f64::NEG_INFINITY, 0);
+    for (k, log) in logs.iter().enumerate().take(n.saturating_sub(1)) {
+        before += log;
+        // The sum of squares between the two parts.
+        let (left, right) = ((k + 1) as f64, (n - k - 1) as f64);
+        let between = before * before / left + (total - before) * (total - before) / right;
+        if between > best.0 {
+            best = (between, k + 1);
+        }
+    }
+    let (before, after) = groups.split_at(best.1);
+    [before, after].into_iter().all(|part| {
+        part.len() < LEAST_GROUPS || {
+            let (mean, mode) = mean_and_mode(part);
+            mean >= ALONE * mode
+        }
+    })
 }
 
 /// Returns the highest rate at which the kernel density of the rates (5 % wide) has a peak. At least a twentieth of the
@@ -902,6 +950,24 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
     }
 }
 
+/// Marks the bins of windows with cross traffic. Trains show only the call's share there.
+///
+/// `checked` are the same windows without steps of the delay.
+fn mark_shared(bins: &mut [Bin], windows: &[Window], checked: &[Window]) {
+    const BINS: usize = (WINDOW_S / BIN_S) as usize;
+    let is_shared = |window: &&Window| window.verdict == Verdict::Shared && !window.is_step;
+    for window in windows.iter().filter(is_shared) {
+        let is_clear = |one: &Window| one.place == window.place && one.mean < SHARED_PART * one.mode;
+        if !checked.iter().filter(is_shared).any(is_clear) {
+            continue;
+        }
+        for bin in bins.iter_mut().skip(window.place * BINS).take(BINS) {
+            bin.shared = Some((Rate::from_bps_f64(window.mode), Rate::from_bps_f64(window.mean)));
+            bin.capacity = None;
+        }
+    }
+}
+
 /// Estimates the mean rounding error of the trains' durations, and the standard deviation of this estimate, in seconds.
 ///
 /// Arrival times are rounded to ticks of `every` seconds. If frames leave at constant intervals, all trains begin at
@@ -973,17 +1039,42 @@ struct Loss {
     run: usize,
 }
 
+/// Returns for each packet the bytes of the call that are in the queue when it leaves the sender, with its own bytes.
+fn backlogs(points: &[Point]) -> Vec<f64> {
+    let mut queued: VecDeque<(f64, f64)> = VecDeque::new();
+    let (mut bytes, mut last) = (0.0, 0.0);
+    let held = points.iter().map(|point| {
+        while queued.front().is_some_and(|first| first.0 <= point.left) {
+            bytes -= queued.pop_front().map_or(0.0, |first| first.1);
+        }
+        last = point.out().unwrap_or(last);
+        // A packet with an unknown exit time is assumed to leave the queue with the one before it.
+        let size = if point.exit == Exit::Lost { 0.0 } else { point.size };
+        queued.push_back((last, size));
+        bytes += size;
+        bytes
+    });
+    held.collect()
+}
+
 /// Estimates the queue's size and the random losses, and the delay at which a managed queue drops packets.
-fn queue(points: &[Point], bins: &[Bin]) -> (Queue, Losses, Option<f64>) {
+///
+/// `is_alone`: whether no cross traffic was in the queue, except in the bins that are marked as shared.
+fn queue(points: &[Point], bins: &[Bin], is_alone: bool) -> (Queue, Losses, Option<f64>) {
     let capacity = nearest(bins);
     let held = |left: f64, delay: f64| capacity[((left / BIN_S) as usize).min(capacity.len() - 1)] / 8.0 * delay;
+    let own = backlogs(points);
+    // Where no other traffic was in the queue, the bytes of the call's own packets do not depend on the capacity, which
+    // may have changed while they waited.
+    let is_own = |left: f64| is_alone && bins.get((left / BIN_S) as usize).is_some_and(|bin| bin.shared.is_none());
     let mut all: Vec<(f64, f64)> = Vec::new();
     let mut losses: Vec<Loss> = Vec::new();
     let (mut last, mut running) = ((0.0, 0.0), false);
-    for point in points {
+    for (point, own) in points.iter().zip(own) {
         match (point.exit, point.delay()) {
             (_, Some(delay)) => {
-                last = (delay.max(0.0), held(point.left, delay.max(0.0)));
+                let delay = delay.max(0.0);
+                last = (delay, if is_own(point.left) { own } else { held(point.left, delay) });
                 all.push(last);
                 running = false;
             }

@@ -470,7 +470,9 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
         every: Span::millis(1),
         batches: None,
     };
-    let estimates = estimates.iter().map(|(ms, bps)| (at(*ms), Rate::bps(*bps))).collect();
+    // A receiver's log has the estimates of the stream that it sends itself.
+    let estimates = estimates.iter().filter(|_| side == Side::Sender);
+    let estimates = estimates.map(|(ms, bps)| (at(*ms), Rate::bps(*bps))).collect();
     let source = match side {
         Side::Sender => "the sender's event log",
         Side::Receiver => "the receiver's event log",

@@ -92,11 +92,13 @@ fn analysis(call: &Call, path: &Path) -> Value {
     // `Time::since` returns 0 for times before the beginning of the path's record.
     let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let millis = |span: Span| span.as_millis_f64();
+    let shared = |(capacity, own)| json!({ "capacity_bps": bps(capacity), "own_bps": bps(own) });
     let bins = path.bins.iter().map(|bin| {
         json!({
             "sent_bps": bps(bin.sent), "arrived_bps": bps(bin.arrived), "packets": bin.packets, "lost": bin.lost,
             "delay_ms": bin.delay.map(|delay| millis(delay.0)), "delay_max_ms": bin.delay.map(|delay| millis(delay.1)),
             "capacity_bps": bin.capacity.map(band), "at_least_bps": bin.at_least.map(bps),
+            "shared": bin.shared.map(shared),
         })
     });
     let verdict = match path.verdict {
@@ -117,7 +119,7 @@ fn analysis(call: &Call, path: &Path) -> Value {
         "estimates": call.estimates.iter().map(|(at, rate)| json!([since(*at), bps(*rate)])).collect::<Vec<_>>(),
         "frames": frames.collect::<Vec<_>>(),
         "delay_p95_ms": path.delay.map(millis), "verdict": verdict, "jitter_ms": millis(path.jitter),
-        "shared": path.shared.map(|(capacity, own)| json!({ "capacity_bps": bps(capacity), "own_bps": bps(own) })),
+        "shared": path.shared.map(shared),
         "known_frac": path.known, "drift_ppm": path.drift.map(|drift| drift * 1e6),
         "queue": { "bytes": path.queue.holds.get(), "full": path.queue.full },
         "chance_loss_frac": path.losses.chance, "loss_run_packets": path.losses.run,

@@ -33,7 +33,10 @@ fn two_ends_joined_say_what_each_alone_says() {
     let sender = read(SENDER, Options::default(), None).unwrap();
     assert_eq!(sizes(&joined), sizes(&sender));
     assert!(joined.packets.iter().all(|packet| packet.arrival.known().is_some()));
+    assert!(!sender.estimates.is_empty());
     assert_eq!(joined.estimates, sender.estimates);
+    // The estimates in the receiver's log are those of what it sends itself.
+    assert_eq!(read(RECEIVER, Options::default(), None).unwrap().estimates, []);
     // The packets contain their send times, so the receiver's log alone gives the same delays, up to a constant.
     let vary = |call: &Call| {
         let delay = |packet: &Flight| {

@@ -14,6 +14,10 @@ struct Net {
     /// The rate of the call, and that of the other flows, in bit/s.
     sends: f64,
     others: f64,
+    /// The seconds in which the other flows send.
+    beside: (f64, f64),
+    /// The time in seconds from which the call sends at another rate, and this rate.
+    adapts: (f64, f64),
     /// Seconds between packets of a frame, and bytes of a packet.
     spacing: f64,
     packet: f64,
@@ -39,6 +43,8 @@ const NET: Net = Net {
     queue: 1e9,
     sends: 1.4e6,
     others: 0.0,
+    beside: (0.0, SECONDS),
+    adapts: (SECONDS, 0.0),
     spacing: 1e-5,
     packet: 1200.0,
     chance: 0.0,
@@ -60,11 +66,12 @@ impl Net {
             let (late, smaller) = (chance.unit() * 1e-3, chance.unit());
             let begin = frame as f64 * 0.04 + if self.clocked { 0.0 } else { late };
             let size = self.packet * if self.clocked { 1.0 - smaller / 4.0 } else { 1.0 };
-            let n = (self.sends / 25.0 / 8.0 / self.packet * (0.7 + 0.6 * chance.unit())).round() as usize;
+            let sends = if begin < self.adapts.0 { self.sends } else { self.adapts.1 };
+            let n = (sends / 25.0 / 8.0 / self.packet * (0.7 + 0.6 * chance.unit())).round() as usize;
             all.extend((0..n.max(1)).map(|k| (begin + k as f64 * self.spacing, size, true)));
         }
-        let mut at = 0.0;
-        while self.others > 0.0 && at < SECONDS {
+        let mut at = self.beside.0;
+        while self.others > 0.0 && at < self.beside.1 {
             at += chance.exponential(1500.0 * 8.0 / self.others);
             all.push((at, 1500.0, false));
         }
@@ -191,6 +198,20 @@ fn losses_of_a_full_queue_are_told_from_those_by_chance() {
     assert!((0.012..0.028).contains(&chance.losses.chance), "{:?}", chance.losses);
 }
 
+#[test]
+fn a_full_queue_is_told_from_a_managed_one_on_a_link_that_falls() {
+    for (rate, adapts) in [
+        ((|at| if at < 41.3 { 2.5e6 } else { 0.5e6 }) as fn(f64) -> f64, (43.5, 0.35e6)),
+        (|at| if at < 38.8 { 2e6 } else { 0.8e6 }, (41.0, 0.5e6)),
+        (|at| if at < 22.6 { 2.2e6 } else { 0.4e6 }, (24.0, 0.3e6)),
+    ] {
+        let path = Net { rate, adapts, queue: 60_000.0, ..NET }.path();
+        assert!(path.queue.full, "{:?} {:?}", path.queue, path.refusals);
+        assert!((50_000..=72_000).contains(&path.queue.holds.get()), "{:?}", path.queue);
+        assert!(!path.refusals.iter().any(|why| why.contains("managed")), "{:?}", path.refusals);
+    }
+}
+
 /// Returns the only reason for which this path is refused.
 fn refusal(net: Net) -> String {
     let path = net.path();
@@ -206,6 +227,41 @@ fn a_queue_that_others_share_is_refused() {
         let net = Net { others, sends, spacing, ..NET };
         assert!(refusal(net).contains("its share, not the path"));
         assert!(net.path().bins.iter().all(|bin| bin.capacity.is_none()), "a share is no capacity");
+    }
+}
+
+#[test]
+fn other_flows_in_a_part_of_the_call_hide_the_capacity_there_alone() {
+    for (others, from, seconds, spacing) in [(1e6, 20.0, 10.0, 1e-5), (1.5e6, 33.0, 10.0, 3e-3), (1e6, 12.0, 7.0, 1e-3)]
+    {
+        let net = Net { others, beside: (from, from + seconds), queue: 60_000.0, spacing, ..NET };
+        let path = net.path();
+        assert_eq!(path.verdict, Verdict::Alone, "{:?}", path.refusals);
+        let (first, last) = ((from / 5.0).ceil() * 5.0, ((from + seconds) / 5.0).floor() * 5.0);
+        for (k, bin) in path.bins.iter().enumerate() {
+            let at = k as f64 * 0.5;
+            if (first..last).contains(&at) {
+                assert!(bin.shared.is_some(), "{at}: {bin:?}");
+            }
+            assert!(bin.shared.is_none() || bin.capacity.is_none());
+            if !(from - 5.0..from + seconds + 5.0).contains(&at) {
+                assert_eq!(bin.shared, None, "{at}");
+            }
+        }
+        let (errors, _) = net.errors(&path);
+        assert!(errors[errors.len() * 9 / 10] < 0.05, "{errors:?}");
+    }
+}
+
+#[test]
+fn a_step_of_the_capacity_anywhere_is_no_other_flow() {
+    for rate in [
+        (|at| if at < 21.3 { 3e6 } else { 1.6e6 }) as fn(f64) -> f64,
+        |at| if at < 24.8 { 2e6 } else { 0.7e6 },
+        |at| if at < 30.2 { 1.6e6 } else { 2.8e6 },
+    ] {
+        let path = Net { rate, ..NET }.path();
+        assert!(path.bins.iter().all(|bin| bin.shared.is_none()), "{:?}", path.refusals);
     }
 }
 
