@@ -40,6 +40,8 @@ _MOST_BYTES = 1 << 30
 """Largest size of a decompressed file, in bytes."""
 _MOST_OF_CALL = 0.9
 """If the largest video stream covers less than this share of the call, the report gives its time interval."""
+_MOST_NAMED = 3
+"""The largest number of other directions and connections of a dump whose causes are named."""
 _LOST_MS = 1000.0
 """A lost packet counts as this delay, in ms, in the search for the worst ten seconds."""
 
@@ -115,7 +117,8 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
     is_shared = raw["verdict"] == "shared"
     if beside and not is_shared:
         seen["notes"].append("no other traffic was detected in the call's queue, so --beside was ignored")
-    path = raw | _capacity(bins) | {"beside": beside if is_shared else None}
+    shared_s = BIN_S * sum(each["shared"] is not None for each in bins)
+    path = raw | _capacity(bins) | {"shared_s": shared_s, "beside": beside if is_shared else None}
     return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": path, "bins": bins, "open": opened}
 
 
@@ -123,8 +126,27 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
     """Complete the analysis of a file of averages. The network path remains unknown."""
     if key_file is not None:
         found["seen"]["notes"].append("a file of averages is not encrypted, so --key-file was ignored")
+    others = [_completed(each) for each in found.pop("others", [])]
+    called = _completed(found)
+    # The reader has to know that the cause is that of one direction.
+    for other in others[:_MOST_NAMED]:
+        is_here = other["seen"]["side"] == called["seen"]["side"]
+        how = "" if is_here else f" (--side {other['seen']['side']})"
+        what = "another connection" if is_here else f"the {other['seen']['side']}'s direction"
+        called["seen"]["notes"].append(
+            f"the dump also has {what}{how} of {say.rate(other['seen']['sent_bps'])}. "
+            f"{call_diagnosis.sentence(other).removesuffix('.')}"
+        )
+    if len(others) > _MOST_NAMED:
+        called["seen"]["notes"].append(
+            f"the dump has {len(others) - _MOST_NAMED} more directions or connections"
+        )
+    return called
+
+
+def _completed(found: Json) -> Json:
     packets = sum(each["packets"] for each in found["bins"])
-    nothing = {"round_trip_ms": None, "delay_p95_ms": None, "frames": None, "packets": packets}
+    nothing = {"round_trip_ms": None, "delay_p95_ms": None, "frames": None, "packets": packets, "audio": None}
     path = {"verdict": None, "shared": None, "known_frac": 0.0, "capacity_bps": None}
     seen = nothing | found["seen"] | _seen(found["bins"], found["bin_s"])
     return found | {"seen": seen, "path": path | found["path"]}
@@ -343,6 +365,11 @@ def _path_said(path: Json) -> list[str]:
         if path.get("beside")
         else "no other traffic in the queue"
     )
+    if path.get("shared_s"):
+        others = (
+            f"in {say.seconds(path['shared_s'])} of the call other traffic was in the queue, or the link changed all "
+            "the time, and the capacity is unknown"
+        )
     said = [
         f"Path: a capacity of {say.rate(capacity['median'])} (median), between {say.rate(capacity['min'])} and "
         f"{say.rate(capacity['max'])}, to about ±{say.frac(path['band_frac'])}, known in "

@@ -11,7 +11,7 @@ from steadycast.report import say
 FELL = 0.8
 """The capacity fell if it is below this share of its former value.
 
-The encoder's rate is low if it is below this share of its target.
+A call uses its link, or its bandwidth estimate, if it sends at least this share.
 """
 LOSSY = 0.01
 """The loss rate from which losses are visible in pictures."""
@@ -68,58 +68,104 @@ def sentence(call: Json) -> str:
         )
         if lost is None or _uncounted(bins) > UNCOUNTED:
             return f"Cause: unknown: at worst ({where}) {say.ms(delay)} of delay were added, and {unknown}."
-        added = f"{say.ms(delay)} of delay and {say.frac(lost)} of loss were added{_unsent(seen)}"
-        seen_none = (
-            f"none in the network as far as it was recorded, and {unknown}"
-            if unknown
-            else "none in the network"
-        )
-        return f"Cause: {seen_none}, where at worst ({where}) {added}{_less(call, first, last)}."
+        added = f"at worst ({where}) {say.ms(delay)} of delay and {say.frac(lost)} of loss were added{_unsent(seen)}"
+        as_recorded = f" as far as it was recorded, and {unknown}" if unknown else ""
+        return f"Cause: {_quiet(call, first, last)}{as_recorded}, where {added}{_less(call, first, last)}."
     why = _why(call, first, last, lost or 0.0, delay)
     return f"Cause: {why}. Worst from {where}: {say.ms(delay)} of delay, {gone}."
 
 
+def _is_alone(path: Json, bins: Sequence[Json]) -> bool:
+    """Whether nothing else was in the queue during these bins."""
+    if path.get("drift_ppm") is None or path.get("verdict") not in ("alone", "jittered"):
+        return False
+    return not any(each.get("shared") for each in bins)
+
+
+def _quiet(call: Json, first: int, last: int) -> str:
+    """Name what limited the rate of a call without long delays and losses."""
+    part = [each for each in call["bins"][first:last] if each["packets"]]
+    sent: float | None = middle(each["sent_bps"] for each in part)
+    capacity = _capacity(part) if _is_alone(call["path"], part) else None
+    estimate = _estimate(call, first, last)
+    if sent and capacity and sent >= FELL * capacity:
+        return f"the link's {say.rate(capacity)} limited the rate ({say.rate(sent)} were sent)"
+    if sent and estimate and sent >= FELL * estimate:
+        return f"the sender's bandwidth estimate of {say.rate(estimate)} limited the rate ({say.rate(sent)} were sent)"
+    carried: float | None = middle(each["at_least_bps"] for each in part if each["at_least_bps"])
+    if capacity or estimate or (sent and carried and sent < FELL * carried):
+        return "none in the network"
+    return (
+        "unknown: neither delays nor losses show one, and the file does not show whether the link or the application "
+        "limited the rate"
+    )
+
+
+def _estimate(call: Json, first: int, last: int) -> float | None:
+    """Return the median of the sender's bandwidth estimates in these bins; `None` if there are none."""
+    start, end = first * call["bin_s"], last * call["bin_s"]
+    found: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
+    return found
+
+
 def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
     path, bins = call["path"], call["bins"]
-    is_own = path["drift_ppm"] is not None and path["verdict"] in ("alone", "jittered")
-    if is_own or path.get("beside"):
-        after = _capacity(_slowest(bins[first:last]))
-        before = _capacity(bins[max(first - (last - first), 0) : first])
-    else:
-        after = before = None
+    part = bins[first:last]
+    is_alone = _is_alone(path, part)
+    slowest = _slowest(part)
+    after = _capacity(slowest) if is_alone or path.get("beside") else None
+    earlier = bins[max(first - (last - first), 0) : first]
+    before = _capacity(earlier)
     if after and before and after < FELL * before:
         return f"the link fell from {say.rate(before)} to {say.rate(after)}"
+    carried = _carried([*earlier, *part[: next((k for k, each in enumerate(part) if each in slowest), 0)]])
+    if after and not before and after < FELL * carried:
+        return f"the link fell from at least {say.rate(carried)} to {say.rate(after)}"
     # A short delay does not show that losses are random, because a short queue adds little delay even when it is full.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost while the queue was empty"
     if path["verdict"] == "changing":
         return (
-            "unknown: other traffic filled the queue, the route changed, or a clock was set; this file does not show "
-            "which"
+            "unknown: the link slowed down, other traffic filled the queue, the route changed, or a clock was set; "
+            "this file does not show which"
         )
     if path["drift_ppm"] is None and path["verdict"] != "shared":
         return (
-            "unknown: the delay changed all the time, because of other traffic in the queue, changes of the route, or "
-            "clocks that drift or were set; this file does not show which"
+            "unknown: the delay changed all the time, because of other traffic in the queue, a link that slowed down, "
+            "changes of the route, or clocks that drift or were set; this file does not show which"
         )
-    if shared := path["shared"]:
+    if shared := path["shared"] or _shared(part):
         share = f"{say.rate(shared['own_bps'])} of about {say.rate(shared['capacity_bps'])}"
         return f"other traffic filled the queue, or the link changes all the time: the call had {share}"
     if path["verdict"] == "shared":
         return "other traffic filled the queue, or the link's rate or the delay after it changes all the time"
-    sent = middle(each["sent_bps"] for each in bins[first:last])
+    sent = middle(each["sent_bps"] for each in part)
     if path["verdict"] == "unseen":
         return (
             f"there was a standing queue, and it is unknown whether the call's {say.rate(sent)} or other traffic "
             "filled it"
         )
     link = f" on a link of {say.rate(after)}" if after else ""
-    return f"the call's own {say.rate(sent)} filled the queue{link}"
+    # The queue grew before the longest delays.
+    most = max(each["sent_bps"] for each in part)
+    return f"the call's own packets, up to {say.rate(most)}, filled the queue{link}"
+
+
+def _shared(bins: Sequence[Json]) -> Json | None:
+    """Return the capacity and the call's share of it where other traffic was detected."""
+    found = [each["shared"] for each in bins if each.get("shared")]
+    return {key: middle(each[key] for each in found) for key in found[0]} if found else None
 
 
 def _capacity(bins: Sequence[Json]) -> float | None:
     found: float | None = middle(each["capacity_bps"]["rate"] for each in bins if each["capacity_bps"])
     return found
+
+
+def _carried(bins: Sequence[Json]) -> float:
+    """Return the highest rate that the link carried without a queue, which is a lower bound of its capacity."""
+    quick = [each["arrived_bps"] for each in bins if (each.get("delay_max_ms") or SLOW_MS) < SLOW_MS]
+    return max(quick, default=0.0)
 
 
 def _slowest(bins: Sequence[Json]) -> list[Json]:
@@ -129,13 +175,12 @@ def _slowest(bins: Sequence[Json]) -> list[Json]:
 
 
 def _less(call: Json, first: int, last: int) -> str:
-    """Say that the encoder produced less than its target rate; empty unless a log shows it."""
-    start, end = first * call["bin_s"], last * call["bin_s"]
-    asked: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
+    """Say that less than the bandwidth estimate was sent; empty unless a log shows it."""
+    estimate = _estimate(call, first, last)
     sent: float | None = middle(each["sent_bps"] for each in call["bins"][first:last])
-    if asked is None or sent is None or sent >= FELL * asked:
+    if estimate is None or sent is None or sent >= FELL * estimate:
         return ""
-    return f"; the encoder produced {say.rate(sent)} of the requested {say.rate(asked)}"
+    return f"; {say.rate(sent)} of an estimated {say.rate(estimate)} were sent: the application may limit the rate"
 
 
 def _unsent(seen: Json) -> str:
@@ -154,6 +199,8 @@ def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, l
         "bandwidth": "the network limited the encoder",
         "cpu": "the sender's computer was too slow to encode",
     }
+    audio = (seen.get("audio") or {}).get("worst_lost_frac") or 0.0
+    silenced = f"audio packets were lost ({say.frac(audio)} in their worst ten seconds)"
     # Every encoder is limited by bandwidth in the first seconds, while the first estimate rises.
     limited = {key: share for key, share in seen["limited"].items() if share >= LIMITED}
     if limited:
@@ -167,6 +214,10 @@ def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, l
                 f"time, but then {say.rate(unused['sent_bps'])} of an estimated {say.rate(unused['estimate_bps'])} "
                 "were sent; the application may limit the rate"
             )
+        if audio >= LOSSY:
+            why += f"; {silenced}"
+    elif audio >= max(lost or 0.0, LOSSY):
+        why = silenced
     elif (lost or 0.0) >= LOSSY:
         why = "packets were lost"
     elif delay is not None and least is not None and delay - least >= SLOW_MS:
@@ -177,5 +228,6 @@ def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, l
     else:
         why = "none that the averages show"
     trip = f"no {seen['delay_is']} is known" if delay is None else f"{say.ms(delay)} of {seen['delay_is']}"
-    gone = "losses are unknown" if lost is None else f"{say.frac(lost)} lost"
+    of_video = " of the video" if seen.get("audio") else ""
+    gone = f"losses{of_video} are unknown" if lost is None else f"{say.frac(lost)}{of_video} lost"
     return f"Cause: {why}. Worst from {where}: {trip}, {gone}."

@@ -59,8 +59,14 @@ _MOST_COUNT = 2.0**64
 """WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
 """A receiver's report applies for RTCP's minimum interval, in seconds (RFC 3550, section 6.2)."""
+_LEAST_OTHER = 0.05
+"""A direction of less than this share of the bytes of the reported one is not named."""
 _USED = 0.5
 """Below this share of the bandwidth estimate, an encoder is not limited by the network."""
+_APART_S = 0.05
+"""Two reports of one connection are farther apart; reports of two connections at one moment are closer."""
+_WORST_S = 10.0
+"""The time over which the losses of audio are averaged, in seconds."""
 _MOST_DEPTH = 8
 """The deepest nesting of statistics."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
@@ -86,15 +92,18 @@ class Stats:
         ids = [each for each, of in self.kinds.items() if of == kind and (only is None or each in only)]
         return [self.series[each, metric] for each in ids if (each, metric) in self.series]
 
-    def video(self, kind: str) -> list[str]:
-        """Return the ids of the video streams of a type, or of all its streams if none is video."""
-        ids = [each for each, of in self.kinds.items() if of == kind]
+    def media(self, kind: str, media: str) -> list[str]:
+        """Return the ids of the streams of a type that carry ``media``: audio or video."""
 
-        def media(each: str) -> object:
+        def of(each: str) -> object:
             points = self.series.get((each, "kind")) or self.series.get((each, "mediaType")) or [(0.0, "")]
             return points[0][1]
 
-        return [each for each in ids if media(each) == "video"] or ids
+        return [each for each, of_kind in self.kinds.items() if of_kind == kind and of(each) == media]
+
+    def video(self, kind: str) -> list[str]:
+        """Return the ids of the video streams of a type, or of all its streams if none is video."""
+        return self.media(kind, "video") or [each for each, of in self.kinds.items() if of == kind]
 
     def on_pair_in_use(self, metric: str, streams: Iterable[str]) -> Points:
         """Return a metric of the candidate pair that carried ``streams`` at each time.
@@ -171,6 +180,9 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
         data: the dump's content, which is JSON.
         side: ``sender`` or ``receiver``; by default the direction with more bytes.
 
+    Returns:
+        The direction with most bytes, with the other ones in ``others``.
+
     Raises:
         UserError: the dump can't be read, or has no statistics of a call.
 
@@ -180,19 +192,23 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
     dump = _parsed(file, data)
     try:
         calls = _calls(dump)
-        summaries = [each for each in (_summary(stats, side) for stats in calls) if each["bins"]]
+        both = [(stats, each) for stats in calls for each in ([side] if side else _WAYS)]
+        of_both = [(stats, _summary(stats, each)) for stats, each in both if _carried_by(stats, each)]
+        found = [(stats, summary) for stats, summary in of_both if summary["bins"]]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise UserError(
             str(file), f"this dump can't be read ({type(error).__name__}: {str(error)[:100]})", _REMEDY
         ) from error
-    if not summaries:
+    if not found:
         raise UserError(str(file), _foreign(dump) or _nothing(calls), _REMEDY)
-    most = max(summaries, key=_carried)
-    if len(summaries) > 1:
+    summaries = sorted((summary for _, summary in found), key=_carried, reverse=True)
+    most, *others = summaries
+    if (connections := len({id(stats) for stats, _ in found})) > 1:
         most["seen"]["notes"].append(
-            f"the dump has {len(summaries)} connections with RTP: this is the one that carried most"
+            f"the dump has {connections} connections with RTP: this is the one that carried most"
         )
-    return {"file": file.name} | most
+    least = _LEAST_OTHER * _carried(most)
+    return {"file": file.name, "others": [each for each in others if _carried(each) >= least]} | most
 
 
 def _parsed(file: Path, data: bytes) -> Any:
@@ -256,6 +272,9 @@ def _nothing(calls: Sequence[Stats]) -> str:
 def _foreign(dump: Any) -> str | None:
     """Return why a known file of another program can't be read; `None` for unknown files."""
     first = dump[0] if isinstance(dump, list) and dump else None
+    nested = first[0] if isinstance(first, list) and first else first
+    if isinstance(nested, dict) and nested.get("type") in _RTP and "id" not in nested:
+        return "its statistics have no id, as those of a server (mediasoup) that are not getStats's, and are not read"
     # rtcstats writes events as [name, connection, data, time]; servers write objects with a session's id.
     is_event = isinstance(first, list) and len(first) > 2 and isinstance(first[0], str)
     if is_event or (isinstance(first, dict) and "statsSessionId" in first):
@@ -339,26 +358,24 @@ def _new(dump: Any) -> list[Stats]:
     """Read a series of reports by getStats; return one `Stats` for each connection.
 
     A report is an array of statistics, an object with the ids as keys, or a JavaScript Map's array of keys and values.
-    The outermost object may have a key for each connection.
+    The outermost object may have a key for each connection, or for each time.
 
-    If an id occurs under several keys, or twice in a report, each occurrence belongs to another connection.
+    If an id occurs at the same time under several keys, or twice in a report, each occurrence belongs to another
+    connection.
     """
     dump = _unwrapped(dump)
     found: list[tuple[str, str, dict[str, Any]]] = []
     keyed = isinstance(dump, dict) and not _is_statistic(dump)
     outermost = dump.items() if keyed else [("", dump)]
+    latest: dict[tuple[str, str], list[float]] = {}
     for key, reports in outermost:
         each = reports if isinstance(reports, list) else [reports]
         for report in each:
-            seen: Counter[str] = Counter()
-            for statistic in _statistics(report, 0):
-                owner = str(statistic["id"])
-                found.append((str(key), f" {seen[owner]}" if seen[owner] else "", statistic))
-                seen[owner] += 1
-    keys: dict[str, set[str]] = {}
-    for key, _, statistic in found:
-        keys.setdefault(str(statistic["id"]), set()).add(key)
-    is_split = any(len(each) > 1 for each in keys.values())
+            statistics = list(_statistics(report, 0))
+            numbers = _advancing(str(key), statistics, latest) or _occurrences(statistics)
+            for number, statistic in zip(numbers, statistics, strict=True):
+                found.append((str(key), f" {number}" if number else "", statistic))
+    is_split = _is_split(found)
     calls: dict[str, Stats] = {}
     for key, again, statistic in found:
         stats = calls.setdefault((key if is_split else "") + again, Stats())
@@ -371,6 +388,59 @@ def _new(dump: Any) -> list[Stats]:
         for metric, value in statistic.items():
             stats.series.setdefault((owner, metric), []).append((at, value))
     return list(calls.values())
+
+
+def _occurrences(statistics: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return for each statistic how often its id occurred before."""
+    seen: Counter[str] = Counter()
+    numbers = []
+    for statistic in statistics:
+        owner = str(statistic["id"])
+        numbers.append(seen[owner])
+        seen[owner] += 1
+    return numbers
+
+
+def _moments(times: Iterable[float | None]) -> int:
+    """Return the number of different times."""
+    ordered = sorted(at for at in times if at is not None)
+    return bool(ordered) + sum(later - at > _APART_S for at, later in pairwise(ordered))
+
+
+def _advancing(
+    key: str, statistics: Sequence[Mapping[str, Any]], latest: dict[tuple[str, str], list[float]]
+) -> list[int] | None:
+    """Return the number of each statistic's connection if the value has several reports; `None` for a single report.
+
+    Each id has its series of increasing times in each connection. ``latest`` has their last times.
+    """
+    times: dict[str, list[float | None]] = {}
+    for statistic in statistics:
+        times.setdefault(str(statistic["id"]), []).append(_time(statistic.get("timestamp")))
+    if all(_moments(each) < 2 for each in times.values()):
+        return None
+    numbers = []
+    for statistic in statistics:
+        at = _time(statistic.get("timestamp"))
+        ends = latest.setdefault((key, str(statistic["id"])), [])
+        number = next((k for k, end in enumerate(ends) if at is None or at - end > _APART_S), len(ends))
+        if at is not None:
+            ends[number : number + 1] = [at]
+        numbers.append(number)
+    return numbers
+
+
+def _is_split(found: Iterable[tuple[str, str, Mapping[str, Any]]]) -> bool:
+    """Whether the outermost keys are those of connections, and not those of times."""
+    times: dict[str, dict[str, list[float | None]]] = {}
+    for key, _, statistic in found:
+        keys = times.setdefault(str(statistic["id"]), {})
+        keys.setdefault(key, []).append(_time(statistic.get("timestamp")))
+    shared = [keys for keys in times.values() if len(keys) > 1]
+    is_by_time = any(
+        _moments(at for each in keys.values() for at in each) == len(keys) for keys in shared
+    ) and all(_moments(each) < 2 for keys in shared for each in keys.values())
+    return bool(shared) and not is_by_time
 
 
 def _unwrapped(dump: Any) -> Any:
@@ -521,15 +591,43 @@ def _between(points: list[tuple[float, float]], at: float) -> float:
     return low + (high - low) * (at - a) / (b - a) if b > a else high
 
 
+def _audio(stats: Stats, side: str, ids: Iterable[str], edges: Sequence[float]) -> Json | None:
+    """Return the number of audio packets beside the video ``ids``, and their losses; `None` without audio."""
+    kind, counter = _WAYS[side]
+    audio = stats.media(kind, "audio")
+    if not audio or set(audio) & set(ids):
+        return None
+    came = side == "receiver"
+    packets = _grown(stats.of(kind, _PACKETS[side], audio), edges)
+    counting = stats.of("remote-inbound-rtp", "packetsLost", stats.reports_on(audio))
+    counting = stats.of(kind, "packetsLost", audio) if came else counting
+    restarts = _restarts(stats.of(kind, counter, audio) + stats.of(kind, _PACKETS[side], audio))
+    lost = _lost(counting, restarts, edges)
+    if lost is None or not sum(packets):
+        return {"packets": round(sum(packets)), "lost_frac": None, "worst_lost_frac": None}
+    gone = [each or 0.0 for each in lost]
+    all_packets = [n + (each if came else 0.0) for n, each in zip(packets, gone, strict=True)]
+
+    def share(first: int, last: int) -> float:
+        return min(sum(gone[first:last]) / max(sum(all_packets[first:last]), 1.0), 1.0)
+
+    n = round(_WORST_S / BIN_S)
+    worst = max(share(k, k + n) for k in range(max(len(gone) - n, 0) + 1))
+    return {
+        "packets": round(sum(all_packets)),
+        "lost_frac": share(0, len(gone)),
+        "worst_lost_frac": worst,
+    }
+
+
 def _carried_by(stats: Stats, side: str) -> float:
     kind, counter = _WAYS[side]
     counted = map(_numbers, stats.of(kind, counter, stats.video(kind)))
     return sum(_rising(points)[-1][1] for points in counted if points)
 
 
-def _summary(stats: Stats, side: str | None) -> Json:
-    """Summarize the statistics of a connection, in bins of 1 s."""
-    side = side or max(_WAYS, key=lambda each: _carried_by(stats, each))
+def _summary(stats: Stats, side: str) -> Json:
+    """Summarize one direction of a connection, in bins of 1 s."""
     kind, counter = _WAYS[side]
     ids = stats.video(kind)
     set_back = _set_back(stats.of(kind, counter, ids))
@@ -596,13 +694,21 @@ def _summary(stats: Stats, side: str | None) -> Json:
     ]
     estimates = _numbers(stats.on_pair_in_use("availableOutgoingBitrate", ids))
     limits = _limits(stats, kind, ids)
+    if audio := _audio(stats, side, ids, edges):
+        gone = "an unknown share" if audio["lost_frac"] is None else say.frac(audio["lost_frac"])
+        notes.append(
+            f"rates, losses and the number of packets are those of the video; of the {say.count(audio['packets'])} "
+            f"audio packets {gone} was lost"
+        )
     return {
         "bin_s": BIN_S,
         "seen": {
             "source": f"a dump of its statistics, the {side}'s",
+            "side": side,
             "delay_is": "round trip",
             "frozen_s": sum(frozen),
             "notes": notes,
+            "audio": audio,
             "reports": len(times),
             # The numbers in bins are rounded.
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,
@@ -760,9 +866,10 @@ def of_run(place: Path) -> Json:
 
 def sentences(seen: Json) -> list[str]:
     """Describe averages in sentences."""
+    of_video = "video packets" if seen["audio"] else "packets"
     said = [
         f"Seen: {say.rate(seen['sent_bps'])} as a median ({say.rate(seen['sent_max_bps'])} at most), "
-        f"{say.frac(seen['lost_frac'])} of the packets lost, {say.ms(seen['delay_mean_ms'])} of {seen['delay_is']}."
+        f"{say.frac(seen['lost_frac'])} of the {of_video} lost, {say.ms(seen['delay_mean_ms'])} of {seen['delay_is']}."
     ]
     if seen["freezes"] is not None:
         stood = f", for {say.seconds(seen['frozen_s'])} in all" if seen["frozen_s"] else ""

@@ -324,7 +324,7 @@ def shown(chance: random.Random) -> dict[str, Any]:
     return {"bins": bins, "bin_s": 0.5, "path": path, "seen": seen | {"delay_p95_ms": 20.0}}
 
 
-@pytest.mark.parametrize("seed", range(22))
+@pytest.mark.parametrize("seed", range(32))
 def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     chance = random.Random(seed)
     was, now = chance.uniform(1.5e6, 3e6), chance.uniform(0.3e6, 1e6)
@@ -340,21 +340,36 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
         "unread",
         "short",
         "steps",
+        "limited",
+        "estimate",
+        "open",
+        "beside",
+        "at least",
     )
     kind = kinds[seed % len(kinds)]
     bins = [part(was, went=0.9 * now) | {"packets": 50, "lost": 0, "delay_ms": 5.0} for _ in range(60)]
     for k in range(30, 50):
         bins[k] |= (
             {"delay_ms": chance.uniform(100, 400)}
-            if kind in ("fell", "own", "others", "hidden", "drift", "steps")
+            if kind in ("fell", "own", "others", "hidden", "drift", "steps", "beside", "at least")
             else {}
         )
         is_lossy = kind in ("chance", "short")
         bins[k] |= {"lost": 3} if is_lossy else {"lost": None} if kind == "unread" else {}
-        if kind == "fell":
+        if kind in ("fell", "at least"):
             bins[k]["capacity_bps"] = part(now)["capacity_bps"]
+        if kind == "beside":
+            # Of ten seconds, other traffic is there for five.
+            bins[k] |= {"shared": {"capacity_bps": was, "own_bps": now}} if k >= 40 else {}
+            bins[k]["capacity_bps"] = None if k >= 40 else bins[k]["capacity_bps"]
+    for each in bins:
+        if kind == "at least" and each["delay_ms"] < 50:
+            each |= part(None, went=0.9 * was) | {"delay_max_ms": 9.0}
+        if kind in ("limited", "estimate", "open"):
+            each |= part(was if kind == "limited" else None, went=0.9 * was)
     seen: dict[str, Any] = {"length_s": 30.0, "worst": call._worst(bins, 0.5)}
     seen["estimates"] = [(k / 2, 3 * now) for k in range(60)] if kind == "encoder" else []
+    seen["estimates"] = [(k / 2, was) for k in range(60)] if kind == "estimate" else seen["estimates"]
     shared = {"capacity_bps": was, "own_bps": now} if kind == "others" else None
     verdict = {"others": "shared", "hidden": "unseen", "steps": "changing"}.get(kind, "alone")
     path = {"shared": shared, "verdict": verdict, "drift_ppm": None if kind == "drift" else 0.0}
@@ -367,15 +382,19 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
         "own": "filled the queue on a link of",
         "none": "none in the network",
         "others": "other traffic filled the queue, or the link changes",
-        "encoder": "the encoder produced",
+        "encoder": "the application may limit the rate",
         "hidden": "it is unknown whether the call's",
         "drift": "the delay changed all the time",
         "steps": "the route changed, or a clock was set; this file does not show which",
         "unread": "of the call whether packets were lost is not known",
+        "limited": f"the link's {say.rate(was)} limited the rate",
+        "estimate": f"the sender's bandwidth estimate of {say.rate(was)} limited the rate",
+        "open": "whether the link or the application limited the rate",
+        "at least": f"the link fell from at least {say.rate(0.9 * was)} to {say.rate(now)}",
     }
     assert [
         key for key, text in names.items() if text in said and not (key == "none" and kind == "encoder")
-    ] == ["own" if kind == "short" else kind]
+    ] == [{"short": "own", "beside": "others"}.get(kind, kind)]
 
 
 @pytest.mark.parametrize("seed", range(6))

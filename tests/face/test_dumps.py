@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from steadycast import call, call_diagnosis
 from steadycast.errors import UserError
+from steadycast.report import say
 
 from tests.conftest import ROOT, Say
 
@@ -207,6 +208,14 @@ def in_form(reports: list[dict[str, dict[str, Any]]], form: str) -> bytes:
         "deep": {"version": 1, "call": {"id": "x", "data": {"reports": arrays}}},
         "connections": {"small": [each[:] for each in quarter(arrays)], "large": arrays},
         "side by side": [[small, large] for small, large in zip(quarter(arrays), arrays, strict=True)],
+        "by time": {str(each[0]["timestamp"]): each for each in arrays},
+        "by time, tables": {
+            str(each[0]["timestamp"]): table for each, table in zip(arrays, reports, strict=True)
+        },
+        "sessions": {"meta": {"version": 3}, "sessions": [{"pc": "x", "stats": arrays}]},
+        "sessions, tables": {"sessions": [{"pc": "x", "stats": reports}]},
+        "chunks": [{"batch": arrays[k : k + 5]} for k in range(0, len(arrays), 5)],
+        "two sessions": {"sessions": [{"stats": quarter(arrays)}, {"stats": arrays}]},
         "internals": old_form(arrays),
     }
     if form.startswith("lines"):
@@ -238,7 +247,8 @@ def quarter(arrays: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
     [
         *("arrays", "tables", "pairs", "wrapped", "keyed", "flat", "microseconds", "numbers as text"),
         *("lines", "lines of pairs", "lines cut", "connections", "side by side", "internals"),
-        *("values", "utf-16", "times as text", "deep"),
+        *("values", "utf-16", "times as text", "deep", "chunks", "two sessions"),
+        *("by time", "by time, tables", "sessions", "sessions, tables"),
     ],
 )
 def test_losses_that_are_taken_back_and_counters_that_begin_anew_are_right_in_each_form(
@@ -252,8 +262,68 @@ def test_losses_that_are_taken_back_and_counters_that_begin_anew_are_right_in_ea
     assert seen["source"].endswith(f"the {side}'s")
     assert seen["lost_frac"] == pytest.approx(LOST / total, abs=0.001)
     assert seen["packets"] == pytest.approx(total, abs=61)
-    if form in ("connections", "side by side"):
+    if form in ("connections", "side by side", "two sessions"):
         assert any("2 connections" in note for note in seen["notes"])
+
+
+@pytest.mark.parametrize("form", ["old", "series"])
+@pytest.mark.parametrize("side", ["sender", "receiver"])
+@pytest.mark.parametrize("is_limited", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_losses_of_audio_are_counted_apart_from_those_of_video(
+    tmp_path: Path, form: str, side: str, is_limited: bool, seed: int
+) -> None:
+    chance = random.Random(seed)
+    of_audio, of_video = chance.choice([(0, 0), (10, 0), (5, 2), (2, 10)])
+    if seed == 0:
+        of_audio, of_video = 10, 0
+    kind, counters = (
+        ("outbound-rtp", ("bytesSent", "packetsSent"))
+        if side == "sender"
+        else ("inbound-rtp", ("bytesReceived", "packetsReceived"))
+    )
+    reports = []
+    for t in range(41):
+        report: list[dict[str, Any]] = []
+        for media, size, lost in (("video", 1000, of_video), ("audio", 100, of_audio)):
+            # 50 packets leave each second, of which `lost` are lost.
+            came = (50 - (lost if side == "receiver" else 0)) * t
+            stream = {"id": media, "type": kind, "kind": media, counters[0]: size * came, counters[1]: came}
+            stream["qualityLimitationReason"] = "bandwidth" if is_limited and media == "video" else "none"
+            counting = {"id": f"R{media}", "type": "remote-inbound-rtp", "kind": media, "localId": media}
+            report.append(stream | ({"packetsLost": lost * t} if side == "receiver" else {}))
+            if side == "sender":
+                report.append(counting | {"packetsLost": lost * t, "roundTripTime": 0.02})
+        reports.append([each | {"timestamp": BEGIN_MS + 1000 * t} for each in report])
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(old_form(reports) if form == "old" else reports))
+    read = call.read(file, controllers=[])
+    assert read["seen"]["lost_frac"] == pytest.approx(of_video / 50, abs=0.002)
+    assert read["seen"]["audio"]["lost_frac"] == pytest.approx(of_audio / 50, abs=0.002)
+    said = call_diagnosis.sentence(read)
+    is_audio = of_audio > of_video or (is_limited and of_audio > 0)
+    assert (f"audio packets were lost ({say.frac(of_audio / 50)}" in said) == is_audio, said
+    assert ("the network limited" in said) == is_limited
+    assert ("Cause: packets were lost" in said) == (of_video > of_audio and not is_limited)
+    assert any(f"audio packets {say.frac(of_audio / 50)}" in note for note in read["seen"]["notes"])
+
+
+@pytest.mark.parametrize("form", ["old", "series"])
+@pytest.mark.parametrize("larger", ["sender", "receiver"])
+def test_the_cause_of_the_other_direction_is_named_in_a_note(tmp_path: Path, form: str, larger: str) -> None:
+    reports = statistics(2)
+    for each in (one for report in reports for one in report):
+        if each["id"] == "IT" and larger == "receiver":
+            each |= {key: 10 * each[key] for key in ("bytesReceived", "packetsReceived")}
+    file = tmp_path / "dump.json"
+    file.write_text(json.dumps(old_form(reports) if form == "old" else reports))
+    other = "receiver" if larger == "sender" else "sender"
+    read, apart = call.read(file), call_diagnosis.sentence(call.read(file, side=other))
+    assert read["seen"]["source"].endswith(f"the {larger}'s")
+    (note,) = (each for each in read["seen"]["notes"] if f"--side {other}" in each)
+    assert apart.removesuffix(".") in note
+    assert call_diagnosis.sentence(read) != apart
+    assert not any("--side" in each for each in call.read(file, side=other)["seen"]["notes"])
 
 
 @pytest.mark.parametrize("side", ["sender", "receiver"])
@@ -439,6 +509,7 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
     server = "\n".join(
         json.dumps({"statsSessionId": "1", "type": kind}) for kind in ("identity", "stats-entry")
     )
+    nameless = [[{k: v for k, v in one.items() if k != "id"} for one in each] for each in reports]
     tshark = [{"_index": "packets", "_source": {"layers": {}}}]
     for content, says in [
         (json.dumps(untimed), "no times (timestamp)"),
@@ -449,6 +520,7 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
         (client, "a log of rtcstats"),
         (server, "a log of rtcstats"),
         (json.dumps(reports[:1]), "of one moment, which shows no rate"),
+        (json.dumps(nameless), "its statistics have no id"),
         (json.dumps(tshark), "a list of packets by tshark"),
         ("", "it is empty"),
     ]:

@@ -331,7 +331,8 @@ impl Path {
         } else if self.verdict == Verdict::Changing {
             all.push(
                 "the least delay changed, and between its changes its packets waited for nobody else's: others filled \
-                 the queue or left it, the link slowed down, the route changed, or a clock was set; the delays contain these changes"
+                 the queue or left it, the link slowed down, the route changed, or a clock was set; the delays contain \
+                 these changes"
                     .to_owned(),
             );
         } else if self.verdict == Verdict::Shared && !named {
