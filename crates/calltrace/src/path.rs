@@ -358,8 +358,8 @@ impl Path {
         }
         if let Some(delay) = managed.filter(|_| self.bins.iter().any(|bin| bin.shared.is_some())) {
             all.push(format!(
-                "packets were lost when the queue took about {:.0} ms, and other traffic was in the queue for a part of \
-                 the call: whether the queue was full is unknown",
+                "packets were lost when the queue took about {:.0} ms, and other traffic was in the queue for a part \
+                 of the call: whether the queue was full is unknown",
                 delay * 1e3
             ));
         } else if let Some(delay) = managed {
