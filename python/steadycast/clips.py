@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -116,6 +117,10 @@ def find(name: str | Path) -> Path:
         hint = (
             f'did you mean "{near[0]}"?' if near else "check the path, or take a name from `steadycast clips`"
         )
+        if re.search(r"%\d*d", str(name)):
+            from steadycast.media.reader import film_of_pictures
+
+            hint = film_of_pictures(name)
         raise UserError(str(name), "there is no such file, and no clip of this name", hint)
     if clip.path is None:
         package = _SHIPPED[clip.name].package

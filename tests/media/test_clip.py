@@ -1,14 +1,16 @@
 import hashlib
 import os
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import av
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from small_clips import write_clip
-from steadycast import files
+from steadycast import clips, files
 from steadycast.errors import UserError
 from steadycast.media.clip import Clip, ClipError, parse_fps, parse_size, resampled
 from steadycast.media.synthetic import Synthetic
@@ -37,13 +39,61 @@ def test_a_list_of_clips_is_played_end_to_end(tmp_path, clip_path):
     assert {len(samples) for samples in frames} == {176 * 144 * 3 // 2}
 
 
-def test_resampling_takes_the_picture_whose_time_is_nearest():
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sides=st.tuples(st.integers(16, 96), st.integers(16, 96)),
+    first=st.sampled_from([(64, 48), (48, 64), (80, 20)]),
+)
+def test_a_later_clip_of_any_shape_keeps_it_or_a_warning_says_what_was_changed(tmp_path, sides, first):
+    def white(path, width, height):
+        with av.open(str(path), "w") as container:
+            stream = container.add_stream("ffv1", rate=25)
+            stream.width, stream.height, stream.pix_fmt = width, height, "yuv444p"
+            frame = av.VideoFrame.from_ndarray(np.full((3, height, width), 235, np.uint8), format="yuv444p")
+            container.mux([*stream.encode(frame), *stream.encode(None)])
+        return path
+
+    paths = [white(tmp_path / "first.mkv", *first), white(tmp_path / "later.mkv", *sides)]
+    pictures = Clip.of(paths).pictures("auto", "auto")
+    luma = list(pictures.frames)[-1][: first[0] * first[1]].reshape(first[::-1]) > 125
+    width, height = int(luma.any(axis=0).sum()), int(luma.any(axis=1).sum())
+    assert luma.sum() == width * height, "a rectangle"
+    assert width == first[0] or height == first[1]
+    # Sides are even.
+    assert abs(width * sides[1] - height * sides[0]) <= 2 * max(*sides, width, height) * 2
+    told = [warning for warning in pictures.warnings if "later.mkv is " in warning]
+    assert bool(told) == (sides != first)
+    assert all(("black borders" in warning) == ((width, height) != first) for warning in told)
+    # A size that is named is taken for all.
+    stretched = Clip.of(paths).pictures("64x48", "auto")
+    assert (list(stretched.frames)[-1][: 64 * 48] > 125).all()
+    distorted = abs(sides[0] * 48 - sides[1] * 64) > 2 * (max(sides) + 64)
+    assert (
+        any("later.mkv" in each and "changes its aspect" in each for each in stretched.warnings) == distorted
+    )
+
+
+def test_resampling_drops_pictures_or_holds_them():
     times = [Fraction(k, 10) for k in range(10)]
     pictures = [np.array([k], dtype=np.uint8) for k in range(10)]
     half = [int(p[0]) for p in resampled(iter(zip(times, pictures, strict=True)), Fraction(5))]
     assert half == [0, 2, 4, 6, 8]
     more = [int(p[0]) for p in resampled(iter(zip(times, pictures, strict=True)), Fraction(25))]
-    assert more == [0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6, 6, 7, 7, 8, 8, 8, 9, 9, 9]
+    assert more == [0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6, 6, 7, 7, 8, 8, 8, 9, 9]
+
+
+@settings(max_examples=40)
+@given(
+    gaps=st.lists(st.integers(1, 400), min_size=1, max_size=6),
+    fps=st.sampled_from([Fraction(4), Fraction(12), Fraction(30000, 1001), Fraction(60)]),
+)
+def test_a_picture_of_a_film_of_variable_rate_is_held_until_the_next_is_due(gaps, fps):
+    times = [Fraction(ms, 1000) for ms in accumulate(gaps, initial=0)]
+    pictures = ((time, np.array([k], dtype=np.uint8)) for k, time in enumerate(times))
+    for due, samples in enumerate(resampled(pictures, fps)):
+        slot, shown = due / fps, int(samples[0])
+        assert times[shown] < slot + Fraction(1, 2) / fps, "no picture comes half an interval early"
+        assert shown == len(gaps) or slot < times[shown + 1], "none stays when the next is due"
 
 
 @pytest.mark.parametrize(
@@ -182,6 +232,27 @@ def test_a_clip_that_ends_early_says_where(tmp_path, clip_path):
     assert any("cut.mkv is damaged" in warning and "1.6" in warning for warning in pictures.warnings)
 
 
+def test_a_films_early_end_is_told_however_much_the_decoder_says(tmp_path):
+    path = tmp_path / "short.mp4"
+    with av.open(str(path), "w", options={"movflags": "faststart"}) as container:
+        stream = container.add_stream("libx264", rate=25, options={"preset": "ultrafast", "bf": "0"})
+        stream.width, stream.height, stream.pix_fmt = 176, 144, "yuv420p"
+        noise = np.random.default_rng(1)
+        for _ in range(40):
+            samples = noise.integers(0, 256, (216, 176), dtype=np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(samples, format="yuv420p")))
+        container.mux(stream.encode(None))
+    content = bytearray(path.read_bytes())
+    begin = content.index(b"mdat") + 4
+    third = (len(content) - begin) // 3
+    # Damage in the middle third makes the decoder say more than is kept; the last third is missing.
+    content[begin + third : begin + 2 * third] = noise.bytes(third)
+    path.write_bytes(content[: begin + 2 * third])
+    pictures = Clip.of(path).pictures("clip", "clip")
+    list(pictures.frames)
+    assert any("the pictures end at" in warning and "of 1.60 s" in warning for warning in pictures.warnings)
+
+
 def test_sound_that_outlasts_the_pictures_is_no_damage(tmp_path):
     for suffix in ("mkv", "mp4"):
         path = tmp_path / f"sound.{suffix}"
@@ -242,6 +313,18 @@ def test_a_playlist_is_another_clip_when_its_pictures_change(kind: str, tmp_path
     assert before != Clip.of(first).identity()
     first.write_bytes(other.read_bytes())
     assert before != Clip.of(clip).identity()
+
+
+@pytest.mark.parametrize(("name", "pattern"), [("f%03d.png", "f%03d.png"), ("f 007.png", "'f %03d.png'")])
+def test_of_a_sequence_of_pictures_a_film_must_be_made_first(name, pattern, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with av.open("f 007.png", "w", format="image2", options={"update": "1"}) as container:
+        stream = container.add_stream("png", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "rgb24"
+        container.mux(stream.encode(av.VideoFrame(64, 48, "rgb24")))
+    with pytest.raises(UserError, match="ffmpeg -framerate 25 -i") as told:
+        Clip.of(clips.find(name)).pictures("auto", "auto")
+    assert f" -i {pattern} " in told.value.remedy
 
 
 def test_a_film_that_holds_the_name_of_another_file_is_no_playlist(tmp_path: Path, clip_path: str) -> None:

@@ -143,10 +143,13 @@ def test_any_film_is_sent_upright_in_video_range_in_square_samples_and_in_time(
     path = film(tmp_path / "film.mp4", times, matrix=matrix, full=full, aspect=aspect, turn=turn)
     pictures = Clip.of(path).pictures("clip", RATE)
     frames = list(pictures.frames)
-    assert pictures.warnings == []
 
     width, height = SIDES
     wide = (round(width * aspect / 4) * 4, height) if aspect > 1 else (width, round(height / aspect / 4) * 4)
+    ratio = f"{aspect.numerator}:{aspect.denominator}"
+    was = f"film.mp4: its pictures are {width}x{height} with samples of {ratio}"
+    how = f"{was}, and are taken as {wide[0]}x{wide[1]} with square samples"
+    assert pictures.warnings == ([] if aspect == 1 else [how])
     assert (pictures.width, pictures.height) == (wide if turn[0] else wide[::-1])
 
     # Each picture lasts as long as its time stamps say, and the last one as long as one of the others.
@@ -275,6 +278,8 @@ def test_two_fields_are_not_sent_in_one_picture(tmp_path: Path) -> None:
     assert len(as_it_is) == len(without) == 6
     assert min(as_it_is) > 100
     assert max(without) < min(as_it_is) / 4
+    assert even.warnings == []
+    assert told.warnings == ["told.y4m: it is interlaced; its pictures are deinterlaced, also those for PSNR"]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import av
 import numpy as np
 import pytest
 from steadycast.loading import changes, load
+from steadycast.media import prepare
 from steadycast.media.clip import Clip, ClipError
 from steadycast.media.reader import scaled
 from steadycast.media.synthetic import Synthetic
@@ -91,13 +92,13 @@ def test_a_scenario_knows_each_named_size_as_raw_files_do(name: str, size: tuple
             "clip",
             "clip",
             None,
-            "does not say its pictures' size and rate; add encode.size 352x288 encode.fps 25, or",
+            "does not say its pictures' size and rate; add encode.size=352x288 encode.fps=25, or",
         ),
         (
             "176x144",
             "clip",
             None,
-            "does not say its pictures' rate; add encode.size 176x144 encode.fps 25, or",
+            "does not say its pictures' rate; add encode.fps=25, or",
         ),
         ("clip", 25, None, "does not say its pictures' size; add"),
         (
@@ -117,6 +118,19 @@ def test_what_is_not_said_of_a_raw_file_is_one_line_with_the_remedy(
         Clip.of(tmp_path / "film.yuv", pixels).pictures(size, fps)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_the_remedy_for_a_raw_file_in_a_scenario_can_be_typed(tmp_path: Path) -> None:
+    raw(tmp_path / "film_176x144.yuv")
+    (video,) = load("home", changes({"flow.video.clip": str(tmp_path / "film_176x144.yuv")})).videos()
+    for read in (prepare.opened, lambda each: prepare.media_of(each, 1)):
+        with pytest.raises(ClipError) as error:
+            read(video)
+        option, value = error.value.remedy.removeprefix("add ").partition(", ")[0].split()
+        assert (option, value) == ("--set", "flow.video.encode.fps=25")
+    key, _, rate = value.partition("=")
+    given = {"flow.video.clip": str(tmp_path / "film_176x144.yuv"), key: rate}
+    prepare.opened(load("home", changes(given)).videos()[0])
 
 
 def test_an_empty_raw_file_is_an_error(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 import av
+import numpy as np
 
 from steadycast import files
 from steadycast.errors import UserError
@@ -43,7 +44,7 @@ _MOST_PLAYLIST = 1 << 20
 _DEEPEST_PLAYLIST = 1
 """Playlists are read to this depth, because a main playlist of HLS names a playlist for each quality."""
 
-_READING = b"2"
+_READING = b"3"
 """The version of the conversion from file to pictures, part of the cache's key."""
 
 
@@ -199,6 +200,7 @@ class Clip:
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
         """Return the pictures of all files; ``clip`` and ``auto`` refer to the first file's size and rate.
 
+        With these two sizes, a later file of another aspect ratio gets black borders.
         A raw file whose name has no size or rate is read with those of the first file.
         """
         told = Layout(
@@ -212,7 +214,7 @@ class Clip:
             rate = own_rate(reader, fps)
             changed = list(_changed(reader, (width, height), size, fps))
         result = Pictures(width, height, rate, iter(()), changed)
-        result.frames = self._frames(result, told)
+        result.frames = self._frames(result, told, size, fps)
         if self.seconds is not None:
             result.warnings.append(
                 f"{self.label}: the first {self.seconds} s are encoded, since no more is sent"
@@ -220,45 +222,97 @@ class Clip:
             result.frames = itertools.islice(result.frames, math.ceil(self.seconds * rate))
         return result
 
-    def _frames(self, result: Pictures, told: Layout) -> Iterator[U8]:
+    def _frames(
+        self, result: Pictures, told: Layout, size: str, fps: str | int | float | Fraction
+    ) -> Iterator[U8]:
+        shown = (result.width, result.height)
         for path in self.paths:
             with opened(path, told) as reader:
-                timed = reader.pictures(result.width, result.height)
-                yield from resampled(timed, result.fps, reader.length)
-                result.warnings += [said for said in reader.warnings if said not in result.warnings]
+                own = reader.facts.width, reader.facts.height
+                inner = _fitted(own, shown) if size in ("clip", "auto") else shown
+                timed = reader.pictures(*inner)
+                pictures = resampled(timed, result.fps, reader.length)
+                yield from (
+                    pictures if inner == shown else (_bordered(each, inner, shown) for each in pictures)
+                )
+                changed = _changed(reader, shown, size, fps, None if path == self.paths[0] else result.fps)
+                new = [*changed, *reader.warnings]
+                result.warnings += [said for said in new if said not in result.warnings]
                 result.failure = reader.failure
 
 
+def _fitted(own: tuple[int, int], shown: tuple[int, int]) -> tuple[int, int]:
+    """Return the largest size with even sides and the aspect ratio of ``own`` that fits into ``shown``."""
+    if not _distorts(own, shown):
+        return shown
+    scale = min(Fraction(shown[0], own[0]), Fraction(shown[1], own[1]))
+    width, height = (max(round(side * scale / 2), 1) * 2 for side in own)
+    return width, height
+
+
+def _distorts(own: tuple[int, int], shown: tuple[int, int]) -> bool:
+    """Return whether scaling changes the aspect ratio by more than rounding the sides to even numbers does."""
+    return abs(own[0] * shown[1] - own[1] * shown[0]) > 2 * (max(own) + max(shown))
+
+
+def _bordered(samples: U8, inner: tuple[int, int], outer: tuple[int, int]) -> U8:
+    """Place a picture with the size ``inner`` in the middle of a black one with the size ``outer``; both are 4:2:0."""
+    planes, at = [], 0
+    for divisor, black in ((1, 16), (2, 128), (2, 128)):
+        width, height = inner[0] // divisor, inner[1] // divisor
+        plane = np.full((outer[1] // divisor, outer[0] // divisor), black, dtype=np.uint8)
+        left, top = ((out - side) // 4 * 2 // divisor for out, side in zip(outer, inner, strict=True))
+        part = samples[at : at + width * height].reshape(height, width)
+        plane[top : top + height, left : left + width] = part
+        planes.append(plane.reshape(-1))
+        at += width * height
+    return np.concatenate(planes)
+
+
 def _changed(
-    reader: Reader, shown: tuple[int, int], size: str, fps: str | int | float | Fraction
+    reader: Reader,
+    shown: tuple[int, int],
+    size: str,
+    fps: str | int | float | Fraction,
+    after: Fraction | None = None,
 ) -> Iterator[str]:
-    """Yield a sentence for each unrequested difference between the encoded pictures and the clip."""
+    """Yield a sentence for each unrequested difference between the encoded pictures and the clip.
+
+    ``after`` is the frame rate of the first clip, if this is a later one.
+    """
     own, name = (reader.facts.width, reader.facts.height), reader.name.rpartition("/")[2]
     how = f"{name} is {own[0]}x{own[1]} and is encoded in {shown[0]}x{shown[1]}"
-    if size == "auto" and shown != own:
+    own_size = size in ("clip", "auto")
+    if after is not None and own_size and shown != own:
+        yield f"{how}, the size of the first clip{', with black borders' if _distorts(own, shown) else ''}"
+    elif size == "auto" and shown != own:
         bounded = own[0] * own[1] > _MOST_SAMPLES
         yield (
             f'{how}; encode.size "clip" keeps its size, and takes longer'
             if bounded
             else f"{how}: sides are even"
         )
-    # Smaller changes of the aspect ratio come from rounding the sides to even numbers.
-    elif abs(own[0] * shown[1] - own[1] * shown[0]) > 2 * (max(own) + max(shown)):
+    elif _distorts(own, shown):
         yield f'{how}, which changes its aspect ratio; encode.size "auto" keeps it'
-    if fps == "auto" and reader.facts.rate is None:
+    rate = reader.facts.rate
+    if after is not None and rate is not None and fps in ("clip", "auto") and abs(rate - after) > after / 100:
+        yield f"{name} has {float(rate):.4g} frames per second and is shown at {float(after):.4g}, as the first clip"
+    if fps == "auto" and rate is None and after is None:
         yield f"{name} names no frame rate and is shown at {_RATE_OF_NONE} frames per second; encode.fps names another"
 
 
 def resampled(
     timed: Iterator[tuple[Fraction, U8]], fps: Fraction, length: Fraction | None = None
 ) -> Iterator[U8]:
-    """Resample to a constant frame rate: at each time, the picture with the nearest time stamp is shown.
+    """Resample to a constant frame rate: a picture is shown until the next one is due, as in a player.
 
-    If a source has this rate, each of its pictures is shown once, even if its time stamps have jitter of up to half an
+    A picture that is due within half an interval is shown if its time stamp is nearer than that of the one before. If
+    a source has this rate, each of its pictures is shown once, even if its time stamps have jitter of up to half an
     interval. ``length`` is the source's length in seconds.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)
+    half = Fraction(1, 2) / fps
     count = due = 0
     for time, samples in timed:
         count += 1
@@ -266,18 +320,18 @@ def resampled(
             first = time
         else:
             longest = max(longest, time - held[0])
-            while Fraction(due) / fps - held[0] <= time - Fraction(due) / fps:
+            while (slot := Fraction(due) / fps) <= (held[0] + time) / 2 or slot <= time - half:
                 yield held[1]
                 due += 1
         held = (time, samples)
     if held is not None:
         # Without a length, the last picture lasts as long as the mean of all others.
         last = (held[0] - first) / max(1, count - 1)
-        if length is not None and length - held[0] > Fraction(1, 2) / fps:
+        if length is not None and length - held[0] > half:
             # Until the end of the source, but at most as long as the longest other picture.
             last = min(length - held[0], longest)
         # A clip with a single picture yields it once.
-        while due == 0 or Fraction(due) / fps < held[0] + last - Fraction(1, 2) / fps:
+        while due == 0 or Fraction(due) / fps < held[0] + last - half:
             yield held[1]
             due += 1
 

@@ -394,21 +394,22 @@ def open_encoder(
 
 
 @contextmanager
-def as_options() -> Iterator[None]:
-    """Replace scenario keys by command-line options in errors."""
+def as_options(flow: str | None = None) -> Iterator[None]:
+    """Replace scenario keys by command-line options in errors; see `in_options`."""
     try:
         yield
     except UserError as error:
         words = (error.place, error.problem, error.remedy)
-        raise type(error)(*map(in_options, words)) from error.__cause__
+        raise type(error)(*(in_options(text, flow) for text in words)) from error.__cause__
 
 
-def in_options(text: str) -> str:
-    """Replace scenario keys by command-line options."""
-    return _KEY.sub(r"--\1", text)
+def in_options(text: str, flow: str | None = None) -> str:
+    """Replace scenario keys by command-line options; with a flow, key=value by the option ``--set``."""
+    return _KEY.sub(r"--\1", text) if flow is None else _KEY_OF_VALUE.sub(rf"--set flow.{flow}.\g<0>", text)
 
 
 _KEY = re.compile(r"\bencode\.(size|fps|codec|gop|bframes)\b")
+_KEY_OF_VALUE = re.compile(rf"{_KEY.pattern}(?==)")
 
 
 def start(encoder: av.VideoCodecContext) -> None:

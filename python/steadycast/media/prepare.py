@@ -53,7 +53,7 @@ def media_of(
         return read_trace(Path(video["paths"][0]), fps or 25)
 
     from steadycast.media.clip import Clip, Source
-    from steadycast.media.ladder import encode_ladder
+    from steadycast.media.ladder import as_options, encode_ladder
     from steadycast.media.synthetic import Synthetic
 
     size = str(video["size"])
@@ -63,16 +63,17 @@ def media_of(
     else:
         source = Clip.of([Path(p) for p in video["paths"]]).beginning(_needed_s(video))
     codec = str(video["codec"])
-    return encode_ladder(
-        source,
-        codec=codec,
-        size=size,
-        fps="clip" if fps is None else fps,
-        gop=gop,
-        bframes=0 if codec == "h263" else int(video["bframes"]),
-        qs=range(int(video["q_min"]), int(video["q_max"]) + 1),
-        progress=progress,
-    )
+    with as_options(video["flow"]):
+        return encode_ladder(
+            source,
+            codec=codec,
+            size=size,
+            fps="clip" if fps is None else fps,
+            gop=gop,
+            bframes=0 if codec == "h263" else int(video["bframes"]),
+            qs=range(int(video["q_min"]), int(video["q_max"]) + 1),
+            progress=progress,
+        )
 
 
 def opened(video: Mapping[str, Any]) -> None:
@@ -87,9 +88,11 @@ def opened(video: Mapping[str, Any]) -> None:
         media_of({**video, "media": kind}, 0)
     elif kind == "clip":
         from steadycast.media.clip import Clip
+        from steadycast.media.ladder import as_options
 
-        for path in video["paths"]:
-            Clip.of(path).pictures(str(video["size"]), "clip" if video["fps"] is None else video["fps"])
+        with as_options(video["flow"]):
+            for path in video["paths"]:
+                Clip.of(path).pictures(str(video["size"]), "clip" if video["fps"] is None else video["fps"])
 
 
 def _needed_s(video: Mapping[str, Any]) -> int:

@@ -6,11 +6,14 @@ Rotation, aspect ratio and colours are applied here, or a warning says that they
 from __future__ import annotations
 
 import itertools
+import re
+import shlex
 import struct
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import av
@@ -80,6 +83,14 @@ def _picture(form: str) -> str | None:
     return kind if pipe else "image" if form == "image2" else None
 
 
+def film_of_pictures(name: str | Path) -> str:
+    """Return the remedy for a sequence of pictures; ``name`` is that of one of them, or a pattern."""
+    path = Path(name)
+    numbered = re.sub(r"\d+$", lambda digits: f"%0{len(digits[0])}d", path.stem)
+    pattern = shlex.quote(str(path.with_name(numbered + path.suffix)))
+    return f"make a film of numbered pictures first: ffmpeg -framerate 25 -i {pattern} -c:v ffv1 film.mkv"
+
+
 def scaled(frame: av.VideoFrame, width: int, height: int) -> U8:
     """Scale a frame; return its samples in 4:2:0, plane after plane."""
     return _samples(frame.reformat(width=width, height=height, format="yuv420p", interpolation="BICUBIC"))
@@ -106,7 +117,7 @@ class Facts:
     told_rate: Fraction | None
     """The source's own frame rate, unchecked."""
     warnings: tuple[str, ...]
-    """Metadata that is not applied."""
+    """Metadata that is not applied, and a conversion to square samples."""
 
     @staticmethod
     def of(stream: av.VideoStream, first: av.VideoFrame, tracks: int) -> Facts:
@@ -125,6 +136,10 @@ class Facts:
             width = round(width * aspect / 4) * 4
         elif aspect < 1:
             height = round(height / aspect / 4) * 4
+        if aspect != 1:
+            ratio = f"{aspect.numerator}:{aspect.denominator}"
+            was = f"its pictures are {first.width}x{first.height} with samples of {ratio}"
+            warnings.append(f"{was}, and are taken as {width}x{height} with square samples")
         if any(name == "transpose" for name, _ in _turn(first) or ()):
             width, height = height, width
         told = _told_rate(stream, first)
@@ -205,7 +220,9 @@ class Reader:
         self._container, self.name, self._patience = container, name, patience
         if (kind := _picture(container.format.name)) is not None:
             raise ClipError(
-                name, f"the file is a picture ({kind}), not a film", "name a film, such as an .mp4 or a .y4m"
+                name,
+                f"the file is a picture ({kind}), not a film",
+                f"name a film, or {film_of_pictures(name)}",
             )
         films = _films(container)
         if not films:
@@ -260,12 +277,17 @@ class Reader:
         stage = _Stage(width, height)
         clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
         count = 0
-        is_opaque = True
+        is_opaque, is_interlaced = True, False
         for frame in itertools.chain((self._first,), self._decoded):
             count += 1
             if is_opaque and _is_transparent(frame):
                 is_opaque = False
                 self.warnings.append(f"{self._label}: it is transparent in part, and {_OPAQUE}")
+            if frame.interlaced_frame and not is_interlaced:
+                is_interlaced = True
+                self.warnings.append(
+                    f"{self._label}: it is interlaced; its pictures are deinterlaced, also those for PSNR"
+                )
             if frame.is_corrupt:
                 self._note("pictures marked as corrupt")
             if (note := clock.tell(_shown(frame, self._stream))) is not None:
@@ -276,7 +298,8 @@ class Reader:
                 self._note(said(error))
         yield from stage.rest()
         if (note := clock.early()) is not None:
-            self._note(note)
+            # In front of the decoder's messages, whose number is limited.
+            self._notes.insert(0, note)
         if count == 1:
             self.warnings.append(f"{self._label} has a single picture, which stands still")
         if self.lost:

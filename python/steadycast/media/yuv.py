@@ -86,7 +86,9 @@ def open_raw(path: Path, layout: Layout) -> Any:
         unsaid = [word for word, said in (("size", layout.size), ("rate", layout.fps)) if said is None]
         size = "x".join(map(str, layout.size or SIZES["cif"]))
         name = path.with_stem(f"{path.stem}_25" if layout.size else f"{path.stem}_{size}_25").name
-        remedy = f"add encode.size {size} encode.fps 25, or what else it was recorded with, or name it {name}"
+        keys = [] if layout.size else [f"encode.size={size}"]
+        keys += [] if layout.fps else ["encode.fps=25"]
+        remedy = f"add {' '.join(keys)}, or what else it was recorded with, or name it {name}"
         raise ClipError(str(path), f"a raw file does not say its pictures' {' and '.join(unsaid)}", remedy)
     pixels = layout.pixels or PIXELS
     if not _is_format(pixels):
