@@ -16,7 +16,7 @@ from steadycast.errors import UserError
 from steadycast.folder import Folder
 from steadycast.report import canvas, figures, say, series
 from steadycast.report import page as page_module
-from steadycast.report.answer import answer
+from steadycast.report.answer import answer, nothing_compared
 from steadycast.report.page import write_report
 from steadycast.report.run_comparison import write_seeds_report
 
@@ -126,6 +126,24 @@ def test_an_encoder_limited_run_says_first_that_it_compares_nothing(tmp_path: Pa
             "This run does not compare controllers: for 77 % of the time video (asmp) was limited by its"
         )
     )
+
+
+@pytest.mark.parametrize("late", [0, 5])
+@pytest.mark.parametrize("waited_ms", [20.0, 672.0])
+def test_late_pictures_that_waited_at_an_idle_links_sender_are_explained(late: int, waited_ms: float) -> None:
+    flow = {
+        "name": "video",
+        "kind": "video",
+        "controller": "steady",
+        "limited_by_frac": {"network": 0.0, "encoder": 1.0, "start": 0.0, "cap": 0.0},
+        "backlog_ms": {"p50": waited_ms / 2, "p95": waited_ms},
+        "receivers": [{"frames": {"sent": 12, "late": late}}],
+    }
+    said = nothing_compared(flow) or ""
+    assert "encoder's best quality" in said
+    explained = late > 0 and waited_ms > 100
+    assert ("42 % of the pictures were late, and waited up to 672 ms at the sender" in said) == explained
+    assert ('vbr = "frame"' in said) == explained
 
 
 def test_a_live_session_is_not_told_to_compare_and_shows_nothing_that_it_has_not(tmp_path: Path) -> None:

@@ -14,6 +14,10 @@ from steadycast.report.rank import alike, ranked_receivers
 
 MOSTLY = 0.5
 """The share of time above which a limit other than the network makes a comparison meaningless."""
+_MUCH_LATE = 0.05
+"""The share of late pictures from which `_waited` explains them."""
+_LONG_BACKLOG_MS = 100.0
+"""The 95th percentile of the wait at the sender from which it counts as the cause of late pictures."""
 _LEAST_SHARE_GAP = 0.02
 """`partly_competing` names a flow if its share while competing and its share of the whole run differ by this or more.
 
@@ -67,6 +71,7 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
         return (
             f"This run does not compare controllers: for {say.frac(encoder)} of the time {name} was limited by its "
             f"encoder's best quality, not by the network. Use a slower link, or a clip that needs a higher rate."
+            f"{_waited(flow)}"
         )
     if start > MOSTLY:
         return (
@@ -82,6 +87,19 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
     if cap > MOSTLY:
         return f"{name} was at its cap for {say.frac(cap)} of the time: the cap limited it, not the network."
     return None
+
+
+def _waited(flow: Mapping[str, Any]) -> str:
+    """Say if pictures of a flow that its encoder limits were late because they waited at the sender."""
+    counts = [receiver.get("frames") or {} for receiver in flow.get("receivers") or []]
+    late = max(((number(c.get("late")) or 0) / (number(c.get("sent")) or 1) for c in counts), default=0.0)
+    waited = number(reach(flow, "backlog_ms", "p95")) or 0.0
+    if late < _MUCH_LATE or waited < _LONG_BACKLOG_MS:
+        return ""
+    return (
+        f" {say.frac(late)} of the pictures were late, and waited up to {say.ms(waited)} at the sender: pictures are "
+        f'sent at the film\'s mean rate. With vbr = "frame" they are sent faster.'
+    )
 
 
 def title(flow: Mapping[str, Any]) -> str:
