@@ -10,7 +10,7 @@ _on_command_line = False
 
 @contextmanager
 def on_command_line() -> Iterator[None]:
-    """Within this context, let hints name options of the command line instead of Python arguments."""
+    """Make hints contain options of the command line, not arguments of Python, within this context."""
     global _on_command_line
     before, _on_command_line = _on_command_line, True
     try:

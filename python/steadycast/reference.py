@@ -12,7 +12,7 @@ from steadycast.errors import UserError
 
 Node = Mapping[str, Any]
 
-# The keys of "back" are not listed, because they are the same as those of the link.
+# The page does not list the keys of these tables. "back" has the keys of a link.
 _TABLES = {"back"}
 _KINDS = {
     "string": "text",

@@ -37,7 +37,7 @@ pub(crate) enum Cause {
     Unknown,
 }
 
-/// Batches of a capture.
+/// How a capture collects packets into batches, in which all packets have one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batches {
     /// The interval over which packets are collected into a batch.

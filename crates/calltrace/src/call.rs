@@ -142,7 +142,8 @@ pub(crate) struct Direction {
     pub(crate) packets: Vec<PacketRecord>,
     /// RTCP from the receiver: time of the record, and bytes.
     pub(crate) reports: Vec<(Time, Vec<u8>)>,
-    /// The side that the user or the kind of log names; `None`: to be determined from the recording.
+    /// The side of the call at which it was recorded, as given by the user or by the kind of log. `None` if it has to
+    /// be determined from the recording.
     pub(crate) side: Option<Side>,
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,

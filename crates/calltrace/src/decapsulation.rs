@@ -197,8 +197,8 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     })
 }
 
-/// Linux's NFLOG: after an address family, a version and a group, attributes of length, type and value, padded to four
-/// bytes.
+/// Removes Linux's NFLOG header. It has an address family, a version and a group, and then attributes. Each attribute
+/// has a length, a type and a value, and is padded to four bytes.
 fn nflog(bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     let mut rest = bytes.get(4..).ok_or(Skipped::CutShort)?;
     while let [l0, l1, k0, k1, ..] = *rest {

@@ -77,7 +77,7 @@ pub struct LinkProperties {
     pub delay: Span,
 }
 
-/// A limit in time needs a rate. Problems are added to `out`.
+/// Returns false, and adds a problem to `out`, if the limit is a time and the link has no rate.
 pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {

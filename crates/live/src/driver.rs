@@ -100,7 +100,7 @@ pub trait End {
     }
 }
 
-/// The index of an end in its loop.
+/// The index of a sender or receiver (an *end*) in the event loop that drives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndIx(pub usize);
 

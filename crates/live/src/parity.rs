@@ -139,7 +139,7 @@ impl ReceivedSymbols {
         let sources: Vec<(u8, &[u8])> =
             self.symbols.range(all).map(|(seq, symbol)| ((seq - base) as u8, &symbol[..])).collect();
         let parities: Vec<(u8, &[u8])> = block.symbols.iter().map(|(index, symbol)| (*index, &symbol[..])).collect();
-        // Symbols are missing or contradict each other.
+        // Nothing can be recovered if too many symbols are missing, or if they contradict each other.
         let Ok(solved) = recover(block.packets, &sources, &parities) else { return };
         let base = *base;
         self.symbols.extend(solved.into_iter().map(|(place, symbol)| (base + u64::from(place), symbol)));

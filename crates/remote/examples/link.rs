@@ -37,7 +37,7 @@ fn main() -> Result<(), ParamError> {
             }
             send = now + packet.size.at(remote.decision().pacing);
         } else {
-            // Feedback covers what had arrived one one-way delay ago, when it was written.
+            // The feedback was written earlier, by its one-way delay. It covers the packets that had arrived then.
             let arrived = under_way.iter().take_while(|(at, _)| *at <= now.before(way)).count();
             remote.feedback(now, under_way.drain(..arrived).map(|(_, fate)| fate));
             report = now + Span::millis(50);

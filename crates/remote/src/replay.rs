@@ -34,8 +34,8 @@ impl Replayed {
         Arc::new(Self { own, least, own_receivers: false })
     }
 
-    /// As [`Replayed::around`], if the receivers run the controller's halves. The halves here then serve only
-    /// receivers with standard reports.
+    /// As [`Replayed::around`], but the receivers run the controller's receiver half themselves. The sender then runs a
+    /// receiver half only for a receiver that sends standard reports.
     pub fn at_sender(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: true })
     }

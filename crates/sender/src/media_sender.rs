@@ -87,7 +87,7 @@ pub struct RtcpCounts {
     pub refused: u64,
 }
 
-/// The maximum number of sent packets whose names are stored. The controller's history has the same length.
+/// The maximum number of sent packets whose [`PacketName`] is stored. The history of `Remote` has the same length.
 const NAMED_PACKETS: usize = 1 << 14;
 /// The backlog, as time at the pacing rate, up to which encoders keep their rate: one frame at 25 per second.
 const FRAME_BACKLOG: Span = Span::millis(40);

@@ -55,7 +55,8 @@ impl OperatorControls {
         (inner.floor, inner.cap) = (floor.or(inner.floor), cap.or(inner.cap));
     }
 
-    /// Reports that are missing because the clock stood still until `now`, for example in suspend, are no fault.
+    /// Records that the clock stood still until `now`, for example in suspend. Reports that are missing because of that
+    /// are not counted as a fault.
     pub fn on_clock_gap(&self, now: Time) {
         let mut inner = self.locked();
         inner.resumed = inner.resumed.max(now);

@@ -33,7 +33,7 @@ impl Default for HeaderIds {
 }
 
 impl HeaderIds {
-    /// Calls `write` with a header of payload length zero.
+    /// Calls `write` with the RTP header and its extension elements. The payload's length in it is zero.
     fn laid_out<T>(
         self,
         header: &RtpHeader,

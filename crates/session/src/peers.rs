@@ -31,8 +31,7 @@ impl Peer {
     /// Converts a block's highest sequence number to the sender's extended numbering. `next` is the number of the next
     /// packet to send.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // The first block may name a packet that was not sent, with `highest` above `next`. The result then stays above
-        // `next`, because `cycles` is not negative.
+        // A false first block can have a `highest` above `next`. `cycles` is zero then, and the result is above `next`.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }

@@ -197,7 +197,10 @@ def y4m_shape(header: bytes) -> Shape:
 
 
 def pictures(stream: IO[bytes], shape: Shape | None) -> Iterator[tuple[float, Shape, bytes]]:
-    """Yield complete pictures with their arrival time: y4m, or raw pictures of this shape."""
+    """Yield complete pictures with their arrival time and shape.
+
+    With a ``shape`` the stream has raw pictures of it; without one it is y4m, which names its shape.
+    """
     raw = shape
     while True:
         if raw is None:

@@ -531,7 +531,10 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
 
 
 class _Application:
-    """An ASGI application as an endpoint; a class, because Starlette calls functions with a request."""
+    """An ASGI application as the endpoint of a route.
+
+    It is a class, because Starlette passes an endpoint that is a function a request, not scope, receive and send.
+    """
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
         self._app = app

@@ -165,12 +165,12 @@ const RESPONSE_WEIGHT_MIN: f64 = 8.0;
 /// The power of the response is known only if the logarithms of the sent rates have at least this standard deviation,
 /// because a rate that hardly varies shows no response.
 const SENT_RATE_DEVIATION_MIN: f64 = 0.1;
-/// If the power of the response ([`RateResponse`]) plus its standard error is below this, the queue is the flow's own.
+/// If the power p of [`RateResponse`] plus its standard error is below this, the queue is the flow's own.
 /// Nine in ten of the measured values were 0.06 to 0.14 in an unshared queue, and 0.43 to 0.97 in one shared with a
 /// TCP.
 const OWN_QUEUE_POWER_MAX: f64 = 0.3;
-/// If the power of the response ([`RateResponse`]) differs from 1 by less than this, nearly all packets in the queue
-/// are of other flows.
+/// If the power p of [`RateResponse`] differs from 1 by less than this, nearly all packets in the queue are of other
+/// flows.
 const SMALL_SHARE_POWER_TOLERANCE: f64 = 0.2;
 
 /// The response of the receive rate to the sent rate, as the power p in received ~ sent^p. In an unshared queue p is 0,

@@ -315,7 +315,7 @@ impl ReceiverHalf for Receiver {
 
     fn acceptable(&self) -> Option<Rate> {
         let loss = self.losses.rate().filter(|_| self.have_loss);
-        // A rate computed with R_max would be too low.
+        // Before the first measurement, the round trip is an assumed maximum, and the rate would be too low.
         self.rtt.is_known().then(|| loss.map_or(Rate::MAX, |p| throughput(self.packet, self.rtt(), p)))
     }
 
