@@ -88,7 +88,8 @@ def _quiet(call: Json, first: int, last: int) -> str:
     sent: float | None = middle(each["sent_bps"] for each in part)
     capacity = _capacity(part) if _is_alone(call["path"], part) else None
     estimate = _estimate(call, first, last)
-    if sent and capacity and sent >= FELL * capacity:
+    is_below_estimate = bool(sent and estimate and sent < FELL * estimate)
+    if sent and capacity and sent >= FELL * capacity and not is_below_estimate:
         return f"the link's {say.rate(capacity)} limited the rate ({say.rate(sent)} were sent)"
     if sent and estimate and sent >= FELL * estimate:
         return f"the sender's bandwidth estimate of {say.rate(estimate)} limited the rate ({say.rate(sent)} were sent)"

@@ -67,6 +67,8 @@ _APART_S = 0.05
 """Two reports of one connection are farther apart; reports of two connections at one moment are closer."""
 _WORST_S = 10.0
 """The time over which the losses of audio are averaged, in seconds."""
+_MIN_AUDIO_PACKETS = 200
+"""With fewer packets in this time, as in silence that is not sent, a single loss would look like many."""
 _MOST_DEPTH = 8
 """The deepest nesting of statistics."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
@@ -612,7 +614,10 @@ def _audio(stats: Stats, side: str, ids: Iterable[str], edges: Sequence[float]) 
         return min(sum(gone[first:last]) / max(sum(all_packets[first:last]), 1.0), 1.0)
 
     n = round(_WORST_S / BIN_S)
-    worst = max(share(k, k + n) for k in range(max(len(gone) - n, 0) + 1))
+    windows = [(k, k + n) for k in range(max(len(gone) - n, 0) + 1)]
+    # Reports are late, so losses of a stream that has just stopped fall into a window with few packets.
+    spoken = [(k, end) for k, end in windows if sum(all_packets[k:end]) >= _MIN_AUDIO_PACKETS]
+    worst = max((share(k, end) for k, end in spoken), default=None)
     return {
         "packets": round(sum(all_packets)),
         "lost_frac": share(0, len(gone)),
@@ -694,7 +699,7 @@ def _summary(stats: Stats, side: str) -> Json:
     ]
     estimates = _numbers(stats.on_pair_in_use("availableOutgoingBitrate", ids))
     limits = _limits(stats, kind, ids)
-    if audio := _audio(stats, side, ids, edges):
+    if (audio := _audio(stats, side, ids, edges)) and audio["packets"]:
         gone = "an unknown share" if audio["lost_frac"] is None else say.frac(audio["lost_frac"])
         notes.append(
             f"rates, losses and the number of packets are those of the video; of the {say.count(audio['packets'])} "

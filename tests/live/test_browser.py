@@ -322,7 +322,9 @@ def test_a_film_is_heard_in_sync_and_its_pictures_stay_whole(browser: Any, tmp_p
         # No packet of the picture was lost or requested again, and no frame was skipped for the sound.
         assert [pictures[name] for name in ("packetsLost", "nackCount", "pliCount")] == [0, 0, 0]
         (viewer,) = told(served)
-        assert (viewer["skipped"], viewer["audio"]["loss_frac"]) == (0, 0.0)
+        assert viewer["skipped"] == 0
+        # Chromium reports sound once in five seconds; before, its loss is unknown.
+        assert viewer["audio"]["loss_frac"] in (None, 0.0)
         assert viewer["audio"]["packets"] > 50
         page.click("#sound")
         assert page.eval_on_selector("video", "(video) => video.muted")

@@ -416,7 +416,8 @@ impl Session {
         let check = if apart && !shared { "; check that UDP reaches it" } else { "" };
         (counts.aligned == 0 && waited(counts.first)).then(|| {
             format!(
-                "no sound report has arrived at port {port}, so the sound can't be aligned with the pictures{check}"
+                "no sound report has arrived at port {port}, or none about the pictures, so the two can't be \
+                 aligned{check}"
             )
         })
     }

@@ -244,11 +244,11 @@ impl Remote {
 
     /// The product's time never decreases. An invalid one does not count.
     fn advance(&mut self, at: Time) -> Time {
-        if self.numbers == 0 && self.now == Time::ZERO {
-            self.last_report = at;
-        }
         // After a time in the far future, no valid time would count.
         if at <= Time::ZERO + TIME_MAX {
+            if self.now == Time::ZERO {
+                self.last_report = at;
+            }
             self.now = at.max(self.now);
         }
         self.now

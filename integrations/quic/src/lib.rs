@@ -31,7 +31,7 @@ const HEADERS: u64 = 28;
 /// an acknowledgement until it has two.
 const EXTRA: u64 = 2_400;
 /// Acknowledgements can be late in bursts, as on Wi-Fi. Frames would wait meanwhile if the window covered a mean round
-/// trip only, so it covers the longest one of this time, or up to twice this time.
+/// trip only, so it covers the longest one of the last one or two of these spans.
 const PEAK_SPAN: Duration = Duration::from_secs(1);
 /// The round-trip time before one is measured (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Duration = Duration::from_millis(333);
@@ -68,8 +68,8 @@ impl Steadycast {
 
     fn connect(&self, now: Instant) -> Arc<Mutex<Connection>> {
         let remote = Remote::new(&self.controller, &self.params, &self.bounds).expect("it was made before");
-        let (peaks, fates) = ([INITIAL_RTT; 2], Vec::new());
-        let made = Connection { remote, start: now, peaks, peaks_since: now, data_limited: false, fates };
+        let (rtt, peaks, fates) = (INITIAL_RTT, [Duration::ZERO; 2], Vec::new());
+        let made = Connection { remote, start: now, rtt, peaks, peaks_since: now, data_limited: false, fates };
         let made = Arc::new(Mutex::new(made));
         *locked(&self.newest) = Some(Arc::clone(&made));
         made
@@ -85,6 +85,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Connection {
     remote: Remote,
     start: Instant,
+    /// The smoothed round trip.
+    rtt: Duration,
     /// The longest round trips of the current and of the previous [`PEAK_SPAN`].
     peaks: [Duration; 2],
     peaks_since: Instant,
@@ -108,10 +110,12 @@ impl Connection {
     }
 
     /// Records the state of the connection at an acknowledgement of a packet.
-    fn on_ack(&mut self, now: Instant, sent: Instant, data_limited: bool) {
-        self.data_limited = data_limited;
-        if now.saturating_duration_since(self.peaks_since) > PEAK_SPAN {
-            (self.peaks, self.peaks_since) = ([Duration::ZERO, self.peaks[0]], now);
+    fn on_ack(&mut self, now: Instant, sent: Instant, rtt: Duration, data_limited: bool) {
+        (self.rtt, self.data_limited) = (rtt, data_limited);
+        let age = now.saturating_duration_since(self.peaks_since);
+        if age > PEAK_SPAN {
+            let before = if age > 2 * PEAK_SPAN { Duration::ZERO } else { self.peaks[0] };
+            (self.peaks, self.peaks_since) = ([Duration::ZERO, before], now);
         }
         self.peaks[0] = self.peaks[0].max(now.saturating_duration_since(sent));
     }
@@ -137,9 +141,13 @@ impl Connection {
         }
     }
 
-    /// Returns the bytes that may be in flight at the pacing rate over `rtts` round trips.
-    fn window(&self, rtts: f64) -> u64 {
-        let rtt = Span::from_secs_f64(self.peaks[0].max(self.peaks[1]).as_secs_f64() * rtts);
-        self.remote.decision().pacing.over(rtt).get() + EXTRA
+    /// Returns the longest recent round trip.
+    fn peak(&self) -> Duration {
+        self.peaks[0].max(self.peaks[1]).max(self.rtt)
+    }
+
+    /// Returns the bytes that may be in flight at the pacing rate during `time`.
+    fn window(&self, time: Duration) -> u64 {
+        self.remote.decision().pacing.over(Span::from_secs_f64(time.as_secs_f64())).get() + EXTRA
     }
 }

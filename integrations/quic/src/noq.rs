@@ -46,9 +46,9 @@ impl Controller for Noq {
         connection.serve(at);
     }
 
-    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, app_limited: bool, _rtt: &RttEstimator) {
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, app_limited: bool, rtt: &RttEstimator) {
         let mut connection = locked(&self.connection);
-        connection.on_ack(now, sent, app_limited);
+        connection.on_ack(now, sent, rtt.get(), app_limited);
         let number = self.numbers.remove(&pn).unwrap_or_else(|| connection.sent(sent, bytes));
         connection.on_fate(now, number, true);
     }
@@ -71,7 +71,8 @@ impl Controller for Noq {
 
     // The pacer enforces the rate. Two round trips leave room for packets in the network's queues.
     fn window(&self) -> u64 {
-        locked(&self.connection).window(2.0)
+        let connection = locked(&self.connection);
+        connection.window(2 * connection.peak())
     }
 
     fn metrics(&self) -> ControllerMetrics {

