@@ -322,9 +322,9 @@ pub trait SenderHalf: Send {
         }
     }
 
-    /// Records packets whose fates are unknown: feedback has skipped them, or they are sound that has not arrived, which
-    /// does not count as lost. They leave the packets in flight and count as received until a later report carries their
-    /// fates. A packet may be recorded repeatedly.
+    /// Records packets whose fates are unknown: feedback has skipped them, or they are sound that has not arrived.
+    /// They leave the packets in flight and count as received until a later report carries their fates. A packet may be
+    /// recorded repeatedly.
     ///
     /// This call comes before [`SenderHalf::on_report`] with the report that skips them.
     fn on_unknown(&mut self, packets: &[PacketReport]) {

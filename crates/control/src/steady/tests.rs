@@ -959,8 +959,8 @@ fn begins(driver: &LawDriver, rule: &str) -> Vec<f64> {
 fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_not() {
     let gone = competes(12.0, |at, _| Some(if at < 6.0 { 0.1 } else { 0.0 }));
     let left = begins(&gone, "delay: queue is empty");
-    // Until 6 s the receive rate follows the sent rate. So COMPETE may end from then on, and at the latest after the 4 s
-    // for which that measurement is valid.
+    // Until 6 s the receive rate follows the sent rate. So COMPETE may end from then on, and at the latest after the
+    // 4 s for which that measurement is valid.
     assert!((6.1..10.5).contains(left.first().unwrap_or(&0.0)), "{left:?}");
     let stands = competes(12.0, |_, _| Some(0.1));
     assert!(begins(&stands, "delay: queue is empty").is_empty());
