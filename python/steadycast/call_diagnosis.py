@@ -90,7 +90,10 @@ def _quiet(call: Json, first: int, last: int) -> str:
     estimate = _estimate(call, first, last)
     is_below_estimate = bool(sent and estimate and sent < FELL * estimate)
     if sent and capacity and sent >= FELL * capacity and not is_below_estimate:
-        return f"the link's {say.rate(capacity)} limited the rate ({say.rate(sent)} were sent)"
+        return (
+            f"the link's {say.rate(capacity)} limited the rate ({say.rate(sent)} were sent), unless the application's "
+            "own limit is close to it"
+        )
     if sent and estimate and sent >= FELL * estimate:
         return f"the sender's bandwidth estimate of {say.rate(estimate)} limited the rate ({say.rate(sent)} were sent)"
     carried: float | None = middle(each["at_least_bps"] for each in part if each["at_least_bps"])

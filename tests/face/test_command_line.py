@@ -429,7 +429,7 @@ def test_controllers_are_listed_and_one_has_its_page(say: Say) -> None:
     )
     assert "Use it for a group in which some receivers send only standard reports" in one
     assert "Requirement" not in one
-    assert "\nRequirement: packet reports. " in say("controllers", "scream").out
+    assert "\nRequirement: packet reports (" in say("controllers", "scream").out
     wrong = say("controllers", "asmpp", code=2)
     assert 'did you mean "asmp"?' in wrong.err
 

@@ -180,8 +180,8 @@ impl Record<'_> {
         )
     }
 
-    /// Returns the mean share in each `interval`: a series per flow, or per receiver with its own session. A
-    /// simulcast's groups have no series.
+    /// Returns the mean share in each `interval`. Each flow has one series, or one for each receiver if receivers have
+    /// their own sessions. The groups of a simulcast have none.
     pub(crate) fn shares_by_interval(&self, interval: Span) -> Vec<Vec<Vec<Option<Rate>>>> {
         let mut each = vec![Vec::new(); self.flows.len()];
         if self.links.is_empty() {

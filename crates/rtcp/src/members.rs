@@ -123,8 +123,8 @@ struct Sample {
     key: u32,
     /// The number of compared bits. Each kept member represents 2^`bits` members.
     bits: u32,
-    /// After an enlargement of the sample: the minimum number of members, and until when the minimum applies. By then,
-    /// the newly sampled members have reported.
+    /// A lower bound of the number of members after the sample has been enlarged, and the time at which this bound
+    /// ends. At that time the newly sampled members have reported.
     held: Option<(u32, Time)>,
 }
 

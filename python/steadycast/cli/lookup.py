@@ -44,7 +44,7 @@ def controllers(
         base.show("\nParameters of one: steadycast controllers NAME")
         return
     one = chosen[0]
-    needs = "".join(f"\nRequirement: {need}. {about}" for need, about in one.needs)
+    needs = "".join(f"\nRequirement: {need} ({about})" for need, about in one.needs)
     base.show(f"{one.name}: {one.about}\nUse it {one.when}.")
     serves = "one receiver" if one.cast == "unicast" else "one receiver or a group"
     base.show(f"Source: {one.source}. It serves {serves}; feedback: {_FEEDBACK[one.feedback]}.{needs}\n")

@@ -234,7 +234,7 @@ class Clip:
                 pictures = resampled(timed, result.fps, reader.length)
                 if path != self.paths[0]:
                     _add(result.warnings, _changed(reader, shown, size, fps, result.fps))
-                # What is known at the beginning is said even if not all pictures are read.
+                # The reader's warnings so far are added now, because the caller may not read all pictures.
                 _add(result.warnings, reader.warnings)
                 try:
                     yield from (

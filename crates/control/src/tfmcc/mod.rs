@@ -22,7 +22,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // With feedback every 250 ms, the rate was 0.01 to 0.16 times the rate with a receiver half at the receiver
+    // In a `Remote` with feedback every 250 ms, the rate was only 0.01 to 0.16 of the rate in a session
     // (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(100),
     standard_reports: false,
