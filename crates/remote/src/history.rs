@@ -40,8 +40,8 @@ pub struct History {
     /// The number of the first packet in each sequence number space. The packet may have left the history.
     begun: [Option<u64>; SEQ_SPACES],
     near: Option<PeerTime>,
-    /// All packets before this number were examined by [`History::settle_before`].
-    examined: u64,
+    /// All packets before these numbers were examined by [`History::settle_before`]: for one stream, and for all.
+    examined: [u64; 2],
 }
 
 /// Per-packet feedback, joined with the history.
@@ -116,16 +116,17 @@ impl History {
         self.settle_before(newest, None, unknown);
     }
 
-    /// Adds to `unknown` the unreported packets before `end`, each once: those of `stream`, or of all streams. Each
-    /// packet is examined once.
+    /// Adds to `unknown` the unreported packets before `end`, each once: those of `stream`, or of all streams. All
+    /// calls with a stream must have the same one.
     pub fn settle_before(&mut self, end: u64, stream: Option<Stream>, unknown: &mut Vec<PacketReport>) {
-        for number in self.examined.max(self.first)..end {
+        let which = usize::from(stream.is_none());
+        for number in self.examined[which].max(self.first)..end {
             let packet = self.index(number).and_then(|index| self.packets.get(index));
             if packet.is_some_and(|packet| stream.is_none_or(|stream| stream == packet.stream)) {
                 self.settle(number, unknown);
             }
         }
-        self.examined = self.examined.max(end);
+        self.examined[which] = self.examined[which].max(end);
     }
 
     /// Adds packet `number` to `unknown`, once and only if it is unreported.

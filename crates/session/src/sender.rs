@@ -770,7 +770,7 @@ impl Sender {
 
     /// Returns the per-packet feedback of receiver `who`, joined with the sent packets.
     ///
-    /// The fate of two kinds of packets is unknown to the controller: those before the first packet that a new
+    /// The fate of two kinds of packets is unknown to the controller: those before the first video packet that a new
     /// receiver reports, and audio packets that have not arrived. Audio has its own transport address, and a receiver
     /// may take only the video.
     fn join_feedback(&mut self, now: Time, who: u32, compound: &Compound) -> Option<Joined> {
@@ -794,11 +794,14 @@ impl Sender {
         self.feedback.refused += unread;
         let mut joined = joined?;
         let mut unknown = Vec::new();
-        let numbers = || joined.packets.iter().map(|packet| packet.number);
-        if let Some((first, newest)) = numbers().min().zip(numbers().max()) {
-            if self.feedback_from.replace(who) != Some(who) {
-                history.settle_before(first, None, &mut unknown);
-            }
+        // Audio may arrive before the first packet of the video does.
+        let media = joined.packets.iter().filter(|packet| packet.stream == Stream::Media);
+        if let Some(first) = media.map(|packet| packet.number).min()
+            && self.feedback_from.replace(who) != Some(who)
+        {
+            history.settle_before(first, None, &mut unknown);
+        }
+        if let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() {
             history.settle_before(newest, Some(Stream::Audio), &mut unknown);
         }
         let is_lost_audio = |packet: &PacketReport| packet.stream == Stream::Audio && packet.arrived.is_none();

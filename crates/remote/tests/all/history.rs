@@ -1,6 +1,7 @@
 //! The resolution of packet numbers in feedback.
 
 use std::collections::BTreeMap;
+use steadycast_control::PacketReport;
 use steadycast_remote::{Bytes, History, Seed, Stream, Time};
 
 #[test]
@@ -34,5 +35,26 @@ fn a_sequence_number_names_the_newest_packet_of_its_stream_however_rare_that_is(
                 assert_eq!(found, named.get(&(of, seq)).copied(), "{stream:?}, {seq} after {number}");
             }
         }
+    }
+}
+
+/// Feedback about audio alone must not hide that the video before it is unreported.
+#[test]
+fn packets_of_all_streams_are_settled_after_those_of_one_stream() {
+    for seed in 1..=20 {
+        let (mut chance, mut history) = (Seed(seed).part("streams"), History::default());
+        let streams: Vec<_> =
+            (0..100).map(|_| if chance.happens(0.3) { Stream::Audio } else { Stream::Media }).collect();
+        for (number, stream) in (0..).zip(&streams) {
+            history.on_sent(number, Time::ZERO, Bytes::new(1_000), *stream, number as u16);
+        }
+        let (mut audio, mut all) = (Vec::new(), Vec::new());
+        history.settle_before(90, Some(Stream::Audio), &mut audio);
+        history.settle_before(60, None, &mut all);
+        let expected =
+            |kept: &dyn Fn(usize) -> bool| -> Vec<u64> { (0..100).filter(|n| kept(*n)).map(|n| n as u64).collect() };
+        let numbers = |of: &[PacketReport]| of.iter().map(|packet| packet.number).collect::<Vec<_>>();
+        assert_eq!(numbers(&audio), expected(&|n| n < 90 && streams[n] == Stream::Audio));
+        assert_eq!(numbers(&all), expected(&|n| n < 60 && streams[n] == Stream::Media));
     }
 }
