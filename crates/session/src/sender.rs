@@ -794,14 +794,14 @@ impl Sender {
         self.feedback.refused += unread;
         let mut joined = joined?;
         let mut unknown = Vec::new();
-        // Audio may arrive before the first packet of the video does.
-        let media = joined.packets.iter().filter(|packet| packet.stream == Stream::Media);
-        if let Some(first) = media.map(|packet| packet.number).min()
-            && self.feedback_from.replace(who) != Some(who)
-        {
-            history.settle_before(first, None, &mut unknown);
-        }
+        let reported = |packet: &&PacketReport| packet.stream == Stream::Media;
+        let first = joined.packets.iter().filter(reported).map(|packet| packet.number).min();
         if let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() {
+            if self.feedback_from != Some(who) {
+                // Audio may arrive before the first video packet does. Until then, no video packet is known to be lost.
+                history.settle_before(first.unwrap_or(newest), None, &mut unknown);
+                self.feedback_from = first.map(|_| who).or(self.feedback_from);
+            }
             history.settle_before(newest, Some(Stream::Audio), &mut unknown);
         }
         let is_lost_audio = |packet: &PacketReport| packet.stream == Stream::Audio && packet.arrived.is_none();

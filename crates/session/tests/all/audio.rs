@@ -246,7 +246,7 @@ fn a_long_gap_of_the_audio_ends_neither_stream() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(12))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// Neither audio packets without arrival nor packets from before the receiver's time count as lost. All video
     /// packets arrive.
