@@ -295,6 +295,9 @@ class MediaSender:
     Audio is sent immediately; retransmissions, parity and video are sent at the pacing rate, in this order. The program
     keeps the packets' bytes. Times are seconds of the program's clock, sizes are bytes of IP packets, and rates are
     bit/s of IP packets.
+
+    A method that takes a stream's number raises UserError if no stream has it. Adding a stream raises UserError if
+    another stream has its SSRC, except for the SSRC 0, which is for transports without RTP.
     """
 
     def __init__(

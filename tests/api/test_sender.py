@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 import steadycast as sc
@@ -139,6 +140,30 @@ def test_names_of_the_program_s_own_find_packets() -> None:
     assert repr(sender).startswith("MediaSender(backlog_bytes=0, Decision(target_bps=")
     with pytest.raises(sc.UserError, match="one of transport"):
         sender.sent_as(0)
+
+
+def test_a_stream_that_was_not_added_and_an_ssrc_that_is_taken_are_told_with_a_remedy() -> None:
+    sender = sc.MediaSender(floor_bps=1e5, cap_bps=4e6)
+    video = sender.add_video(7)
+    for add in (
+        lambda: sender.add_video(7),
+        lambda: sender.add_audio(7, 5e4),
+        lambda: sender.add_parity(7, 5e4),
+    ):
+        with pytest.raises(sc.UserError, match=f"ssrc: stream {video} has the SSRC 7"):
+            add()
+    calls: list[Callable[[int], object]] = [
+        lambda stream: sender.encoder(0.0, stream),
+        lambda stream: sender.frame(0.0, stream, "key"),
+        lambda stream: sender.push(0.0, stream, 1, 1000, 1),
+        lambda stream: sender.resend(0.0, stream, 1),
+        lambda stream: sender.request_key_frame(stream),
+    ]
+    for call in calls:
+        call(video)
+        with pytest.raises(sc.UserError, match="stream: 3 is none of the 1 streams"):
+            call(3)
+    assert [sender.add_video(0), sender.add_video(0)] == [1, 2]
 
 
 @pytest.mark.parametrize(

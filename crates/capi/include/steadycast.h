@@ -411,7 +411,9 @@ SteadycastSender *steadycast_sender_new(uint32_t abi,
 // `handle` is null, or comes from `steadycast_sender_new` and is not used again.
 void steadycast_sender_free(SteadycastSender *handle);
 
-// Adds a stream. Returns the stream's number from 0, or a code below zero.
+// Adds a stream. Returns the stream's number from 0, or a code below zero. It is `STEADYCAST_VALUE` if a field is out
+// of its range, or if another stream has the same SSRC. Several streams may have the SSRC 0, for a transport without
+// RTP.
 //
 // Video streams get their rates in the order in which they are added, so the base layer is added first.
 //
@@ -420,7 +422,7 @@ void steadycast_sender_free(SteadycastSender *handle);
 int steadycast_sender_stream(SteadycastSender *handle, const SteadycastStream *stream);
 
 // Writes the next frame's task into `encoder`, whose `size` the caller has set. Each key-frame request is returned
-// once.
+// once. Returns `STEADYCAST_VALUE` if there is no such stream.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
@@ -488,14 +490,14 @@ int steadycast_sender_resend(SteadycastSender *handle,
                              uint32_t stream,
                              uint16_t seq);
 
-// Requests a key frame, as PLI and FIR do.
+// Requests a key frame, as PLI and FIR do. Returns `STEADYCAST_VALUE` if there is no such stream.
 //
 // # Safety
 // As for `steadycast_sender_poll`.
 int steadycast_sender_key_frame(SteadycastSender *handle, uint32_t stream);
 
 // Sets the name that feedback uses for a sent packet. `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
-// `STEADYCAST_NAME_OWN`.
+// `STEADYCAST_NAME_OWN`. Returns `STEADYCAST_VALUE` for another kind, or for a number above 65535 in the first two.
 //
 // The call is needed if the program has its own transport-wide numbers or does not use RTP. With RFC 8888 feedback,
 // the call is needed for each retransmission.

@@ -289,12 +289,21 @@ fn bounds_from<'a>(
         2 => Ecn::Ect0,
         other => return Err(format!("bounds.ecn: {other} is no field to send with; give 0, 1 (ECT(1)) or 2 (ECT(0))")),
     };
-    bounds.offers = if given.probes == 0 { Vec::new() } else { vec![Need::Probes] };
+    bounds.offers = if flag("bounds.probes", given.probes)? { vec![Need::Probes] } else { Vec::new() };
     bounds.seed = Seed(given.seed);
-    bounds.feedback.late = given.late != 0;
+    bounds.feedback.late = flag("bounds.late", given.late)?;
     bounds.feedback.interval = Span::millis(given.interval_ms.into());
-    bounds.feedback.acknowledged = given.acknowledged != 0;
+    bounds.feedback.acknowledged = flag("bounds.acknowledged", given.acknowledged)?;
     Ok((controller, text::params(params?.unwrap_or("{}"))?, bounds))
+}
+
+/// Returns a field that is 0 or 1. Another value is an error, because it is probably meant for another field.
+fn flag(name: &str, value: u32) -> Result<bool, String> {
+    match value {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(format!("{name}: {other} is neither 0 nor 1; give 1 for yes, 0 for no")),
+    }
 }
 
 /// Frees a controller. Null is permitted.

@@ -2,8 +2,8 @@
 
 use crate::{
     Handle, STEADYCAST_NEVER, STEADYCAST_NO_NUMBER, STEADYCAST_NULL, STEADYCAST_OK, STEADYCAST_SIZE, STEADYCAST_VALUE,
-    SteadycastBounds, SteadycastDecision, SteadycastFate, bounds_from, nanos, read_bounds, text, time, told, with,
-    write_decision,
+    SteadycastBounds, SteadycastDecision, SteadycastFate, bounds_from, flag, nanos, read_bounds, text, time, told,
+    with, write_decision,
 };
 use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,6 +56,12 @@ pub struct SteadycastSender {
     sender: MediaSender,
     packet: u64,
     broken: bool,
+}
+
+impl SteadycastSender {
+    fn has(&self, stream: u32) -> bool {
+        (stream as usize) < self.sender.streams()
+    }
 }
 
 impl Handle for SteadycastSender {
@@ -180,8 +186,8 @@ pub unsafe extern "C" fn steadycast_sender_new(
                 STEADYCAST_RFC8888 => FeedbackFormat::Rfc8888,
                 other => return Err(format!("settings.format: {other} is none; give STEADYCAST_TRANSPORT_WIDE")),
             };
-            made.retransmissions_covered = given.retransmissions_covered != 0;
-            made.padding = given.padding != 0;
+            made.retransmissions_covered = flag("settings.retransmissions_covered", given.retransmissions_covered)?;
+            made.padding = flag("settings.padding", given.padding)?;
             made.max_backlog = Span::millis(given.max_backlog_ms.into());
             made.credit = Span::millis(given.credit_ms.into());
         }
@@ -229,7 +235,9 @@ pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
     }
 }
 
-/// Adds a stream. Returns the stream's number from 0, or a code below zero.
+/// Adds a stream. Returns the stream's number from 0, or a code below zero. It is `STEADYCAST_VALUE` if a field is out
+/// of its range, or if another stream has the same SSRC. Several streams may have the SSRC 0, for a transport without
+/// RTP.
 ///
 /// Video streams get their rates in the order in which they are added, so the base layer is added first.
 ///
@@ -252,20 +260,29 @@ pub unsafe extern "C" fn steadycast_sender_stream(
         STEADYCAST_PARITY_STREAM => StreamKind::Parity,
         _ => return STEADYCAST_VALUE,
     };
-    settings.retransmission = (given.retransmission != 0).then(RepairSettings::default);
-    settings.covered = given.uncovered == 0;
+    let (Ok(retransmission), Ok(uncovered)) =
+        (flag("stream.retransmission", given.retransmission), flag("stream.uncovered", given.uncovered))
+    else {
+        return STEADYCAST_VALUE;
+    };
+    settings.retransmission = retransmission.then(RepairSettings::default);
+    settings.covered = !uncovered;
     settings.least = Rate::bps(given.least_bps);
     if given.most_bps > 0 || settings.kind != StreamKind::Video {
         settings.most = Rate::bps(given.most_bps);
     }
-    let add =
-        |own: &mut SteadycastSender| c_int::try_from(own.sender.add_stream(settings).0).unwrap_or(STEADYCAST_VALUE);
+    let add = |own: &mut SteadycastSender| {
+        if settings.ssrc != 0 && own.sender.stream_of(settings.ssrc).is_some() {
+            return STEADYCAST_VALUE;
+        }
+        c_int::try_from(own.sender.add_stream(settings).0).unwrap_or(STEADYCAST_VALUE)
+    };
     // SAFETY: as the caller promises.
     unsafe { with(handle, |code| code, add) }
 }
 
 /// Writes the next frame's task into `encoder`, whose `size` the caller has set. Each key-frame request is returned
-/// once.
+/// once. Returns `STEADYCAST_VALUE` if there is no such stream.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
@@ -282,6 +299,9 @@ pub unsafe extern "C" fn steadycast_sender_encoder(
         return STEADYCAST_SIZE;
     }
     let read = |own: &mut SteadycastSender| {
+        if !own.has(stream) {
+            return STEADYCAST_VALUE;
+        }
         let target = own.sender.encoder(time(now_ns), StreamId(stream));
         encoder.rate_bps = target.rate.as_bps();
         (encoder.skip, encoder.key_frame) = (target.skip.into(), target.key_frame.into());
@@ -449,13 +469,16 @@ pub unsafe extern "C" fn steadycast_sender_resend(
     unsafe { with(handle, |code| code, resend) }
 }
 
-/// Requests a key frame, as PLI and FIR do.
+/// Requests a key frame, as PLI and FIR do. Returns `STEADYCAST_VALUE` if there is no such stream.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_key_frame(handle: *mut SteadycastSender, stream: u32) -> c_int {
     let request = |own: &mut SteadycastSender| {
+        if !own.has(stream) {
+            return STEADYCAST_VALUE;
+        }
         own.sender.request_key_frame(StreamId(stream));
         STEADYCAST_OK
     };
@@ -465,15 +488,15 @@ pub unsafe extern "C" fn steadycast_sender_key_frame(handle: *mut SteadycastSend
 
 fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {
     match kind {
-        STEADYCAST_NAME_TRANSPORT => Some(PacketName::Transport(name as u16)),
-        STEADYCAST_NAME_RTP => Some(PacketName::Rtp { ssrc, seq: name as u16 }),
+        STEADYCAST_NAME_TRANSPORT => u16::try_from(name).ok().map(PacketName::Transport),
+        STEADYCAST_NAME_RTP => u16::try_from(name).ok().map(|seq| PacketName::Rtp { ssrc, seq }),
         STEADYCAST_NAME_OWN => Some(PacketName::Own(name)),
         _ => None,
     }
 }
 
 /// Sets the name that feedback uses for a sent packet. `kind` is `STEADYCAST_NAME_TRANSPORT`, `STEADYCAST_NAME_RTP` or
-/// `STEADYCAST_NAME_OWN`.
+/// `STEADYCAST_NAME_OWN`. Returns `STEADYCAST_VALUE` for another kind, or for a number above 65535 in the first two.
 ///
 /// The call is needed if the program has its own transport-wide numbers or does not use RTP. With RFC 8888 feedback,
 /// the call is needed for each retransmission.

@@ -329,8 +329,28 @@ pub(crate) struct PyMediaSender {
 }
 
 impl PyMediaSender {
-    fn add(&self, settings: StreamSettings) -> u32 {
-        locked(&self.sender).add_stream(settings).0
+    /// Adds a stream. Several streams may have the SSRC 0, for a transport without RTP.
+    fn add(&self, settings: StreamSettings) -> PyResult<u32> {
+        let mut sender = locked(&self.sender);
+        match sender.stream_of(settings.ssrc).filter(|_| settings.ssrc != 0) {
+            Some(StreamId(other)) => {
+                let problem = format!("stream {other} has the SSRC {}", settings.ssrc);
+                Err(wrong("ssrc", problem, "give each stream its own"))
+            }
+            None => Ok(sender.add_stream(settings).0),
+        }
+    }
+
+    /// Returns the id of an added stream.
+    fn stream(&self, stream: u32) -> PyResult<StreamId> {
+        let added = locked(&self.sender).streams();
+        match (stream as usize) < added {
+            true => Ok(StreamId(stream)),
+            false => {
+                let remedy = "give a number that add_audio, add_video or add_parity has returned";
+                Err(wrong("stream", format!("{stream} is none of the {added} streams"), remedy))
+            }
+        }
     }
 }
 
@@ -391,7 +411,7 @@ impl PyMediaSender {
     fn add_audio(&self, ssrc: u32, rate_bps: f64, covered: bool) -> PyResult<u32> {
         let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
         settings.covered = covered;
-        Ok(self.add(settings))
+        self.add(settings)
     }
 
     #[pyo3(signature = (ssrc, *, retransmission = true, least_bps = 0.0, most_bps = None))]
@@ -400,19 +420,20 @@ impl PyMediaSender {
         settings.retransmission = retransmission.then(RepairSettings::default);
         settings.least = rate("least_bps", least_bps)?;
         settings.most = most_bps.map_or(Ok(Rate::MAX), |most| rate("most_bps", most))?;
-        Ok(self.add(settings))
+        self.add(settings)
     }
 
     fn add_parity(&self, ssrc: u32, rate_bps: f64) -> PyResult<u32> {
         // Parity has a fixed rate, like audio.
         let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
         settings.kind = StreamKind::Parity;
-        Ok(self.add(settings))
+        self.add(settings)
     }
 
-    fn encoder(&self, now_s: Seconds, stream: u32) -> PyEncoderTarget {
-        let target = locked(&self.sender).encoder(now_s.time(), StreamId(stream));
-        PyEncoderTarget { rate_bps: target.rate.as_bps_f64(), skip: target.skip, key_frame: target.key_frame }
+    fn encoder(&self, now_s: Seconds, stream: u32) -> PyResult<PyEncoderTarget> {
+        let stream = self.stream(stream)?;
+        let target = locked(&self.sender).encoder(now_s.time(), stream);
+        Ok(PyEncoderTarget { rate_bps: target.rate.as_bps_f64(), skip: target.skip, key_frame: target.key_frame })
     }
 
     fn frame(&self, now_s: Seconds, stream: u32, role: &str) -> PyResult<bool> {
@@ -425,14 +446,25 @@ impl PyMediaSender {
                 return Err(wrong("role", format!("{other:?} is none"), remedy));
             }
         };
-        Ok(locked(&self.sender).frame(now_s.time(), StreamId(stream), role))
+        let stream = self.stream(stream)?;
+        Ok(locked(&self.sender).frame(now_s.time(), stream, role))
     }
 
     #[pyo3(signature = (now_s, stream, id, size_bytes, seq, *, first = true, last = true))]
     #[allow(clippy::too_many_arguments, reason = "they have names in Python")]
-    fn push(&self, now_s: Seconds, stream: u32, id: u64, size_bytes: u64, seq: u16, first: bool, last: bool) -> bool {
+    fn push(
+        &self,
+        now_s: Seconds,
+        stream: u32,
+        id: u64,
+        size_bytes: u64,
+        seq: u16,
+        first: bool,
+        last: bool,
+    ) -> PyResult<bool> {
+        let stream = self.stream(stream)?;
         let packet = MediaPacket { id, size: Bytes::new(size_bytes), edge: FrameEdge { first, last }, seq };
-        locked(&self.sender).push(now_s.time(), StreamId(stream), &packet)
+        Ok(locked(&self.sender).push(now_s.time(), stream, &packet))
     }
 
     fn poll(&self, now_s: Seconds) -> Vec<PyDeparture> {
@@ -475,12 +507,15 @@ impl PyMediaSender {
         locked(&self.sender).feedback(now_s.time(), results(fates));
     }
 
-    fn resend(&self, now_s: Seconds, stream: u32, seq: u16) -> bool {
-        locked(&self.sender).resend(now_s.time(), StreamId(stream), seq)
+    fn resend(&self, now_s: Seconds, stream: u32, seq: u16) -> PyResult<bool> {
+        let stream = self.stream(stream)?;
+        Ok(locked(&self.sender).resend(now_s.time(), stream, seq))
     }
 
-    fn request_key_frame(&self, stream: u32) {
-        locked(&self.sender).request_key_frame(StreamId(stream));
+    fn request_key_frame(&self, stream: u32) -> PyResult<()> {
+        let stream = self.stream(stream)?;
+        locked(&self.sender).request_key_frame(stream);
+        Ok(())
     }
 
     #[pyo3(signature = (number, *, transport = None, rtp = None, own = None))]

@@ -170,6 +170,11 @@ impl MediaSender {
         StreamId(self.streams.len() as u32 - 1)
     }
 
+    /// Returns the number of added streams.
+    pub fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
     /// Returns the controller's decision.
     pub fn decision(&self) -> Decision {
         self.remote.decision()
@@ -391,7 +396,8 @@ impl MediaSender {
         Ok(counts)
     }
 
-    fn stream_of(&self, ssrc: u32) -> Option<StreamId> {
+    /// Returns the first stream that was added with this SSRC.
+    pub fn stream_of(&self, ssrc: u32) -> Option<StreamId> {
         self.streams.iter().position(|stream| stream.settings.ssrc == ssrc).map(|n| StreamId(n as u32))
     }
 

@@ -51,6 +51,15 @@ fn what_can_t_be_made_is_told_with_place_and_remedy() {
         unsafe { steadycast_free(new(STEADYCAST_ABI, controller, "{}", earlier).unwrap()) };
     }
     assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { ecn: 3, ..good }).contains("ecn: 3"));
+    let wrong = [
+        ("late", SteadycastBounds { late: 2, ..good }),
+        ("probes", SteadycastBounds { probes: 5, ..good }),
+        ("acknowledged", SteadycastBounds { acknowledged: u32::MAX, ..good }),
+    ];
+    for (name, bounds) in wrong {
+        let said = refusal(STEADYCAST_ABI, b"tfrc", "{}", &bounds);
+        assert!(said.starts_with(&format!("bounds.{name}: ")) && said.contains("give 1 for yes"), "{said}");
+    }
     assert!(refusal(STEADYCAST_ABI, b"tfrc", "{}", &SteadycastBounds { packet_bytes: 0, ..good }).contains("size"));
 }
 
@@ -270,6 +279,7 @@ fn a_wrong_call_of_a_sender_answers_a_code() {
         kind: 0,
         seq: 0,
     };
+    let mut encoder = SteadycastEncoder { size: size_of::<SteadycastEncoder>(), rate_bps: 0, skip: 0, key_frame: 0 };
     let junk = [0_u8; 7];
     // SAFETY: the handle is freed at the end, and all else is of this frame.
     unsafe {
@@ -277,7 +287,15 @@ fn a_wrong_call_of_a_sender_answers_a_code() {
         assert_eq!(steadycast_sender_stream(sender, &SteadycastStream { kind: 0, ..video }), STEADYCAST_VALUE);
         assert_eq!(steadycast_sender_stream(sender, &SteadycastStream { size: 3, ..video }), STEADYCAST_SIZE);
         assert_eq!(steadycast_sender_push(sender, 0, 0, &packet), 0, "there is no stream");
+        assert_eq!(steadycast_sender_key_frame(sender, 0), STEADYCAST_VALUE, "there is no stream");
+        for wrong in [SteadycastStream { retransmission: 2, ..video }, SteadycastStream { uncovered: 2, ..video }] {
+            assert_eq!(steadycast_sender_stream(sender, &wrong), STEADYCAST_VALUE);
+        }
         assert_eq!(steadycast_sender_stream(sender, &video), 0);
+        assert_eq!(steadycast_sender_stream(sender, &video), STEADYCAST_VALUE, "the SSRC is taken");
+        assert_eq!(steadycast_sender_key_frame(sender, 0), STEADYCAST_OK);
+        assert_eq!(steadycast_sender_encoder(sender, 0, 0, &mut encoder), STEADYCAST_OK);
+        assert_eq!(steadycast_sender_encoder(sender, 0, 1, &mut encoder), STEADYCAST_VALUE, "there is no second one");
         assert_eq!(steadycast_sender_push(sender, 0, 0, ptr::null()), STEADYCAST_NULL);
         assert_eq!(steadycast_sender_push(sender, 0, 0, &packet), 1);
         assert_eq!(steadycast_sender_frame(sender, 0, 0, 0), STEADYCAST_VALUE);
@@ -287,6 +305,7 @@ fn a_wrong_call_of_a_sender_answers_a_code() {
         assert_eq!(steadycast_sender_poll(sender, 0, &mut output), STEADYCAST_WAIT);
         assert_eq!(steadycast_sender_rtcp(sender, 0, junk.as_ptr(), junk.len()), STEADYCAST_VALUE);
         assert_eq!(steadycast_sender_sent_as(sender, 0, 9, 0, 0), STEADYCAST_VALUE);
+        assert_eq!(steadycast_sender_sent_as(sender, 0, STEADYCAST_NAME_RTP, 1, 65_536), STEADYCAST_VALUE);
         assert_eq!(steadycast_sender_sent_as(sender, 0, STEADYCAST_NAME_OWN, 0, 5), STEADYCAST_OK);
         assert_eq!(steadycast_sender_number(sender, STEADYCAST_NAME_OWN, 0, 5), 0);
         assert_eq!(steadycast_sender_number(sender, STEADYCAST_NAME_OWN, 0, 6), STEADYCAST_NO_NUMBER);
