@@ -145,11 +145,12 @@ def test_names_of_the_program_s_own_find_packets() -> None:
 def test_a_stream_that_was_not_added_and_an_ssrc_that_is_taken_are_told_with_a_remedy() -> None:
     sender = sc.MediaSender(floor_bps=1e5, cap_bps=4e6)
     video = sender.add_video(7)
-    for add in (
+    adds: list[Callable[[], object]] = [
         lambda: sender.add_video(7),
         lambda: sender.add_audio(7, 5e4),
         lambda: sender.add_parity(7, 5e4),
-    ):
+    ]
+    for add in adds:
         with pytest.raises(sc.UserError, match=f"ssrc: stream {video} has the SSRC 7"):
             add()
     calls: list[Callable[[int], object]] = [
