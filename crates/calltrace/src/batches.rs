@@ -1,8 +1,9 @@
-//! Batches of records: packets that left one after the other but were recorded at nearly the same time, so that their
-//! times do not show delays.
+//! Batches of records. Packets of a batch were sent one after the other, but were recorded at nearly the same time.
+//! Such times do not show delays.
 //!
-//! Both directions have the same batches if the capture's clock is coarse, or the host takes packets from the interface
-//! at intervals. One direction has them if a link sends at intervals, as Wi-Fi and mobile networks do.
+//! Batches occur in both directions of a call if the capture's clock is coarse, or if the host reads packets from its
+//! interface at intervals. Batches occur in one direction only if a link sends at intervals, as Wi-Fi and mobile
+//! networks do.
 
 use crate::clock;
 use steadycast_units::{Span, Time};
@@ -17,19 +18,20 @@ const LEAST_HELD_NS: i64 = 2_000_000;
 const BATCHED_SHARE: f64 = 0.3;
 /// The minimum share of packets in batches. With a smaller share, [`find`] returns `None`.
 const COARSE_SHARE: f64 = 0.1;
-/// The percentile of the intervals between batches that is taken as the clock's interval.
+/// Percentile of the intervals between batches. It is taken as the interval of the capture's clock.
 const SHORTER_PERCENT: usize = 5;
-/// The minimum score at which a clock causes the batches. At score 0, records of the other direction are in the batches
-/// as often as by chance; at score 1, as often as a clock would put them there.
+/// Minimum score at which the capture's clock is the cause of the batches. The score is 0 if batches contain as many
+/// records of the other direction as chance would put there. It is 1 if they contain as many as a coarse clock would
+/// put there.
 const OF_CLOCK: f64 = 0.6;
-/// The maximum score at which a link causes the batches.
+/// Maximum score at which a link is the cause of the batches.
 const OF_LINK: f64 = 0.3;
-/// The minimum difference between `by_clock` and `by_chance`. With a smaller difference, the cause is unknown.
+/// Minimum difference between `by_clock` and `by_chance` in [`cause`]. With a smaller difference, the cause is unknown.
 const LEAST_DIFFERENCE: f64 = 0.3;
-/// The minimum number of records of the other direction. With fewer records, the cause is unknown.
+/// Minimum number of records of the other direction that [`cause`] needs. With fewer records, the cause is unknown.
 const LEAST_OTHERS: usize = 10;
 
-/// The cause of batches.
+/// What causes batches: the clock of the capture, or a link that sends at intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Clock,
@@ -37,16 +39,19 @@ pub(crate) enum Cause {
     Unknown,
 }
 
-/// How a capture collects packets into batches, in which all packets have one time.
+/// How a capture collects packets into batches. All packets of a batch have nearly the same recorded time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Batches {
-    /// The interval over which packets are collected into a batch.
+    /// Time over which packets are collected into a batch.
     pub(crate) interval: Span,
     pub(crate) cause: Cause,
 }
 
-/// `points` are pairs of the recorded time and the departure, in nanoseconds; `others` are the recorded times of the
-/// other direction.
+/// Finds batches of packets whose departures are known. Returns `None` if fewer than [`COARSE_SHARE`] of the packets
+/// are in batches.
+///
+/// Each of `points` is the recorded time and the departure of a packet, in nanoseconds. `others` are the recorded times
+/// of the other direction.
 pub(crate) fn find(points: &[(i64, i64)], others: &[Time]) -> Option<Batches> {
     let (longest, share) = longest(points)?;
     if share < COARSE_SHARE {
@@ -57,7 +62,7 @@ pub(crate) fn find(points: &[(i64, i64)], others: &[Time]) -> Option<Batches> {
     Some(Batches { interval: Span::nanos(longest.min(most) as u64), cause: cause(times, longest, others) })
 }
 
-/// Finds batches that the capture's clock causes. The departures of the packets need not be known.
+/// Finds batches that are caused by the capture's clock. This function does not need the packets' departures.
 pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> {
     let times: Vec<i64> = times.iter().map(|at| at.as_nanos() as i64).collect();
     let groups = groups(times.clone());
@@ -71,14 +76,14 @@ pub(crate) fn find_by_times(times: &[Time], others: &[Time]) -> Option<Batches> 
         .then_some(Batches { interval: Span::nanos(shortest as u64), cause: Cause::Clock })
 }
 
-/// Returns the 90th percentile of the time for which batches hold packets, in nanoseconds; `None` if few packets are in
-/// batches.
+/// Returns the time for which batches hold packets, in nanoseconds. This is the 90th percentile of all batches. Returns
+/// `None` if fewer than [`BATCHED_SHARE`] of the packets are in batches.
 pub(crate) fn held(points: &[(i64, i64)]) -> Option<i64> {
     longest(points).filter(|(_, share)| *share >= BATCHED_SHARE).map(|one| one.0)
 }
 
-/// Returns the 90th percentile of the time for which batches hold packets, in nanoseconds, and the share of packets in
-/// batches; `None` only if there is no batch.
+/// Returns the time for which batches hold packets (90th percentile, in nanoseconds), and the share of packets in
+/// batches. Returns `None` only if there is no batch.
 fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable();
@@ -87,26 +92,26 @@ fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
         let left = || batch.iter().map(|point| point.1);
         let apart = left().max().zip(left().min()).map_or(0, |(last, first)| last - first);
         let lasts = batch[batch.len() - 1].0 - batch[0].0;
-        // The departures are farther apart than the records, so the packets were held and delivered together.
+        // The departures are farther apart than the records. So the packets were held back and delivered together.
         if apart - lasts >= LEAST_HELD_NS {
             batches.push(apart - lasts);
             packets += batch.len();
         }
     }
     batches.sort_unstable();
-    // This percentile leaves out single long stalls.
+    // The 90th percentile ignores single long stalls.
     let longest = batches.get(batches.len() * 9 / 10)?;
     Some((*longest, packets as f64 / points.len() as f64))
 }
 
-/// Returns the first and the last time of each group of times within [`TOGETHER_NS`].
+/// Groups times that are at most [`TOGETHER_NS`] apart. Returns the first and the last time of each group.
 fn groups(mut times: Vec<i64>) -> Vec<(i64, i64)> {
     times.sort_unstable();
     times.chunk_by(|a, b| b - a <= TOGETHER_NS).map(|group| (group[0], group[group.len() - 1])).collect()
 }
 
-/// Finds the cause of batches. The score compares how often records of the other direction are in the batches with how
-/// often chance or a clock would put them there.
+/// Finds the cause of batches from the records of the other direction. Measures which share of these records falls into
+/// batches. The score compares this share with the shares that chance and a coarse clock would cause.
 fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let groups = groups(times);
     let is_within = |at: &&i64| {
@@ -119,7 +124,7 @@ fn cause(times: Vec<i64>, interval: i64, others: &[Time]) -> Cause {
     let lasts = (last.1 - first.0).max(1) as f64;
     let covered: i64 = groups.iter().map(|group| group.1 - group.0 + 2 * TOGETHER_NS).sum();
     let by_chance = covered as f64 / lasts;
-    // A clock has one group per interval, and all records of the interval are in this group.
+    // A coarse clock causes one group per interval. This group contains all records of the interval.
     let by_clock = (groups.len() as f64 * interval as f64 / lasts).min(1.0);
     if all.len() < LEAST_OTHERS || by_clock - by_chance < LEAST_DIFFERENCE {
         return Cause::Unknown;

@@ -1,7 +1,7 @@
-//! One direction of a call: its packets with their departures, arrivals and fates, and the sender's bandwidth
-//! estimates.
+//! One direction of a call. It has the packets with their departures, arrivals and fates, and the bandwidth estimates
+//! that the sender logged.
 //!
-//! Each of these is known by stated evidence, or unknown for a stated reason.
+//! Each of these values comes with the evidence for it. If a value is unknown, it comes with the reason.
 
 use crate::Problem;
 use crate::batches::{Batches, Cause};
@@ -23,63 +23,68 @@ pub struct Flight {
     pub arrival: Arrival,
     /// Whether the packet arrived or was lost.
     pub fate: Fate,
-    /// The size of the IP packet; a neighbour's if the packet is missing in the recording.
+    /// Size of the IP packet. If the recording does not have the packet, this is the size of a neighbouring packet.
     pub size: Bytes,
     /// The packet's SSRC.
     pub ssrc: u32,
 }
 
-/// A frame of the stream with the most bytes.
+/// A video frame. It belongs to the stream that has the most bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// When the frame's first packet left.
     pub left: Time,
-    /// The RTP timestamp since the first frame's, unwrapped, in ticks of the stream's clock.
+    /// RTP timestamp minus the first frame's RTP timestamp, unwrapped, in ticks of the stream's clock.
     pub ticks: i64,
-    /// When the frame's last packet arrived; `None` if a packet or an arrival is unknown.
+    /// When the frame's last packet arrived. It is `None` if a packet of the frame is missing or its arrival is
+    /// unknown.
     pub arrived: Option<PeerTime>,
-    /// The size of the frame's IP packets.
+    /// Sum of the sizes of the frame's IP packets.
     pub size: Bytes,
 }
 
-/// A report on individual packets: its arrival at the sender and, for each packet, its index in [`Exchange::sent`] and
-/// its arrival (`None`: reported as missing).
+/// A feedback report that lists individual packets. The first value is when the report arrived at the sender. Each
+/// entry has the packet's index in [`Exchange::sent`] and its arrival. An arrival of `None` means that the report lists
+/// the packet as missing.
 pub type PacketReport = (Time, Vec<(u32, Option<PeerTime>)>);
 
-/// The input of the sender's controller on the sender's clock: packets that left, and reports that arrived.
+/// What the sender's controller received as input: packets that were sent and reports that arrived. All times are on
+/// the sender's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
-    /// The packets that left: time, size of the IP packet, and whether it belongs to the stream with the most bytes.
+    /// For each sent packet: its departure, the size of its IP packet, and whether it belongs to the stream that has
+    /// the most bytes.
     pub sent: Vec<(Time, Bytes, bool)>,
-    /// The reports that arrived at the sender.
+    /// Reports that arrived at the sender.
     pub reports: Vec<PacketReport>,
 }
 
 /// One direction of a call, as read from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The kind of file, in words.
+    /// Kind of the recording for messages, such as "a capture".
     pub source: String,
     /// The packets in the order of their departures.
     pub packets: Vec<Flight>,
-    /// The number of reports that name single packets.
+    /// Number of reports that list individual packets.
     pub reports: usize,
-    /// The input of the sender's controller; empty if the recording was not made at the sender.
+    /// Input of the sender's controller. It is empty if the recording was not made at the sender.
     pub exchange: Exchange,
-    /// Whether the recording has the call's first packets. It has not if the first report follows the first packet in
-    /// less than a round trip.
+    /// Whether the recording contains the call's first packets. It does not if the first report arrives less than a
+    /// round trip after the first packet.
     pub begins: bool,
-    /// The sender's bandwidth estimates, as logged.
+    /// Bandwidth estimates that the sender logged.
     pub estimates: Vec<(Time, Rate)>,
     /// The frames in the order of their departures.
     pub frames: Vec<Frame>,
-    /// The least time from a departure to its report; `None` if the recording was not made at the sender.
+    /// Shortest time from a packet's departure to a report on it. It is `None` if the recording was not made at the
+    /// sender.
     pub round_trip: Option<Span>,
-    /// The resolution of departure times and of arrival times.
+    /// Resolution of departure times, and resolution of arrival times.
     pub every: (Span, Span),
-    /// The sizes of the steps of the recording's clock that were removed.
+    /// Steps of the recording's clock that were removed, by size.
     pub clock_steps: Vec<Span>,
-    /// Notes on the recording for the user.
+    /// Notes for the user about the recording.
     pub notes: Vec<String>,
 }
 
@@ -95,7 +100,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PacketRecord {
     pub(crate) seen: Time,
-    /// The send time that the packet carries, on a clock that begins near the recording's first time.
+    /// Send time from the packet's header. Its clock begins near the recording's first time.
     pub(crate) stamp: Option<Time>,
     pub(crate) size: Bytes,
     pub(crate) ssrc: u32,
@@ -103,53 +108,54 @@ pub(crate) struct PacketRecord {
     pub(crate) transport: Option<u16>,
     pub(crate) timestamp: u32,
     pub(crate) marker: bool,
-    /// False for a packet that is missing in the recording. Its time is interpolated, and its size is that of the next
-    /// recorded packet.
+    /// Is false for a packet that is missing in the recording. Such a packet gets an interpolated time, and the size of
+    /// the next recorded packet.
     pub(crate) is_recorded: bool,
-    /// Whether the packet was sent before with the same SSRC and sequence number. Senders repeat packets in this way if
-    /// no stream for retransmissions (RFC 4588) was negotiated.
+    /// Whether an earlier packet had the same SSRC and sequence number. Senders repeat packets in this way if no
+    /// retransmission stream (RFC 4588) was negotiated.
     pub(crate) is_repeat: bool,
 }
 
-/// Where a capture was made, as its packets show.
+/// Where a capture was made, as far as its packets show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Vantage {
     /// Where packets left.
     Sender,
     /// Where packets arrived.
     Receiver,
-    /// A place between sender and receiver, with the round-trip time from there to the receiver.
+    /// Somewhere between sender and receiver. `receiver` is the round-trip time from that point to the receiver.
     Before { receiver: Span },
-    /// The capture does not show it.
+    /// The packets do not show where the capture was made.
     Unknown,
 }
 
-/// Why no report from the receiver lists individual packets.
+/// Why the recording has no readable report that lists individual packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hidden {
-    /// No RTCP from the receiver.
+    /// The recording has no RTCP from the receiver.
     Absent,
-    /// The reports are encrypted.
+    /// The reports are encrypted (SRTCP).
     Sealed,
     /// The reports were cut when they were captured.
     Cut,
-    /// The receiver sent only cumulative counts.
+    /// The receiver sent only cumulative counts, as in receiver reports (RR).
     Summary,
 }
 
-/// Packets and reports are in the order of their times.
+/// One direction of a recording, before departures and arrivals are joined. [`Self::joined`] sorts packets and reports
+/// by time.
 pub(crate) struct Direction {
     pub(crate) packets: Vec<PacketRecord>,
-    /// RTCP from the receiver: time of the record, and bytes.
+    /// RTCP from the receiver: when it was recorded, and its bytes.
     pub(crate) reports: Vec<(Time, Vec<u8>)>,
-    /// The side of the call at which it was recorded, as given by the user or by the kind of log. `None` if it has to
-    /// be determined from the recording.
+    /// At which side of the call the recording was made. The user specifies this, or it follows from the kind of log.
+    /// If it is `None`, it has to be determined from the recording.
     pub(crate) side: Option<Side>,
     pub(crate) vantage: Vantage,
     pub(crate) hidden: Hidden,
-    /// The times of the first packets after steps of the recording's clock.
+    /// For each removed step of the recording's clock: the time of the first packet after the step.
     pub(crate) set_at: Vec<Time>,
-    /// Sizes of the removed steps of the recording's clock.
+    /// For each removed step of the recording's clock: the size of the step.
     pub(crate) set_by: Vec<Span>,
     pub(crate) cut_extensions: usize,
     pub(crate) cut_reports: usize,
@@ -158,20 +164,20 @@ pub(crate) struct Direction {
     pub(crate) batches: Option<Batches>,
 }
 
-/// Gaps of the recording, in which missing packets may have arrived.
+/// Gaps in the recording. Packets that seem lost may have arrived in these gaps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread {
-    /// Times of records that can't be read.
+    /// Times of records that could not be read.
     pub(crate) times: Vec<Time>,
-    /// Packets whose record has no time, by SSRC and sequence number.
+    /// SSRC and sequence number of packets whose record has no time.
     pub(crate) untimed: BTreeSet<(u32, u16)>,
-    /// Packets that are missing in the recording at unknown times.
+    /// Number of packets that the recording misses at unknown times.
     pub(crate) unplaced: u64,
-    /// Spans in which nothing at all was recorded.
+    /// Periods in which nothing was recorded: beginning and end.
     pub(crate) silences: Vec<(Time, Time)>,
 }
 
-/// The content of a file, before departures and arrivals are joined.
+/// Content of a file before departures and arrivals are joined.
 pub(crate) struct Recording {
     pub(crate) direction: Direction,
     pub(crate) estimates: Vec<(Time, Rate)>,
@@ -180,7 +186,7 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Returns the call with the arrivals that this file alone shows.
+    /// Returns the call. Arrivals are taken from this file only.
     pub(crate) fn alone(self) -> Result<Call, Problem> {
         let (mut call, later) = self.direction.joined(self.notes)?;
         call.exchange.sent.iter_mut().for_each(|packet| packet.0 += later);
@@ -189,7 +195,7 @@ impl Recording {
         Ok(Call { estimates, source: self.source.to_owned(), ..call })
     }
 
-    /// Returns the call with departures from this file and arrivals from the receiver's file.
+    /// Returns the call. Departures are taken from this file, and arrivals from `other`, which is the receiver's file.
     pub(crate) fn with(mut self, other: Self) -> Result<Call, Problem> {
         self.notes.extend(other.notes);
         let later = if self.direction.all_stamped() { BEFORE } else { Span::ZERO };
@@ -202,30 +208,33 @@ impl Recording {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum DepartureClock {
-    /// The clock of the send times that packets carry.
+    /// The sender's clock, read from the send times in packet headers.
     Stamps,
-    /// The clock of the recording.
+    /// The clock of the recording itself.
     Record,
 }
 
-/// Delays that vary less show no queue; departures and arrivals may have been recorded at the same place.
+/// If delays vary by at most this much, there is no queue between departure and arrival. Both times may then have been
+/// recorded at the same place.
 const SAME_PLACE_NS: i64 = 1_000_000;
-/// Two recordings whose delays vary less were made at one place: time stamps of two hosts vary more.
+/// If the delays between two recordings vary by at most this much, both recordings were made at one place. The clocks
+/// of two different hosts vary more.
 const ONE_PLACE_NS: i64 = 100_000;
-/// A stream has send times if at least this share of its packets carries one.
+/// A stream counts as having send times if at least this share of its packets carries one.
 const STAMPED_SHARE: f64 = 0.9;
-/// Share of the bytes that a source of times (send times, or reports) must cover.
+/// Send times or reports are used only if they exist for at least this share of the call's bytes.
 const LEAST_SHARE: f64 = 0.5;
-/// Share of the bytes below which the recording's own times are preferred to reports.
+/// If reports cover less than this share of the bytes, the recording's own times are preferred.
 const ENOUGH_REPORTED: f64 = 0.9;
-/// If the fate of at least this share of the packets is unknown, a note says so.
+/// If the fate of at least this share of the packets is unknown, a note tells the user.
 const NOTED_SHARE: f64 = 0.01;
 
-/// The resolution of abs-send-time.
+/// Resolution of the header extension abs-send-time.
 const SEND_TIME_RESOLUTION: Span = Span::micros(4);
-/// Half of the time after which send times wrap.
+/// Largest plausible difference of a delay from the median delay. It is half of the 64 s after which abs-send-time
+/// wraps.
 const LONGEST_DELAY: Span = Span::secs(32);
-/// Share of packets with implausible delays above which a file is refused.
+/// If more than this share of the packets has an implausible delay, the file is refused.
 const MOST_IMPLAUSIBLE: f64 = 0.02;
 
 const WHOLE_PACKETS: &str = "capture whole packets: tcpdump -s 0";
@@ -235,23 +244,24 @@ const SENDER_REMEDY: &str = "record at the sender with its reports (TWCC or RFC 
 #[derive(Clone, Copy)]
 struct Clocks {
     departures: DepartureClock,
-    /// Whether arrivals are from the receiver's reports, not the recording's times.
+    /// Whether arrivals are taken from the receiver's reports. Otherwise the recording's times are the arrivals.
     by_reports: bool,
 }
 
-/// The streams whose packets carry send times, and their share of the bytes.
+/// Streams whose packets carry send times, and the share of the call's bytes that belongs to these streams.
 struct Stamps {
     streams: BTreeSet<u32>,
     share: f64,
-    /// Share of all packets that carry a send time.
+    /// Share of all packets that carry a send time, in whatever stream.
     packets: f64,
 }
 
 impl Direction {
-    /// Joins departures with arrivals. Also returns by how much the departures' clock is ahead of the recording's.
+    /// Joins departures with arrivals. Also returns the time by which the clock of departures is ahead of the
+    /// recording's clock.
     ///
     /// # Errors
-    /// There is no evidence of when packets left, or of when they arrived.
+    /// The recording does not show when packets left, or when they arrived.
     pub(crate) fn joined(mut self, mut notes: Vec<String>) -> Result<(Call, Span), Problem> {
         self.packets.sort_by_key(|packet| packet.seen);
         self.reports.sort_by_key(|report| report.0);
@@ -285,8 +295,8 @@ impl Direction {
         packets.sort_by_key(|flight| flight.departure.near());
         let by_record = clocks.departures == DepartureClock::Record;
         let reported = clocks.by_reports.then_some(arrivals.resolution).flatten();
-        // The resolution is the interval between batches, but at most `COARSEST`, because longer batches are due to the
-        // link and not to the clock.
+        // The resolution is the interval between batches, but at most `COARSEST`. The link causes longer batches, not
+        // the clock.
         let own = self.batches.map_or(self.every, |batches| self.every.max(batches.interval.min(clock::COARSEST)));
         let call = Call {
             source: String::new(),
@@ -308,7 +318,7 @@ impl Direction {
         Ok((call.without_implausible_delays()?, if by_record { Span::ZERO } else { BEFORE }))
     }
 
-    /// Decides from which clocks departures and arrivals are read.
+    /// Decides which clock departures are read from, and which clock arrivals are read from.
     ///
     /// # Errors
     /// There is no clock for departures or for arrivals.
@@ -321,12 +331,12 @@ impl Direction {
         let timed_share = timed as f64 / all.max(1) as f64;
         let stamps = self.stamps();
         let is_partial = timed_share < ENOUGH_REPORTED;
-        // A recording at the receiver is preferred to incomplete reports.
+        // A recording at the receiver has all arrivals, so it is preferred to incomplete reports.
         let serves_itself = stamps.share > LEAST_SHARE && self.arrives_here(&stamps, timed > 0).is_ok();
         let by_reports = !is_at_receiver && timed_share > LEAST_SHARE && !(is_partial && serves_itself);
         if by_reports && is_partial && self.cut_reports * 100 > self.reports.len() {
-            // A capture cuts only the longest reports. They are about the busiest times, so the remaining reports are
-            // not representative.
+            // A capture with a length limit cuts only the longest reports. These are reports on the busiest times. So
+            // the reports that remain are not representative, and the recording is refused.
             let what = format!(
                 "{} were cut when they were captured, and of {:.0} % of its bytes nothing else says when they arrived",
                 counted(self.cut_reports as u64, "report"),
@@ -347,7 +357,7 @@ impl Direction {
             }
             DepartureClock::Stamps
         };
-        // Batches distort only the recorded times.
+        // Batches distort only recorded times, so check them only if recorded times are used.
         if departures == DepartureClock::Record || !by_reports {
             self.check_batches(notes)?;
         }
@@ -359,10 +369,10 @@ impl Direction {
         Ok(Clocks { departures, by_reports })
     }
 
-    /// Checks that the recording's clock does not put packets into batches.
+    /// Checks whether the recording's clock puts packets into batches. Batches that a link causes only lead to a note.
     ///
     /// # Errors
-    /// Batches are longer than [`clock::COARSEST`], and the link does not make them.
+    /// Batches are longer than [`clock::COARSEST`], and the cause is not known to be a link.
     fn check_batches(&self, notes: &mut Vec<String>) -> Result<(), Problem> {
         let Some(Batches { interval, cause }) = self.batches.filter(|one| one.interval > clock::COARSEST) else {
             return Ok(());
@@ -397,7 +407,7 @@ impl Direction {
         let departure = |packet: &PacketRecord| match packet.stamp {
             _ if by_record && packet.is_recorded => Departure::Recorded(packet.seen),
             _ if by_record => Departure::Unknown(packet.seen),
-            // Most queues keep the order of packets, so this packet left soon after the previous packet.
+            // Most queues keep the order of packets. So take the previous packet's send time as an estimate.
             None => Departure::Unknown(before),
             Some(at) => {
                 before = at;
@@ -416,7 +426,8 @@ impl Direction {
             (None, None) => is_untimed(packet).then_some(true),
         };
         let known: Vec<Option<bool>> = self.packets.iter().enumerate().map(is_known).collect();
-        // If arrivals are read from reports, a gap in the recording never counts as a loss, so `unread` is not needed.
+        // If arrivals are read from reports, a gap in the recording does not count as a loss. So the unreadable records
+        // do not matter.
         let unread = if by_reports { Some(BTreeSet::new()) } else { self.may_be_unread(&known) };
         let fate = |(i, packet): (usize, &PacketRecord)| match (by_reports, packet.is_recorded, arrivals.reported[i]) {
             (false, true, _) => {
@@ -435,7 +446,7 @@ impl Direction {
             (_, false, None) => match by_receiver_reports.get(&i) {
                 Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), *fate),
                 Some(fate) => (Arrival::Unknown(Unknown::Lost), *fate),
-                // At the sender, packets are not lost yet: the recording missed the packet.
+                // At the sender, packets are not lost yet. So the recording itself missed this packet.
                 None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
                 None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
                 None if unread.is_none() => {
@@ -460,7 +471,7 @@ impl Direction {
 
     fn stamps(&self) -> Stamps {
         let mut counts: BTreeMap<u32, (usize, usize)> = BTreeMap::new();
-        // A packet that is missing in the recording has no header extension.
+        // Do not count packets that are missing in the recording: their header extensions are unknown.
         for packet in self.packets.iter().filter(|packet| packet.is_recorded) {
             let count = counts.entry(packet.ssrc).or_default();
             *count = (count.0 + usize::from(packet.stamp.is_some()), count.1 + 1);
@@ -493,10 +504,10 @@ impl Direction {
         !self.packets.is_empty() && self.packets.iter().all(|packet| packet.stamp.is_some())
     }
 
-    /// Adds a note on the streams without send times.
+    /// Adds a note that lists the streams without send times.
     ///
     /// # Errors
-    /// They carry most of the call's bytes.
+    /// These streams carry most of the call's bytes.
     fn note_unstamped(&self, stamps: &Stamps, notes: &mut Vec<String>) -> Result<(), Problem> {
         let mut others: BTreeMap<u32, u64> = BTreeMap::new();
         for packet in self.packets.iter().filter(|packet| packet.is_recorded && !stamps.streams.contains(&packet.ssrc))
@@ -520,10 +531,10 @@ impl Direction {
         Ok(())
     }
 
-    /// Decides from which clock departures are read if arrivals are from reports.
+    /// Decides which clock departures are read from if arrivals come from reports.
     ///
     /// # Errors
-    /// The capture was made at the receiver, or may have been.
+    /// The capture was made at the receiver, or may have been made there.
     fn departure_clock(&self, arrivals: &Arrivals, stamped: &BTreeSet<u32>) -> Result<DepartureClock, Problem> {
         let recorded = || self.packets.iter().filter(|packet| packet.is_recorded);
         if recorded().all(|packet| stamped.contains(&packet.ssrc)) {
@@ -533,7 +544,7 @@ impl Direction {
             return Ok(DepartureClock::Record);
         }
         let by_stamp: Vec<(i64, i64)> = recorded().filter_map(since_stamp).collect();
-        // Send times that agree with the recording's times show that it was made at the sender.
+        // Send times and recorded times agree, so the capture was made at the sender.
         let fine = SAME_PLACE_NS + self.every.as_nanos() as i64;
         if clock::spread(&by_stamp).is_some_and(|spread| spread <= fine) {
             return Ok(DepartureClock::Record);
@@ -550,7 +561,8 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        // Rounding makes the difference vary by the sum of both resolutions, even without a queue.
+        // Both times are rounded. This makes their difference vary by the sum of both resolutions, even without a
+        // queue.
         let coarse = arrivals.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
         let spread = clock::spread(&delays);
         if by_stamp.is_empty() && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
@@ -566,7 +578,7 @@ impl Direction {
         Ok(if by_stamp.is_empty() { DepartureClock::Record } else { DepartureClock::Stamps })
     }
 
-    /// Removes steps of the recording's clock, by comparison with the reported arrivals.
+    /// Finds steps of the recording's clock by comparing it with the reported arrivals, and removes these steps.
     fn set_right(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let seen = |packet: &PacketRecord| packet.seen.as_nanos() as i64;
         let timed = self.packets.iter().zip(&arrivals.reported).enumerate();
@@ -577,7 +589,7 @@ impl Direction {
             })
             .collect();
         let points: Vec<(i64, i64)> = timed.iter().map(|one| one.1).collect();
-        // The steps at `set_at` were removed with an error of a few milliseconds. This removes the error.
+        // The steps at `set_at` were removed before, with an error of a few milliseconds. Remove this error.
         let rest = self.set_at.iter().filter_map(|at| {
             let place = points.partition_point(|point| point.0 < at.as_nanos() as i64);
             Some(clock::Step { place, nanos: clock::rest_of_step(&points, place)? })
@@ -592,7 +604,7 @@ impl Direction {
             let (from, by) = (timed[step.place].0, step.nanos);
             let at = self.packets[from].seen;
             let moved = |time: &mut Time| *time = Time::from_nanos(time.as_nanos().saturating_add_signed(by));
-            // The arrival times of reports are on the same clock.
+            // The reports that arrived after the step have times of the same clock, so move them too.
             arrivals.reports.iter_mut().filter(|report| report.0 >= at).for_each(|report| moved(&mut report.0));
             self.packets[from..].iter_mut().for_each(|packet| moved(&mut packet.seen));
             self.set_by.push(Span::nanos(by.unsigned_abs()));
@@ -601,7 +613,7 @@ impl Direction {
         self.set_right_short(arrivals, notes);
     }
 
-    /// Removes steps of the clock that are shorter than a second.
+    /// Finds and removes steps of the recording's clock that are shorter than a second.
     fn set_right_short(&mut self, arrivals: &mut Arrivals, notes: &mut Vec<String>) {
         let timed = self.packets.iter().zip(&arrivals.reported);
         let mut timed: Vec<(i64, i64)> = timed
@@ -610,14 +622,16 @@ impl Direction {
                 _ => None,
             })
             .collect();
-        // Reported arrivals are on another clock, so this is the true order of the packets.
+        // Sort by reported arrival. These times are from the receiver's clock, so a step of the recording's clock does
+        // not change their order.
         timed.sort_by_key(|one| one.0);
         let points: Vec<(f64, f64)> =
             timed.iter().map(|(at, seen)| (*at as f64 * 1e-9, (at - seen) as f64 * 1e-9)).collect();
         let resolution = arrivals.resolution.unwrap_or(Span::ZERO).as_secs_f64() + self.every.as_secs_f64();
         let steps = lasting_steps(&points, Axis::Arrivals, resolution);
-        // A route that becomes shorter is one step in the order of departures. In the order of arrivals it looks like
-        // several steps, because packets overtake each other.
+        // A change to a shorter route makes packets overtake each other. In the order of departures it appears as one
+        // step, but in the order of arrivals as several steps. So fewer steps by departure mean that the route changed,
+        // not the clock.
         let mut by_departure: Vec<(f64, f64)> = points.iter().map(|(at, delay)| (at - delay, *delay)).collect();
         by_departure.sort_by(|a, b| a.0.total_cmp(&b.0));
         let of_route = lasting_steps(&by_departure, Axis::Departures, resolution);
@@ -627,8 +641,8 @@ impl Direction {
         for step in steps {
             let by = (step.seconds * 1e9) as i64;
             let (arrived, seen) = timed[step.index];
-            // A step of the clock changes the return delay by the opposite amount. Other steps are route changes, which
-            // `crate::path` removes.
+            // A step of the clock changes the delay of the return path by the opposite amount. Steps without such a
+            // change are route changes, and `crate::path` removes them.
             let back = arrivals.return_delay_change(arrived).filter(|(_, spread)| *spread < by.abs() / 2);
             if back.is_some_and(|(back, _)| (back + by).abs() > by.abs() / 2) {
                 continue;
@@ -650,12 +664,12 @@ impl Direction {
         }
     }
 
-    /// Checks that the recording's times are arrivals, and that packets carry send times.
+    /// Checks that the recording was made where packets arrive, and that packets carry send times.
     ///
     /// # Errors
-    /// One of these does not hold.
+    /// The recording was not made there, or packets have no send times.
     fn arrives_here(&self, stamps: &Stamps, any_report: bool) -> Result<(), Problem> {
-        // Receiver reports (RR) are short. They can be complete although reports with per-packet feedback were cut.
+        // Receiver reports (RR) are short, so they may be complete although longer per-packet reports were cut.
         let is_cut = self.hidden == Hidden::Summary && self.cut_reports * 10 > self.reports.len();
         let hidden = if is_cut { Hidden::Cut } else { self.hidden };
         let reports = match hidden {
@@ -697,7 +711,8 @@ impl Direction {
         }
         let by_stamp: Vec<(i64, i64)> = self.packets.iter().filter_map(since_stamp).collect();
         let spread = clock::spread(&by_stamp);
-        // Behind the bottleneck, the queue makes the difference between times and send times vary.
+        // Behind the bottleneck, the queueing delay makes recorded times vary against send times. Without such a
+        // variation, the recording may have been made at the sender.
         if spread.is_none_or(|spread| spread <= SAME_PLACE_NS + self.every.as_nanos() as i64) {
             let shown = if spread.is_some() {
                 "its times and the packets' send times agree to a millisecond, as where packets leave"
@@ -710,8 +725,8 @@ impl Direction {
         Ok(())
     }
 
-    /// Joins departures in this recording with arrivals in the receiver's recording `other`, by SSRC, sequence number
-    /// and timestamp.
+    /// Joins departures in this recording with arrivals in `other`, which is the receiver's recording. Packets are
+    /// matched by SSRC, sequence number and timestamp.
     ///
     /// # Errors
     /// Fewer than half of this recording's packets are in `other`.
@@ -723,11 +738,11 @@ impl Direction {
         other.has_times()?;
         let arrivals = self.arrivals();
         let stamped = self.all_stamped();
-        // The same sequence number and timestamp recur only after hours.
+        // The combination of sequence number and timestamp recurs only after hours, so it identifies a packet.
         let key = |packet: &PacketRecord| (packet.ssrc, packet.seq, packet.timestamp);
         let mut seen_there: BTreeMap<(u32, u16, u32), Time> = BTreeMap::new();
         for packet in &other.packets {
-            // The first of several copies shows the arrival.
+            // If a packet was recorded several times, take the first record as the arrival.
             seen_there.entry(key(packet)).or_insert(packet.seen);
         }
         let ends = |ssrc: u32| {
@@ -758,7 +773,8 @@ impl Direction {
                 (None, None) if other.unread.untimed.contains(&(packet.ssrc, packet.seq)) => {
                     (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record))
                 }
-                // The receiver's recording may begin later or end earlier than the sender's.
+                // The receiver's recording may begin later or end earlier than the sender's. So a packet outside of it
+                // is not lost.
                 (None, None) if !is_within => {
                     (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
                 }
@@ -777,7 +793,8 @@ impl Direction {
             };
             all.push((*packet, Flight { departure, arrival, fate, size: packet.size, ssrc: packet.ssrc }));
         }
-        // Two recordings of one place would show a call without delay and loss.
+        // If both files were recorded at one place, the call would seem to have no delay and no loss. Refuse such
+        // files.
         let passed: Vec<(i64, i64)> = self
             .packets
             .iter()
@@ -791,7 +808,7 @@ impl Direction {
                         or nothing lies between their places";
             return Err(Problem::at(0, what, "give the other end's file by --other-end, not a copy of the first"));
         }
-        // The recordings are of different calls.
+        // With so few packets in common, the files are recordings of different calls.
         if arrived * 2 < all.len() {
             let what = "the two files have less than half of the packets in common";
             return Err(Problem::at(0, what, "give the two ends of one call, the sender's first"));
@@ -816,7 +833,7 @@ impl Direction {
     }
 }
 
-/// Returns the recording's time of a packet, and this time minus the send time in the packet, in nanoseconds.
+/// Returns a packet's recorded time, and the recorded time minus the packet's send time, in nanoseconds.
 fn since_stamp(packet: &PacketRecord) -> Option<(i64, i64)> {
     let seen = packet.seen.as_nanos() as i64;
     packet.stamp.filter(|_| packet.is_recorded).map(|stamp| (seen, seen - stamp.as_nanos() as i64))
@@ -832,7 +849,7 @@ fn note_restarts(restarted: &BTreeSet<u32>, notes: &mut Vec<String>) {
     }
 }
 
-/// Adds a note on packets that are missing in the recording itself, or have an unknown fate.
+/// Adds notes on packets that the recording missed although they arrived, and on packets whose fate is unknown.
 fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
     let percent = |count: usize| 100.0 * count as f64 / all.len().max(1) as f64;
     let own = all.iter().filter(|(packet, flight)| {
@@ -864,10 +881,10 @@ fn note_missed(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) {
 }
 
 impl Call {
-    /// Removes arrivals whose delays differ from the median by more than [`LONGEST_DELAY`].
+    /// Marks arrivals as unknown if their delay differs from the median delay by more than [`LONGEST_DELAY`].
     ///
     /// # Errors
-    /// More than a share of [`MOST_IMPLAUSIBLE`] is removed.
+    /// More than a share of [`MOST_IMPLAUSIBLE`] of the arrivals is implausible.
     fn without_implausible_delays(mut self) -> Result<Self, Problem> {
         let times = self.packets.iter().filter_map(|packet| {
             Some((packet.departure.known()?.as_nanos() as i64, packet.arrival.known()?.as_nanos()))
@@ -876,7 +893,7 @@ impl Call {
         let mut delays: Vec<i64> = times.iter().map(|(left, arrived)| arrived - left).collect();
         delays.sort_unstable();
         let Some(&median) = delays.get(delays.len() / 2) else { return Ok(self) };
-        // Two clocks drift apart by less than 1000 ppm.
+        // Allow for the drift between the two clocks, which is less than 1000 ppm.
         let lasted = times.last().zip(times.first()).map_or(0, |(last, first)| last.0.saturating_sub(first.0));
         let most = LONGEST_DELAY.as_nanos() as i64 + lasted / 1000;
         let (mut removed, mut farthest) = (0_u64, 0);

@@ -18,29 +18,30 @@ use steadycast_wire::is_rtcp;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
-/// The most packets of a file.
+/// Maximum number of packets in a file.
 pub(crate) const MOST_PACKETS: usize = 20_000_000;
-/// The longest time between two records.
+/// Maximum time between the first record and any other record.
 const DAY: Duration = Duration::from_secs(86_400);
 /// The shortest RTP header (RFC 3550, section 5.1).
 const RTP_HEADER: usize = 12;
-/// Length in bytes to which a cut datagram is padded with zeros, so that its RTP header can be parsed.
+/// Datagrams that were cut are padded with zeros to this length in bytes, so that their RTP header can be parsed.
 const FILLED: usize = 2048;
-/// The longest time between two copies of an RTCP packet, from two interfaces.
+/// Two equal RTCP packets within this time are copies. A capture of two interfaces contains such copies.
 const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
-/// The longest time between two fragments of a datagram. A later fragment with the same identification is of another
+/// Maximum time between two fragments of a datagram. A later fragment with the same identification belongs to another
 /// datagram.
 pub(crate) const FRAGMENTS_WITHIN: Span = Span::secs(5);
-/// The maximum number of STUN requests that are remembered until they are answered.
+/// Maximum number of unanswered STUN requests that are stored.
 const MOST_REQUESTS: usize = 100_000;
-/// The capture was made at an endpoint if the round trip between the capture and the endpoint is at most this.
+/// If the round trip between the capture and a host is at most this long, the capture was made at this host.
 const LOCAL_RTT: Span = Span::millis(2);
 
 struct Fragments {
     last: Time,
     bytes: u64,
     place: usize,
-    /// What the first fragment shows: the datagram's size in bytes, its endpoints, and its index among their packets.
+    /// Information from the first fragment: the datagram's size in bytes, its endpoints, and its index in
+    /// [`Capture::packets`] for these endpoints.
     first: Option<(u64, (Endpoint, Endpoint), usize)>,
 }
 
@@ -52,28 +53,29 @@ struct Capture {
     fragments: BTreeMap<FragmentedDatagram, Fragments>,
     joined_fragments: u64,
     skipped: BTreeMap<Skipped, u64>,
-    /// Unreadable records that may have been packets of a call: places in the file, and endpoints if readable.
+    /// Unreadable records that may have been packets of a call: position in the file, and endpoints if they are
+    /// readable.
     unread: Vec<(usize, Option<(Endpoint, Endpoint)>)>,
-    /// RTP packets whose record has no time, by SSRC and sequence number.
+    /// SSRC and sequence number of RTP packets whose record has no time.
     untimed: BTreeSet<(u32, u16)>,
-    /// Datagrams that are not RTP, by their lower port.
+    /// Number of datagrams that are not RTP, by the lower of their two ports.
     other_ports: BTreeMap<u16, u64>,
     has_dtls: bool,
     records: usize,
-    /// The source of the current record's time.
+    /// Which interface the current record's time is from, and its resolution.
     source: TimeSource,
-    /// The records' times, in the order of the file. A record without a time has the previous record's time.
+    /// Times of the records in the order of the file. For a record without a time, this is the previous record's time.
     times: Vec<Time>,
-    /// The number of dropped packets, as reported by the capturing program.
+    /// Number of packets that the capturing program reports as dropped.
     dropped: u64,
     send_time_id: Option<u8>,
-    /// Unanswered STUN requests, by transaction.
+    /// When each unanswered STUN request was sent and to which host. The key is the transaction ID.
     requests: BTreeMap<[u8; 12], (Time, IpAddr)>,
-    /// The least time from a STUN request to its answer, by the host that answered.
+    /// Shortest time from a STUN request to its answer, for each host that answered.
     distances: BTreeMap<IpAddr, Span>,
 }
 
-/// Reads the direction of a capture that `options.stream` names, or the only direction.
+/// Reads one direction of a capture. This is the direction with the SSRC `options.stream`, or the only direction.
 ///
 /// # Errors
 /// The capture is broken, has no RTP, or has several calls.
@@ -84,7 +86,7 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     if let Some(opener) = opener {
         let all = capture.rtcp.len();
         let sealed = counted(all as u64, "RTCP packet");
-        // RTCP that the key can't decrypt belongs to another session, or is not authentic.
+        // Drop RTCP that the key can't decrypt. It belongs to another session, or is not authentic.
         capture.rtcp.retain_mut(|rtcp| opener(&rtcp.bytes).map(|plain| rtcp.bytes = plain).is_some());
         if all > 0 && capture.rtcp.is_empty() {
             return Err(Problem::at(0, format!("the key opens none of its {sealed}"), "give its session's key file"));
@@ -110,7 +112,7 @@ pub(crate) fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -
     direction(flows.swap_remove(chosen), &capture, options, notes)
 }
 
-/// The remedy if a stream restarted with the same SSRC.
+/// Advice for a user whose capture has a stream that restarted with the same SSRC.
 pub(crate) const RESTART_REMEDY: &str =
     "give --stream SSRC for the larger part, or cut the file at the restart (editcap -A or -B)";
 
@@ -125,7 +127,7 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
             Problem::at(0, format!("no stream has the SSRC {ssrc}"), format!("choose one of: {listed}"))
         });
     }
-    // A direction with few bytes, such as the other end's audio, is no call.
+    // Ignore directions with few bytes, such as the other end's audio. They do not make the choice ambiguous.
     match &sorted[..] {
         [first, second, ..] if second.1 * 10 > first.1 => {
             let (one, other) = (flows[first.0].span(), flows[second.0].span());
@@ -151,7 +153,8 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     }
 }
 
-/// Adds a note on packets that were left out although they have the chosen SSRC, or the chosen direction's endpoints.
+/// Adds notes on packets that were left out although they seem to belong to the call. They have the chosen SSRC, or
+/// their endpoints are those of the chosen direction.
 fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut Vec<String>) {
     let others = || flows.iter().enumerate().filter(|(i, _)| *i != chosen).map(|one| one.1);
     let elsewhere = others().filter(|flow| flow.endpoints != flows[chosen].endpoints).flat_map(|flow| &flow.packets);
@@ -171,7 +174,7 @@ fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut
     }
 }
 
-/// Removes steps of the capture's clock, and collects the reports on the packets.
+/// Removes steps of the capture's clock, and collects the RTCP reports on the packets.
 fn direction(
     mut flow: Flow,
     capture: &Capture,
@@ -187,27 +190,27 @@ fn direction(
         let packets = flow.packets.iter_mut().map(|one| (one.place, &mut one.record.seen));
         let rtcp = reports.iter_mut().map(|one| (one.place, &mut one.at));
         let rest = unread.iter_mut().map(|one| (one.0, &mut one.1));
-        // All records after the step have times of the clock that was set.
+        // The clock was set at the step, so move the times of all later records.
         packets.chain(rtcp).chain(rest).filter(|one| one.0 >= step.place).for_each(|one| moved(one.1));
         notes.push(clock::set_note(step.nanos));
         set_by.push(Span::nanos(step.nanos.unsigned_abs()));
         let first = flow.packets.iter().find(|one| one.place >= step.place);
         set_at.extend(first.map(|one| one.record.seen));
     }
-    // Records may be out of order, for example after a merge; their times are still right.
+    // Records may be out of order, for example after a merge. Their times are still correct, so sort by time.
     flow.packets.sort_by_key(|one| one.record.seen);
     let times: Vec<Time> = flow.packets.iter().map(|one| one.record.seen).collect();
     let every = flow.resolution().ok_or_else(|| {
         let remedy = "capture with times (tcpdump's default), or give the original file: a conversion dropped them";
         Problem::at(0, "all its packets have one time", remedy)
     })?;
-    // Coarser times can't show whether packets waited for each other.
+    // With coarser times, a recording can't show whether packets waited in a queue.
     if every > clock::COARSEST {
         let what = format!("its times are in steps of {:.1} ms, which hide its delays", every.as_millis_f64());
         return Err(Problem::at(0, what, "capture with times to a microsecond: tcpdump --time-stamp-precision=micro"));
     }
     let batches = flow.batches(&times, &reports.iter().map(|one| one.at).collect::<Vec<_>>());
-    // A record of an interface that the file does not describe has no time.
+    // If the file does not describe a record's interface, the record has no time.
     let unplaced = capture.dropped + capture.skipped.get(&Skipped::NoInterface).copied().unwrap_or(0);
     if capture.dropped > 0 {
         let packets = counted(capture.dropped, "packet");
@@ -237,18 +240,19 @@ fn direction(
     Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
-/// Returns the times of all records between the first and the last packet, and the packets' corrected times.
+/// Returns the times of all records between the first and the last packet. Also contains the `corrected` times of the
+/// packets.
 fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     let (Some(first), Some(last)) = (corrected.first(), corrected.last()) else { return Vec::new() };
     let within = capture.times.iter().filter(|at| (first..=last).contains(at)).copied();
     within.chain(corrected.iter().copied()).collect()
 }
 
-/// Returns why the opposite direction has no readable per-packet feedback.
+/// Returns why the reports have no readable per-packet feedback.
 fn hidden(reports: &[CapturedRtcp], sources: &BTreeSet<u32>, has_dtls: bool) -> Hidden {
     let readable = |one: &&CapturedRtcp| Compound::parse(&one.bytes).is_ok();
     let plain = reports.iter().filter(readable).count();
-    // After the first eight bytes, an unencrypted report has the SSRC of its subject, which SRTCP encrypts.
+    // Bytes 8 to 11 of an unencrypted report are the SSRC that it reports on. SRTCP encrypts these bytes.
     let names_source = |one: &CapturedRtcp| {
         let about = one.bytes.get(8..12).and_then(|four| four.try_into().ok()).map(u32::from_be_bytes);
         about.is_some_and(|ssrc| ssrc == 0 || sources.contains(&ssrc))
@@ -273,7 +277,8 @@ impl Capture {
         if self.records > MOST_PACKETS {
             return Err(Problem::at(0, format!("more than {MOST_PACKETS} packets"), "cut it into parts"));
         }
-        // `times` is indexed by the place of a record; `packet` sets the true time.
+        // Keep one time per record, because `times` is indexed by the record's number. `packet` later sets the correct
+        // time.
         if self.times.len() < self.records {
             self.times.push(self.times.last().copied().unwrap_or(Time::ZERO));
         }
@@ -291,7 +296,7 @@ impl Capture {
 
     fn packet(&mut self, link: Linktype, at: Duration, whole: u32, bytes: &[u8]) -> Result<(), Problem> {
         let first = *self.first.get_or_insert(at);
-        // So that times before the first record's are not negative.
+        // Add a day, so that a record that is earlier than the first one does not get a negative time.
         let since = (at + DAY).saturating_sub(first);
         if since > 2 * DAY || since.is_zero() {
             let remedy = "give a capture of one call, whose clock was not set by more";
@@ -314,7 +319,7 @@ impl Capture {
         Ok(())
     }
 
-    /// A packet whose record has no time must not count as lost.
+    /// Notes the SSRC and the sequence number of a packet whose record has no time, so that it does not count as lost.
     fn untimed(&mut self, link: Linktype, bytes: &[u8]) {
         let known = match decapsulate(link, bytes) {
             Content::Datagram(found) if found.payload.first().is_some_and(|head| head >> 6 == 2) => {
@@ -336,7 +341,7 @@ impl Capture {
     fn datagram(&mut self, at: Time, found: &Datagram<'_>, is_cut: bool, is_outgoing: Option<bool>) {
         let endpoints = (found.from, found.to);
         let Some(&head) = found.payload.first() else {
-            // Datagrams without a payload keep a NAT binding alive.
+            // Datagrams without a payload are keep-alives of a NAT binding, so they are not RTP.
             let why = if is_cut { Skipped::CutShort } else { Skipped::NotRtp };
             *self.other_ports.entry(found.from.1.min(found.to.1)).or_default() += 1;
             return self.skip(why, Some(endpoints));
@@ -346,7 +351,8 @@ impl Capture {
         if is_cut && is_indication(found.payload) {
             return self.skip(Skipped::CutShort, Some(endpoints));
         }
-        // RTP and RTCP have version 2 in the first two bits; others may be STUN, or a session description.
+        // RTP and RTCP have version 2 in the first two bits. Other datagrams may be STUN, or contain a session
+        // description.
         if head >> 6 != 2 {
             self.measure(at, found);
             self.send_time_id = self.send_time_id.or_else(|| send_time::described(found.payload));
@@ -389,7 +395,7 @@ impl Capture {
         }
     }
 
-    /// Adds a fragment. A datagram arrives with its last fragment.
+    /// Adds a fragment to its datagram. If the datagram is complete, it gets the arrival time of its last fragment.
     fn fragment(&mut self, at: Time, fragment: Fragment, first: Option<(u64, (Endpoint, Endpoint), usize)>) {
         let known = self.fragments.remove(&fragment.of).filter(|known| at.since(known.last) <= FRAGMENTS_WITHIN);
         let mut known = known.unwrap_or(Fragments { last: at, bytes: 0, place: self.records, first: None });
@@ -400,7 +406,7 @@ impl Capture {
             Some((all, endpoints, index)) if known.bytes >= all => {
                 self.joined_fragments += 1;
                 if let Some(one) = self.packets.get_mut(&endpoints).and_then(|packets| packets.get_mut(index)) {
-                    // The host gets the datagram only when its last fragment has arrived.
+                    // The host can use the datagram only after the last fragment has arrived.
                     one.record.seen = known.last;
                 }
             }
@@ -410,17 +416,17 @@ impl Capture {
         }
     }
 
-    /// Measures the round trip to a host by STUN messages, which are not encrypted.
+    /// Measures the round trip to a host by STUN requests and answers, which are not encrypted.
     fn measure(&mut self, at: Time, found: &Datagram<'_>) {
         match stun(found.payload) {
-            // Limits the memory for requests that are never answered.
+            // Limit the memory for requests that are never answered.
             Some((id, false)) if self.requests.len() < MOST_REQUESTS => {
                 self.requests.entry(id).or_insert((at, found.to.0));
             }
             Some((id, true)) => {
                 if let Some((asked, host)) = self.requests.remove(&id).filter(|one| one.1 == found.from.0) {
                     let trip = at.since(asked);
-                    // The least round trip contains no queueing.
+                    // Keep the shortest round trip, because it has the least queueing.
                     self.distances.entry(host).and_modify(|least| *least = trip.min(*least)).or_insert(trip);
                 }
             }
@@ -445,7 +451,7 @@ impl Capture {
         notes.extend(left_out(&self.skipped));
     }
 
-    /// Names the most frequent reason for skipped records.
+    /// Returns the problem that the capture has no RTP. Gives the most frequent reason why records were skipped.
     fn without_rtp(&self) -> Problem {
         let records = counted(self.records as u64, "record");
         if self.records == 0 {
@@ -458,7 +464,7 @@ impl Capture {
             );
             return Problem::at(0, what, Skipped::NotRtp.remedy());
         };
-        // A known tunnel port shows that the call is encrypted inside a tunnel.
+        // If most datagrams use a port of a known tunnel, the call is encrypted inside this tunnel.
         let port = self.other_ports.iter().max_by_key(|(_, count)| **count).map(|one| *one.0);
         let (port, remedy) = match port.filter(|_| *why == Skipped::NotRtp) {
             Some(port) => {
@@ -482,7 +488,7 @@ impl Capture {
         Problem::at(0, what, remedy)
     }
 
-    /// Returns the RTCP of the opposite direction that names one of the flow's SSRCs.
+    /// Returns RTCP packets that travelled in the opposite direction and refer to an SSRC of `flow`.
     fn reports_on(&self, flow: &Flow) -> Vec<CapturedRtcp> {
         let sources = flow.sources();
         let is_back = |one: &&CapturedRtcp| {
@@ -490,7 +496,7 @@ impl Capture {
             flow.endpoints.iter().any(goes_back) && names_source_of(&one.bytes, &sources)
         };
         let mut found: Vec<CapturedRtcp> = self.rtcp.iter().filter(is_back).cloned().collect();
-        // A capture with two copies of each packet has two copies of each report.
+        // A capture with two copies of each packet also has two copies of each report. Keep one of them.
         let mut last: BTreeMap<Vec<u8>, Time> = BTreeMap::new();
         found.retain(|one| {
             let before = last.insert(one.bytes.clone(), one.at);
@@ -499,7 +505,7 @@ impl Capture {
         found
     }
 
-    /// Returns unreadable records that may have been packets of this flow.
+    /// Returns unreadable records that may have been packets of `flow`: position in the file, and approximate time.
     fn unread_beside(&self, flow: &Flow) -> Vec<(usize, Time)> {
         let near = |place: usize| {
             let after = flow.packets.partition_point(|one| one.place < place);
@@ -517,11 +523,11 @@ impl Capture {
         skipped.chain(orphans.map(|(_, fragments)| (fragments.place, fragments.last))).collect()
     }
 
-    /// Determines from the capture itself where it was made.
+    /// Determines from the packets where the capture was made.
     fn vantage(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Vantage {
         let directions: Vec<bool> = flow.packets.iter().filter_map(|one| one.is_outgoing).collect();
         let outgoing = directions.iter().filter(|is| **is).count();
-        // Linux's cooked captures state for each packet whether the capturing host sent it.
+        // Linux's cooked captures say for each packet whether the capturing host sent it.
         if directions.len() * 2 > flow.packets.len() && outgoing == directions.len() {
             return Vantage::Sender;
         }
@@ -534,7 +540,7 @@ impl Capture {
             to_receiver = Some(to_receiver.map_or(trip, |least| least.min(trip)));
         }
         match (to_sender, to_receiver) {
-            // If both ends are near, the round trips do not show the place.
+            // If both hosts are near, the round trips do not show where the capture was made.
             (Some(sender), Some(receiver)) if sender * 4 < receiver && sender <= LOCAL_RTT => Vantage::Sender,
             (sender, Some(receiver)) if receiver <= LOCAL_RTT && sender.is_none_or(|sender| receiver * 4 < sender) => {
                 Vantage::Receiver
@@ -544,8 +550,8 @@ impl Capture {
         }
     }
 
-    /// Returns the least round trip to the receiver, by its answers to sender reports (LSR and DLSR, RFC 3550, section
-    /// 6.4.1).
+    /// Returns the shortest round trip to the receiver. It is measured from sender reports to the receiver's answers
+    /// (LSR and DLSR, RFC 3550, section 6.4.1).
     fn by_sender_reports(&self, flow: &Flow, reports: &[CapturedRtcp]) -> Option<Span> {
         let mut sent: BTreeMap<u32, Time> = BTreeMap::new();
         let goes_there =
@@ -553,7 +559,7 @@ impl Capture {
         for one in self.rtcp.iter().filter(goes_there) {
             for packet in Compound::parse(&one.bytes).map_or(Vec::new(), |compound| compound.packets) {
                 if let Packet::SenderReport { ntp, .. } = packet {
-                    // LSR is the middle 32 bits of the NTP time.
+                    // LSR repeats the middle 32 bits of the sender report's NTP time, so use them as the key.
                     sent.insert((ntp >> 16) as u32, one.at);
                 }
             }
@@ -575,7 +581,7 @@ impl Capture {
     }
 }
 
-/// Returns a list of the skipped records by their reasons; `None` if there are none.
+/// Returns a note that lists how many records were skipped and why. Returns `None` if no record was skipped.
 pub(crate) fn left_out(skipped: &BTreeMap<Skipped, u64>) -> Option<String> {
     let mut skipped: Vec<(&Skipped, &u64)> = skipped.iter().collect();
     skipped.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -590,14 +596,15 @@ pub(crate) fn left_out(skipped: &BTreeMap<Skipped, u64>) -> Option<String> {
     }
 }
 
-/// Parses an RTP header and its short extension elements, as far as they were captured. Also returns whether the header
-/// was cut.
+/// Parses an RTP header and its extension elements of 2 to 4 bytes, as far as they were captured. Also returns whether
+/// the header was cut.
 pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, bool)> {
     if payload.len() < RTP_HEADER {
         return None;
     }
     let mut bytes = payload.to_vec();
-    // The last byte, with the padding's length, may be cut off; padding then counts as payload.
+    // Clear the padding bit. The padding's length is in the last byte, which may be cut off. So padding counts as
+    // payload.
     bytes[0] &= !0x20;
     if is_cut {
         bytes.resize(bytes.len().max(FILLED), 0);
@@ -605,7 +612,7 @@ pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, 
     let (header, extensions, _) = RtpHeader::parse(&bytes).ok()?;
     let mut elements = Elements::new();
     for (id, data) in extensions.filter(|(_, data)| (2..=4).contains(&data.len())) {
-        // A value of which a part was cut off is unknown.
+        // Skip a value if a part of it was cut off.
         let end = data.as_ptr() as usize + data.len() - bytes.as_ptr() as usize;
         if end <= payload.len() {
             elements.push((id, data.len(), data.iter().fold(0, |n, byte| n << 8 | u32::from(*byte))));
@@ -617,7 +624,8 @@ pub(crate) fn rtp(payload: &[u8], is_cut: bool) -> Option<(RtpHeader, Elements, 
     Some((header, elements, is_header_cut))
 }
 
-/// Returns the length of an RTP header with its extension, in bytes; `None` if the extension's length was cut off.
+/// Returns the length of an RTP header including its extension, in bytes. Returns `None` if `payload` is empty. If the
+/// extension's length was cut off, the extension counts as empty.
 fn header_length(payload: &[u8]) -> Option<usize> {
     let head = *payload.first()?;
     let sources = RTP_HEADER + usize::from(head & 0x0f) * 4;

@@ -8,25 +8,25 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use steadycast_units::Span;
 
-/// The first four bytes of pcapng, in either byte order.
+/// First four bytes of a pcapng file. They are the same in either byte order.
 const PCAPNG: u32 = 0x0a0d_0d0a;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TimeSource {
-    /// The interface's number in the file.
+    /// Number of the interface in the file.
     pub(crate) interface: usize,
-    /// The resolution that the file states.
+    /// Resolution of the interface's times, as the file states it.
     pub(crate) every: Span,
 }
 
 pub(crate) enum Record<'a> {
-    /// `whole` is the length before it was cut.
+    /// `whole` is the packet's length before the capture cut it.
     Packet { link: Linktype, at: Duration, source: TimeSource, whole: u32, bytes: &'a [u8] },
     /// A packet without a usable time.
     Untimed { link: Linktype, bytes: &'a [u8] },
     /// A record that can't be read.
     Unreadable(Skipped),
-    /// Packets that the capturing program has dropped so far.
+    /// Total number of packets that the capturing program has dropped so far.
     Dropped(u64),
 }
 
@@ -35,7 +35,8 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_some_and(|four| magics.contains(&u32::from_be_bytes(*four)))
 }
 
-/// Reads all records. Returns the offset at which the file is cut or broken; `None` if it is intact.
+/// Reads all records and passes each to `take`. Returns the offset at which the file is cut or broken, or `None` if it
+/// is intact.
 ///
 /// # Errors
 /// The file's header is damaged, or `take` fails.
@@ -46,7 +47,7 @@ pub(crate) fn read(
     if bytes.starts_with(&PCAPNG.to_be_bytes()) { pcapng(bytes, take) } else { pcap(bytes, take) }
 }
 
-/// Link type, resolution of the times, and their offset.
+/// Link type, resolution of times (if_tsresol), and offset of times in seconds (if_tsoffset).
 type Interface = (Linktype, u8, i64);
 
 fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) -> Result<Option<u64>, Problem> {
@@ -54,7 +55,8 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     let mut is_big_endian = false;
     let mut interfaces: Vec<Interface> = Vec::new();
     let mut of_sections_before = 0;
-    // Statistics are cumulative, with several of them for one interface.
+    // A file may have several statistics blocks for one interface. Their counts are cumulative, so keep the latest
+    // count of each interface.
     let (mut drops, mut section): (BTreeMap<(u32, u32), u64>, u32) = (BTreeMap::new(), 0);
     while !rest.is_empty() {
         let parsed = if is_big_endian { parse_block_be(rest) } else { parse_block_le(rest) };
@@ -91,7 +93,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
                 })?;
             }
             Block::SimplePacket(packet) => {
-                // A simple packet block belongs to the first interface, and its data may be padded.
+                // A simple packet block belongs to the first interface. Its data may be padded, so cut the padding off.
                 take(match interfaces.first() {
                     None => Record::Unreadable(Skipped::NoInterface),
                     Some(&(link, ..)) => {
@@ -120,7 +122,8 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     Ok(None)
 }
 
-/// Returns the ticks per second of if_tsresol: a power of ten, or of two if its highest bit is set.
+/// Returns the ticks per second that if_tsresol specifies. The value is a power of ten, or a power of two if the
+/// highest bit is set.
 fn per_second(resolution: u8) -> Option<u128> {
     match resolution {
         two @ 0x80.. => 1_u128.checked_shl(u32::from(two & 0x7f)),
@@ -133,7 +136,7 @@ fn tick(resolution: u8) -> Span {
     Span::nanos(per_second(resolution).map_or(1, |ticks| (1_000_000_000 / ticks).max(1) as u64))
 }
 
-/// `resolution` is if_tsresol, and `offset` is if_tsoffset in seconds.
+/// Converts ticks to a time since 1970. `resolution` is if_tsresol, and `offset` is if_tsoffset in seconds.
 fn time(ticks: u64, resolution: u8, offset: i64) -> Option<Duration> {
     let nanos = (u128::from(ticks)).checked_mul(1_000_000_000)? / per_second(resolution)?;
     let nanos = i128::try_from(nanos).ok()? + i128::from(offset) * 1_000_000_000;
@@ -144,11 +147,11 @@ fn pcap(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>) 
     let (mut rest, header) = parse_pcap_header(bytes).map_err(|_| broken())?;
     let parse = if header.is_bigendian() { parse_pcap_frame_be } else { parse_pcap_frame };
     let unit = if header.is_nanosecond_precision() { 1 } else { 1000 };
-    // The upper half describes the frame check sequence.
+    // Use only the lower half, because the upper half describes the frame check sequence.
     let link = Linktype(header.network.0 & 0xffff);
     while !rest.is_empty() {
-        // Files that were joined without a tool have the header of the second one here, and a program that stopped
-        // early leaves zeros.
+        // Stop at another file header or at zeros. The header occurs if files were concatenated without a tool. Zeros
+        // occur if the capturing program was interrupted.
         if bytes.get(..4).is_some_and(|magic| rest.starts_with(magic)) || rest.starts_with(&[0; 16]) {
             return Ok(Some((bytes.len() - rest.len()) as u64));
         }

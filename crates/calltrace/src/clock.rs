@@ -2,25 +2,25 @@
 
 use steadycast_units::{Span, Time};
 
-/// The coarsest resolution with which times still show delays.
+/// Coarsest resolution of a clock whose times still show delays.
 pub(crate) const COARSEST: Span = Span::millis(5);
 /// The minimum size of a step that [`long_steps`] finds, in nanoseconds.
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
 /// The largest plausible change of a queueing delay between two packets, in nanoseconds.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
-/// The recording continues for at least this long on either side of a step.
+/// Minimum time for which the recording has to continue on each side of a step, in nanoseconds.
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
-/// The least length of a gap in which the recording may have been interrupted.
+/// Minimum length of a gap that counts as an interruption of the recording.
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
-/// The least length of this gap in median packet intervals. A gap has to reach both limits.
+/// Minimum length of such a gap in multiples of the median packet interval. A gap has to reach both limits.
 pub(crate) const SILENCE_INTERVALS: u64 = 20;
-/// If more than this share of successive times is equal, the clock is coarser than the intervals between packets.
+/// If more than this share of successive times is equal, the clock's resolution is coarser than the packet intervals.
 const EQUAL_SHARE: f64 = 0.1;
 
-/// Returns the resolution of times, at least a nanosecond; `None` if all are equal.
+/// Returns the resolution of times, which is at least a nanosecond. Returns `None` if all times are equal.
 ///
-/// A resolution up to 1 ms is found from the decimals of the times. A coarser resolution is found only if packets share
-/// a time, because intervals of 10 ms may also be the sender's.
+/// A resolution up to 1 ms is found from the decimals of the times. A coarser resolution is assumed only if several
+/// packets have the same time. Otherwise, intervals such as 10 ms may be due to the sender.
 pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -34,7 +34,7 @@ pub(crate) fn resolution(times: &[Time]) -> Option<Span> {
     Some(Span::nanos(decimal.unwrap_or(1)))
 }
 
-/// A step of a clock, which is ahead by `nanos` from `place` on.
+/// A step of a clock. From the point with the index `place` on, the clock is ahead by `nanos`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) place: usize,
@@ -48,17 +48,19 @@ pub(crate) fn set_note(nanos: i64) -> String {
     )
 }
 
-/// Finds where a recording's clock was set by at least a second; `delay_steps` finds shorter steps.
+/// Finds the steps by which a recording's clock was set, if they are at least a second long. `delay_steps` finds
+/// shorter steps.
 ///
-/// `points` are the recording's times and delays (against another clock) in nanoseconds, in the order of the records.
+/// Each of `points` is a recorded time and the delay relative to another clock, in nanoseconds. The points are in the
+/// order of the records.
 ///
-/// A step changes the delays of all later packets. A queue changes delays only until it drains, and a late packet
-/// changes only its own delay.
+/// A step changes the delays of all later packets. In contrast, a queue changes delays only until it drains, and a late
+/// packet changes only its own delay.
 pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     let jumps: Vec<usize> = (1..points.len())
         .filter(|&k| {
             let (before, after) = (points[k - 1], points[k]);
-            // Two records that are out of order are no jump.
+            // Skip two records that are out of order, because they are no jump.
             let advances = after.0 - after.1 >= before.0 - before.1;
             advances && (after.1 - before.1).abs() >= LEAST_LONG_STEP_NS
         })
@@ -74,12 +76,14 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
         if !(lasts(before) || is_level(before, jump)) || !(lasts(after) || is_level(after, jump)) {
             continue;
         }
-        // The least delays have to change by nearly the jump. Queues before and after the jump may differ.
+        // The minimum delay has to change by nearly the jump. Differences are allowed because of the queues before and
+        // after the jump.
         let moved = least(after).zip(least(before)).map(|(after, before)| after - before);
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
         };
-        // `jump` includes a change of the queue. `moved` does not, if the queue was empty at times before and after.
+        // Prefer `moved`, which excludes queueing if the queue was empty at some time on each side. `jump` includes a
+        // change of the queue.
         let nanos = if (moved - jump).abs() <= QUEUE_CHANGE_NS { moved } else { jump };
         found.push(Step { place: k, nanos });
         begin = k;
@@ -87,8 +91,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     found
 }
 
-/// Whether the delays before or after a jump vary by at most a quarter of the jump. After a stall, the delays of a
-/// draining queue vary more.
+/// Whether the delays on one side of a jump vary by at most a quarter of the jump. If a stall caused the jump, a queue
+/// drains after it and the delays vary more.
 fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     const LEAST_NS: i64 = 300_000_000;
     const LEAST_PACKETS: usize = 10;
@@ -98,12 +102,13 @@ fn is_level(part: &[(i64, i64)], jump: i64) -> bool {
     part.len() >= LEAST_PACKETS && range <= jump.abs() / 4 && passed >= LEAST_NS
 }
 
-/// Returns the error in the size of a step, from the least delays in the ten seconds before and after.
+/// Returns the error with which a step was removed. It compares the minimum delays in the ten seconds before and after
+/// the step. Returns `None` if the recording is too short there, or if the error is implausibly large.
 pub(crate) fn rest_of_step(points: &[(i64, i64)], place: usize) -> Option<i64> {
     const SIDE_NS: i64 = 10_000_000_000;
     let at = points.get(place)?.0;
     let index = |at: i64| points.partition_point(|point| point.0 < at);
-    // Packets near the step may be on the wrong side of it.
+    // Leave out packets near the step, because they may be on the wrong side of it.
     let before = points.get(index(at - SIDE_NS)..index(at - 2 * QUEUE_CHANGE_NS))?;
     let after = points.get(index(at + 2 * QUEUE_CHANGE_NS)..index(at + SIDE_NS))?;
     let rest = least(after)? - least(before)?;
@@ -118,8 +123,8 @@ fn lasts(part: &[(i64, i64)]) -> bool {
     part.first().zip(part.last()).is_some_and(|(first, last)| last.0 - first.0 >= LEAST_SIDE_NS)
 }
 
-/// Returns the largest difference of the 5th and 95th percentile of the delays within five seconds, in nanoseconds;
-/// `None` if no five seconds have enough packets.
+/// Returns how much the delays vary within five seconds, in nanoseconds. This is the largest difference between the 5th
+/// and the 95th percentile in any window of five seconds. Returns `None` if no window has enough packets.
 pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     const WINDOW_NS: i64 = 5_000_000_000;
     const LEAST_PACKETS: usize = 20;
@@ -130,13 +135,14 @@ pub(crate) fn spread(points: &[(i64, i64)]) -> Option<i64> {
     let widths = windows.filter(|window| window.len() >= LEAST_PACKETS).map(|window| {
         let mut delays: Vec<i64> = window.iter().map(|point| point.1).collect();
         delays.sort_unstable();
-        // These percentiles leave out single late packets.
+        // These percentiles ignore single late packets.
         delays[delays.len() * 95 / 100] - delays[delays.len() * 5 / 100]
     });
     widths.max()
 }
 
-/// Returns the spans in which nothing was recorded for at least `least`, and for at least `intervals` median intervals.
+/// Returns the periods in which nothing was recorded: beginning and end. Each is at least as long as `least`, and as
+/// `intervals` median intervals.
 pub(crate) fn silences(times: &[Time], least: Span, intervals: u64) -> Vec<(Time, Time)> {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
@@ -174,8 +180,8 @@ mod tests {
                         (k * every_ms * 1_000_000, (chance >> 40) as i64)
                     })
                     .collect();
-                // The last of 20 packets is sent 19 intervals after the first. These fit into five seconds if an
-                // interval is at most 263 ms.
+                // The last of 20 packets is sent 19 intervals after the first packet. The packets fit into five seconds
+                // if an interval is at most 263 ms.
                 let known = packets >= 20 && 19 * every_ms < 5_000;
                 assert_eq!(spread(&points).is_some(), known, "{packets} packets, one each {every_ms} ms");
             }
@@ -184,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_set_clock_is_found_and_a_queue_a_stall_and_a_late_packet_are_none() {
-        // A packet each 10 ms for 20 s. The delay grows to 150 ms and drains again, every 4 s.
+        // Send one packet every 10 ms for 20 s. Every 4 s, the delay grows to 150 ms and falls again.
         let queue = |k: i64| (k % 400 - 200).abs().min(150) * 1_000_000;
         let record = |set: &dyn Fn(i64) -> i64| -> Vec<(i64, i64)> {
             let delay = |k: i64| queue(k) + set(k);

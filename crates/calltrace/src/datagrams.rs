@@ -1,4 +1,4 @@
-//! Lists the UDP datagrams of a capture, so that the captures of two hosts can be compared packet by packet.
+//! Lists the UDP datagrams of a capture. The lists of two hosts can be compared packet by packet.
 
 use crate::Problem;
 use crate::capture::{FRAGMENTS_WITHIN, MOST_PACKETS, left_out, rtp};
@@ -10,22 +10,23 @@ use std::time::Duration;
 use steadycast_units::counted;
 use steadycast_wire::is_rtcp;
 
-/// Payload bytes in the digest. A capture of 96 bytes per packet has this number after the headers of Ethernet (14
-/// bytes), IPv6 (40 bytes) and UDP (8 bytes).
+/// Number of payload bytes in the digest. A capture of 96 bytes per packet contains this many bytes after the headers
+/// of Ethernet (14 bytes), IPv6 (40 bytes) and UDP (8 bytes).
 const DIGESTED: usize = 34;
 
 /// A UDP datagram of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapturedDatagram {
-    /// The time since 1970-01-01 00:00 UTC by the capturing host's clock; of several fragments, the last one's.
+    /// When the datagram was captured, as time since 1970-01-01 00:00 UTC on the capturing host's clock. For a
+    /// fragmented datagram, this is when its last fragment was captured.
     pub at: Duration,
     /// The source address and port.
     pub from: SocketAddr,
     /// The destination address and port.
     pub to: SocketAddr,
-    /// The bytes of the IP packet, header included; fragments count as one packet.
+    /// Size of the IP packet including its header, in bytes. The fragments of a datagram count as one packet.
     pub size: u64,
-    /// The identification of the IPv4 header (RFC 791); `None` for IPv6.
+    /// Identification from the IPv4 header (RFC 791). It is `None` for IPv6.
     pub id: Option<u16>,
     /// The SSRC and the sequence number, if the payload begins like an RTP packet (RFC 3550).
     pub rtp: Option<(u32, u16)>,
@@ -33,16 +34,17 @@ pub struct CapturedDatagram {
     pub digest: u64,
 }
 
-/// Datagrams in the order of the file, and notes on records that are left out.
+/// UDP datagrams in the order of the file, and notes on records that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datagrams {
-    /// Datagrams of which every fragment was captured.
+    /// Datagrams that were captured completely, including all fragments.
     pub all: Vec<CapturedDatagram>,
-    /// The records that are left out, and why.
+    /// Notes on records that were left out, with the reasons.
     pub notes: Vec<String>,
 }
 
-/// The fragments so far and, once the first one was captured, the datagram's index.
+/// What is known of a fragmented datagram. `first` is set once the first fragment was captured. It has the datagram's
+/// size in bytes and its index.
 struct Fragments {
     last: Duration,
     bytes: u64,
@@ -51,17 +53,17 @@ struct Fragments {
 
 #[derive(Default)]
 struct Reading {
-    /// Each datagram, and whether every fragment was captured.
+    /// Each datagram, and whether all of its fragments were captured.
     all: Vec<(CapturedDatagram, bool)>,
     fragments: BTreeMap<FragmentedDatagram, Fragments>,
     skipped: BTreeMap<Skipped, u64>,
     records: usize,
 }
 
-/// Reads the UDP datagrams of a capture, pcap or pcapng.
+/// Reads the UDP datagrams of a capture in the format pcap or pcapng.
 ///
 /// # Errors
-/// The bytes are not a capture, the header is damaged, or there are too many packets.
+/// The bytes are not a capture, its header is damaged, or it has too many packets.
 pub fn datagrams(bytes: &[u8]) -> Result<Datagrams, Problem> {
     if !capture_file::is(bytes) {
         return Err(Problem::at(0, "this is not a capture", "give a file as .pcap or .pcapng"));
@@ -113,7 +115,7 @@ impl Reading {
     }
 
     fn datagram(&mut self, at: Duration, found: &Datagram<'_>, is_cut: bool) {
-        // RTCP has version 2, too, so its packet type decides.
+        // RTCP has version 2 as well, so check the packet type too.
         let is_media = found.payload.first().is_some_and(|head| head >> 6 == 2) && !is_rtcp(found.payload);
         let header = if is_media { rtp(found.payload, is_cut) } else { None };
         let one = CapturedDatagram {
@@ -145,7 +147,7 @@ impl Reading {
     }
 }
 
-/// FNV-1a, 64 bits.
+/// Returns the 64-bit FNV-1a hash.
 fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,5 +1,5 @@
-//! Finds the UDP datagram in a captured frame. `etherparse` and `pcap-parser` remove link headers, tags and tunnels;
-//! the short headers of other tunnels (PPP, MPLS, GRE, ERSPAN, VXLAN, GTP-U, TURN) are skipped here.
+//! Finds the UDP datagram in a captured frame. The crates `etherparse` and `pcap-parser` remove link headers, tags and
+//! tunnels. This module skips the headers of other tunnels: PPP, MPLS, GRE, ERSPAN, VXLAN, GTP-U and TURN.
 
 use etherparse::{LaxLinkExtSlice, LaxNetSlice, LaxSlicedPacket, TransportSlice, UdpSlice, ip_number};
 use pcap_parser::Linktype;
@@ -9,9 +9,9 @@ use std::net::IpAddr;
 /// An address and a port.
 pub(crate) type Endpoint = (IpAddr, u16);
 
-/// A frame with more headers is damaged.
+/// Maximum number of nested headers. A frame with more headers counts as damaged.
 const MOST_LAYERS: usize = 12;
-/// Linux has used UDP port 8472 since before 4789 was assigned.
+/// UDP ports of VXLAN. Linux used port 8472 before port 4789 was assigned.
 const VXLAN: [u16; 2] = [4789, 8472];
 const GENEVE: u16 = 6081;
 const GTP_U: u16 = 2152;
@@ -22,9 +22,9 @@ const STUN_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
 pub(crate) struct Datagram<'a> {
     pub(crate) from: Endpoint,
     pub(crate) to: Endpoint,
-    /// The size of the IP packet; fragments count as one packet.
+    /// Size of the IP packet in bytes. The fragments of a datagram count as one packet.
     pub(crate) size: u64,
-    /// The identification of the IPv4 header.
+    /// Identification from the IPv4 header. It is `None` for IPv6.
     pub(crate) id: Option<u16>,
     pub(crate) payload: &'a [u8],
     /// Set if the packet is the first fragment of a datagram.
@@ -35,28 +35,28 @@ pub(crate) struct Datagram<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) of: FragmentedDatagram,
-    /// The payload of the fragment, in bytes.
+    /// Length of the fragment's payload, in bytes.
     pub(crate) bytes: u64,
-    /// The length in the UDP header, in bytes; 0 if this is not the first fragment.
+    /// Length from the UDP header, in bytes. It is 0 if this is not the first fragment.
     pub(crate) all: u64,
 }
 
-/// What all fragments of a datagram share: the two addresses and the identification.
+/// Identifies the datagram that a fragment belongs to: source address, destination address and identification.
 pub(crate) type FragmentedDatagram = (IpAddr, IpAddr, u32);
 
-/// Why a record is not a readable datagram.
+/// Why a record was skipped: it has no readable UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Skipped {
     /// The link type is not supported.
     LinkType(i32),
-    /// No IP.
+    /// The frame does not contain IP.
     EtherType(u16),
     Tcp,
-    /// Another protocol over IP.
+    /// The IP packet contains another protocol than UDP.
     Protocol(u8),
     Ipsec,
     Macsec,
-    /// An IEEE 802.3 frame with a length in place of a type, and without IP.
+    /// The frame is an IEEE 802.3 frame without IP. It has a length where Ethernet has a type.
     Llc,
     /// The file does not describe the record's interface.
     NoInterface,
@@ -88,7 +88,7 @@ impl std::fmt::Display for Skipped {
 }
 
 impl Skipped {
-    /// The remedy for a capture of which most records were skipped for this reason.
+    /// Returns advice for a user whose capture has mostly records that were skipped for this reason.
     pub(crate) fn remedy(self) -> &'static str {
         match self {
             Self::LinkType(105 | 119 | 127) => {
@@ -111,14 +111,14 @@ impl Skipped {
 
 pub(crate) enum Content<'a> {
     Datagram(Datagram<'a>),
-    /// A fragment after the first. It has no ports, because only the first fragment has the UDP header.
+    /// A fragment that is not the first one. It has no ports, because only the first fragment contains the UDP header.
     LaterFragment(Fragment),
     Skipped(Skipped),
-    /// May contain a session description.
+    /// The payload of a TCP segment, which may contain a session description.
     Tcp(&'a [u8]),
 }
 
-/// The rest of a frame; the variant is the protocol of its first header.
+/// The part of a frame that is still to be parsed. The variant says which protocol its first header belongs to.
 enum Layer<'a> {
     Ethernet(&'a [u8]),
     EtherType(u16, &'a [u8]),
@@ -131,7 +131,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]))
 }
 
-/// Whether the capturing host itself sent a frame, by the packet type of Linux's cooked captures.
+/// Whether the capturing host itself sent a frame. Linux's cooked captures say so in their packet type.
 pub(crate) fn is_outgoing(link: Linktype, bytes: &[u8]) -> Option<bool> {
     let kind = match link {
         Linktype::LINUX_SLL => word(bytes, 0)?,
@@ -163,7 +163,8 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     let from = |at: usize| bytes.get(at..).filter(|rest| !rest.is_empty()).ok_or(Skipped::CutShort);
     let kind = |at: usize| word(bytes, at).ok_or(Skipped::CutShort);
     Ok(match link.0 {
-        // BSD loopback: an address family in four bytes, in the byte order of the host or of the network.
+        // Skip the header of BSD loopback. It is an address family of four bytes, in the byte order of the host or of
+        // the network.
         0 | 108 => Layer::Ip(from(4)?),
         9 => Layer::Ppp(bytes),
         12 | 14 => Layer::Ip(bytes),
@@ -173,7 +174,7 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
         109 => Layer::Ip(from(12)?),
         117 => Layer::Ip(from(usize::from(*bytes.first().ok_or(Skipped::CutShort)?).next_multiple_of(4))?),
         239 => nflog(bytes)?,
-        // Apple's PKTAP: its length and the type of the next header are little-endian.
+        // Apple's PKTAP header has its own length and the type of the next header, both little-endian.
         258 => {
             let number = |at: usize| {
                 let four = bytes.get(at..at + 4).and_then(|four| four.try_into().ok());
@@ -197,14 +198,14 @@ fn first_layer(link: Linktype, bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     })
 }
 
-/// Removes Linux's NFLOG header. It has an address family, a version and a group, and then attributes. Each attribute
-/// has a length, a type and a value, and is padded to four bytes.
+/// Removes Linux's NFLOG header. It begins with an address family, a version and a group. Attributes follow, each with
+/// a length, a type and a value, padded to four bytes.
 fn nflog(bytes: &[u8]) -> Result<Layer<'_>, Skipped> {
     let mut rest = bytes.get(4..).ok_or(Skipped::CutShort)?;
     while let [l0, l1, k0, k1, ..] = *rest {
         let length = usize::from(u16::from_le_bytes([l0, l1]));
         if u16::from_le_bytes([k0, k1]) == 9 {
-            // The payload may be cut.
+            // The capture may have cut the payload.
             return rest.get(4..length.clamp(4, rest.len())).map(Layer::Ip).ok_or(Skipped::Damaged);
         }
         rest = rest.get(length.max(4).next_multiple_of(4)..).ok_or(Skipped::CutShort)?;
@@ -228,7 +229,7 @@ fn inner(layer: Layer<'_>) -> Inner<'_> {
         Layer::EtherType(kind, packet) => ether_type(kind, packet),
         Layer::Ip(packet) => LaxSlicedPacket::from_ip(packet).map_or_else(
             |_| {
-                // Damaged if the IP header is whole, else cut when it was captured.
+                // If the IP header is complete, the packet is damaged. Otherwise the capture cut it.
                 let header = if packet.first().is_some_and(|first| first >> 4 == 6) { 40 } else { 20 };
                 skipped(if packet.len() < header { Skipped::CutShort } else { Skipped::Damaged })
             },
@@ -241,20 +242,20 @@ fn inner(layer: Layer<'_>) -> Inner<'_> {
 
 fn ether_type(kind: u16, packet: &[u8]) -> Inner<'_> {
     let layer = match kind {
-        // PPPoE's session header (RFC 2516, section 4).
+        // Skip the six bytes of PPPoE's session header (RFC 2516, section 4).
         0x8864 => packet.get(6..).map(Layer::Ppp),
         0x8847 | 0x8848 => mpls(packet),
         0x6558 => Some(Layer::Ethernet(packet)),
         0x88e5 => return skipped(Skipped::Macsec),
-        // A length (IEEE 802.3, section 3.2.6); SNAP (IEEE 802) then has the type.
+        // Values below 0x0600 are a length (IEEE 802.3, section 3.2.6). The type is then in a SNAP header (IEEE 802).
         ..0x0600 => match packet {
             [0xaa, 0xaa, 0x03, 0, 0, 0, rest @ ..] => {
                 word(rest, 0).zip(rest.get(2..)).map(|(kind, rest)| Layer::EtherType(kind, rest))
             }
             _ => return skipped(Skipped::Llc),
         },
-        // ERSPAN's header has 8 bytes in version 1 (type II) and 12 in version 2 (type III), plus 8 more if its last
-        // bit is set. Type I has no header; GRE then has no sequence number.
+        // Skip ERSPAN's header. It has 8 bytes in version 1 (type II) and 12 bytes in version 2 (type III). Version 2
+        // has 8 more bytes if its last bit is set. Type I has no header, and its GRE header has no sequence number.
         0x88be if packet.first().is_some_and(|first| first >> 4 == 1) => packet.get(8..).map(Layer::Ethernet),
         0x22eb => {
             let more = packet.get(11).is_some_and(|last| last & 1 == 1);
@@ -267,10 +268,10 @@ fn ether_type(kind: u16, packet: &[u8]) -> Inner<'_> {
     layer.map_or_else(|| skipped(Skipped::CutShort), Inner::Layer)
 }
 
-/// PPP's protocol number (RFC 1661, section 2), with or without the address and control fields of HDLC.
+/// Skips PPP's protocol number (RFC 1661, section 2). The address and control fields of HDLC may precede it.
 fn ppp(packet: &[u8]) -> Option<Layer<'_>> {
     let packet = packet.strip_prefix(&[0xff, 0x03]).unwrap_or(packet);
-    // A protocol number whose first byte is odd is compressed to one byte.
+    // A first byte that is odd means that the protocol number is compressed to one byte.
     let (number, rest) = match *packet.first()? {
         short if short & 1 == 1 => (u16::from(short), packet.get(1..)?),
         _ => (word(packet, 0)?, packet.get(2..)?),
@@ -282,7 +283,7 @@ fn ppp(packet: &[u8]) -> Option<Layer<'_>> {
     })
 }
 
-/// Skips MPLS labels (RFC 3032). Ethernet in a pseudowire may have a control word (RFC 4448).
+/// Skips MPLS labels (RFC 3032). If a pseudowire carries Ethernet, a control word may follow the labels (RFC 4448).
 fn mpls(mut packet: &[u8]) -> Option<Layer<'_>> {
     loop {
         let (label, rest) = packet.split_at_checked(4)?;
@@ -292,14 +293,14 @@ fn mpls(mut packet: &[u8]) -> Option<Layer<'_>> {
         }
     }
     Some(match packet.first()? >> 4 {
-        // MPLS does not state what it carries; IP is recognised by its version (RFC 4928).
+        // MPLS does not say which protocol it carries. Recognise IP by its version (RFC 4928).
         4 | 6 => Layer::Ip(packet),
         0 if packet.starts_with(&[0, 0]) => Layer::Ethernet(packet.get(4..)?),
         _ => Layer::Ethernet(packet),
     })
 }
 
-/// Removes a GRE header with its optional fields (RFC 2784, RFC 2890; version 1: RFC 2637).
+/// Removes a GRE header including its optional fields (RFC 2784 and RFC 2890, or RFC 2637 for version 1).
 fn gre(packet: &[u8]) -> Option<Layer<'_>> {
     let (flags, kind) = (word(packet, 0)?, word(packet, 2)?);
     let optional = match flags & 7 {
@@ -309,11 +310,11 @@ fn gre(packet: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::EtherType(kind, packet.get(4 + optional..)?))
 }
 
-/// Returns the identification of an IPv6 fragment, and whether it is the first fragment (RFC 8200, 4.5). Returns
-/// `(0, true)` if no fragment header is found.
+/// Returns the identification of an IPv6 fragment, and whether it is the first fragment (RFC 8200, 4.5). Returns `(0,
+/// true)` if there is no fragment header.
 ///
-/// `first` is the type of the first header in `headers`, which may be cut short. The iterator of etherparse 0.20.3 is
-/// not used, because it reads beyond the end of headers that are cut short.
+/// `first` is the type of the first header in `headers`. The headers may be cut short. The iterator of etherparse
+/// 0.20.3 is not used, because it reads beyond the end of such headers.
 fn fragment_of(first: u8, headers: &[u8]) -> (u32, bool) {
     let (mut kind, mut rest) = (first, headers);
     while let [next, length, high, low, id @ ..] = rest {
@@ -322,7 +323,7 @@ fn fragment_of(first: u8, headers: &[u8]) -> (u32, bool) {
                 let id = id.first_chunk().map_or(0, |id| u32::from_be_bytes(*id));
                 return (id, u16::from_be_bytes([*high, *low]) >> 3 == 0);
             }
-            // An authentication header's length is in units of 4 bytes, less 2 (RFC 4302, 2.2).
+            // The length in an authentication header is in units of 4 bytes, minus 2 (RFC 4302, 2.2).
             51 => (usize::from(*length) + 2) * 4,
             _ => (usize::from(*length) + 1) * 8,
         };
@@ -332,14 +333,15 @@ fn fragment_of(first: u8, headers: &[u8]) -> (u32, bool) {
     (0, true)
 }
 
-/// Returns the IP packet that `etherparse` found behind the tags, or another content.
+/// Returns what the IP packet contains that `etherparse` found. If there is no IP packet, returns the next header or
+/// the reason to skip the record.
 fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u16>) -> Inner<'a> {
     let (from, to, head, total, id, first): (IpAddr, IpAddr, u64, u64, u32, bool) = match &packet.net {
         Some(LaxNetSlice::Ipv4(ip)) => {
             let header = ip.header();
             let head = u64::from(header.ihl()) * 4;
             let offset = header.fragments_offset().value();
-            // Zero: the packet was captured before the network card cuts it into parts (TSO).
+            // A length of 0 means that the packet was captured before the network card splits it (TSO).
             let total = match header.total_len() {
                 0 => captured as u64,
                 total => u64::from(total),
@@ -369,7 +371,7 @@ fn network<'a>(packet: &LaxSlicedPacket<'a>, captured: usize, read_as: Option<u1
         }
         let bytes = total.saturating_sub(head);
         let of = (from, to, id);
-        // Only the first fragment has the UDP header, with the size of the whole datagram.
+        // Only the first fragment has the UDP header, which has the length of the whole datagram.
         let all = word(payload.payload, 4).map_or(0, u64::from);
         if !first {
             return Inner::Content(Content::LaterFragment(Fragment { of, bytes, all: 0 }));
@@ -412,7 +414,8 @@ fn no_network<'a>(packet: &LaxSlicedPacket<'a>, read_as: Option<u16>) -> Inner<'
         return skipped(Skipped::CutShort);
     }
     match packet.ether_payload() {
-        // If `etherparse` removed a header, the type behind it is parsed next; otherwise it is not supported.
+        // If `etherparse` removed a header, parse the type behind this header next. Otherwise the type is not
+        // supported.
         Some(inside) if Some(inside.ether_type.0) != read_as || !packet.link_exts.is_empty() => {
             Inner::Layer(Layer::EtherType(inside.ether_type.0, inside.payload))
         }
@@ -421,7 +424,7 @@ fn no_network<'a>(packet: &LaxSlicedPacket<'a>, read_as: Option<u16>) -> Inner<'
     }
 }
 
-/// Returns the datagram, or the packet that a UDP tunnel carries in it.
+/// Returns the datagram. If the datagram belongs to a UDP tunnel, returns the packet that it carries.
 fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
     let payload = datagram.payload;
     let inside = |at: usize| payload.get(at..);
@@ -431,7 +434,7 @@ fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
             let options = usize::from(payload[0] & 0x3f) * 4;
             word(payload, 2).zip(inside(8 + options)).map(|(kind, rest)| Layer::EtherType(kind, rest))
         }
-        // Message type 255 (G-PDU) carries a user's packet; without optional fields the header has 8 bytes.
+        // Message type 255 (G-PDU) carries a user's packet. The header has 8 bytes if it has no optional fields.
         GTP_U if payload.starts_with(&[0x30, 0xff]) => inside(8).map(Layer::Ip),
         GTP_U if payload.get(1) == Some(&0xff) && payload[0] >> 5 == 1 => gtp(payload).map(Layer::Ip),
         _ => None,
@@ -442,7 +445,7 @@ fn tunnelled<'a>(datagram: &Datagram<'a>) -> Inner<'a> {
     Inner::Content(Content::Datagram(Datagram { payload: relayed(payload).unwrap_or(payload), ..*datagram }))
 }
 
-/// Skips GTP-U's header with its extension headers (3GPP TS 29.281, section 5).
+/// Skips GTP-U's header, including its extension headers (3GPP TS 29.281, section 5).
 fn gtp(payload: &[u8]) -> Option<&[u8]> {
     let mut at = 12;
     let mut next = if payload[0] & 0x04 != 0 { *payload.get(11)? } else { 0 };
@@ -454,17 +457,19 @@ fn gtp(payload: &[u8]) -> Option<&[u8]> {
     payload.get(at..)
 }
 
-/// Whether a datagram is a Send or Data indication of TURN, which carries another datagram (RFC 8656, section 11).
+/// Whether a datagram is a Send or Data indication of TURN. Such a datagram carries another datagram (RFC 8656, section
+/// 11).
 pub(crate) fn is_indication(payload: &[u8]) -> bool {
     matches!(word(payload, 0), Some(0x0016 | 0x0017)) && payload.get(4..8) == Some(&STUN_COOKIE)
 }
 
-/// Returns the datagram in ChannelData (RFC 8656, section 12.4), or in a Send or Data indication of TURN (section 11).
+/// Returns the datagram that TURN relays. It is in ChannelData (RFC 8656, section 12.4), or in a Send or Data
+/// indication (section 11). Returns `None` for other payloads.
 fn relayed(payload: &[u8]) -> Option<&[u8]> {
     let kind = word(payload, 0)?;
     let length = usize::from(word(payload, 2)?);
     if (0x4000..0x5000).contains(&kind) {
-        // Padding to four bytes may follow, and the capture may have cut the datagram.
+        // Limit the length at both ends: padding to four bytes may follow, and the capture may have cut the datagram.
         return payload.get(4..).map(|data| &data[..length.min(data.len())]).filter(|data| !data.is_empty());
     }
     if !is_indication(payload) {
@@ -482,8 +487,8 @@ fn relayed(payload: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Returns the transaction id of a STUN message (RFC 8489, section 5), and whether it is a response; `None` for other
-/// payloads.
+/// Returns the transaction ID of a STUN message (RFC 8489, section 5), and whether the message is a response. Returns
+/// `None` for other payloads.
 pub(crate) fn stun(payload: &[u8]) -> Option<([u8; 12], bool)> {
     let kind = word(payload, 0).filter(|kind| kind >> 14 == 0)?;
     let id = payload.get(8..20).filter(|_| payload.get(4..8) == Some(&STUN_COOKIE))?;

@@ -1,4 +1,5 @@
-//! Replays a call's reports into a controller in open loop: packets leave as recorded, whatever the controller decides.
+//! Replays the feedback reports of a call into a controller. The replay is open-loop: packets leave as they were
+//! recorded, whatever the controller decides.
 
 use crate::Call;
 use std::borrow::Cow;
@@ -6,24 +7,25 @@ use steadycast_remote::{
     Bounds, Bytes, FrameEdge, Given, Need, Packet, PacketResult, ParamError, Rate, Remote, Span, Stream, Time,
 };
 
-/// The lower limit of the target rate, below the rates of calls.
+/// Lower limit of the target rate. It is below the rates of calls.
 const FLOOR: Rate = Rate::kbps(30);
 const CAP: Rate = Rate::mbps(30);
 /// The longest interval between two packets while the pacer's queue is not empty.
 const PACED: Span = Span::millis(10);
-/// The time in which the initial rate of a recording is measured.
+/// Duration at the beginning of a recording in which the initial rate is measured.
 const BEGUN: Span = Span::secs(2);
 
-/// A decision: its time, the target rate, and the name of the controller's rule that set this rate.
+/// A decision of the controller: when it was made, the target rate, and the rule that set this rate.
 pub type Decided = (Time, Rate, Cow<'static, str>);
 
-/// Returns each decision whose target or rule differs from that of the previous one.
+/// Returns the decisions of the controller `name`. Contains only decisions whose target or rule differs from the
+/// previous decision.
 ///
-/// The controller's probes are not sent. If the recording begins in mid-call, the controller's parameter `start`, if it
-/// has one, is the mean rate of the first two seconds.
+/// Probes are not sent, even if the controller asks for them. If the recording begins in mid-call, the controller
+/// begins at the mean rate of the first two seconds. This needs a controller that has the parameter `start`.
 ///
 /// # Errors
-/// No controller has this name.
+/// There is no controller `name`.
 pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     let mut bounds = Bounds::new(FLOOR, CAP);
     bounds.offers = vec![Need::Probes];
@@ -32,7 +34,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     let early = exchange.sent.iter().take_while(|packet| packet.0.since(begin) < BEGUN);
     let went = early.map(|packet| packet.1).sum::<Bytes>().per(BEGUN);
     let start = [("start".to_owned(), Given::Text(format!("{}bps", went.as_bps())))];
-    // Not every controller has the parameter `start`.
+    // Without the parameter `start`, use the controller's default.
     let seeded = if call.begins { None } else { Remote::new(name, &start, &bounds).ok() };
     let mut remote = seeded.map_or_else(|| Remote::new(name, &[], &bounds), Ok)?;
     let mut all: Vec<Decided> = Vec::new();
@@ -46,7 +48,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     let mut reports = exchange.reports.iter().peekable();
     let ends = exchange.sent.iter().skip(1).map(|packet| Some(packet.0)).chain([None]);
     for (&(left, size, media), next) in exchange.sent.iter().zip(ends) {
-        // In the order of time, as in the call itself.
+        // First pass on the reports that arrived before this packet was sent, as in the call itself.
         while let Some((at, results)) = reports.next_if(|report| report.0 < left) {
             until(&mut remote, *at, &mut note);
             let told = results.iter().filter_map(|(place, arrived)| {
@@ -57,7 +59,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
             note(*at, &remote);
         }
         until(&mut remote, left, &mut note);
-        // A longer interval shows that the pacer's queue was empty.
+        // If the next packet leaves later than the pacer would allow, the pacer's queue was empty.
         let data_limited = next.is_none_or(|next| next.since(left) > PACED);
         let edge = FrameEdge::default();
         numbers.push(if media {
@@ -71,7 +73,7 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
 
 /// Calls the controller's timer at each of its wake-up times before `at`.
 fn until(remote: &mut Remote, at: Time, note: &mut impl FnMut(Time, &Remote)) {
-    // The same wake-up again would cause an endless loop.
+    // Stop if the wake-up time does not advance, because this would be an endless loop.
     let mut last = None;
     while let Some(wake) = remote.wake().filter(|wake| wake.at < at && Some(wake.at) > last) {
         last = Some(wake.at);

@@ -1,54 +1,56 @@
-//! Finds lasting steps of the delay: one of the two clocks was set, or the route changed.
+//! Finds lasting steps of the delay. A lasting step occurs if one of the two clocks was set, or if the route changed.
 //!
-//! A queue that grows in one step drains again; after a lasting step, the least values on both sides differ by the
-//! step. The search chooses the steps whose removal makes the queueing delay, summed over the recording, as small as
+//! If a queue grows suddenly, it drains again. After a lasting step, in contrast, even the minimum delay stays changed.
+//! The search chooses the steps whose removal makes the queueing delay, summed over the recording, as small as
 //! possible.
 
-/// The minimum size of a step in seconds, to which twice the delays' resolution is added.
+/// Minimum size of a step in seconds. Twice the resolution of the delays is added to it.
 const LEAST_STEP_S: f64 = 3e-3;
-/// A step is larger, by this factor, than the [`USUAL_PERCENT`]th percentile of the delay's changes between packets.
+/// A step has to exceed the [`USUAL_PERCENT`]th percentile of the delay's changes between packets by this factor.
 const OVER_USUAL: f64 = 1.25;
 const USUAL_PERCENT: usize = 98;
-/// On either side of a step, the delays of this number of packets differ by the step: a single late packet is no step.
+/// Number of packets on each side of a step whose delays all have to differ by the step. So a single late packet is no
+/// step.
 const PACKETS_BESIDE: usize = 3;
-/// The largest plausible decrease of the queueing delay between two packets, in seconds, if their departures are
-/// unknown.
+/// Largest plausible decrease of the queueing delay between two packets, in seconds. It is used if the packets'
+/// departures are unknown.
 const LONGEST_DRAIN_S: f64 = 0.04;
-/// Length of the parts whose least delays are compared, in seconds.
+/// Length of a [`Cell`], in seconds.
 const CELL_S: f64 = 0.25;
-/// Share of the delay's change between two packets that the step has to explain.
+/// Minimum share of the delay's change between two packets that has to be the step. The rest is due to the queue.
 const LEAST_OF_CHANGE: f64 = 0.5;
-/// Time on either side in which a step is evaluated, in seconds.
+/// A step is evaluated over this time before it and after it, in seconds.
 const SIDE_S: f64 = 60.0;
-/// In [`gain`], a step costs its size times this time, in seconds.
+/// In [`gain`], a step costs its size multiplied by this time, in seconds.
 const LEAST_GAIN_S: f64 = 0.6;
-/// Time on either side whose least delays give the exact size of the step, in seconds.
+/// The size of a step is computed from the minimum delays in this time before it and after it, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;
-/// The largest drift between two clocks, as a share of the time.
+/// Maximum drift between two clocks, in seconds per second.
 const MOST_DRIFT: f64 = 1e-3;
-/// The maximum number of changes that are examined as possible steps.
+/// Maximum number of changes of the delay that are examined as possible steps.
 const MOST_CANDIDATES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DelayStep {
-    /// The index of the first packet after the step, in the order of departures.
+    /// Index of the first packet after the step. Packets are in the order of the `points` given to [`lasting_steps`].
     pub(crate) index: usize,
-    /// The seconds by which the delay is longer from there on.
+    /// Increase of the delay at the step, in seconds. It is negative if the delay decreases.
     pub(crate) seconds: f64,
 }
 
 #[derive(Clone, Copy)]
 struct Candidate {
     index: usize,
-    /// The delay's change since the previous packet, in seconds, including the change of the queue.
+    /// Change of the delay since the previous packet, in seconds. It includes the change of the queue.
     change: f64,
-    /// Possible sizes of the step, in seconds.
+    /// Smallest and largest plausible size of the step, in seconds.
     range: (f64, f64),
-    /// `None` if the candidate is not chosen.
+    /// Size of the step in seconds. It is `None` if the candidate is currently not chosen as a step.
     step: Option<f64>,
 }
 
-/// A part of the recording between two candidates, at most [`CELL_S`] long.
+/// A part of the recording, at most [`CELL_S`] long. Candidates are at the boundaries of cells. `least` is the minimum
+/// delay in the cell.
 struct Cell {
     at: f64,
     lasts: f64,
@@ -56,7 +58,7 @@ struct Cell {
     segment: usize,
 }
 
-/// The clock of the points' times. This clock has no steps.
+/// Which clock the times of the points are from. That clock has no steps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
     /// The sender's clock.
@@ -65,16 +67,16 @@ pub(crate) enum Axis {
     Arrivals,
 }
 
-/// Finds lasting steps. `points` are times on the axis and delays in seconds, in the order of the times. `resolution`
-/// is the resolution of the delays.
+/// Finds lasting steps. Each of `points` is a time on the clock `axis` and a delay, in seconds. The points are in the
+/// order of their times. `resolution` is the resolution of the delays in seconds.
 pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<DelayStep> {
     let mut candidates = candidates(points, axis, resolution);
     if candidates.is_empty() {
         return Vec::new();
     }
     let cells = cells(points, &candidates);
-    // Each round makes the change that shortens the delays most. A step up and the step back down have to be found
-    // together: neither alone shortens them.
+    // Each round makes the change that shortens the delays most. A step up and the step back down have to be tried
+    // together, because neither of them shortens the delays alone.
     loop {
         let mut best: Option<(f64, Vec<Candidate>)> = None;
         for which in moves(&candidates) {
@@ -87,7 +89,7 @@ pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) 
         let Some((_, better)) = best else { break };
         candidates = better;
     }
-    // Each size depends on its neighbours' sizes, hence two rounds.
+    // Compute the sizes twice, because the size of a step depends on the sizes of the steps beside it.
     for i in (0..candidates.len()).chain(0..candidates.len()) {
         candidates[i].step = candidates[i].step.map(|_| exact(&cells, &candidates, i));
     }
@@ -98,8 +100,8 @@ pub(crate) fn lasting_steps(points: &[(f64, f64)], axis: Axis, resolution: f64) 
     candidates.iter().filter_map(step).collect()
 }
 
-/// Returns the sets of candidates that are toggled together: each alone, and each with the next one of the opposite
-/// sign.
+/// Returns the sets of candidates that are toggled together. Each candidate is toggled alone, and together with the
+/// next candidate of the opposite sign.
 fn moves(candidates: &[Candidate]) -> Vec<Vec<usize>> {
     let returns = |i: usize| {
         let is_back = |j: &usize| candidates[i].change * candidates[*j].change < 0.0;
@@ -108,7 +110,7 @@ fn moves(candidates: &[Candidate]) -> Vec<Vec<usize>> {
     (0..candidates.len()).map(|i| vec![i]).chain((0..candidates.len()).filter_map(returns)).collect()
 }
 
-/// Finds changes of the delay that are larger than usual, and last for a few packets.
+/// Finds changes of the delay that are larger than usual and that last for a few packets.
 fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candidate> {
     let least = |part: &[(f64, f64)]| part.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
     let most = |part: &[(f64, f64)]| part.iter().map(|point| point.1).fold(f64::NEG_INFINITY, f64::max);
@@ -118,9 +120,10 @@ fn candidates(points: &[(f64, f64)], axis: Axis, resolution: f64) -> Vec<Candida
         let (before, after) = (&points[k - n..k], &points[k..k + n]);
         let passed = points[k].0 - points[k - 1].0;
         let up = least(after) - most(before);
-        // A rise that is mostly gone after a few packets was a single late packet.
+        // If the rise is mostly gone after a few packets, it was a single late packet.
         let up = if up >= (points[k].1 - points[k - 1].1) / 2.0 { up } else { 0.0 };
-        // A queue drains no faster than time passes, and a single late packet changes only its own delay.
+        // If the delay falls faster than time passes, it can't be a queue that drains. If the fall lasts, it is not a
+        // single late packet.
         let (fall, lasts) = (points[k - 1].1 - points[k].1, least(before) - most(after));
         let down = if fall > passed + resolution && lasts >= fall / 2.0 { lasts } else { 0.0 };
         changes.push((k, up, down));
@@ -170,19 +173,20 @@ fn cells(points: &[(f64, f64)], candidates: &[Candidate]) -> Vec<Cell> {
     cells
 }
 
-/// Toggles the candidates in `which`; `None` if the sizes of the steps then contradict the observed changes.
+/// Toggles the candidates in `which`. Returns `None` if the steps would then contradict the observed changes of the
+/// delay.
 fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<Vec<Candidate>> {
     let mut other = candidates.to_vec();
     for &i in which {
         other[i].step = if other[i].step.is_none() { Some(exact(cells, &other, i)) } else { None };
     }
-    // If the queue explains most of a change, it is no step.
+    // If the queue explains most of a change, the change is no step.
     let is_plausible = |one: &Candidate| one.step.is_none_or(|size| size / one.change >= LEAST_OF_CHANGE);
     other.iter().all(is_plausible).then_some(other)
 }
 
-/// Returns by how much [`standing`] decreases if `other` replaces `candidates`. The two differ in the candidates
-/// `which`.
+/// Returns by how much [`standing`] decreases if `other` replaces `candidates`. The two differ only in the candidates
+/// with the indices `which`.
 ///
 /// Each step in `which` costs [`LEAST_GAIN_S`] times its size, so that steps without effect are not chosen.
 fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[usize]) -> f64 {
@@ -201,9 +205,10 @@ fn start_of(cells: &[Cell], segment: usize) -> usize {
     cells.partition_point(|cell| cell.segment < segment)
 }
 
-/// Returns the queueing delay without the chosen steps, integrated over time, in seconds squared.
+/// Subtracts the chosen steps from the delays. Returns the queueing delay that remains, integrated over time, in
+/// seconds squared.
 ///
-/// The queueing delay is the distance to a line below all least delays. The slope of this line is the clock drift.
+/// The queueing delay is the distance to a line below all minimum delays. The slope of this line is the clock drift.
 fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     let mut offset = 0.0;
     let mut next = 0;
@@ -221,8 +226,8 @@ fn standing(cells: &[Cell], candidates: &[Candidate]) -> f64 {
     points.iter().map(|(at, delay, lasts)| (delay - line(*at)) * lasts).sum()
 }
 
-/// Whether the delay grows by more than [`MOST_DRIFT`] in nearly all segments between the steps, or falls in nearly
-/// all. The steps are then not trusted, because clock drift or other flows explain them.
+/// Whether the delay grows faster than [`MOST_DRIFT`] in nearly all segments between the steps, or falls faster in
+/// nearly all of them. If so, clock drift or other flows explain the steps, and the steps are not trusted.
 fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
     const SEVERAL: usize = 3;
     const NEARLY_ALL: f64 = 0.8;
@@ -249,7 +254,7 @@ fn is_drift(cells: &[Cell], candidates: &[Candidate]) -> bool {
     grow.max(fall) as f64 >= NEARLY_ALL * slopes.len() as f64
 }
 
-/// Returns the nearest line below all points; its slope is at most the drift between clocks.
+/// Returns the nearest line below all points. Its slope is limited to the maximum drift between clocks.
 fn line_below(points: &[(f64, f64, f64)]) -> impl Fn(f64) -> f64 + use<> {
     let (hull, slope) = slope_below(points);
     let slope = slope.clamp(-MOST_DRIFT, MOST_DRIFT);
@@ -257,12 +262,13 @@ fn line_below(points: &[(f64, f64, f64)]) -> impl Fn(f64) -> f64 + use<> {
     move |at| base + slope * at
 }
 
-/// Returns the lower hull of the points, and its slope at their middle (Moon, Skelly, Towsley, INFOCOM 1999).
+/// Returns the lower convex hull of the points, and the slope of the hull at the middle of the points (Moon, Skelly,
+/// Towsley, INFOCOM 1999).
 fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &(at, delay, _) in points {
         while let [.., a, b] = hull[..] {
-            // The hull turns upwards at this point.
+            // Keep `b`, because the hull turns upwards there.
             if (b.0 - a.0) * (delay - a.1) > (b.1 - a.1) * (at - a.0) {
                 break;
             }
@@ -277,15 +283,16 @@ fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     (hull, slope)
 }
 
-/// Returns the size of a step: the change of the least delay after the other steps are subtracted. If this size is
-/// outside of the candidate's range, returns the change of the delay between the two packets.
+/// Returns the size of a step in seconds. Subtracts the other chosen steps, and compares the minimum delay after the
+/// step with the one before it. If the result is outside of the candidate's range, returns the change of the delay
+/// between the two packets.
 fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
     let one = &candidates[i];
     let middle = start_of(cells, i + 1);
     let Some(at) = cells.get(middle).map(|cell| cell.at) else { return one.change };
     let from = cells.partition_point(|cell| cell.at < at - EXACT_SIDE_S);
     let to = cells.partition_point(|cell| cell.at <= at + EXACT_SIDE_S);
-    // The sum of the chosen steps in a range of candidates, in seconds.
+    // Sums the sizes of the chosen steps in a range of candidates, in seconds.
     let others =
         |segments: std::ops::Range<usize>| -> f64 { candidates[segments].iter().filter_map(|other| other.step).sum() };
     let before = cells[from..middle].iter().map(|cell| cell.least + others(cell.segment..i));
@@ -299,7 +306,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Creates a call of 200 packets a second whose queue grows and drains, with steps of the delay. Each step is a
+    /// Creates a call with 200 packets per second. The queue grows and drains, and the delay has steps. Each step is a
     /// time and a size in seconds.
     fn call(seconds: f64, period: f64, top: f64, drift: f64, steps: &[(f64, f64)]) -> Vec<(f64, f64)> {
         let mut chance = 1_u64;
@@ -318,8 +325,9 @@ mod tests {
             .collect()
     }
 
-    /// A step's size, and the slope of the queue as a share of the time that passes. A shorter step beside a steeper
-    /// queue is missed in up to a third of the calls, because the queue's own changes between two packets are as large.
+    /// Generates the size of a step in seconds, and the slope of the queue in seconds per second. Smaller steps and
+    /// steeper queues are not generated. They are missed in up to a third of the calls, because the queue's own changes
+    /// between two packets are as large.
     fn single() -> impl Strategy<Value = (f64, f64)> {
         prop_oneof![(0.015..0.02_f64, 0.0..0.3_f64), (0.02..0.9_f64, 0.0..0.5_f64)]
     }
@@ -345,8 +353,8 @@ mod tests {
 
         #[test]
         fn steps_that_follow_each_other_are_found(
-            // If steps are smaller or follow each other sooner, a single step with their sum may be found instead of
-            // several.
+            // Steps that are smaller or follow each other sooner are not generated. A single step with the sum of their
+            // sizes may be found instead.
             size in prop_oneof![0.03..0.3_f64, -0.3..-0.03_f64],
             every in 3.0..20.0_f64,
             alternates: bool,

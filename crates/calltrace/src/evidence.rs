@@ -1,27 +1,29 @@
-//! A packet's departure, arrival and fate: known by stated evidence, or unknown for a stated reason.
+//! Departure, arrival and fate of a packet. A known value comes with the evidence for it, an unknown value with the
+//! reason.
 
 use steadycast_units::{PeerTime, Time};
 
 /// When a packet left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// The packet carries its send time: abs-send-time, or the time stamp of this project's own sessions.
+    /// The packet carries its send time. The time is in abs-send-time, or in the time stamp of this project's own
+    /// sessions.
     Stamped(Time),
-    /// The recording was made where packets left.
+    /// The recording was made where packets left, so the recorded time is the departure.
     Recorded(Time),
-    /// The packet is not in the recording, or has no send time; those before and after it left near this time.
+    /// The packet is not in the recording, or has no send time. The packets before and after it left near this time.
     Unknown(Time),
 }
 
 impl Departure {
-    /// Returns the time, or the time of neighbouring packets if it is unknown.
+    /// Returns the departure. If it is unknown, returns a time near the departures of neighbouring packets.
     pub fn near(self) -> Time {
         match self {
             Self::Stamped(at) | Self::Recorded(at) | Self::Unknown(at) => at,
         }
     }
 
-    /// Returns the time if it is known.
+    /// Returns the departure if it is known.
     pub fn known(self) -> Option<Time> {
         match self {
             Self::Stamped(at) | Self::Recorded(at) => Some(at),
@@ -33,16 +35,16 @@ impl Departure {
 /// When a packet arrived, on the receiver's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The recording was made where packets arrived.
+    /// The recording was made where packets arrived, so the recorded time is the arrival.
     Recorded(PeerTime),
-    /// The time that transport-wide feedback or RFC 8888 reports.
+    /// Transport-wide feedback or RFC 8888 feedback reports this time.
     Reported(PeerTime),
     /// The arrival time is unknown.
     Unknown(Unknown),
 }
 
 impl Arrival {
-    /// Returns the time if it is known.
+    /// Returns the arrival if it is known.
     pub fn known(self) -> Option<PeerTime> {
         match self {
             Self::Recorded(at) | Self::Reported(at) => Some(at),
@@ -54,45 +56,46 @@ impl Arrival {
 /// Whether a packet arrived or was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It arrived.
+    /// The packet arrived.
     Arrived(Evidence),
-    /// It was lost on its way.
+    /// The packet was lost on its way.
     Lost(Evidence),
     /// It is unknown whether the packet arrived.
     Unknown(Unknown),
 }
 
-/// The receiver's reports take precedence over a recording.
+/// How it is known whether a packet arrived. If several kinds of evidence exist, the receiver's reports take
+/// precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// Reports on single packets: transport-wide feedback or RFC 8888.
+    /// A report on individual packets: transport-wide feedback or RFC 8888.
     Feedback,
-    /// The cumulative loss of receiver reports (RFC 3550, section 6.4.1).
+    /// The cumulative loss count in receiver reports (RFC 3550, section 6.4.1).
     ReceiverReport,
-    /// The recording, which was made at the receiver.
+    /// The recording, which was made at the receiver, contains the packet.
     Record,
-    /// The packet is missing in the receiver's recording, which has sequence numbers before and after it.
+    /// The receiver's recording does not contain the packet, but contains sequence numbers before and after it.
     Gap,
 }
 
-/// The reason why something about a packet is unknown.
+/// Why a packet's departure, arrival or fate is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// The packet did not arrive.
     Lost,
-    /// No report in the recording is about the packet.
+    /// The recording has no report on the packet.
     NotReported,
-    /// The packet was reported as arrived, but without a time.
+    /// A report lists the packet as received, but without an arrival time.
     TimeNotReported,
     /// The packet is not in the recording, and there is no other evidence.
     Unrecorded,
-    /// The packet is in the recording, without a time.
+    /// The recording has the packet, but without a time.
     Untimed,
-    /// Its delay would be impossible.
+    /// The delay would be impossible, so the arrival time is wrong.
     Contradictory,
-    /// The packet was lost, or its part of the recording is unreadable or absent.
+    /// The packet was lost, or the recording is unreadable or has a gap there.
     LostOrUnread,
-    /// The packet was lost on the path or dropped by the capturing program. The recording does not show when packets
-    /// were dropped.
+    /// The packet was lost on the path, or dropped by the capturing program. The recording does not show when the
+    /// program dropped packets.
     LostOrDropped,
 }

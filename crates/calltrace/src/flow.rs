@@ -14,24 +14,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time, counted};
 use steadycast_wire::rtcp::{Compound, CongestionFeedback, Packet};
 
-/// The least number of packets in sequence with which a source counts as RTP.
+/// Minimum number of packets in sequence. A source with fewer packets in sequence does not count as RTP.
 pub(crate) const IN_SEQUENCE: usize = 20;
-/// The longest step between the sequence numbers of two packets in sequence.
+/// Maximum difference between the sequence numbers of two successive packets that are in sequence.
 const LONGEST_STEP: i16 = 64;
-/// The longest time between two copies of a packet with a header extension.
+/// Maximum time between two copies of a packet, if the packet has a header extension.
 const COPY_WITHIN: Span = Span::secs(2);
-/// Without a header extension, a copy is not distinguishable from a retransmission.
+/// Maximum time between two copies of a packet without a header extension. A later packet may be a retransmission,
+/// which looks like a copy.
 const COPY_WITHIN_BARE: Span = Span::millis(5);
-/// The largest variation of the time between copies, from two interfaces or a mirror port.
+/// Maximum variation of the time between copies, in nanoseconds, if two interfaces or a mirror port cause the copies.
 const LONGEST_COPY_SPREAD_NS: i64 = 10_000_000;
-/// If a clock is set ahead by a step, the records have a gap of at least this share of the step.
+/// If a clock is set forward, the records have a gap. The gap is at least this share of the step.
 const GAP_OF_STEP: f64 = 0.8;
-/// The largest change of a queue between two packets, in nanoseconds. A larger change is a step of a clock.
+/// Largest plausible change of a queueing delay between two packets, in nanoseconds. A larger change means that a clock
+/// was set.
 const LONGEST_QUEUE_CHANGE_NS: i64 = 2_000_000_000;
 
 #[derive(Clone)]
 pub(crate) struct CapturedPacket {
-    /// The record's number in the file, from 1.
+    /// Number of the record in the file, counted from 1.
     pub(crate) place: usize,
     pub(crate) record: PacketRecord,
     pub(crate) source: TimeSource,
@@ -50,24 +52,24 @@ pub(crate) struct CapturedRtcp {
     pub(crate) is_cut: bool,
 }
 
-/// The RTP of one sender, between one or more pairs of endpoints.
+/// RTP packets of one sender, between one or more pairs of endpoints.
 #[derive(Default)]
 pub(crate) struct Flow {
     pub(crate) endpoints: Vec<(Endpoint, Endpoint)>,
-    /// The packets in the order of the file.
+    /// Number of other senders whose packets use the same endpoints.
     pub(crate) packets: Vec<CapturedPacket>,
     /// The number of other senders with packets between the same endpoints.
     pub(crate) other_senders: usize,
-    /// Packets of which the capture has two copies.
+    /// Number of packets of which the capture has two copies.
     copies: usize,
-    /// The kind of send time of each SSRC.
+    /// For each SSRC: which header extension has the send time.
     send_times: BTreeMap<u32, Kind>,
 }
 
-/// Sorts packets into flows. `named` is the id of abs-send-time, from the user or a session description.
+/// Sorts packets into flows. `named` is the id of abs-send-time, if the user or a session description specifies it.
 ///
 /// # Errors
-/// Those of [`send_time::find`], or a flow has the packets of two captures.
+/// [`send_time::find`] fails, or the packets of a flow are from two captures.
 pub(crate) fn flows(
     packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
     named: Option<u8>,
@@ -75,7 +77,7 @@ pub(crate) fn flows(
     let mut flows = merged(rtp_of(packets));
     let mut all = Vec::new();
     for mut flow in flows.drain(..) {
-        // Removing copies would mix the times of two captures in one file.
+        // Check this first, because removing copies would mix the times of two captures.
         flow.check_captures()?;
         flow.drop_copies();
         flow.packets.sort_by_key(|one| one.place);
@@ -86,7 +88,7 @@ pub(crate) fn flows(
     Ok(all)
 }
 
-/// Removes sources whose sequence numbers are in order neither in the file nor by time.
+/// Removes sources that are not RTP: their sequence numbers are in order neither in the file nor by time.
 fn rtp_of(
     mut packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>,
 ) -> BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>> {
@@ -96,7 +98,7 @@ fn rtp_of(
     }
     let does_follow = |packets: &[(usize, Time, u16)]| {
         let mut numbers: Vec<u16> = packets.iter().map(|packet| packet.2).collect();
-        // Copies of a packet must not count as steps.
+        // Remove copies of a packet, so that they do not count as steps.
         numbers.dedup();
         let steps = numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]) as i16);
         let following = steps.filter(|step| (-LONGEST_STEP..=LONGEST_STEP).contains(step)).count();
@@ -115,15 +117,16 @@ fn rtp_of(
     packets
 }
 
-/// Joins packets of one source between different endpoints: a NAT was rebound, or captured on both sides. Echoes and
-/// relayed packets are not joined.
+/// Joins packets of one source that were captured between different endpoints. This occurs if a NAT was rebound, or was
+/// captured on both sides. Echoes and relayed packets are not joined.
 fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<Flow> {
     let mut all: Vec<Flow> = Vec::new();
     for (endpoints, mut packets) in packets {
         let sources: BTreeSet<u32> = packets.iter().map(|one| one.record.ssrc).collect();
         let passes_on = |other: &Flow| {
             other.endpoints.iter().any(|(from, to)| {
-                // On one host, the ports tell the ends apart; between hosts, a relay may use any port.
+                // On one host, only the ports distinguish the endpoints. Between hosts, compare only addresses, because
+                // a relay may use any port.
                 let same_host = from.0 == to.0;
                 let meet = |a: &Endpoint, b: &Endpoint| if same_host { a == b } else { a.0 == b.0 };
                 meet(to, &endpoints.0) || meet(from, &endpoints.1)
@@ -142,7 +145,8 @@ fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<F
     all
 }
 
-/// True also for feedback that names no source, and for a report that can't be parsed.
+/// Whether an RTCP packet refers to one of `sources`. This is also true if its feedback refers to no source, or if it
+/// can't be parsed.
 pub(crate) fn names_source_of(bytes: &[u8], sources: &BTreeSet<u32>) -> bool {
     let Ok(compound) = Compound::parse(bytes) else { return true };
     compound.packets.iter().any(|packet| match packet {
@@ -199,10 +203,11 @@ impl Flow {
         }
     }
 
-    /// Checks that the time between two copies of a packet is nearly constant.
+    /// Checks that the time between two copies of a packet is short and nearly constant.
     ///
     /// # Errors
-    /// Most packets have two copies at a long or varying distance: the file has two captures.
+    /// Most packets have two copies, and the time between the copies is long or varies. Then the file contains two
+    /// captures.
     fn check_captures(&self) -> Result<(), Problem> {
         let mut first: BTreeMap<(u32, u16, u32), (i64, &Elements)> = BTreeMap::new();
         let mut apart: Vec<i64> = Vec::new();
@@ -217,7 +222,8 @@ impl Flow {
         }
         apart.sort_unstable();
         let at = |percent: usize| apart.get(apart.len() * percent / 100).copied().unwrap_or(0);
-        // Unlike two interfaces of one host, the path between two hosts makes the distance vary.
+        // Between two hosts, the network path makes the distance vary. Between two interfaces of one host, it is nearly
+        // constant.
         let varies = at(95) - at(5) > LONGEST_COPY_SPREAD_NS || at(50) > COPY_WITHIN.as_nanos() as i64;
         if apart.len() * 2 > first.len() && varies {
             let what = format!(
@@ -232,8 +238,9 @@ impl Flow {
         Ok(())
     }
 
-    /// Removes copies of packets, as from several interfaces or a mirror port. The later time, nearer to the receiver,
-    /// is kept if nearly all packets have copies and header extensions.
+    /// Removes copies of packets, which several interfaces or a mirror port cause. Keeps the first time of each packet.
+    /// If nearly all packets have copies and all have header extensions, keeps the later time, because it was recorded
+    /// nearer to the receiver.
     fn drop_copies(&mut self) {
         self.packets.sort_by_key(|one| one.record.seen);
         let mut last: BTreeMap<(u32, u16), usize> = BTreeMap::new();
@@ -252,7 +259,7 @@ impl Flow {
             last.insert(key, i);
         }
         let left = self.packets.len() - copies.len();
-        // If only some packets had the later time, the delay would seem to change.
+        // Use the later times only if nearly all packets have one. Otherwise the delay would seem to change.
         let later = copies.len() * 10 >= left * 9 && self.packets.iter().all(|one| !one.elements.is_empty());
         if later {
             for &(first, copy) in &copies {
@@ -275,12 +282,12 @@ impl Flow {
         one.elements.iter().find(|element| (element.0, element.1) == *kind).map(|element| element.2)
     }
 
-    /// Returns the number of bits of the send times.
+    /// Returns the number of bits in a send time.
     fn bits(&self) -> u32 {
         self.send_times.values().next().map_or(24, |kind| send_time::bits(*kind))
     }
 
-    /// Splits the flow by sender. If there is only one sender with send times, the other streams remain with it.
+    /// Splits the flow by sender. If only one sender has send times, the flow is not split.
     fn by_sender(self) -> Vec<Self> {
         let numbered = |one: &CapturedPacket| {
             let PacketRecord { ssrc, seen: at, seq, timestamp, .. } = one.record;
@@ -311,11 +318,12 @@ impl Flow {
         flows.collect()
     }
 
-    /// Finds steps of the capture's clock by the send times. Without send times, only steps back are found.
+    /// Finds steps of the capture's clock by comparing it with send times. Without send times, finds only steps by
+    /// which the clock was set back.
     ///
     /// `times` are the times of all records, in the order of the file.
     pub(crate) fn clock_steps(&self, times: &[Time]) -> Vec<clock::Step> {
-        // Places are counted from one.
+        // Subtract from `place`, because record numbers are counted from one.
         let gap = |place: usize| {
             let pair = place.checked_sub(2).and_then(|before| Some((times.get(before)?, times.get(before + 1)?)));
             pair.map_or(0, |(before, after)| after.as_nanos() as i64 - before.as_nanos() as i64)
@@ -324,7 +332,8 @@ impl Flow {
         gaps.sort_unstable();
         let usual = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
         let steps = if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times(&gap) };
-        // The first record with the new clock may be of another flow.
+        // The first record with the new clock may belong to another flow. So search all records between the two packets
+        // for the largest gap.
         let first = |(before, step): (usize, clock::Step)| {
             let places = before + 1..=step.place;
             let place = places.max_by_key(|place| gap(*place) * step.nanos.signum()).unwrap_or(step.place);
@@ -334,8 +343,8 @@ impl Flow {
         steps.into_iter().map(first).collect()
     }
 
-    /// Returns the steps of the recording's clock, each with the index of the packet before it. `gap` is the time
-    /// between an index's record and the previous one.
+    /// Returns the steps of the recording's clock. Each has the record number of the packet before it. `gap(place)`
+    /// returns the time between the record `place` and the previous record, in nanoseconds.
     fn steps_by_send_times(&self, gap: &impl Fn(usize) -> i64) -> Vec<(usize, clock::Step)> {
         let bits = self.bits();
         let stamped: Vec<(&CapturedPacket, u32)> =
@@ -346,7 +355,8 @@ impl Flow {
             if let Some((last, last_raw)) = before {
                 let passed = one.record.seen.as_nanos() as i64 - last.record.seen.as_nanos() as i64;
                 let apart = passed - send_time::advance(last_raw, raw, bits);
-                // If `apart` is near a multiple of the wrap, send times wrapped during a pause. Else a clock was set.
+                // If `apart` is near a multiple of the wrap, send times wrapped during a pause. Otherwise a clock was
+                // set.
                 let beyond_wraps = send_time::to_nearest_wrap(apart, bits);
                 delay += if beyond_wraps.abs() <= LONGEST_QUEUE_CHANGE_NS { beyond_wraps } else { apart };
             }
@@ -372,8 +382,8 @@ impl Flow {
         for step in lasting_steps(&by_departure, Axis::Departures, resolution) {
             let (before, after) = (place(left[step.index - 1].2), place(left[step.index].2));
             let nanos = (step.seconds * 1e9) as i64;
-            // A clock that is set ahead leaves a gap in all records. A clock that is set back puts times out of order.
-            // Otherwise the path's delay has changed.
+            // If the clock was set forward, all records have a gap there. If it was set back, times are out of order.
+            // Otherwise the delay of the path has changed, which is no step of the clock.
             let longest = (before + 1..=after).map(gap).max().unwrap_or(0);
             if before < after && (nanos < 0 || longest as f64 >= GAP_OF_STEP * nanos as f64) {
                 steps.push((before, clock::Step { place: after, nanos }));
@@ -383,7 +393,8 @@ impl Flow {
         steps
     }
 
-    /// Returns the coarsest resolution of the interfaces' times, at least a nanosecond; `None` if all times are equal.
+    /// Returns the resolution of the packets' times, which is at least a nanosecond. If interfaces differ, this is the
+    /// coarsest resolution. Returns `None` if all times are equal.
     pub(crate) fn resolution(&self) -> Option<Span> {
         let mut times: BTreeMap<TimeSource, Vec<Time>> = BTreeMap::new();
         for one in &self.packets {
@@ -391,15 +402,16 @@ impl Flow {
         }
         let all: Vec<Time> = times.values().flatten().copied().collect();
         let own = times.iter().map(|(source, times)| match clock::resolution(times) {
-            // The times of a few packets may be multiples of a longer time by chance.
+            // Use the measured resolution only if there are enough packets. The times of a few packets may be multiples
+            // of a longer time by chance.
             Some(every) if times.len() >= IN_SEQUENCE => every.max(source.every),
             _ => source.every,
         });
         clock::resolution(&all).map(|every| own.fold(every, Span::max))
     }
 
-    /// Finds packets that were recorded together (see [`crate::batches`]). `others` are the times of the other
-    /// direction's packets.
+    /// Finds packets that were recorded together (see [`crate::batches`]). `times` are the packets' recorded times, and
+    /// `others` are the recorded times of the other direction.
     pub(crate) fn batches(&self, times: &[Time], others: &[Time]) -> Option<Batches> {
         if self.send_times.is_empty() {
             return batches::find_by_times(times, others);
@@ -412,7 +424,8 @@ impl Flow {
         batches::find(&stamped.collect::<Vec<_>>(), others)
     }
 
-    /// Finds, without send times, where the clock was set back: sequence numbers continue, but times repeat.
+    /// Finds where the clock was set back, without the help of send times. There, sequence numbers continue, but times
+    /// repeat.
     fn set_back(&self) -> Vec<(usize, clock::Step)> {
         const LEAST_NS: i64 = 100_000_000;
         const FOLLOWING: usize = 5;
@@ -420,7 +433,7 @@ impl Flow {
         for one in &self.packets {
             streams.entry(one.record.ssrc).or_default().push(one);
         }
-        // The stream with the most packets locates the step best.
+        // Use the stream with the most packets, because it shows the position of the step most exactly.
         let Some(stream) = streams.into_values().max_by_key(Vec::len) else { return Vec::new() };
         let nanos = |one: &CapturedPacket| one.record.seen.as_nanos() as i64;
         let is_step = |window: &&[&CapturedPacket]| {
@@ -440,7 +453,8 @@ impl Flow {
         let stamps: BTreeSet<Kind> = self.send_times.values().copied().collect();
         let kinds: BTreeSet<Kind> =
             self.packets.iter().flat_map(|one| one.elements.iter().map(|(id, len, _)| (*id, *len))).collect();
-        // The transport-wide number has 16 bits. In the extension's version 2, a 16-bit feedback request may follow.
+        // The transport-wide sequence number has 16 bits. In version 2 of the extension, a 16-bit feedback request may
+        // follow, so drop it.
         let number = |kind: Kind, value: u32| (if kind.1 == 4 { value >> 16 } else { value }) as u16;
         let counts = kinds.into_iter().filter(|kind| matches!(kind.1, 2 | 4) && !stamps.contains(kind)).find(|&kind| {
             let all = self.packets.iter().filter_map(|one| of(&one.elements, kind));
@@ -456,7 +470,7 @@ impl Flow {
     }
 }
 
-/// Whether at least nine of ten values are slightly larger than the previous value.
+/// Whether at least nine of ten values are slightly larger than the value before.
 fn does_count(values: &[u16]) -> bool {
     let next = values.windows(2).filter(|pair| (1..=LONGEST_STEP as u16).contains(&pair[1].wrapping_sub(pair[0])));
     values.len() >= IN_SEQUENCE && next.count() * 10 >= (values.len() - 1) * 9

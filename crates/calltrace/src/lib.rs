@@ -1,7 +1,7 @@
 //! Reads recordings of calls, and estimates the network path from them.
 //!
-//! [`read`] reads an event log of libwebrtc or a capture into a [`Call`], and [`Path::of`] estimates its path.
-//! Addresses and payloads are not kept.
+//! [`read`] reads an event log of libwebrtc or a capture, and returns a [`Call`]. [`Path::of`] estimates the path of
+//! this call. Addresses and payloads are not kept.
 
 mod batches;
 mod call;
@@ -30,17 +30,17 @@ pub use evidence::{Arrival, Departure, Evidence, Fate, Unknown};
 pub use path::{Band, Bin, Losses, Path, Queue, Verdict};
 pub use rtclog::{Counts, counts};
 
-/// The largest file that is read, in bytes.
+/// Maximum size of a file that is read, in bytes.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// Why a file can't be read.
+/// Why a file can't be read: where the problem is, what it is, and what the user can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The byte offset of the problem.
+    /// Offset of the problem in the file, in bytes.
     pub at: u64,
-    /// The problem.
+    /// Description of the problem.
     pub what: String,
-    /// The remedy.
+    /// Advice on how to solve the problem.
     pub remedy: String,
 }
 
@@ -58,25 +58,25 @@ pub type Opener<'a> = &'a mut dyn FnMut(&[u8]) -> Option<Vec<u8>>;
 pub struct Options {
     /// The SSRC of the call to read, if a capture has several calls.
     pub stream: Option<u32>,
-    /// For a log, the direction to read. For a capture, the end at which it was made.
+    /// For a log, the direction to read. For a capture, the side of the call at which it was made.
     pub side: Option<Side>,
     /// The id of the header extension abs-send-time, as in the `a=extmap` line of the session description.
     pub send_time_id: Option<u8>,
 }
 
-/// Reads a call from the bytes of a file. `opener` decrypts a capture's SRTCP.
+/// Reads a call from the bytes of a file. `opener` decrypts the SRTCP of a capture.
 ///
 /// # Errors
-/// The file is neither a log nor a capture, contradicts itself, or has no evidence of departures and arrivals.
+/// The file is neither a log nor a capture, contradicts itself, or does not show departures and arrivals.
 pub fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<Call, Problem> {
     record(bytes, options, opener)?.alone()
 }
 
-/// Reads a call from the files of both ends: departures from the sender's, arrivals from the receiver's. `opener`
-/// decrypts the sender's SRTCP, which shows the round trip.
+/// Reads a call from the files of both ends. Departures are read from the sender's file, and arrivals from the
+/// receiver's file. `opener` decrypts the SRTCP in the sender's file, which shows the round trip.
 ///
 /// # Errors
-/// Those of [`read`], or the two files are not of the same call.
+/// [`read`] would fail for one of the files, or the two files are not of the same call.
 pub fn read_ends(
     sender: &[u8],
     receiver: &[u8],
@@ -87,7 +87,7 @@ pub fn read_ends(
     record(sender, at(Side::Sender), opener)?.with(record(receiver, at(Side::Receiver), None)?)
 }
 
-/// First bytes and names of formats that are not supported.
+/// File formats that are not supported: first bytes, and name for messages.
 const FOREIGN: [(&[u8], &str); 9] = [
     (b"\x34\xcd\xb2\xa1", "a capture in the modified format of old Linux versions"),
     (b"\xa1\xb2\xcd\x34", "a capture in the modified format of old Linux versions"),

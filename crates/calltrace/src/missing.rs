@@ -1,5 +1,5 @@
-//! Finds packets that are missing in a recording although sequence numbers show that they were sent, and determines
-//! their fates.
+//! Finds packets that are missing in a recording, although sequence numbers show that they were sent. Determines
+//! whether these packets arrived.
 
 use crate::call::{Direction, PacketRecord};
 use crate::evidence::{Evidence, Fate};
@@ -9,30 +9,31 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// An unreadable record within this time of a gap may be a packet that is missing in the gap.
+/// If a record can't be read within this time of a gap, it may be a packet that is missing in the gap.
 const NEAR_GAP: Span = Span::millis(100);
-/// Up to one dropped packet in this number of missing packets is ignored (2 %).
+/// Dropped packets are ignored if there is at most one of them for this number of missing packets (2 %).
 const NEGLIGIBLE: u64 = 50;
 
-/// The minimum time by which a repetition leaves after a packet with a higher number. A shorter time is reordering,
-/// because a repetition takes a round trip.
+/// Minimum time between a packet with a higher sequence number and a repetition. After a shorter time, the packet is
+/// only reordered, because a repetition takes at least a round trip.
 const LEAST_REPEAT: Span = Span::millis(1);
-/// The capture is not trusted if reports show more than this number of arrived packets that it has not recorded.
+/// The capture is not trusted if it misses more than this number of packets that arrived according to reports.
 const LEAST_REPORTED: usize = 20;
 
-/// A missing packet, and the transport-wide numbers of its neighbours in the stream.
+/// A missing packet, and the transport-wide numbers of the packets before and after it in the stream.
 type Missing = (PacketRecord, Option<(i64, i64)>);
 
 impl Direction {
-    /// Adds the packets that, according to the sequence numbers, are missing. Returns the streams whose numbers
+    /// Adds the packets that are missing according to the sequence numbers. Returns the streams whose sequence numbers
     /// restarted.
     ///
-    /// A packet that left later than a packet with a higher number is a repetition, because senders send in the order
-    /// of the numbers. Repetitions are marked, and fill no gap: the packet was lost when it was sent first.
+    /// Senders send in the order of sequence numbers. So a packet that left after a packet with a higher number is a
+    /// repetition. Repetitions are marked as such. They fill no gap, because the packet was lost when it was first
+    /// sent.
     ///
     /// Each added packet gets an unused transport-wide number between the numbers of its neighbours.
     pub(crate) fn add_missing(&mut self) -> BTreeSet<u32> {
-        // By departure, if packets carry send times.
+        // Sort by departure if packets carry send times.
         self.packets.sort_by_key(|packet| packet.stamp.unwrap_or(packet.seen));
         let mut numbers: BTreeSet<i64> = BTreeSet::new();
         let mut number = 0;
@@ -50,7 +51,7 @@ impl Direction {
         for (ssrc, stream) in streams {
             let positions = numbering::extend(&numbered(stream.iter().map(|one| &one.1)));
             let mut known = BTreeSet::new();
-            // The packets with a higher number than all before them, in the order of their departures.
+            // Packets whose number is higher than all numbers before them, in the order of departures.
             let mut ahead: Vec<(i64, Time)> = Vec::new();
             let mut placed = Vec::new();
             for (position, one) in positions.iter().zip(&stream) {
@@ -72,14 +73,14 @@ impl Direction {
             for two in placed.windows(2) {
                 let [(from, (_, before, counted_before)), (to, (_, after, counted))] = two else { continue };
                 let ahead = to.number - from.number;
-                // After a restart, the numbers do not show how many packets are missing.
+                // After a restart, the numbers do not show how many packets are missing, so add none.
                 if from.run != to.run || ahead > numbering::LONGEST_GAP {
                     continue;
                 }
                 for n in 1..ahead {
                     let between = |from: Time, to: Time| from + to.since(from).scale(n as f64 / ahead as f64);
                     let packet = PacketRecord {
-                        // Reordered packets may have been recorded in the reverse order.
+                        // Take the later time, because reordered packets may have been recorded in the reverse order.
                         seen: between(before.seen, after.seen.max(before.seen)),
                         stamp: before.stamp.zip(after.stamp).map(|(from, to)| between(from, to)),
                         seq: before.seq.wrapping_add(n as u16),
@@ -93,8 +94,9 @@ impl Direction {
                 }
             }
         }
-        // A missing packet gets a free transport-wide number between its neighbours' numbers. Packets with the lowest
-        // upper bound come first (earliest deadline first), so that as many packets as possible get a number.
+        // Give each missing packet a free transport-wide number between the numbers of its neighbours. Begin with the
+        // packets that have the lowest upper bound (earliest deadline first). This gives a number to as many packets as
+        // possible.
         missing.sort_by_key(|(packet, within)| (within.map(|within| within.1), packet.stamp, packet.seen));
         for (packet, within) in &mut missing {
             let free = within.and_then(|(from, to)| (from + 1..to).find(|number| !numbers.contains(number)));
@@ -109,7 +111,7 @@ impl Direction {
     /// Returns the fates of missing packets according to receiver reports. Two successive reports show how many of the
     /// packets between them were lost. The other packets arrived, and are missing only in the recording.
     ///
-    /// Streams in `restarted` are skipped, because their counts restart.
+    /// Streams in `restarted` are skipped, because their loss counts restart too.
     pub(crate) fn by_receiver_reports(&self, arrivals: &Arrivals, restarted: &BTreeSet<u32>) -> BTreeMap<usize, Fate> {
         let mut counts: BTreeMap<u32, Vec<(u32, i32)>> = BTreeMap::new();
         for (_, bytes) in &self.reports {
@@ -126,7 +128,8 @@ impl Direction {
             counts.dedup_by_key(|count| count.0);
             let mine = || self.packets.iter().enumerate().filter(move |(_, packet)| packet.ssrc == ssrc);
             let Some((_, first)) = mine().next() else { continue };
-            // The receiver counts cycles from another origin.
+            // Use only the lower 16 bits of the reported number, because the receiver counts cycles from another
+            // origin.
             let base = i64::from(first.seq);
             let place = |high: u32| base + i64::from(high.wrapping_sub(u32::from(first.seq)) as u16);
             let mut last = base;
@@ -148,7 +151,7 @@ impl Direction {
                     Some(at + *cycle)
                 })
                 .collect();
-            // Unless it is zero, the first count includes losses before the recording.
+            // The first count includes losses before the recording. So use it only if it is zero or negative.
             let begin = counts.first().filter(|count| count.1 <= 0).map(|_| (base - 1, 0));
             let known = begin.into_iter().chain(cycles.into_iter().zip(counts.iter().map(|count| count.1)));
             let known: Vec<(i64, i32)> = known.collect();
@@ -156,7 +159,7 @@ impl Direction {
                 let within: Vec<usize> =
                     gaps.range(pair[0].0 + 1..=pair[1].0.max(pair[0].0)).map(|(_, place)| *place).collect();
                 let lost = usize::try_from(i64::from(pair[1].1) - i64::from(pair[0].1)).unwrap_or(0).min(within.len());
-                // Which packets were lost is unknown, so losses are spread evenly.
+                // The reports do not show which packets were lost, so spread the losses evenly.
                 for (k, place) in within.iter().enumerate() {
                     let is_lost = (k + 1) * lost / within.len() > k * lost / within.len();
                     let evidence = Evidence::ReceiverReport;
@@ -167,11 +170,12 @@ impl Direction {
         fates
     }
 
-    /// Returns the missing packets of unknown fate that the capture may have missed: near an unreadable record, or when
-    /// nothing was recorded.
+    /// Returns the missing packets that the capture may have missed, although they arrived. They are near an unreadable
+    /// record, or in a period in which nothing was recorded. `fates` says for each packet whether it arrived, if this
+    /// is known.
     ///
-    /// Returns `None` if the capture may have missed any packet: it dropped packets at unknown times, or most missing
-    /// packets of known fate arrived.
+    /// Returns `None` if the capture may have missed any packet. This is so if it dropped packets at unknown times, or
+    /// if most of the missing packets whose fate is known arrived.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();
@@ -197,7 +201,7 @@ impl Direction {
                 found.insert(i);
             } else if let Some(at) = beside {
                 found.insert(i);
-                // Each unreadable record can be at most one missing packet.
+                // Use up the record, because each unreadable record can be only one missing packet.
                 match unread.get_mut(&at) {
                     Some(count) if *count > 1 => *count -= 1,
                     _ => drop(unread.remove(&at)),
@@ -207,7 +211,7 @@ impl Direction {
         Some(found)
     }
 
-    /// Returns the times of the recorded packets before and after each missing one.
+    /// Returns for each missing packet the times of the recorded packets before and after it in its stream.
     fn gap_bounds(&self) -> BTreeMap<usize, (Time, Time)> {
         let mut bounds = BTreeMap::new();
         let mut open: BTreeMap<u32, (Time, Vec<usize>)> = BTreeMap::new();

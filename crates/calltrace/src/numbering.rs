@@ -1,27 +1,30 @@
-//! Extends the sequence numbers of one RTP stream over their wraps and over restarts of the sender.
+//! Extends the 16-bit sequence numbers of one RTP stream, so that they continue after a wrap and after a restart of the
+//! sender.
 //!
 //! RFC 3550, appendix A.1, distinguishes late packets from a restart by the size of the step. A whole recording shows
-//! more: a late packet fills a gap or repeats a packet, a restart does neither.
+//! more. A late packet fills a gap or repeats a packet, but a restart does neither.
 
 use std::collections::BTreeMap;
 use steadycast_units::{Span, Time};
 
-/// The longest run of missing numbers that is a gap (`MAX_DROPOUT` of RFC 3550, appendix A.1).
+/// Maximum number of successive missing numbers that count as a gap (`MAX_DROPOUT` of RFC 3550, appendix A.1).
 pub(crate) const LONGEST_GAP: i64 = 3000;
-/// The most by which a late packet may precede the stream's first one (`MAX_MISORDER` of RFC 3550, appendix A.1).
+/// Maximum difference by which the number of a late packet may be lower than the stream's first number (`MAX_MISORDER`
+/// of RFC 3550, appendix A.1).
 const LONGEST_LATENESS: i64 = 100;
-/// A restart is confirmed if one of this number of following packets continues the new numbers.
+/// Number of packets after a possible restart that are examined. One of them has to continue the new numbers.
 const CONFIRMING_PACKETS: usize = 5;
-/// A packet continues the new numbers if its number is higher by at most this.
+/// A packet continues the new numbers if its number is higher by at most this difference.
 const CONFIRMING_STEP: u16 = 10;
-/// A shorter gap is never a restart.
+/// Minimum length of a gap that may be a restart.
 const SHORTEST_JUMP: i64 = 100;
-/// A gap is a restart if its packets exceed the mean rate by this factor; key frames are some 20 times the mean frame.
+/// A gap is a restart if the missing packets would exceed the mean packet rate by this factor. Key frames are only
+/// about 20 times as large as the mean frame.
 const JUMP_RATE: f64 = 40.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
-    /// Departure or, if unknown, the recording's time.
+    /// When the packet left. If this is unknown, when the packet was recorded.
     pub(crate) at: Time,
     pub(crate) seq: u16,
     pub(crate) timestamp: u32,
@@ -29,13 +32,13 @@ pub(crate) struct Numbered {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
-    /// Restarts of the numbering before this packet.
+    /// Number of restarts before this packet.
     pub(crate) run: u32,
-    /// The extended number; numbers after a restart are larger than those before it.
+    /// Extended sequence number. Numbers after a restart are larger than all numbers before it.
     pub(crate) number: i64,
 }
 
-/// Extends the numbers of one stream's packets, which are in the order of their times.
+/// Extends the sequence numbers of one stream. `packets` are in the order of their times.
 pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
     let Some((first, last)) = packets.first().zip(packets.last()) else { return Vec::new() };
     let mean_interval = last.at.since(first.at).as_secs_f64() / packets.len() as f64;
@@ -57,7 +60,8 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
         let is_restart = i > 0 && !is_expected && is_confirmed(packet, &packets[i + 1..]);
         if is_restart {
             run += 1;
-            // Skips a cycle, so that numbers of different runs do not overlap, even with late packets.
+            // Skip a cycle of 65536 numbers. Then the numbers of different runs do not overlap, even if late packets
+            // follow.
             number = ((highest >> 16) + 2) << 16 | i64::from(packet.seq);
             begin = number;
         }
@@ -70,11 +74,11 @@ pub(crate) fn extend(packets: &[Numbered]) -> Vec<Position> {
     positions
 }
 
-/// Returns for each packet the number of restarts of its stream before this packet. `packets` has the SSRC of each
-/// packet, and is in the order of the file.
+/// Returns for each packet how often its stream restarted before it. `packets` has the SSRC of each packet, and is in
+/// the order of the file.
 ///
-/// The restarts are counted twice: in the order of the file, because a clock may have been set, and in the order of
-/// times, because records may be out of order. The smaller count is used.
+/// Restarts are searched both in the order of the file and in the order of times. The file's order is right if a clock
+/// was set, and the order of times is right if records are out of order. The order with fewer restarts is used.
 pub(crate) fn restarts(packets: &[(u32, Numbered)]) -> Vec<u32> {
     let mut streams: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (i, (ssrc, _)) in packets.iter().enumerate() {
@@ -97,7 +101,7 @@ pub(crate) fn restarts(packets: &[(u32, Numbered)]) -> Vec<u32> {
     runs
 }
 
-/// Whether more packets are missing than can have been sent in `passed`.
+/// Whether more packets are missing than the sender can have sent in the time `passed`.
 fn is_jump(step: i64, passed: Span, mean_interval: f64) -> bool {
     step >= SHORTEST_JUMP && step as f64 * mean_interval > JUMP_RATE * passed.as_secs_f64()
 }
@@ -150,8 +154,8 @@ mod tests {
             let seq = |k: u64| begin.wrapping_add(k as u16).wrapping_add(if k >= at { jump as u16 } else { 0 });
             let packets = stream((0..1000).map(|k| (k, seq(k))));
             let found = extend(&packets);
-            // If the numbers step back to just before the stream's first one, no number is repeated, and the packets
-            // look like late ones.
+            // Exclude numbers that step back to just before the stream's first number. No number is repeated there, so
+            // the packets look like late packets.
             prop_assume!(jump > 0 || -jump < at as i32 || -jump > at as i32 + 100);
             for (k, position) in found.iter().enumerate() {
                 prop_assert_eq!(position.run, u32::from(k as u64 >= at), "packet {}", k);

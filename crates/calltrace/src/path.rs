@@ -1,9 +1,9 @@
-//! Estimates the network path from a call: capacity, queue and losses, or the reason why they are unknown.
+//! Estimates the network path from a call: capacity, queue and losses. If a value is unknown, gives the reason.
 //!
-//! Of two packets that wait behind each other at the bottleneck, the time between the arrivals is the service time of
-//! the second. Trains of such packets show the capacity at any sending rate (Dovrolis, Ramanathan, Moore:
-//! Packet-dispersion techniques and a capacity-estimation methodology, ToN 12(6), 2004); with cross traffic between
-//! them, they show the call's share.
+//! If two packets wait behind each other at the bottleneck, the time between their arrivals is the second packet's
+//! service time. A sequence of such packets is called a train. Trains show the capacity at any sending rate (Dovrolis,
+//! Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, ToN 12(6), 2004). If cross
+//! traffic is between the packets, trains show only the call's share of the capacity.
 
 use crate::batches;
 use crate::call::Call;
@@ -13,44 +13,46 @@ use crate::evidence::{Fate, Unknown};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 
-/// The length of a bin in seconds.
+/// Length of a bin in seconds.
 pub(crate) const BIN_S: f64 = 0.5;
-/// The minimum total duration of a bin's trains for a known capacity, in seconds.
+/// Minimum total duration of the trains in a bin, in seconds. With less, the capacity of the bin is unknown.
 const LEAST_TRAINS_S: f64 = 0.010;
-/// The least number of packets of a train.
+/// Minimum number of packets in a train.
 const LEAST_PACKETS: usize = 4;
-/// The minimum duration of a train in seconds, without jitter behind the queue.
+/// Minimum duration of a train in seconds, if there is no jitter behind the queue.
 const LEAST_S: f64 = 0.004;
-/// The minimum duration of a train in seconds, with jitter behind the queue.
+/// Minimum duration of a train in seconds, if there is jitter behind the queue.
 const LEAST_JITTERED_S: f64 = 0.020;
-/// Half of the window, in seconds, whose least delay is taken as the delay of an empty queue.
+/// The delay of an empty queue is the minimum delay in a window. This is half of the window's length, in seconds.
 const BASE_S: usize = 15;
 /// Length of the windows that are searched for cross traffic, in seconds.
 const WINDOW_S: f64 = 5.0;
-/// Two steps of the delay that are closer together, in seconds, can't be distinguished from cross traffic.
+/// Minimum time between two steps of the delay, in seconds. Steps that are closer together can't be distinguished from
+/// cross traffic.
 const LEVEL_S: f64 = 0.5;
-/// From this number of delay steps on, [`too_many`] checks their intervals and sizes. Steps that are small or close
-/// together may be found as a single step with their sum.
+/// Minimum number of delay steps for which [`too_many`] checks intervals and sizes. Steps that are small or close
+/// together may be found as a single step with the sum of their sizes.
 const SEVERAL_STEPS: usize = 3;
-/// The minimum mean time between several steps of the delay, in seconds.
+/// Minimum mean time between steps of the delay, in seconds. It applies from [`SEVERAL_STEPS`] steps on.
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
-/// The minimum size of each of several steps of the delay, in seconds.
+/// Minimum size of a step of the delay, in seconds. It applies from [`SEVERAL_STEPS`] steps on.
 const LEAST_OF_SEVERAL_S: f64 = 0.05;
-/// The capacity from trains across a step of the delay may differ by this share from the capacity of other trains.
+/// Maximum relative difference between the capacity from trains across a step of the delay and the capacity from other
+/// trains.
 const NEAR: f64 = 0.1;
-/// Without cross traffic, the trains' mean rate is at least this share of their highest mode.
+/// Minimum ratio of the trains' mean rate to their highest mode if there is no cross traffic.
 const ALONE: f64 = 0.9;
-/// A single window has cross traffic if the trains' mean rate is below this share of their highest mode. A step of the
-/// delay may lower the mean slightly below [`ALONE`].
+/// A single window has cross traffic if the ratio of the trains' mean rate to their highest mode is below this value.
+/// The value is lower than [`ALONE`], because a step of the delay may lower the mean slightly.
 const SHARED_PART: f64 = 0.8;
-/// The largest drift between two clocks; a larger slope of the delay is a growing queue.
+/// Maximum drift between two clocks, in seconds per second. If the delay has a larger slope, the queue grows.
 const MOST_DRIFT: f64 = 1e-3;
-/// Share of packets with unknown arrivals up to which trains and queues are analysed.
+/// Maximum share of packets with unknown arrivals. With more, trains and queues are not analysed.
 const MOST_UNKNOWN: f64 = 0.1;
-/// The minimum share of bins with known capacity; below it, the path's capacity is unknown.
+/// Minimum share of bins whose capacity is known. With fewer, the path's capacity counts as unknown.
 const LEAST_KNOWN: f64 = 0.4;
 
-/// A rate with its confidence interval, from the 5th to the 95th percentile of a bootstrap.
+/// A rate with its confidence interval. The interval is from the 5th to the 95th percentile of a bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
     /// The lower end of the confidence interval.
@@ -61,56 +63,59 @@ pub struct Band {
     pub high: Rate,
 }
 
-/// Half a second of the call.
+/// Values for half a second of the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bin {
     /// The rate at which packets left.
     pub sent: Rate,
-    /// The rate of the packets that left in this bin and arrived at any time.
+    /// Rate of the packets that left in this bin, without the packets that were lost.
     pub arrived: Rate,
-    /// Packets that left in this bin and whose fate is known.
+    /// Number of packets that left in this bin and whose fate is known.
     pub packets: u32,
-    /// The number of these packets that were lost; `None` if a part of the recording is missing.
+    /// How many of these `packets` were lost. It is `None` if a part of the recording is missing.
     pub lost: Option<u32>,
-    /// The mean and the longest queueing delay; `None` if no packet arrived.
+    /// Mean and longest queueing delay. It is `None` if no packet with known times arrived.
     pub delay: Option<(Span, Span)>,
-    /// The path's capacity; `None` if packets did not wait for each other.
+    /// Capacity of the path. It is `None` if packets did not wait for each other.
     pub capacity: Option<Band>,
-    /// The highest rate at which the queue did not grow: a lower bound of the capacity.
+    /// Highest rate at which the queue did not grow. It is a lower bound of the capacity.
     pub at_least: Option<Rate>,
-    /// If cross traffic or fast changes of the capacity are detected in these seconds: the rate of packets of the call
-    /// that followed each other directly, and the call's share of it. The capacity is then unknown.
+    /// Is set if cross traffic or fast changes of the capacity are detected in these seconds. The first rate is that of
+    /// the call's packets that followed each other directly. The second rate is the call's share. The capacity is then
+    /// unknown.
     pub shared: Option<(Rate, Rate)>,
 }
 
-/// Whose packets were in the queue.
+/// Which traffic was in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Only the call's packets were in the queue.
     Alone,
-    /// Only the call's packets were in the queue, and delays vary behind it.
+    /// Only the call's packets were in the queue. Delays vary behind the queue.
     Jittered,
-    /// Cross traffic was in the queue, or the capacity changed too fast for the trains.
+    /// Cross traffic was in the queue, or the capacity changed too fast to be measured.
     Shared,
-    /// Unknown: the least delay changed, by cross traffic, a change of route, or a clock that was set.
+    /// It is unknown which traffic was in the queue, because the minimum delay changed. The cause may be cross traffic,
+    /// a change of route, or a clock that was set.
     Changing,
-    /// Unknown: too few packets waited, or their times do not show whether they waited for cross traffic.
+    /// It is unknown which traffic was in the queue. Too few packets waited, or their times do not show what they
+    /// waited for.
     Unseen,
 }
 
 /// The size of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// The largest backlog.
+    /// Largest backlog in the queue.
     pub holds: Bytes,
-    /// Whether losses show that the queue was full, so that `holds` is its limit.
+    /// Whether losses show that the queue was full. If so, `holds` is the queue's limit.
     pub full: bool,
 }
 
 /// Random losses: losses that are not explained by a full queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Losses {
-    /// The share of packets that are lost at random.
+    /// Share of packets that were lost at random.
     pub chance: f64,
     /// The mean length of a loss burst, in packets.
     pub run: f64,
@@ -119,55 +124,57 @@ pub struct Losses {
 /// The path of a call, as far as it is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Path {
-    /// The beginning of the first bin.
+    /// Beginning of the first of `bins`.
     pub begin: Time,
-    /// The bins, half a second each.
+    /// Values for each half second of the call.
     pub bins: Vec<Bin>,
-    /// The 95th percentile of the queueing delay of the packets that arrived.
+    /// 95th percentile of the queueing delays. It is `None` if no delay is known.
     pub delay: Option<Span>,
-    /// The median jitter behind the queue. It is 0 unless the verdict is [`Verdict::Jittered`].
+    /// Median jitter behind the queue. It is 0 unless `verdict` is [`Verdict::Jittered`].
     pub jitter: Span,
-    /// Whose packets were in the queue.
+    /// Which traffic was in the queue.
     pub verdict: Verdict,
-    /// Capacity and the call's share of it, if its packets followed each other directly despite cross traffic.
+    /// Capacity and the call's share of it. It is set if there was cross traffic, and packets of the call nevertheless
+    /// followed each other directly.
     pub shared: Option<(Rate, Rate)>,
-    /// The share of the bins with packets in which the capacity is known.
+    /// Number of bins with a known capacity, as a share of the bins with packets.
     pub known: f64,
-    /// The drift of the receiver's clock as a fraction, positive if it is faster than the sender's; `None`: unknown.
+    /// Drift of the receiver's clock as a fraction. It is positive if this clock is faster than the sender's. It is
+    /// `None` if the drift is unknown.
     pub drift: Option<f64>,
-    /// The size of the queue.
+    /// Size of the queue, and whether it was full.
     pub queue: Queue,
-    /// Random losses.
+    /// Losses that a full queue does not explain.
     pub losses: Losses,
-    /// Seconds at which the delay of an empty queue changed: the route changed, or a clock was set.
+    /// When the delay of an empty queue changed, in seconds since `begin`. The route changed, or a clock was set.
     pub routes: Vec<u32>,
-    /// The share of the packets that arrived more than three places late.
+    /// Share of packets that arrived after more than three packets that left later.
     pub late: f64,
-    /// The reasons why the path is unknown; empty if it is known.
+    /// Why the path is unknown. It is empty if the path is known.
     pub refusals: Vec<String>,
 }
 
-/// The exit of a packet from the bottleneck queue. Exit times are on the sender's clock, and do not include the delay
-/// of an empty queue.
+/// When a packet left the bottleneck queue. The delay of an empty queue is subtracted, and the time is on the sender's
+/// clock.
 #[derive(Clone, Copy, PartialEq)]
 enum Exit {
     /// The exit time in seconds.
     At(f64),
-    /// The exit time in seconds of a packet whose departure from the sender is unknown. Other packets may have waited
-    /// for it.
+    /// The exit time in seconds of a packet whose departure from the sender is unknown. It is kept because other
+    /// packets may have waited for this packet.
     Undated(f64),
     Lost,
     /// The packet arrived, but its exit time is unknown.
     Untimed,
-    /// The fate of the packet is unknown, so the packet is not counted.
+    /// It is unknown whether the packet arrived, so the packet is not counted.
     Unknown,
-    /// The packet was lost, or its part of the recording is unreadable or absent.
+    /// The packet was lost, or the recording is unreadable or has a gap there.
     LostOrUnread,
-    /// The packet was lost on the path or dropped by the capturing program.
+    /// The packet was lost on the path, or dropped by the capturing program.
     LostOrDropped,
 }
 
-/// Times are in seconds.
+/// A packet: its departure in seconds, its size in bytes, and its exit from the bottleneck queue.
 #[derive(Clone, Copy)]
 struct Point {
     left: f64,
@@ -183,7 +190,7 @@ impl Point {
         }
     }
 
-    /// Whether it may have been in the queue at an unknown time.
+    /// Whether this packet may have been in the queue at an unknown time.
     fn is_unknown(&self) -> bool {
         matches!(self.exit, Exit::Untimed | Exit::Unknown | Exit::LostOrUnread | Exit::LostOrDropped)
     }
@@ -202,7 +209,8 @@ impl Point {
     }
 }
 
-/// A packet that waited behind the previous one: its exit time, bytes, and service time in seconds.
+/// A packet that waited behind the previous packet: its exit time in seconds, its size in bytes, and its service time
+/// in seconds.
 #[derive(Clone, Copy)]
 struct Pair {
     at: f64,
@@ -213,7 +221,8 @@ struct Pair {
 impl Path {
     /// Estimates the path of a call.
     ///
-    /// `beside` states that there was cross traffic. The capacity is then the rate of successive packets of the call.
+    /// `beside` means that the caller knows of cross traffic. Then the capacity is the rate at which packets of the
+    /// call directly followed each other.
     pub fn of(call: &Call, beside: bool) -> Self {
         let begin = call.packets.first().map_or(Time::from_nanos(0), |packet| packet.departure.near());
         let Placed { mut points, drift, routes, moved } = Placed::of(call, begin, beside);
@@ -228,7 +237,7 @@ impl Path {
         }
         let unknown = points.iter().filter(|point| point.is_unknown()).count() as f64 / points.len().max(1) as f64;
         if unknown > MOST_UNKNOWN {
-            // Packets of the call that are missing in the recording look like cross traffic.
+            // Packets of the call that are missing in the recording look like cross traffic, so there is no verdict.
             (verdict, shared) = (Verdict::Unseen, None);
         }
         let levels = levels(&points);
@@ -239,14 +248,14 @@ impl Path {
         }
         let seconds = points.last().map_or(0.0, |point| point.left);
         let steps = too_many(call.clock_steps.iter().map(|by| by.as_secs_f64()).chain(moved).collect(), seconds);
-        // Bursts of cross traffic may have been mistaken for steps.
+        // If there is cross traffic, its bursts may have been mistaken for steps. So ignore the number of steps.
         let steps = steps.filter(|_| verdict != Verdict::Shared && !beside);
         if steps.is_some() {
             (verdict, shared) = (Verdict::Changing, None);
         }
         let batch = batch(&points);
         if batch.is_some() {
-            // The times between arrivals are those between batches, not service times.
+            // The times between arrivals are the times between batches, not service times. So the trains are useless.
             (verdict, shared) = (Verdict::Unseen, None);
         }
         let least = if verdict == Verdict::Jittered { LEAST_JITTERED_S } else { LEAST_S };
@@ -260,7 +269,7 @@ impl Path {
             let of = |trains: &[Vec<Pair>]| capacities(bins.len(), trains, least, every, verdict == Verdict::Jittered);
             let (safe, all) = (of(&between_steps), of(&trains));
             for (k, bin) in bins.iter_mut().enumerate() {
-                // Use trains across a step of the delay only if they agree with the others.
+                // Use trains across a step of the delay only if they agree with other trains.
                 bin.capacity = safe[k].or(all[k].filter(|band| is_near(&safe, k, band)));
             }
             mark_shared(&mut bins, &windows, &self::windows(&without_steps(trains.clone()), every));
@@ -269,7 +278,7 @@ impl Path {
         let known = bins.iter().filter(|bin| bin.capacity.is_some()).count() as f64 / active.max(1) as f64;
         let (mut queue, losses, managed) =
             queue(&points, &bins, !matches!(verdict, Verdict::Shared | Verdict::Changing));
-        // Cross traffic that the caller states (`beside`) is assumed to be TCP, which fills the queue up to its limit.
+        // Cross traffic that the caller knows of (`beside`) is assumed to be TCP, which fills the queue to its limit.
         queue.full |= named;
         let managed = managed.filter(|_| !named);
         let mut delays: Vec<f64> = points.iter().filter_map(|point| Some(point.delay()?.max(0.0))).collect();
@@ -298,7 +307,7 @@ impl Path {
     fn refused(&self, found: &Refused) -> Vec<String> {
         let &Refused { managed, named, unknown, batch, steps } = found;
         let mut all = Vec::new();
-        // Only the first reason is reported, because each reason alone makes the trains useless.
+        // Give only the first reason, because each of these reasons alone makes the trains useless.
         if unknown > MOST_UNKNOWN {
             all.push(format!(
                 "of {:.0} % of its packets it is not known when they arrived: what they waited for, or others for \
@@ -378,12 +387,12 @@ struct Refused {
     named: bool,
     unknown: f64,
     batch: Option<f64>,
-    /// The number of delay steps, if there are too many.
+    /// Number of delay steps, if there are too many to trust the delays.
     steps: Option<usize>,
 }
 
-/// Whether there is cross traffic, judged without the longest service times. A step of the path's delay must not be
-/// mistaken for cross traffic.
+/// Whether there is cross traffic even if the longest service times are left out. A step of the path's delay causes one
+/// long service time, and must not be mistaken for cross traffic.
 ///
 /// `trains` were found after `levels` were subtracted from the delays.
 fn is_shared_between_steps(points: &[Point], levels: &[f64], trains: Vec<Vec<Pair>>, margin: f64, every: f64) -> bool {
@@ -391,8 +400,7 @@ fn is_shared_between_steps(points: &[Point], levels: &[f64], trains: Vec<Vec<Pai
     judged(&windows(&trains, every)).0 == Verdict::Shared || waited(points, Some(levels), &trains, margin)
 }
 
-/// Leaves out the longest service time in each interval of [`LEVEL_S`], because a step of the delay lengthens one of
-/// them.
+/// Removes the longest service time in each interval of [`LEVEL_S`]. A step of the delay may have caused it.
 fn without_steps(mut trains: Vec<Vec<Pair>>) -> Vec<Vec<Pair>> {
     let longest = longest(&trains);
     for pair in trains.iter_mut().flatten().filter(|pair| longest.get(&level_of(pair)) == Some(&pair.took)) {
@@ -405,7 +413,7 @@ fn level_of(pair: &Pair) -> i64 {
     (pair.at / LEVEL_S) as i64
 }
 
-/// Returns the longest service time in each interval of [`LEVEL_S`], in seconds.
+/// Returns for each interval of [`LEVEL_S`] the longest service time in seconds. The key is the interval's index.
 fn longest(trains: &[Vec<Pair>]) -> BTreeMap<i64, f64> {
     let mut longest: BTreeMap<i64, f64> = BTreeMap::new();
     for pair in trains.iter().flatten() {
@@ -415,10 +423,10 @@ fn longest(trains: &[Vec<Pair>]) -> BTreeMap<i64, f64> {
     longest
 }
 
-/// Returns for each packet the larger of two delays in seconds: the least delay within [`LEVEL_S`] before the packet,
-/// and the least delay within [`LEVEL_S`] after the packet.
+/// Returns for each packet the larger of two delays, in seconds. The first is the minimum delay within [`LEVEL_S`]
+/// before the packet, and the second is the minimum delay within [`LEVEL_S`] after it.
 ///
-/// Near a step, this is the larger of the old and the new level.
+/// Near a step of the delay, this is the larger of the minimum delays before and after the step.
 fn levels(points: &[Point]) -> Vec<f64> {
     let least_before = |points: &mut dyn Iterator<Item = (f64, Option<f64>)>| -> Vec<f64> {
         let mut near: VecDeque<(f64, f64)> = VecDeque::new();
@@ -426,7 +434,7 @@ fn levels(points: &[Point]) -> Vec<f64> {
         points
             .map(|(at, delay)| {
                 if let Some(delay) = delay {
-                    // A later packet with a shorter delay replaces earlier ones, so the front is always the minimum.
+                    // Remove earlier packets with a longer delay, so that the front is always the minimum.
                     while near.back().is_some_and(|last| last.1 >= delay) {
                         near.pop_back();
                     }
@@ -446,8 +454,8 @@ fn levels(points: &[Point]) -> Vec<f64> {
     before.iter().zip(behind.iter().rev()).map(|(before, behind)| before.max(*behind)).collect()
 }
 
-/// Returns how long packets are held until they arrive as a batch, in seconds. Returns `None` if this time is at most
-/// [`clock::COARSEST`].
+/// Returns how long packets are held until they are delivered in a batch, in seconds. Returns `None` if this time is at
+/// most [`clock::COARSEST`].
 fn batch(points: &[Point]) -> Option<f64> {
     let nanos = |seconds: f64| (seconds * 1e9) as i64;
     let times: Vec<(i64, i64)> = points
@@ -457,10 +465,11 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// Returns the number of delay steps if the delays can't be trusted, because there are many steps or because one of
-/// several is small. `steps` are their sizes in seconds, `seconds` is the call's duration.
+/// Returns the number of delay steps if there are too many steps to trust the delays. This is so if there are several
+/// steps and they are frequent, or one of them is small. `steps` are the sizes of the steps in seconds. `seconds` is
+/// the call's duration.
 fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
-    // The size of a step is not exact.
+    // Allow for an error of 10 %, because the size of a step is not exact.
     let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
     let is_often = steps.len() as f64 * LEAST_BETWEEN_STEPS_S > seconds;
     (steps.len() >= SEVERAL_STEPS && (is_often || is_short)).then_some(steps.len())
@@ -468,11 +477,11 @@ fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
 
 struct Placed {
     points: Vec<Point>,
-    /// `None` if the slope of the delays is too large for a clock.
+    /// Clock drift. It is `None` if the slope of the delays is too large for a clock.
     drift: Option<f64>,
-    /// Seconds at which the delay of an empty queue changed.
+    /// When the delay of an empty queue changed, in seconds.
     routes: Vec<u32>,
-    /// Sizes of the removed steps of the delay, in seconds.
+    /// Sizes of the steps that were removed from the delays, in seconds.
     moved: Vec<f64>,
 }
 
@@ -514,9 +523,10 @@ impl Placed {
             delays = delays_of(&raw);
         }
         let drift = drift(&delays, resolution);
-        // A slope too large for clocks (`None`) is a queue that cross traffic fills.
+        // If `drift` is `None`, the slope is too large for a clock. Known cross traffic (`beside`) explains it by a
+        // growing queue.
         let Some(slope) = drift.or(beside.then_some(0.0)) else {
-            // Without a line below them, delays are relative to the least of all.
+            // There is no line below the delays. So make all delays relative to the minimum delay of the call.
             let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
             raw.iter_mut().for_each(|point| point.arrives_earlier(least));
             let routes = steps.iter().map(|step| step.0.round() as u32).collect();
@@ -538,7 +548,7 @@ impl Placed {
         for point in &mut raw {
             match base.get(point.left as usize).copied().flatten() {
                 Some(floor) => point.arrives_earlier(floor),
-                // The exit time depends on the delay of an empty queue.
+                // The exit time can't be computed without the delay of an empty queue, so it is unknown.
                 None if point.out().is_some() => point.exit = Exit::Untimed,
                 None => {}
             }
@@ -550,7 +560,8 @@ impl Placed {
     }
 }
 
-/// Returns the delay of an empty queue in a second of the call: the least on the same route.
+/// Returns the delay of an empty queue in one second of the call. This is the minimum delay within [`BASE_S`] seconds,
+/// as long as the route is the same.
 fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     let from = routes.iter().rev().find(|at| **at as usize <= second).map_or(0, |at| *at as usize);
     let to = routes.iter().find(|at| **at as usize > second).map_or(least.len(), |at| *at as usize);
@@ -559,10 +570,10 @@ fn floor(least: &[f64], routes: &[u32], second: usize) -> Option<f64> {
     least[from..to].iter().copied().filter(|delay| delay.is_finite()).min_by(f64::total_cmp)
 }
 
-/// Returns the seconds at which the least delay changes by more than 3 ms. For five seconds before and after a change,
-/// the least delay has to vary by less than 1 ms.
+/// Returns the seconds at which the minimum delay changes by more than 3 ms. The minimum delay has to be nearly
+/// constant (within 1 ms) for five seconds before the change and after it.
 fn routes(least: &[f64]) -> Vec<u32> {
-    // A standing queue varies by more than 1 ms in five seconds.
+    // Require a variation of less than 1 ms, because a standing queue varies more within five seconds.
     let level = |part: &[f64]| {
         let low = part.iter().copied().fold(f64::INFINITY, f64::min);
         let high = part.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -578,14 +589,14 @@ fn routes(least: &[f64]) -> Vec<u32> {
     found
 }
 
-/// Estimates the drift of the receiver's clock against the sender's. The drift is the slope of the nearest line below
-/// all delays (Moon, Skelly, Towsley, INFOCOM 1999). `every` is the resolution of the delays in seconds.
+/// Estimates the drift of the receiver's clock against the sender's clock. The drift is the slope of the nearest line
+/// below all delays (Moon, Skelly, Towsley, INFOCOM 1999). `every` is the resolution of the delays in seconds.
 ///
-/// Returns 0 if too few delays touch the line, and `None` if its slope is too large for a clock.
+/// Returns 0 if too few delays touch the line. Returns `None` if the slope of the line is too large for a clock.
 fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let mut sorted = delays.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
-    // The lower hull of the delays, from left to right.
+    // Lower convex hull of the delays, from left to right.
     let mut hull: Vec<(f64, f64)> = Vec::new();
     for &point in &sorted {
         while let [.., a, b] = hull[..] {
@@ -601,7 +612,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let edge = hull.windows(2).find(|edge| edge[0].0 <= mean && mean <= edge[1].0);
     let slope = edge.map_or(0.0, |edge| (edge[1].1 - edge[0].1) / (edge[1].0 - edge[0].0).max(1e-9));
     let touches = edge.is_some_and(|edge| touches(&sorted, edge[0], slope, every));
-    // The first and the last packet are always corners, even if they waited in the queue.
+    // Ignore corners near both ends. The first and the last packet are always corners, even if they waited in the
+    // queue.
     let span = last.0 - first.0;
     let inner: Vec<f64> = hull
         .iter()
@@ -615,8 +627,8 @@ fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     Some(if wide && inner.len() >= 3 || touches { slope } else { 0.0 })
 }
 
-/// Whether delays touch the line through `point` in enough seconds of the call. The slope of the line is then clock
-/// drift, because a queue does not grow linearly for that long.
+/// Whether delays touch the line through `point` in enough seconds of the call. If so, the slope of the line is clock
+/// drift, because a queue does not grow linearly for so long.
 fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> bool {
     const CLOSE_S: f64 = 0.5e-3;
     let close = delays.iter().filter(|one| one.1 - point.1 - slope * (one.0 - point.0) <= CLOSE_S + every);
@@ -626,24 +638,25 @@ fn touches(delays: &[(f64, f64)], point: (f64, f64), slope: f64, every: f64) -> 
     seconds.len() as f64 >= (span / 10.0).max(3.0) && reach as f64 > span / 2.0
 }
 
-/// Finds trains of packets that waited behind each other; a lost or an overtaking packet ends a train. `levels` are
-/// subtracted from the packets' delays, in seconds.
+/// Finds trains, which are sequences of packets that waited behind each other. A lost packet or an overtaking packet
+/// ends a train. `levels` has a delay in seconds for each packet, which is subtracted.
 fn trains(points: &[Point], levels: Option<&[f64]>, margin: f64) -> Vec<Vec<Pair>> {
     let mut all = Vec::new();
     let mut train: Vec<Pair> = Vec::new();
     let mut before: Option<f64> = None;
     for (i, point) in points.iter().enumerate() {
-        // The margin covers the resolution of the times.
+        // Add a margin that covers the resolution of the times.
         let waits = point.left + margin + level_before(levels, i);
         let pair = before.zip(point.out()).filter(|(ahead, out)| waits < *ahead && out >= ahead);
         match pair {
-            // It is unknown whether this packet waited, but later packets may have waited for it.
+            // It is unknown whether this packet waited. Do not end the train, because later packets may have waited for
+            // it.
             _ if matches!(point.exit, Exit::Undated(_)) => {}
             Some((ahead, out)) => train.push(Pair { at: out, size: point.size, took: out - ahead }),
             None => all.push(std::mem::take(&mut train)),
         }
-        // The departure of an `Undated` packet is unknown, so this packet may have left the queue before the previous
-        // packet. The later exit time of both is used.
+        // Because the departure of an `Undated` packet is unknown, it may have left the queue before the previous
+        // packet. So take the later exit time of the two.
         before = match point.exit {
             Exit::Undated(out) => Some(before.map_or(out, |ahead| ahead.max(out))),
             _ => point.out(),
@@ -658,21 +671,21 @@ fn level_before(levels: Option<&[f64]>, i: usize) -> f64 {
     levels.and_then(|levels| levels.get(i.checked_sub(1)?)).copied().unwrap_or(0.0)
 }
 
-/// The trains within [`WINDOW_S`].
+/// A part of the call of [`WINDOW_S`] seconds, judged by its trains.
 struct Window {
-    /// The index of the window in the call.
+    /// Index of the window in the call.
     place: usize,
     verdict: Verdict,
-    /// Whether a single step of the capacity explains [`Verdict::Shared`].
+    /// Whether a single change of the capacity also explains the verdict [`Verdict::Shared`].
     is_step: bool,
     mode: f64,
     mean: f64,
-    /// Pairs whose rate is within 10 % of the mode.
+    /// Number of pairs whose rate is within 10 % of the mode.
     at_mode: usize,
 }
 
-/// Looks for cross traffic in each [`WINDOW_S`]. Large packets are combined until their service time is long against
-/// the clock's resolution.
+/// Judges for each window of [`WINDOW_S`] whether there is cross traffic. Successive large packets are combined until
+/// their service time is long compared to the clock's resolution.
 fn windows(trains: &[Vec<Pair>], every: f64) -> Vec<Window> {
     let mut all: BTreeMap<usize, (Vec<Pair>, Vec<Pair>)> = BTreeMap::new();
     for train in trains {
@@ -697,7 +710,8 @@ fn windows(trains: &[Vec<Pair>], every: f64) -> Vec<Window> {
 
 fn window(place: usize, groups: &[Pair], pairs: &[Pair], every: f64) -> Window {
     let (mean, mode) = mean_and_mode(groups);
-    // Cross traffic makes a pair longer. Jitter behind the queue also makes pairs shorter than their service time.
+    // Cross traffic only makes service times longer. Jitter behind the queue also makes the measured times shorter than
+    // the service time, so many short times mean jitter.
     let short = pairs.iter().filter(|pair| pair.took + every < pair.size * 8.0 / (1.15 * mode)).count();
     let at_mode = pairs.iter().filter(|pair| (pair.size * 8.0 / pair.took / mode - 1.0).abs() < 0.1).count();
     let verdict = if short * 10 > pairs.len() {
@@ -716,10 +730,10 @@ fn mean_and_mode(groups: &[Pair]) -> (f64, f64) {
     (sum.0 * 8.0 / sum.1, mode(&groups.iter().map(|group| group.size * 8.0 / group.took).collect::<Vec<_>>()))
 }
 
-/// Whether the groups before and after some moment each look as without cross traffic. The moment is the one at which
-/// two constant rates fit best.
+/// Whether a single change of the capacity explains the rates. Splits the groups at the moment at which two constant
+/// rates fit best. Both parts then have to look like rates without cross traffic.
 fn is_step(groups: &[Pair]) -> bool {
-    /// With fewer groups, a part does not show cross traffic.
+    /// Minimum number of groups in a part. Fewer groups do not show cross traffic.
     const LEAST_GROUPS: usize = 5;
     let logs: Vec<f64> = groups.iter().map(|group| libm::log(group.size / group.took)).collect();
     let (total, n) = (logs.iter().sum::<f64>(), logs.len());
@@ -727,7 +741,7 @@ fn is_step(groups: &[Pair]) -> bool {
     let mut best = (f64::NEG_INFINITY, 0);
     for (k, log) in logs.iter().enumerate().take(n.saturating_sub(1)) {
         before += log;
-        // The sum of squares between the two parts.
+        // Sum of squares between the two parts. It is largest where two constant rates fit best.
         let (left, right) = ((k + 1) as f64, (n - k - 1) as f64);
         let between = before * before / left + (total - before) * (total - before) / right;
         if between > best.0 {
@@ -743,8 +757,8 @@ fn is_step(groups: &[Pair]) -> bool {
     })
 }
 
-/// Returns the highest rate at which the kernel density of the rates (5 % wide) has a peak. At least a twentieth of the
-/// rates have to be within 10 % of this rate.
+/// Returns the highest rate at which the density of the rates has a peak. The density is estimated with a kernel that
+/// is 5 % wide. At least a twentieth of the rates has to be within 10 % of the peak.
 fn mode(rates: &[f64]) -> f64 {
     const STEP: f64 = 0.01;
     let logs: Vec<f64> = rates.iter().map(|rate| libm::log(*rate)).collect();
@@ -764,7 +778,7 @@ fn mode(rates: &[f64]) -> f64 {
     };
     let density: Vec<f64> = (0..cells).map(|k| around(k, 15, &bell)).collect();
     let needed = (logs.len() as f64 * 0.05).max(3.0);
-    // Packets without cross traffic between them make the highest mode.
+    // Take the highest peak, because packets without cross traffic between them have the highest rate.
     let peak = (0..cells).rev().find(|&k| {
         let next = density.get(k + 1).copied().unwrap_or(0.0);
         let before = if k == 0 { 0.0 } else { density[k - 1] };
@@ -774,9 +788,9 @@ fn mode(rates: &[f64]) -> f64 {
     libm::exp(low + (peak.unwrap_or_else(best) as f64 + 0.5) * STEP)
 }
 
-/// Returns the verdict on the whole call, and the capacity and the call's share for [`Verdict::Shared`].
+/// Returns the verdict on the whole call. For [`Verdict::Shared`], also returns the capacity and the call's share.
 ///
-/// Cross traffic in up to a quarter of the windows is ignored, because a step of the capacity may look like cross
+/// Cross traffic in up to a quarter of the windows is ignored, because a change of the capacity may look like cross
 /// traffic.
 fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     let count = |of: Verdict| windows.iter().filter(|window| window.verdict == of).count();
@@ -797,12 +811,13 @@ fn judged(windows: &[Window]) -> (Verdict, Option<(Rate, Rate)>) {
     (verdict, shared)
 }
 
-/// Whether packets waited for more than 3 ms although no earlier packet of the call was in the queue. They then waited
-/// for cross traffic.
+/// Whether many packets waited for more than 3 ms although no earlier packet of the call was in the queue. These
+/// packets waited for cross traffic.
 ///
-/// Trains do not show this cross traffic if each train leaves as one burst. `levels` are as in [`trains`].
+/// This finds cross traffic that trains do not show because each train leaves as one burst. `levels` are as in
+/// [`trains`].
 fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin: f64) -> bool {
-    // For each train: the time of its first packet, and its service time per byte.
+    // For each train: exit time of its first pair, and its service time per byte.
     let byte: Vec<(f64, f64)> = trains
         .iter()
         .map(|train| {
@@ -824,7 +839,7 @@ fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin
     idle >= 20 && late * 10 > idle
 }
 
-/// Sums over the packets of a bin: bytes, seconds of delay, and numbers of packets.
+/// Sums over the packets of a bin. The sums are in bytes, in seconds of delay, and in numbers of packets.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     sent: f64,
@@ -836,10 +851,10 @@ struct Sums {
     unread: u32,
 }
 
-/// Fills in rates, losses and delays of each bin, and the highest rate at which the queue did not grow.
+/// Sets the rates, losses and delays of each bin, and the highest rate at which the queue did not grow.
 ///
-/// Losses are unknown in a bin with packets that may be missing only in the recording. If this applies to more than
-/// half of the bins, losses are unknown in all bins.
+/// If packets of a bin may be missing only in the recording, the losses of this bin are unknown. If this is so in more
+/// than half of the bins, losses are unknown in all bins.
 fn fill(bins: &mut [Bin], points: &[Point]) {
     let mut sums = vec![Sums::default(); bins.len()];
     let mut lost_in = vec![0; bins.len()];
@@ -865,7 +880,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
         }
     }
     let count = |of: fn(&Sums) -> bool| sums.iter().filter(|sum| of(sum)).count();
-    // Packets that the recording dropped may lie in any bin.
+    // The capturing program may have dropped packets in any bin, so losses are unknown in all of them.
     let all_unknown = points.iter().any(|point| point.exit == Exit::LostOrDropped)
         || count(|sum| sum.unread > 0) * 2 > count(|sum| sum.sent > 0.0);
     for ((bin, sum), lost) in bins.iter_mut().zip(sums).zip(lost_in) {
@@ -880,17 +895,17 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     for (i, point) in points.iter().enumerate() {
         bytes += point.size;
         lost += u32::from(point.exit == Exit::Lost);
-        // `first` begins the shortest window of at least 50 ms that ends with this packet.
+        // Advance `first` to the start of the shortest window that lasts at least 50 ms and ends with this packet.
         while first < i && point.left - points[first + 1].left >= 0.05 {
             bytes -= points[first].size;
             lost -= u32::from(points[first].exit == Exit::Lost);
             first += 1;
         }
         let span = point.left - points[first].left;
-        // Without a loss or a growing queue, the path carried this rate.
+        // If there was no loss and the queue did not grow, the path carried this rate.
         let grew = points[first].delay().zip(point.delay()).is_some_and(|(a, b)| b - a > 2e-3);
         if lost == 0 && (0.05..0.5).contains(&span) && !grew && point.delay().is_some() {
-            // The first packet only marks the beginning of the window.
+            // Do not count the first packet, because it only begins the window.
             let rate = Rate::from_bps_f64((bytes - points[first].size) * 8.0 / span);
             let bin = &mut bins[of(point.left)];
             bin.at_least = bin.at_least.max(Some(rate));
@@ -898,7 +913,7 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
     }
 }
 
-/// Estimates the capacity of each bin; the confidence interval also uses the neighbouring bins.
+/// Estimates the capacity of each bin. The confidence interval is computed from the bin and the two bins beside it.
 fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittered: bool) -> Vec<Option<Band>> {
     let mut pieces: Vec<Vec<(f64, f64)>> = vec![Vec::new(); bins];
     for train in trains.iter().filter(|train| train.iter().map(|pair| pair.took).sum::<f64>() >= least) {
@@ -908,7 +923,8 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
             pieces[place(&part[0])].push(sum);
         }
     }
-    // Jitter behind the queue changes the duration of a train by at most the jitter, because packets keep their order.
+    // With jitter behind the queue, the duration of a train has an error. The error is at most the jitter, because
+    // packets keep their order.
     let (start, unsure) = if jittered { (0.0, jitter(trains)) } else { start(&pieces, every) };
     let mut chance = Seed(1).part("bands");
     let mut capacity = |k: usize| {
@@ -916,7 +932,7 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
         if took < LEAST_TRAINS_S {
             return None;
         }
-        // A single bin often has too few trains for a bootstrap.
+        // Include the two bins beside it, because a single bin often has too few trains for a bootstrap.
         let near: Vec<(f64, f64)> = pieces[k.saturating_sub(1)..(k + 2).min(pieces.len())].concat();
         let n = pieces[k].len() as f64;
         let right = 1.0 - start * n / took;
@@ -939,8 +955,8 @@ fn is_near(known: &[Option<Band>], bin: usize, band: &Band) -> bool {
     before.into_iter().chain(behind).any(|one| (rate / one.rate.as_bps_f64() - 1.0).abs() <= NEAR)
 }
 
-/// Sets the capacity of each bin to the mode of its window's rates. The confidence interval is ±5 %, the width of the
-/// kernel in [`mode`].
+/// Sets the capacity of each bin to the mode of the rates in its window. The confidence interval is ±5 %, which is the
+/// width of the kernel in [`mode`].
 fn between_others(bins: &mut [Bin], windows: &[Window]) {
     const BINS: usize = (WINDOW_S / BIN_S) as usize;
     for window in windows.iter().filter(|window| window.at_mode >= 20) {
@@ -951,9 +967,10 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
     }
 }
 
-/// Marks the bins of windows with cross traffic. Trains show only the call's share there.
+/// Marks the bins in windows that have cross traffic. There, trains show only the call's share of the capacity.
 ///
-/// `checked` are the same windows without steps of the delay.
+/// `checked` are the windows without the longest service times (see [`without_steps`]). A window is marked only if it
+/// has cross traffic in `checked` too.
 fn mark_shared(bins: &mut [Bin], windows: &[Window], checked: &[Window]) {
     const BINS: usize = (WINDOW_S / BIN_S) as usize;
     let is_shared = |window: &&Window| window.verdict == Verdict::Shared && !window.is_step;
@@ -969,13 +986,14 @@ fn mark_shared(bins: &mut [Bin], windows: &[Window], checked: &[Window]) {
     }
 }
 
-/// Estimates the mean rounding error of the trains' durations, and the standard deviation of this estimate, in seconds.
+/// Estimates the mean rounding error of the trains' durations. Returns this estimate and its standard deviation, in
+/// seconds.
 ///
 /// Arrival times are rounded to ticks of `every` seconds. If frames leave at constant intervals, all trains begin at
-/// the same phase of a tick, so their rounding errors do not average to zero.
+/// the same phase of a tick. Then their rounding errors do not average to zero.
 ///
-/// The error is fitted by least squares to `duration = bytes / capacity + error`. Before the fit, the error has mean 0
-/// and variance `every`² / 12.
+/// The error is fitted by least squares to `duration = bytes / capacity + error`. The prior of the error has mean 0 and
+/// variance `every`² / 12.
 fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     let (mut along, mut weight, mut square, mut n) = (0.0, 0.0, 0.0, 0.0);
     let mut sizes = BTreeSet::new();
@@ -991,8 +1009,8 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
             sizes.insert(*size as u64);
         }
     }
-    // All trains begin at the same phase of a tick. Trains of the same size then also end at the same phase and have
-    // the same error, so that each size counts as one observation.
+    // All trains begin at the same phase of a tick. Trains of the same size then end at the same phase too, and have
+    // the same error. So each size counts as only one observation.
     let again = n / sizes.len().max(1) as f64;
     let before = every * every / 12.0;
     if n < 2.0 || before <= 0.0 {
@@ -1000,12 +1018,13 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     }
     let noise = square / n;
     let (along, weight) = (along / again, weight / again + noise / before);
-    // The rounding error of the last arrivals, as far as `noise` does not include it.
+    // Add the rounding error of the last arrivals, as far as `noise` does not include it.
     let ends = (before - noise).max(0.0);
     if weight > 0.0 { (along / weight, (noise / weight + ends).sqrt()) } else { (0.0, 0.0) }
 }
 
-/// Returns the median difference between a packet's service time and its service time at the train's rate, in seconds.
+/// Returns the median jitter of the service times, in seconds. A packet's jitter is the difference between its service
+/// time and the time that it would need at the train's mean rate.
 fn jitter(trains: &[Vec<Pair>]) -> f64 {
     let mut all = Vec::new();
     for train in trains {
@@ -1015,7 +1034,7 @@ fn jitter(trains: &[Vec<Pair>]) -> f64 {
     steadycast_record::median(&all).unwrap_or(0.0)
 }
 
-/// Returns the 5th and the 95th percentile of the rate over bootstrap samples.
+/// Returns the 5th and the 95th percentile of the rate in bootstrap samples, in bit/s.
 fn resampled(pieces: &[(f64, f64)], chance: &mut Chance) -> (f64, f64) {
     const DRAWS: usize = 100;
     let mut rates: Vec<f64> = (0..DRAWS)
@@ -1030,17 +1049,18 @@ fn resampled(pieces: &[(f64, f64)], chance: &mut Chance) -> (f64, f64) {
     (rates[DRAWS / 20], rates[DRAWS - 1 - DRAWS / 20])
 }
 
-/// A loss burst.
+/// A burst of successive losses.
 struct Loss {
-    /// The queueing delay before the burst, in seconds.
+    /// Queueing delay before the burst, in seconds.
     delay: f64,
-    /// The size of the queue before the burst, in bytes.
+    /// Bytes in the queue before the burst.
     held: f64,
-    /// The number of lost packets.
+    /// Number of packets that the burst lost.
     run: usize,
 }
 
-/// Returns for each packet the bytes of the call that are in the queue when it leaves the sender, with its own bytes.
+/// Returns for each packet how many bytes of the call are in the queue when the packet leaves the sender. The packet
+/// itself is included.
 fn backlogs(points: &[Point]) -> Vec<f64> {
     let mut queued: VecDeque<(f64, f64)> = VecDeque::new();
     let (mut bytes, mut last) = (0.0, 0.0);
@@ -1049,7 +1069,7 @@ fn backlogs(points: &[Point]) -> Vec<f64> {
             bytes -= queued.pop_front().map_or(0.0, |first| first.1);
         }
         last = point.out().unwrap_or(last);
-        // A packet with an unknown exit time is assumed to leave the queue with the one before it.
+        // If the exit time is unknown, assume that the packet leaves the queue together with the previous packet.
         let size = if point.exit == Exit::Lost { 0.0 } else { point.size };
         queued.push_back((last, size));
         bytes += size;
@@ -1058,15 +1078,16 @@ fn backlogs(points: &[Point]) -> Vec<f64> {
     held.collect()
 }
 
-/// Estimates the queue's size and the random losses, and the delay at which a managed queue drops packets.
+/// Estimates the queue's size and the random losses. If the queue is managed, also returns the delay at which it drops
+/// packets.
 ///
-/// `is_alone`: whether no cross traffic was in the queue, except in the bins that are marked as shared.
+/// `is_alone` is whether only the call's packets were in the queue, except in bins that are marked as shared.
 fn queue(points: &[Point], bins: &[Bin], is_alone: bool) -> (Queue, Losses, Option<f64>) {
     let capacity = nearest(bins);
     let held = |left: f64, delay: f64| capacity[((left / BIN_S) as usize).min(capacity.len() - 1)] / 8.0 * delay;
     let own = backlogs(points);
-    // Where no other traffic was in the queue, the bytes of the call's own packets do not depend on the capacity, which
-    // may have changed while they waited.
+    // If only the call's packets were in the queue, count their bytes. Unlike delay times capacity, this is right even
+    // if the capacity changed while the packets waited.
     let is_own = |left: f64| is_alone && bins.get((left / BIN_S) as usize).is_some_and(|bin| bin.shared.is_none());
     let mut all: Vec<(f64, f64)> = Vec::new();
     let mut losses: Vec<Loss> = Vec::new();
@@ -1096,11 +1117,11 @@ fn queue(points: &[Point], bins: &[Bin], is_alone: bool) -> (Queue, Losses, Opti
     let at_high = losses.iter().filter(|loss| loss.held >= 0.8 * most).count();
     let below = losses.len() - at_high;
     let deep = losses.iter().filter(|loss| loss.held >= 0.3 * most).count();
-    // A full queue loses packets only near its maximum size, but random losses occur at any size. Fewer than three
-    // losses near the maximum may be random.
+    // A full queue loses packets only when its size is near the maximum. Random losses occur at any size. Fewer than
+    // three losses near the maximum may be random.
     let base = below as f64 / (all.len() - high).max(1) as f64;
     let full = at_high >= 3 && at_high * 2 > deep && at_high as f64 / high.max(1) as f64 > (5.0 * base).max(0.01);
-    // A loss while the queue is short is a random loss.
+    // If the queue is short, a loss is random.
     let short = |held: f64| held < 0.3 * most;
     let chance = losses.iter().filter(|loss| short(loss.held));
     let (events, lost) = chance.fold((0, 0), |(events, lost), loss| (events + 1, lost + loss.run));
@@ -1111,10 +1132,11 @@ fn queue(points: &[Point], bins: &[Bin], is_alone: bool) -> (Queue, Losses, Opti
     (Queue { holds: Bytes::new(most as u64), full }, found, managed)
 }
 
-/// Returns the median delay at losses if the queue is managed, that is, if losses are more frequent at long delays.
+/// Returns the median delay at losses if the queue is managed. It is managed if losses are more frequent at long
+/// delays.
 ///
-/// The test is whether the losses above any quartile of the delays exceed their expected number by three standard
-/// deviations. The expected number is that of losses independent of the delay.
+/// For each quartile of the delays, counts the losses at longer delays. One of these numbers has to exceed its expected
+/// value by more than three standard deviations. The expected value assumes that losses do not depend on the delay.
 fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     let at: Vec<f64> = losses.iter().map(|loss| loss.delay).collect();
     let mut delays: Vec<f64> = all.iter().map(|one| one.0).collect();
@@ -1128,7 +1150,8 @@ fn managed(losses: &[Loss], all: &[(f64, f64)]) -> Option<f64> {
     steadycast_record::median(&at).filter(|_| losses.len() >= 5 && with_queue)
 }
 
-/// Returns each bin's capacity in bit/s: its own, the nearest bin's, or the highest rate that arrived.
+/// Returns the capacity of each bin in bit/s. If it is unknown, takes the capacity of the nearest bin. If no capacity
+/// is known, takes the highest rate that arrived.
 fn nearest(bins: &[Bin]) -> Vec<f64> {
     let most = bins.iter().map(|bin| bin.arrived.as_bps_f64()).fold(0.0, f64::max);
     let known: Vec<(usize, f64)> =
@@ -1143,7 +1166,7 @@ fn nearest(bins: &[Bin]) -> Vec<f64> {
 
 fn late(points: &[Point]) -> f64 {
     let arrived: Vec<f64> = points.iter().filter_map(|point| point.delay().and(point.out())).collect();
-    // Only the next 64 packets, so that the time is linear in the number of packets.
+    // Compare with the next 64 packets only, so that the run time is linear in the number of packets.
     let behind = |i: usize| arrived[i + 1..(i + 65).min(arrived.len())].iter().filter(|at| **at < arrived[i]).count();
     let late = (0..arrived.len()).filter(|i| behind(*i) > 3).count();
     late as f64 / arrived.len().max(1) as f64

@@ -1,21 +1,22 @@
-//! The pictures of a call's video, by the headers of its packets. Payloads are encrypted.
+//! Finds the pictures of a call's video. Only the headers of packets are used, because payloads are encrypted.
 
 use crate::call::{Flight, Frame, PacketRecord, main_source};
 use crate::evidence::Fate;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Bytes, PeerTime, Time, counted};
 
-/// RTP clocks of audio formats, in ticks per second (RFC 3551, section 4.5; RFC 7587).
+/// RTP clocks that audio formats use, in ticks per second (RFC 3551, section 4.5; RFC 7587).
 const AUDIO_CLOCKS: [f64; 10] =
     [8000.0, 11_025.0, 12_000.0, 16_000.0, 22_050.0, 24_000.0, 32_000.0, 44_100.0, 48_000.0, 96_000.0];
-/// The largest relative difference between an RTP clock and its measured rate.
+/// Maximum relative difference between an RTP clock and the measured rate of timestamps.
 const CLOCK_ERROR: f64 = 0.03;
-/// The least share of an audio stream's packets that have a timestamp of their own. DTMF events share a timestamp.
+/// In an audio stream, at least this share of the packets has a timestamp that no other packet has. The rest allows for
+/// DTMF events, whose packets share a timestamp.
 const OWN_TIMESTAMPS: f64 = 0.8;
-/// A note is added if at least this share of the packets follows the end of their picture.
+/// A note is added if at least this share of the packets follows the end of the picture with their timestamp.
 const NOTED_SURPLUS: f64 = 0.01;
 
-/// Returns the pictures of the video with the most bytes, and adds notes on packets that are no part of a picture.
+/// Returns the pictures of the video stream that has the most bytes. Adds notes on packets that belong to no picture.
 pub(crate) fn frames_of(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>) -> Vec<Frame> {
     let Some(main) = video_source(all) else { return Vec::new() };
     let mut mine: Vec<&(PacketRecord, Flight)> =
@@ -36,7 +37,7 @@ pub(crate) fn frames_of(all: &[(PacketRecord, Flight)], notes: &mut Vec<String>)
     drafts.frames(&mine)
 }
 
-/// Returns the SSRC of the video with the most bytes; `None` if all streams are audio.
+/// Returns the SSRC of the video stream that has the most bytes. Returns `None` if all streams are audio.
 fn video_source(all: &[(PacketRecord, Flight)]) -> Option<u32> {
     let mut streams: BTreeMap<u32, Vec<PacketRecord>> = BTreeMap::new();
     for (packet, _) in all.iter().filter(|(packet, _)| packet.is_recorded) {
@@ -46,13 +47,15 @@ fn video_source(all: &[(PacketRecord, Flight)]) -> Option<u32> {
         .into_values()
         .filter(|stream| !is_audio(stream))
         .partition(|stream| stream.iter().any(|packet| packet.marker));
-    // A stream without marker bits is redundancy (RFC 8627, section 4.2.1), unless there is no other.
+    // A stream without marker bits carries redundancy (RFC 8627, section 4.2.1). Use it only if there is no other
+    // stream.
     let videos = if ended.is_empty() { endless } else { ended };
     main_source(&videos.concat())
 }
 
-/// Whether the packets of a stream, in the order of their times, are audio: each has a timestamp of its own, and the
-/// timestamps advance with the clock of an audio format. Video has a clock of 90 kHz (RFC 3551, section 5).
+/// Whether a stream is audio. Nearly every packet of an audio stream has its own timestamp, and the timestamps advance
+/// with the clock of an audio format. In contrast, video has a clock of 90 kHz (RFC 3551, section 5). The packets of
+/// `stream` are in the order of their times.
 fn is_audio(stream: &[PacketRecord]) -> bool {
     let timestamps: BTreeSet<u32> = stream.iter().map(|packet| packet.timestamp).collect();
     if (timestamps.len() as f64) < OWN_TIMESTAMPS * stream.len() as f64 {
@@ -77,17 +80,17 @@ struct Draft {
     ticks: i64,
     arrived: Option<PeerTime>,
     size: Bytes,
-    /// The place of the last packet with the marker bit, which ends the picture.
+    /// Index of the last packet that has the marker bit, which ends the picture.
     end: Option<usize>,
     packets: u64,
-    /// Packets behind the end.
+    /// Number of packets that follow the end of the picture.
     surplus: u64,
-    /// Whether an unrecorded packet that arrived may have been the end.
+    /// Whether a packet that arrived without being recorded may have been the end.
     may_end: bool,
     is_torn: bool,
 }
 
-/// The pictures in the order of their first packets.
+/// Pictures in the order of their first packets, before missing packets are attributed to them.
 struct Drafts {
     all: Vec<Draft>,
     /// The picture of each packet; `None` for a packet that is missing in the recording.
@@ -95,7 +98,7 @@ struct Drafts {
 }
 
 impl Drafts {
-    /// Sorts packets into pictures by their timestamps, and looks for the pictures' ends.
+    /// Sorts packets into pictures by their timestamps, and finds the packet that ends each picture.
     fn of(mine: &[&(PacketRecord, Flight)]) -> Self {
         let mut all: Vec<Draft> = Vec::new();
         let mut of = Vec::with_capacity(mine.len());
@@ -106,11 +109,11 @@ impl Drafts {
                 of.push(None);
                 continue;
             }
-            // A signed 32-bit difference is correct when the timestamp wraps.
+            // The difference is a signed 32-bit number, so it is correct even if the timestamp wraps.
             let ticks =
                 last.map_or(0, |(timestamp, ticks)| ticks + i64::from(packet.timestamp.wrapping_sub(timestamp) as i32));
             last = Some((packet.timestamp, ticks));
-            // A packet that was overtaken by the next picture still belongs to its own.
+            // Look up the picture by timestamp, because a packet may arrive after packets of the next picture.
             let place = *places.entry(ticks).or_insert_with(|| {
                 all.push(Draft {
                     left: flight.departure.near(),
@@ -148,7 +151,7 @@ impl Drafts {
         }
     }
 
-    /// Attributes the missing packets to pictures, and returns the pictures.
+    /// Attributes the packets that are missing in the recording to pictures, and returns the pictures.
     fn frames(mut self, mine: &[&(PacketRecord, Flight)]) -> Vec<Frame> {
         let mut between: Vec<(usize, usize, u64)> = Vec::new();
         let mut has_gap: BTreeSet<usize> = BTreeSet::new();
@@ -165,7 +168,7 @@ impl Drafts {
                 has_gap.insert(place);
                 match draft.end {
                     Some(end) if i > end && place != after => between.push((place, after, lost)),
-                    // The missing packets followed the end of this picture, so the picture is whole.
+                    // The missing packets followed the end of this picture, so the picture is complete.
                     Some(end) if i > end => {}
                     Some(_) => draft.is_torn |= lost > 0,
                     None => {
@@ -177,8 +180,8 @@ impl Drafts {
             (before, came, lost) = (Some(after), 0, 0);
         }
         for (place, after, lost) in between {
-            // Lost packets first count as redundancy that follows the picture `place`. Further lost packets are of the
-            // picture `after`.
+            // Count the first lost packets as redundancy that follows the picture `place`. If more packets were lost
+            // than that, they belong to the picture `after`.
             if lost > self.expected(place, &has_gap).saturating_sub(self.all[place].surplus) {
                 self.all[after].is_torn = true;
             }
@@ -192,7 +195,8 @@ impl Drafts {
         self.all.into_iter().map(frame).collect()
     }
 
-    /// Estimates how many packets followed the end of a picture, by the nearest pictures without missing packets.
+    /// Estimates how many packets followed the end of a picture. The estimate is the mean of the nearest pictures on
+    /// both sides that have no missing packets.
     fn expected(&self, place: usize, has_gap: &BTreeSet<usize>) -> u64 {
         let is_clean = |n: &usize| !has_gap.contains(n) && self.all[*n].end.is_some();
         let share = |n: usize| self.all[n].surplus as f64 / self.all[n].packets.max(1) as f64;

@@ -1,37 +1,38 @@
-//! Finds arrivals by the receiver's reports on single packets: transport-wide feedback
-//! (draft-holmer-rmcat-transport-wide-cc-extensions-01) and RFC 8888.
+//! Finds arrivals in the receiver's reports on individual packets. These are transport-wide feedback
+//! (draft-holmer-rmcat-transport-wide-cc-extensions-01) and RFC 8888 feedback.
 
 use crate::call::{Direction, PacketReport};
 use std::collections::BTreeMap;
 use steadycast_units::{PeerTime, Span};
 use steadycast_wire::rtcp::{Acknowledged, Compound, CongestionFeedback, TransportFeedback};
 
-/// What a report says about a packet.
+/// What a feedback report says about one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reported {
     At(PeerTime),
-    /// The packet arrived, but the report has no time for it.
+    /// The packet arrived, but the report has no arrival time for it.
     Untimed,
     Missing,
 }
 
 #[derive(Default)]
 pub(crate) struct Arrivals {
-    /// `None` if no report is about the packet.
+    /// What is reported for each packet. It is `None` if no report is about the packet.
     pub(crate) reported: Vec<Option<Reported>>,
     pub(crate) reports: Vec<PacketReport>,
     pub(crate) round_trip: Option<Span>,
-    /// Whether the recording has the call's first packets.
+    /// Whether the recording contains the call's first packets.
     pub(crate) begins: bool,
     pub(crate) resolution: Option<Span>,
 }
 
 impl Arrivals {
-    /// Returns the increase and the spread of the return delay at the time `arrived`, in nanoseconds; `None` with few
-    /// reports. The return delay is the time from a report's newest arrival to the report.
+    /// Returns how the return delay changes at the time `arrived`: its increase and its spread, in nanoseconds. Returns
+    /// `None` if there are too few reports.
     ///
-    /// The increase is the difference between the medians of the ten seconds after and before `arrived`. The spread is
-    /// the larger of the two ranges from the 10th to the 90th percentile.
+    /// The return delay of a report is the time from the newest arrival in it until the report itself arrives. The
+    /// increase is the median in the ten seconds after `arrived`, minus the median in the ten seconds before. The
+    /// spread is the range from the 10th to the 90th percentile, on the side where this range is larger.
     pub(crate) fn return_delay_change(&self, arrived: i64) -> Option<(i64, i64)> {
         const SIDE_NS: i64 = 10_000_000_000;
         const LEAST_REPORTS: usize = 5;
@@ -55,14 +56,14 @@ impl Arrivals {
 }
 
 impl Direction {
-    /// Joins reports with packets. If several packets have the same number, a report is about the newest packet before
-    /// the report.
+    /// Joins reports with packets. If several packets have the same sequence number, a report is about the newest of
+    /// them that left before the report.
     pub(crate) fn arrivals(&self) -> Arrivals {
         let mut found = Arrivals { reported: vec![None; self.packets.len()], ..Arrivals::default() };
         let mut newest: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
         let (mut next, mut near) = (0, None);
         for (at, bytes) in &self.reports {
-            // Older packets with the same number are overwritten.
+            // Overwrite older packets that have the same number.
             while let Some(packet) = self.packets.get(next).filter(|packet| packet.seen <= *at) {
                 for (key, number) in [(Some(packet.ssrc), Some(packet.seq)), (None, packet.transport)] {
                     if let Some(number) = number {
@@ -86,8 +87,8 @@ impl Direction {
                 let mut last = None;
                 for (key, Acknowledged { seq, arrival }) in each {
                     let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
-                    // If the packet with this number is half a number space old, the report is about a newer packet.
-                    // The recording does not contain the newer packet.
+                    // If this packet is more than half a number space old, the report is about a newer packet with the
+                    // same number. Skip it, because the recording does not contain that newer packet.
                     let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
                     let Some(known) = found.reported.get_mut(index).filter(|_| recent) else { continue };
                     results.push((index as u32, arrival.and_then(|arrived| arrived.at)));

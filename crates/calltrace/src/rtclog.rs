@@ -1,8 +1,9 @@
-//! Reads libwebrtc's RTC event log, version 2: batches of columns, each with a base value and delta-encoded others.
+//! Reads RTC event logs of libwebrtc, version 2. A log consists of batches, and a batch has one column per value. A
+//! column is a base value, followed by deltas.
 //!
-//! The columns are bit-packed within protobuf's byte fields (libwebrtc's
-//! `logging/rtc_event_log/encoder/delta_encoding.cc`), which no protobuf library decodes. Unknown fields are skipped
-//! and counted.
+//! The deltas are bit-packed in byte fields of protobuf (libwebrtc's
+//! `logging/rtc_event_log/encoder/delta_encoding.cc`). No protobuf library decodes them. Unknown fields are skipped and
+//! counted.
 
 use crate::call::{Direction, Hidden, PacketRecord, Recording, Side, Unread, Vantage};
 use crate::clock;
@@ -14,13 +15,14 @@ use std::collections::BTreeSet;
 use steadycast_units::{Bytes, Rate, Span, Time, counted};
 use steadycast_wire::IP_UDP_OVERHEAD;
 
-/// The maximum number of events in a batch after the first event. A damaged batch could claim 2³² events.
+/// Maximum number of events that may follow the first event of a batch. The limit is needed because a damaged batch may
+/// claim to have 2³² events.
 const MOST_DELTAS: u64 = 1 << 20;
-/// The most packets of a file.
+/// Maximum number of packets in a file.
 const MOST_PACKETS: usize = 20_000_000;
-/// The longest time between two times of a log.
+/// Maximum difference between two times in a log, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
-/// The SRTP authentication tag, which the logged sizes omit.
+/// Length of the SRTP authentication tag in bytes. The sizes in a log do not include it.
 const SRTP_TAG: u64 = 10;
 
 const VERSION_1: u64 = 1;
@@ -32,10 +34,10 @@ const BEGIN: u64 = 16;
 const LOSS_BASED: u64 = 18;
 const DELAY_BASED: u64 = 19;
 const SCREAM: u64 = 35;
-/// Field numbers of the event log's top-level message that are known but not used.
+/// Field numbers of the log's top-level message that are known, but not used.
 const UNUSED: [u64; 22] = [6, 7, 17, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 101, 102, 103, 104];
 
-/// The number of events of each kind in a log.
+/// How many events of each kind a log has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of RTP packets that arrived.
@@ -46,9 +48,9 @@ pub struct Counts {
     pub rtcp_in: usize,
     /// Number of RTCP datagrams that left.
     pub rtcp_out: usize,
-    /// Number of estimates of the sender's controller.
+    /// Number of bandwidth estimates by the sender's controller.
     pub estimates: usize,
-    /// The number of unknown fields, in the log's top-level message and in its batches of packets.
+    /// Number of unknown fields in the top-level message and in the batches of packets.
     pub unknown: usize,
 }
 
@@ -58,7 +60,7 @@ enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// `at` is the offset of the next field.
+/// Reads the fields of a protobuf message. `at` is the offset of the next field.
 struct Fields<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -85,10 +87,11 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// `None` if the field is cut or invalid.
+    /// Reads the next field. Returns its number and its value, or `None` if the field is cut or invalid.
     fn field(&mut self) -> Option<(u64, Value<'a>)> {
         let key = self.varint()?;
-        // 0: a varint; 1: 64 bits; 2: a length precedes; 5: 32 bits.
+        // The key's lower three bits are the wire type. 0 is a varint, 1 is 64 bits, 2 is a length followed by bytes,
+        // and 5 is 32 bits.
         let value = match key & 7 {
             0 => Value::Number(self.varint()?),
             1 => Value::Number(u64::from_le_bytes(self.take(8)?.try_into().ok()?)),
@@ -103,7 +106,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The most significant bit is first.
+/// Reads bits, most significant bit first. `at` is the index of the next bit.
 struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -137,23 +140,23 @@ fn mask(width: u32) -> u64 {
     u64::MAX >> (64 - width)
 }
 
-/// Decodes the `n` values after a column's base; `None` if the bits are invalid. Each delta is relative to the last
-/// value that exists.
+/// Decodes the `n` values that follow a column's base. Returns `None` if the bits are invalid. Each delta is relative
+/// to the last value that is not absent.
 pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<Option<u64>>> {
-    // libwebrtc omits the deltas if all values are equal.
+    // libwebrtc omits the deltas if all values are equal, so repeat the base.
     if packed.is_empty() {
         return Some(vec![base; n]);
     }
     let mut bits = Bits { bytes: packed, at: 0 };
     let kind = bits.take(2)?;
     let width = bits.take(6)? as u32 + 1;
-    // 0: the short header; 1: the general header with three further fields.
+    // 0 is the short header. 1 is the general header, which has three more fields.
     let (signed, optional, value_width) = match kind {
         0 => (false, false, 64),
         1 => (bits.take(1)? == 1, bits.take(1)? == 1, bits.take(6)? as u32 + 1),
         _ => return None,
     };
-    // Each value has at least one bit.
+    // Each value needs at least one bit, so a larger `n` is invalid.
     if n > packed.len() * 8 {
         return None;
     }
@@ -165,12 +168,12 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
             return Some(None);
         }
         last = Some(match last {
-            // Without a base, the first value that exists is written in full.
+            // Without a base, the first value that is not absent is written in full.
             None => bits.varint()?,
             Some(last) => {
                 let mut delta = bits.take(width)?;
                 if signed && delta >> (width - 1) == 1 {
-                    // Extends the sign.
+                    // Extend the sign to 64 bits.
                     delta |= !mask(width);
                 }
                 last.wrapping_add(delta) & mask(value_width)
@@ -181,7 +184,7 @@ pub(crate) fn deltas(packed: &[u8], base: Option<u64>, n: usize) -> Option<Vec<O
     exist.into_iter().map(&mut next).collect()
 }
 
-/// The last of repeated fields counts, as in protobuf.
+/// The fields of a batch. If a field occurs several times, the last one is used, as in protobuf.
 struct Batch<'a> {
     fields: Vec<(u64, Value<'a>)>,
     begin: usize,
@@ -223,7 +226,7 @@ impl<'a> Batch<'a> {
         found.unwrap_or(&[])
     }
 
-    /// The base, and the values that follow from the deltas.
+    /// Returns the values of a column: the base, and the values that the deltas encode.
     fn column(&self, base: u64, packed: u64) -> Result<Vec<Option<u64>>, Problem> {
         let first = self.number(base);
         let mut all = vec![first];
@@ -233,7 +236,7 @@ impl<'a> Batch<'a> {
         Ok(all)
     }
 
-    /// Returns times in milliseconds.
+    /// Returns the times of all events, in milliseconds.
     fn times(&self, packed: u64) -> Result<Vec<i64>, Problem> {
         let all = self.column(1, packed)?;
         all.into_iter()
@@ -241,7 +244,8 @@ impl<'a> Batch<'a> {
             .collect()
     }
 
-    /// The first one, and the others from a blob with their lengths and bytes.
+    /// Returns the RTCP datagrams. The first is in a field of its own. The others are in a field with all lengths,
+    /// followed by all bytes.
     fn datagrams(&self) -> Result<Vec<&'a [u8]>, Problem> {
         let mut fields = Fields { bytes: self.bytes(102), at: 0 };
         let cut = || broken(self.begin, "its packets are cut");
@@ -293,7 +297,7 @@ fn rtp(batch: &Batch<'_>, into: &mut Vec<Packet>, unknown: &mut usize) -> Result
             seq: seq[i].unwrap_or(0) as u16,
             timestamp: timestamp[i].unwrap_or(0) as u32,
             ssrc: ssrc[i].unwrap_or(0) as u32,
-            // The logged sizes omit the authentication tag and the UDP and IP headers.
+            // Add the authentication tag and the UDP and IP headers, because logged sizes do not include them.
             size: part(&payload) + part(&header) + part(&padding) + SRTP_TAG + IP_UDP_OVERHEAD as u64,
             transport: transport[i].map(|n| n as u16),
             send_time: send_time[i].map(|n| n as u32 & 0xff_ffff),
@@ -312,7 +316,7 @@ struct Log<'a> {
     delay_based: Vec<(i64, u64)>,
     scream: Vec<(i64, u64)>,
     unknown: usize,
-    /// The begins of the logs in the file.
+    /// Times at which logs in the file begin. A valid file has at most one.
     begins: BTreeSet<i64>,
     cut: Option<usize>,
 }
@@ -324,7 +328,7 @@ impl<'a> Log<'a> {
         while fields.at < bytes.len() {
             let at = fields.at;
             let Some((number, value)) = fields.field() else {
-                // A log that ends within a field is read up to it.
+                // If the log ends within a field, use everything before that field.
                 log.cut = Some(at);
                 break;
             };
@@ -351,7 +355,7 @@ impl<'a> Log<'a> {
             }
             LOSS_BASED => rates(&Batch::new(bytes, begin, 5)?, 2, 102, 1, &mut self.loss_based)?,
             DELAY_BASED => rates(&Batch::new(bytes, begin, 4)?, 2, 102, 1, &mut self.delay_based)?,
-            // SCReAM's rates are in kb/s; the rates of the other estimators are in bit/s.
+            // SCReAM's rates are in kb/s. The rates of the other estimators are in bit/s.
             SCREAM => rates(&Batch::new(bytes, begin, 7)?, 3, 103, 1000, &mut self.scream)?,
             BEGIN => self.begins.extend(Batch::new(bytes, begin, 0)?.number(1).map(|at| at as i64)),
             _ if UNUSED.contains(&number) => {}
@@ -378,7 +382,7 @@ fn rates(batch: &Batch<'_>, base: u64, packed: u64, unit: u64, into: &mut Vec<(i
     Ok(())
 }
 
-/// The number of bytes at the beginning of a file that show whether it is a text.
+/// Number of bytes at the beginning of a file that are checked for text.
 const HEAD: usize = 256;
 
 /// Whether the bytes begin with a field of an event log, which may be cut. Printable text is rejected, because its
@@ -394,19 +398,20 @@ pub(crate) fn is(bytes: &[u8]) -> bool {
     key & 7 == 2 && (matches!(key >> 3, 1..=7 | 16..=35 | 101..=104)) && fields.varint().is_some()
 }
 
-/// Counts the events of a log.
+/// Counts the events in a log.
 ///
 /// # Errors
-/// The same as in [`crate::read`].
+/// The file is not an event log of version 2, or is damaged.
 pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
     Log::read(bytes).map(|log| log.counts())
 }
 
-/// Reads a log: the call in the direction that carried more bytes.
+/// Reads a call from a log. Unless `options.side` specifies the direction, this is the direction that carried more
+/// bytes.
 ///
 /// # Errors
-/// The file is not a log of version 2, contradicts itself, is too large, has no packets of a sender, or has packets of
-/// several senders.
+/// The file is not a log of version 2, contradicts itself, is too large, has no packets in this direction, or has
+/// packets of several senders.
 pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem> {
     let mut log = Log::read(bytes)?;
     let mut notes = Vec::new();
@@ -421,7 +426,7 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
     if copies > 0 {
         notes.push(format!("{} that stand twice in the log are used once", counted(copies as u64, "event")));
     }
-    // Only the received direction can hold several senders.
+    // Only the incoming direction can contain packets of several senders.
     if side == Side::Receiver {
         of_one_sender(&mut packets, options.stream, &mut notes)?;
     }
@@ -470,7 +475,7 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
         every: Span::millis(1),
         batches: None,
     };
-    // A receiver's log has the estimates of the stream that it sends itself.
+    // In a receiver's log, the estimates are for the stream that the receiver itself sends. So drop them.
     let estimates = estimates.iter().filter(|_| side == Side::Sender);
     let estimates = estimates.map(|(ms, bps)| (at(*ms), Rate::bps(*bps))).collect();
     let source = match side {
@@ -481,10 +486,10 @@ pub(crate) fn read(bytes: &[u8], options: Options) -> Result<Recording, Problem>
 }
 
 impl Log<'_> {
-    /// Adds notes on what the log lacks.
+    /// Adds notes about missing or unknown parts of the log.
     ///
     /// # Errors
-    /// The log has no packet, or the file has several logs.
+    /// The log has no RTP packet, or the file has several logs.
     fn check(&self, notes: &mut Vec<String>) -> Result<(), Problem> {
         if self.incoming.len() + self.outgoing.len() == 0 {
             let remedy = "a log is written every 5 s: record longer, and end the call before the browser";
@@ -507,7 +512,10 @@ impl Log<'_> {
         Ok(())
     }
 
-    /// The user's choice, or the side with more bytes.
+    /// Returns the side that the user specified as `named`. Without it, returns the side that carried more bytes.
+    ///
+    /// # Errors
+    /// The log has no packets for this side.
     fn side(&self, named: Option<Side>) -> Result<Side, Problem> {
         let total = |packets: &[Packet]| packets.iter().map(|packet| packet.size).sum::<u64>();
         let more = if total(&self.outgoing) >= total(&self.incoming) { Side::Sender } else { Side::Receiver };
@@ -522,21 +530,22 @@ impl Log<'_> {
         Ok(side)
     }
 
-    /// Returns the estimates of the controller that set the rate.
+    /// Returns the estimates of the controller that set the rate. If several controllers logged estimates, the first of
+    /// SCReAM, the loss-based and the delay-based controller is used.
     fn estimates(&mut self) -> Vec<(i64, u64)> {
         let all = [&mut self.scream, &mut self.loss_based, &mut self.delay_based];
         all.into_iter().find(|each| !each.is_empty()).map(std::mem::take).unwrap_or_default()
     }
 }
 
-/// Sorts packets by time and sequence number. Removes copies, and returns their number.
+/// Sorts packets by time, and by sequence number within a millisecond. Removes copies and returns their number.
 fn in_order(packets: &mut Vec<Packet>) -> usize {
     packets.sort_by_key(|packet| packet.ms);
     let mut sorted = Vec::with_capacity(packets.len());
     for together in packets.chunk_by(|a, b| a.ms == b.ms) {
         let first = (together[0].transport, together[0].seq);
         let mut together = together.to_vec();
-        // Times are in whole milliseconds.
+        // Times are in whole milliseconds, so sort packets of the same millisecond by number.
         together.sort_by_key(|packet| match (packet.transport, first.0) {
             (Some(number), Some(first)) => (number.wrapping_sub(first) as i16, 0),
             _ => (0, packet.seq.wrapping_sub(first.1) as i16),
@@ -552,20 +561,20 @@ fn in_order(packets: &mut Vec<Packet>) -> usize {
 
 fn without_copies<T: Ord + Copy>(events: &mut Vec<(i64, T)>) -> usize {
     let all = events.len();
-    // A stable sort by time alone keeps the order of events in the same millisecond.
+    // Sort by time only. The sort is stable, so it keeps the order of events in the same millisecond.
     events.sort_by_key(|event| event.0);
     let mut seen = BTreeSet::new();
     events.retain(|event| seen.insert(*event));
     all - events.len()
 }
 
-/// The number of bits of a log's send times.
+/// Number of bits in a log's send times.
 const BITS: u32 = 24;
 
-/// Keeps the packets of one sender, because a server may forward several senders.
+/// Keeps only the packets of one sender, because a server may forward several senders.
 ///
 /// # Errors
-/// `stream` names none of the senders, or is missing although there are several.
+/// `stream` is the SSRC of none of the senders, or is `None` although there are several senders.
 fn of_one_sender(packets: &mut Vec<Packet>, stream: Option<u32>, notes: &mut Vec<String>) -> Result<(), Problem> {
     let at = |ms: i64| Time::from_nanos(ms.max(0) as u64 * 1_000_000);
     let numbered = |packet: &Packet| {
@@ -642,7 +651,8 @@ mod tests {
         }
     }
 
-    /// Encodes a column with the general header. If `short` is set and no value is absent, it uses the short header.
+    /// Encodes a column with the general header. Uses the short header instead if `short` is set and the values allow
+    /// it.
     fn packed(base: Option<u64>, values: &[Option<u64>], width: u32, signed: bool, short: bool) -> Vec<u8> {
         let mut out = Writer(Vec::new());
         let optional = values.iter().any(Option::is_none);

@@ -1,38 +1,41 @@
 //! Finds the header extension abs-send-time, and decodes it.
 //!
-//! The id of the extension is negotiated (RFC 8285, section 5), but few captures contain the negotiation. The extension
-//! is therefore found by its values: 24 bits in units of 2⁻¹⁸ s, which advance with the capture's clock and wrap at
-//! 64 s.
+//! The id of the extension is negotiated (RFC 8285, section 5), but few captures contain the negotiation. So the
+//! extension is found by its values. They have 24 bits in units of 2⁻¹⁸ s, advance with the capture's clock, and wrap
+//! after 64 s.
 //!
-//! RFC 5450's transmission offset also has 24 bits, but stays near zero.
+//! The transmission offset of RFC 5450 has 24 bits too, but its values stay near zero.
 
 use crate::Problem;
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 
-/// Extension elements of a packet: id, length, and the value of elements with 2 to 4 bytes.
+/// Extension elements of a packet: id, length in bytes, and value. Only elements of 2 to 4 bytes are included.
 pub(crate) type Elements = Vec<(u8, usize, u32)>;
-/// An extension's id and length.
+/// Id and length of a header extension.
 pub(crate) type Kind = (u8, usize);
 
-/// The time between two values that are compared, but at most a quarter of the recording.
+/// Time between two send times that are compared. A quarter of the recording is used if it is shorter.
 const APART: Span = Span::secs(2);
-/// The largest difference of the two clocks' advances, relative to [`APART`]; a queue may grow or drain.
+/// Maximum difference between the advances of the two clocks, relative to [`APART`]. A queue that grows or drains
+/// causes a difference.
 const TOLERANCE: f64 = 0.5;
-/// The minimum share of comparisons that have to agree. Comparisons fail where a clock was set.
+/// Minimum share of comparisons that have to agree. Some fail because a clock was set.
 const AGREEING: f64 = 0.75;
-/// The least number of packets with the extension.
+/// Minimum number of packets that have to carry the extension.
 const LEAST_PACKETS: usize = 20;
-/// The number of bits for fractions of a second.
+/// Number of bits of a send time that are fractions of a second.
 const FRACTION_BITS: u32 = 18;
 
-/// Finds each stream's extension with abs-send-time (3 bytes), or with the send time of this project's sessions (4
-/// bytes, with a fixed id). `packets` has the time, SSRC and extension elements of each packet, in the order of the
-/// recording; `named` is the id that a session description or the user gives.
+/// Finds which extension of each stream has the send time. It is abs-send-time (3 bytes), or the send time of this
+/// project's own sessions (4 bytes, with a fixed id).
+///
+/// `packets` has the time, SSRC and extension elements of each packet, in the order of the recording. `named` is the id
+/// that the user or a session description specifies.
 ///
 /// # Errors
-/// Two extensions of a stream behave like abs-send-time, and no other stream shows which of them it is; or the named
-/// extension does not behave like it in any stream.
+/// Two extensions of a stream behave like abs-send-time, and no other stream shows which of them it is. Or the
+/// extension with the id `named` does not behave like abs-send-time in any stream.
 pub(crate) fn find<'a>(
     packets: impl Iterator<Item = (Time, u32, &'a Elements)>,
     named: Option<u8>,
@@ -60,7 +63,7 @@ pub(crate) fn find<'a>(
     let certain: BTreeSet<Kind> = found.values().filter(|kinds| kinds.len() == 1).map(|kinds| kinds[0]).collect();
     let mut of_stream = BTreeMap::new();
     for (ssrc, kinds) in found {
-        // If several extensions fit, the only candidate of another stream is used.
+        // If several extensions fit, use the one that is the only candidate in another stream.
         let decided: Vec<Kind> = kinds.iter().filter(|kind| certain.contains(kind)).copied().collect();
         let [kind] = (if kinds.len() == 1 { &kinds[..] } else { &decided[..] }) else {
             let ids: Vec<String> = kinds.iter().map(|kind| kind.0.to_string()).collect();
@@ -70,7 +73,7 @@ pub(crate) fn find<'a>(
         };
         of_stream.insert(ssrc, *kind);
     }
-    // A stream with too few packets uses the same extension as the others.
+    // If a stream has too few packets, assume that it uses the same extension as the other streams.
     if let [kind] = certain.into_iter().collect::<Vec<_>>()[..] {
         for ((ssrc, of), _) in values {
             if of == kind {
@@ -85,15 +88,15 @@ pub(crate) fn bits(kind: Kind) -> u32 {
     kind.1 as u32 * 8
 }
 
-/// Returns the id of abs-send-time, if `text` contains a session description with it.
+/// Returns the id of abs-send-time if `text` has a session description that specifies it.
 pub(crate) fn described(text: &[u8]) -> Option<u8> {
     let text = String::from_utf8_lossy(text);
     let line = text.lines().find(|line| line.starts_with("a=extmap:") && line.contains("abs-send-time"))?;
     line.strip_prefix("a=extmap:")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Whether values advance like the capture's clock. Both the order of the file and the order of the times are tried,
-/// because a clock may have been set back or records may be out of order.
+/// Whether values advance like the capture's clock. This is checked in the order of the file and in the order of times.
+/// The file's order is right if a clock was set back, and the order of times is right if records are out of order.
 fn advances(values: &[(Time, u32)], bits: u32) -> bool {
     let (Some(first), Some(last)) = (values.iter().map(|v| v.0).min(), values.iter().map(|v| v.0).max()) else {
         return false;
@@ -111,13 +114,13 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     let (mut agreeing, mut compared, mut later) = (0_usize, 0_usize, 0_usize);
     for (i, (at, value)) in values.iter().enumerate() {
         later = later.max(i);
-        // The search also ends where times go back, because the clock was set back there.
+        // End the search where times go back too, because the clock was set back there.
         while values.get(later).is_some_and(|other| (*at..*at + apart).contains(&other.0)) {
             later += 1;
         }
         let Some((other_at, other)) = values.get(later) else { break };
         let passed = other_at.as_secs_f64() - at.as_secs_f64();
-        // The values may have wrapped several times.
+        // Ignore multiples of the wrap, because the values may have wrapped several times.
         let off = libm::remainder(advance(*value, *other, bits) as f64 * 1e-9 - passed, wrap_s(bits));
         compared += 1;
         agreeing += usize::from(off.abs() <= TOLERANCE * apart.as_secs_f64());
@@ -125,24 +128,25 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     compared >= LEAST_PACKETS / 2 && agreeing as f64 >= AGREEING * compared as f64
 }
 
-/// Returns the seconds after which send times wrap.
+/// Returns the time after which send times wrap, in seconds.
 fn wrap_s(bits: u32) -> f64 {
     libm::exp2(f64::from(bits - FRACTION_BITS))
 }
 
-/// Returns the signed distance of a time to the nearest multiple of the wrap, in nanoseconds.
+/// Returns the signed distance between a time and the nearest multiple of the wrap, in nanoseconds.
 pub(crate) fn to_nearest_wrap(nanos: i64, bits: u32) -> i64 {
     let wrap = (1_i64 << (bits - FRACTION_BITS)) * 1_000_000_000;
     (nanos + wrap / 2).rem_euclid(wrap) - wrap / 2
 }
 
-/// Unwraps send times with the help of the recording's times.
+/// Unwraps send times. The recording's times show how often a send time has wrapped.
 pub(crate) struct SendTimes {
     bits: u32,
     first: Option<(u32, Time)>,
 }
 
-/// A time added to send times, because packets that were recorded later may have left before the first one.
+/// Is added to all send times, so that none is negative. Packets that were recorded later than the first one may have
+/// left before it.
 pub(crate) const BEFORE: Span = Span::secs(1);
 
 impl SendTimes {
@@ -150,7 +154,7 @@ impl SendTimes {
         Self { bits, first: None }
     }
 
-    /// Returns the unwrapped send time that is nearest to the recording's time `beside`.
+    /// Returns the unwrapped send time. Of the possible times, this is the one nearest to the recorded time `beside`.
     pub(crate) fn unwrap(&mut self, raw: u32, beside: Time) -> Time {
         let (first, anchor) = *self.first.get_or_insert((raw, beside));
         let wrap = 1_i128 << self.bits;
@@ -163,7 +167,7 @@ impl SendTimes {
     }
 }
 
-/// Returns the signed time from one send time to another, in nanoseconds, at most half a wrap.
+/// Returns the signed difference between two send times, in nanoseconds. It is at most half a wrap.
 pub(crate) fn advance(from: u32, to: u32, bits: u32) -> i64 {
     let shift = 32 - bits;
     let signed = (to.wrapping_sub(from) << shift) as i32 >> shift;
@@ -180,8 +184,8 @@ mod tests {
             let (left, waits) = (u64::from(k) * 8, u64::from(wait * (k % 400) / 400));
             let mut elements = vec![(9, 3, 0x0001_4064), (4, 2, k & 0xffff)];
             elements.extend(send_time.map(|id| (id, 3, ((left * 262_144 / 1000 + 0xff_0000) & 0xff_ffff) as u32)));
-            // The transmission offset of RFC 5450: the time for which the pacer held the packet back, in ticks of 90
-            // kHz.
+            // Add the transmission offset of RFC 5450. It is the time for which the pacer held the packet back, in
+            // ticks of 90 kHz.
             elements.extend(offset.map(|id| (id, 3, k % 7 * 450)));
             (Time::from_nanos((left + waits) * 1_000_000), elements)
         };

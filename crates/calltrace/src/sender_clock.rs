@@ -1,34 +1,36 @@
-//! Groups streams by sender, each with its own clock and path. A server may forward several senders between one pair of
-//! addresses, and a restarted sender may keep its SSRC.
+//! Groups streams by sender. Each sender has its own clock and path. A server may forward several senders between one
+//! pair of addresses, and a sender may keep its SSRC when it restarts.
 
 use crate::numbering::{self, Numbered};
 use crate::send_time;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// The minimum difference of send times by which a packet counts as overtaken, in nanoseconds. Smaller differences may
-/// come from threads that write the send times of one clock.
+/// A packet counts as overtaken if its send time is earlier by at least this difference, in nanoseconds. Smaller
+/// differences may occur if several threads of one sender write send times.
 const OVERTAKEN_NS: i64 = 5_000_000;
-/// The maximum share of overtaken packets between two streams of one sender. Twice the share within streams is added.
+/// Maximum share of overtaken packets between two streams of one sender. Twice the share of overtaken packets within
+/// streams is added to it.
 const OVERTAKEN_SHARE: f64 = 0.1;
-/// The minimum number of packet pairs for a comparison by order. With fewer pairs, only the two nearest packets are
-/// compared.
+/// Minimum number of packet pairs for a comparison by order. With fewer pairs, only the two packets that are nearest in
+/// time are compared.
 const LEAST_PAIRS: usize = 10;
-/// Two consecutive streams are of one sender if their delays differ by at most this, in nanoseconds. A queue may
-/// explain the difference.
+/// If one stream follows another, both are from one sender if their delays differ by at most this, in nanoseconds. The
+/// limit allows for a queue.
 const SEQUEL_DIFFERENCE_NS: i64 = 500_000_000;
-/// The number of later packets that have to confirm that a sender's clock was set back.
+/// Number of later packets that have to confirm that a sender's clock was set back.
 const CONFIRMING_PACKETS: usize = 4;
-/// The maximum distance between the number of a confirming packet and the last number before the clock was set back.
+/// Maximum difference between the sequence numbers of a confirming packet and the last packet before the clock was set
+/// back.
 const LONGEST_STEP: u16 = 16;
-/// The maximum number of packets per stream that are compared.
+/// Maximum number of packets per stream that are compared.
 const MOST_COMPARED: usize = 20_000;
 
-/// The SSRC, and how often the sender was restarted or set its clock back before.
+/// The SSRC, and how often the sender has restarted or set its clock back since the recording began.
 pub(crate) type Stream = (u32, u32);
 
-/// Returns the stream of each packet. `packets` has the SSRC, number and undecoded send time of each packet, in the
-/// order of the file.
+/// Returns the stream of each packet. `packets` has the SSRC, sequence number and undecoded send time of each packet,
+/// in the order of the file. `bits` is the number of bits in a send time.
 pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Vec<Stream> {
     let numbered: Vec<(u32, Numbered)> = packets.iter().map(|(ssrc, numbered, _)| (*ssrc, *numbered)).collect();
     let mut streams: Vec<Stream> = packets.iter().map(|one| one.0).zip(numbering::restarts(&numbered)).collect();
@@ -51,8 +53,8 @@ pub(crate) fn streams(packets: &[(u32, Numbered, Option<u32>)], bits: u32) -> Ve
     streams
 }
 
-/// Whether the sender's clock was set back after the first packet of `window`. In all later packets the numbers
-/// continue, but the send times are earlier.
+/// Whether the sender's clock was set back after the first packet of `window`. If so, the sequence numbers of all later
+/// packets continue, but their send times are earlier.
 ///
 /// Send times that wrapped during a long pause also look earlier, but then the delay hardly grows. After the clock was
 /// set back, the delay grows by more than the time that passed between the two arrivals.
@@ -72,7 +74,7 @@ fn is_set_back(window: &[(usize, Numbered, u32)], bits: u32) -> bool {
 /// A packet with a send time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamped {
-    /// The place of the packet's record in the file.
+    /// Position of the packet's record in the file.
     pub(crate) place: usize,
     pub(crate) seen: Time,
     pub(crate) stream: Stream,
@@ -92,7 +94,7 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
     let mut streams: Vec<(u64, Vec<Stamped>)> = streams.into_values().collect();
     streams.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     for (_, stream) in &mut streams {
-        // The order of the file is right even if a clock was set.
+        // Sort by position in the file, because this order is right even if a clock was set.
         stream.sort_by_key(|packet| packet.place);
         let every = stream.len().div_ceil(MOST_COMPARED);
         *stream = stream.iter().step_by(every).copied().collect();
@@ -113,8 +115,9 @@ pub(crate) fn senders(packets: Vec<Stamped>, bits: u32) -> Vec<Vec<Stream>> {
     groups.into_iter().map(|(_, members)| members.into_iter().map(|i| streams[i].1[0].stream).collect()).collect()
 }
 
-/// Whether packets of two streams arrived in the order of departure, as from one sender's queue. Both the order of the
-/// file and the order of the times are tried, because a clock may have been set or records may be out of order.
+/// Whether the packets of two streams arrived in the order of departure, as if they were sent by one sender. This is
+/// checked in the order of the file and in the order of times. The file's order is right if a clock was set, and the
+/// order of times is right if records are out of order.
 fn is_one_sender(one: &[Stamped], other: &[Stamped], bits: u32) -> bool {
     let mut both: Vec<&Stamped> = one.iter().chain(other).collect();
     both.sort_by_key(|packet| packet.place);
@@ -133,7 +136,7 @@ fn is_one_sender_in_order(packets: &[&Stamped], bits: u32) -> bool {
         pairs[usize::from(crosses)] += 1;
         overtaken[usize::from(crosses)] += usize::from(advance < -OVERTAKEN_NS);
         let passed = after.seen.as_nanos() as i64 - before.seen.as_nanos() as i64;
-        // The nearest packets are compared if the streams do not overlap in time.
+        // If the streams do not overlap in time, compare the two packets that are nearest in time.
         if crosses && nearest.is_none_or(|least| passed.abs() < least.0) {
             nearest = Some((passed.abs(), send_time::to_nearest_wrap(passed - advance, bits)));
         }
@@ -150,8 +153,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Creates the packets of a stream. The queue on its path takes `queue(t)` seconds, and its sender's clock is
-    /// `clock` seconds ahead.
+    /// Creates the packets of a stream. The queue on the path delays a packet by `queue(t)` seconds. The sender's clock
+    /// is ahead by `clock` seconds.
     fn stream(ssrc: u32, every_ms: u64, begin_s: f64, clock: f64, queue: impl Fn(f64) -> f64) -> Vec<Stamped> {
         let packets = (0..20_000 / every_ms).map(|k| {
             let left = begin_s + (k * every_ms) as f64 / 1000.0;
@@ -172,13 +175,13 @@ mod tests {
             steepness in 0.0..0.9_f64,
             later in prop_oneof![Just(0.0), Just(25.0), Just(90.0)],
         ) {
-            // The queue drains by `steepness` seconds per second. This is below 1, because a queue drains no faster
+            // Let the queue drain by `steepness` seconds per second. This is below 1, because a queue drains no faster
             // than time passes.
             let queue = |t: f64| ((t / period).fract() - 0.5).abs() * period * steepness;
             let mut packets = stream(1, 5, 0.0, 7.0, queue);
             packets.extend(stream(2, 20, 0.0071, 7.0, queue));
             packets.extend(stream(3, 7, later, 7.0 + clock, |_| 0.0));
-            // The delays of two streams that follow each other may differ by the whole queue.
+            // If one stream follows another, their delays may differ by the whole queue.
             let most = 0.6 + period * steepness / 2.0;
             prop_assume!(later == 0.0 || (most..64.0 - most).contains(&clock));
             let found = senders(packets, 24);
