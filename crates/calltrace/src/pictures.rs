@@ -93,7 +93,7 @@ struct Draft {
 /// Pictures in the order of their first packets, before missing packets are attributed to them.
 struct Drafts {
     all: Vec<Draft>,
-    /// The picture of each packet; `None` for a packet that is missing in the recording.
+    /// For each packet, the index of its picture. It is `None` if the packet is missing in the recording.
     of: Vec<Option<usize>>,
 }
 

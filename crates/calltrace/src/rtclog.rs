@@ -385,7 +385,7 @@ fn rates(batch: &Batch<'_>, base: u64, packed: u64, unit: u64, into: &mut Vec<(i
 /// Number of bytes at the beginning of a file that are checked for text.
 const HEAD: usize = 256;
 
-/// Whether the bytes begin with a field of an event log, which may be cut. Printable text is rejected, because its
+/// Whether the bytes begin with a field of an event log. The field may be cut. Printable text is rejected, because its
 /// first bytes may look like a field.
 pub(crate) fn is(bytes: &[u8]) -> bool {
     let is_printed = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace() || *byte >= 0x80;

@@ -154,7 +154,7 @@ pub struct SteadycastProbe {
     pub within: u32,
 }
 
-/// Times before 0 count as 0.
+/// Converts a time in ns. Times before 0 count as 0.
 fn time(ns: i64) -> Time {
     Time::from_nanos(ns.max(0).unsigned_abs())
 }
@@ -163,7 +163,7 @@ fn nanos(at: Time) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
 }
 
-/// A handle with a flag that a panic in the library sets. Later calls then return `STEADYCAST_BROKEN`.
+/// A handle that has a flag for a panic in the library. After a panic, calls return `STEADYCAST_BROKEN`.
 trait Handle {
     fn broken(&mut self) -> &mut bool;
 }
@@ -174,13 +174,15 @@ impl Handle for SteadycastRemote {
     }
 }
 
-/// Runs a call on a handle. A panic ends the handle.
+/// Runs a call on a handle. If the call panics, the handle can't be used any more.
+///
+/// Returns the result of `wrong`, given the error code, if the handle is null or broken, or if the call panics.
 ///
 /// # Safety
-/// `handle` is null, or comes from `steadycast_new` or `steadycast_sender_new`, has not been freed, and no other thread
-/// uses it.
+/// `handle` is null, or comes from `steadycast_new` or `steadycast_sender_new`. It has not been freed, and no other
+/// thread uses it.
 unsafe fn with<H: Handle, T>(handle: *mut H, wrong: impl FnOnce(c_int) -> T, call: impl FnOnce(&mut H) -> T) -> T {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let Some(handle) = (unsafe { handle.as_mut() }) else { return wrong(STEADYCAST_NULL) };
     if *handle.broken() {
         return wrong(STEADYCAST_BROKEN);
@@ -210,26 +212,30 @@ pub unsafe extern "C" fn steadycast_new(
     error: *mut c_char,
     room: usize,
 ) -> *mut SteadycastRemote {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let (controller, params, bounds) = unsafe { (text::read(controller), text::read(params), read_bounds(bounds)) };
     let made = catch_unwind(AssertUnwindSafe(|| make(abi, controller, params, bounds)))
         .unwrap_or_else(|_| Err("a fault of the library; please report it".into()));
     match made {
         Ok(handle) => Box::into_raw(Box::new(handle)),
         Err(problem) => {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
             unsafe { text::write(&problem, error, room) };
             ptr::null_mut()
         }
     }
 }
 
-/// Reads bounds of any version. Earlier versions ended before `late` or `acknowledged`.
+/// Reads bounds of any version of this struct. In earlier versions, the struct ended before `late` or before
+/// `acknowledged`.
+///
+/// # Safety
+/// `bounds` is null, or points to as many bytes as its first field says.
 unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBounds, String> {
     if bounds.is_null() {
         return Err("bounds: it is null; give STEADYCAST_BOUNDS(floor, cap)".into());
     }
-    // SAFETY: as the caller promises; the size is the first field.
+    // SAFETY: the caller guarantees that the pointer is valid, and the size is the first field.
     let size = unsafe { bounds.cast::<usize>().read() };
     let whole = size_of::<SteadycastBounds>();
     let earlier = [offset_of!(SteadycastBounds, late), offset_of!(SteadycastBounds, acknowledged)];
@@ -248,7 +254,7 @@ unsafe fn read_bounds(bounds: *const SteadycastBounds) -> Result<SteadycastBound
         interval_ms: 0,
         acknowledged: 0,
     };
-    // SAFETY: the caller's bounds have `size` bytes, and `read` has as many or more.
+    // SAFETY: the caller's bounds have `size` bytes, and `read` has at least `size` bytes.
     unsafe { ptr::copy_nonoverlapping(bounds.cast::<u8>(), ptr::from_mut(&mut read).cast::<u8>(), size) };
     Ok(read)
 }
@@ -264,7 +270,7 @@ fn make(
     Ok(SteadycastRemote { remote, packet: bounds.packet.get(), broken: false })
 }
 
-/// A controller's name, parameters and bounds.
+/// Name of a controller, its parameters and its bounds.
 type Named<'a> = (&'a str, Vec<(String, Given)>, Bounds);
 
 fn bounds_from<'a>(
@@ -313,9 +319,9 @@ fn flag(name: &str, value: u32) -> Result<bool, String> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_free(handle: *mut SteadycastRemote) {
     if !handle.is_null() {
-        // SAFETY: it came from `Box::into_raw`, and is not used again.
+        // SAFETY: the handle comes from `Box::into_raw`, and is not used again.
         let handle = unsafe { Box::from_raw(handle) };
-        // A panic must not end the program.
+        // Catch a panic, because it must not end the caller's program.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
     }
 }
@@ -342,7 +348,7 @@ pub unsafe extern "C" fn steadycast_sent(
         0 => own.remote.sent(time(at_ns), &packet),
         _ => own.remote.sent_uncovered(time(at_ns), Stream::Media, packet.size),
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
@@ -369,7 +375,7 @@ pub unsafe extern "C" fn steadycast_sent_extra(
         false => own.remote.sent_extra(time(at_ns), stream, size),
         true => own.remote.sent_uncovered(time(at_ns), stream, size),
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, tell) }
 }
 
@@ -387,7 +393,7 @@ pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number
         own.remote.forget(number);
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -398,7 +404,7 @@ pub unsafe extern "C" fn steadycast_forget(handle: *mut SteadycastRemote, number
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_number(handle: *mut SteadycastRemote, low: u16) -> u64 {
     let find = |own: &mut SteadycastRemote| own.remote.number(low).unwrap_or(STEADYCAST_NO_NUMBER);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
 }
 
@@ -425,7 +431,7 @@ pub unsafe extern "C" fn steadycast_queued(
         own.remote.queued(&queue);
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -445,7 +451,7 @@ pub unsafe extern "C" fn steadycast_feedback(
     fates: *const SteadycastFate,
     count: usize,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let fates = match unsafe { read_fates(fates, count) } {
         Ok(fates) => fates,
         Err(code) => return code,
@@ -454,20 +460,22 @@ pub unsafe extern "C" fn steadycast_feedback(
         own.remote.feedback(time(at_ns), fates.iter().map(told));
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
 }
 
+/// Reads the entries of a feedback message.
+///
 /// # Errors
-/// The code of an invalid call.
+/// Returns the error code for C if `fates` is null although `count` is not 0, or if an ECN field is invalid.
 ///
 /// # Safety
-/// `fates` has `count` entries, or is null when `count` is 0.
+/// `fates` has `count` entries, or is null if `count` is 0.
 unsafe fn read_fates<'a>(fates: *const SteadycastFate, count: usize) -> Result<&'a [SteadycastFate], c_int> {
     if fates.is_null() && count > 0 {
         return Err(STEADYCAST_NULL);
     }
-    // SAFETY: as the caller promises; an empty slice needs no memory.
+    // SAFETY: the caller guarantees that there are `count` entries. An empty slice needs no memory.
     let fates = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(fates, count) } };
     match fates.iter().all(|fate| (STEADYCAST_NO_ECN..=3).contains(&fate.ecn)) {
         true => Ok(fates),
@@ -489,7 +497,7 @@ fn told(fate: &SteadycastFate) -> PacketResult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_wake(handle: *mut SteadycastRemote) -> i64 {
     let ask = |own: &mut SteadycastRemote| own.remote.wake().map_or(STEADYCAST_NEVER, |wake| nanos(wake.at));
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |_| STEADYCAST_NEVER, ask) }
 }
 
@@ -503,7 +511,7 @@ pub unsafe extern "C" fn steadycast_timer(handle: *mut SteadycastRemote, now_ns:
         own.remote.timer(time(now_ns));
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -517,17 +525,17 @@ pub unsafe extern "C" fn steadycast_decision(
     handle: *mut SteadycastRemote,
     decision: *mut SteadycastDecision,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let Some(decision) = (unsafe { decision.as_mut() }) else { return STEADYCAST_NULL };
     if decision.size != size_of::<SteadycastDecision>() {
         return STEADYCAST_SIZE;
     }
     let tell = |own: &mut SteadycastRemote| write_decision(decision, &own.remote.decision(), own.packet);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// `packet` is the size of packets in bytes.
+/// Writes a decision into the caller's struct. `packet` is the size of a full packet in bytes.
 fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: u64) -> c_int {
     let window = wanted.window.map(|window| match window {
         Window::Packets(packets) => u64::from(packets) * packet,
@@ -554,7 +562,7 @@ fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: 
 /// As for `steadycast_decision`; `probe` is null or points to a struct of its type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: *mut SteadycastProbe) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let Some(probe) = (unsafe { probe.as_mut() }) else { return STEADYCAST_NULL };
     if probe.size != size_of::<SteadycastProbe>() {
         return STEADYCAST_SIZE;
@@ -571,7 +579,7 @@ pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: 
         };
         1
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -583,7 +591,7 @@ pub unsafe extern "C" fn steadycast_probe(handle: *mut SteadycastRemote, probe: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_controllers(names: *mut c_char, room: usize) -> usize {
     let all = text::names();
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { text::write(&all, names, room) };
     all.len() + 1
 }
@@ -607,7 +615,7 @@ mod tests {
             acknowledged: 0,
         };
         let mut own = make(STEADYCAST_ABI, Ok(Some("tfrc")), Ok(None), Ok(bounds)).unwrap();
-        // SAFETY: the handle is of this frame.
+        // SAFETY: the handle is a local variable of this function.
         unsafe {
             assert_eq!(with(&mut own, |code| code, |_| panic!("a fault")), STEADYCAST_BROKEN);
             assert_eq!(steadycast_timer(&mut own, 5), STEADYCAST_BROKEN);

@@ -171,9 +171,9 @@ pub unsafe extern "C" fn steadycast_sender_new(
     error: *mut c_char,
     room: usize,
 ) -> *mut SteadycastSender {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let (controller, params) = unsafe { (text::read(controller), text::read(params)) };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let (bounds, settings) = unsafe { (read_bounds(bounds), read_settings(settings)) };
     let make = || {
         let (controller, params, bounds) = bounds_from(abi, controller, params, bounds)?;
@@ -199,25 +199,27 @@ pub unsafe extern "C" fn steadycast_sender_new(
     match made {
         Ok(handle) => Box::into_raw(Box::new(handle)),
         Err(problem) => {
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
             unsafe { text::write(&problem, error, room) };
             ptr::null_mut()
         }
     }
 }
 
+/// Reads the settings. Returns `None` if `settings` is null.
+///
 /// # Safety
 /// `settings` is null, or points to as many bytes as its first field says.
 unsafe fn read_settings(settings: *const SteadycastSenderSettings) -> Result<Option<SteadycastSenderSettings>, String> {
     if settings.is_null() {
         return Ok(None);
     }
-    // SAFETY: as the caller promises; the size is the first field.
+    // SAFETY: the caller guarantees that the pointer is valid, and the size is the first field.
     let (size, whole) = (unsafe { settings.cast::<usize>().read() }, size_of::<SteadycastSenderSettings>());
     if size != whole {
         return Err(format!("settings: its size is {size}, not {whole}; begin with STEADYCAST_SENDER_SETTINGS"));
     }
-    // SAFETY: the caller's structure has this size.
+    // SAFETY: the caller's struct has the size of this type.
     Ok(Some(unsafe { settings.read() }))
 }
 
@@ -228,9 +230,9 @@ unsafe fn read_settings(settings: *const SteadycastSenderSettings) -> Result<Opt
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_free(handle: *mut SteadycastSender) {
     if !handle.is_null() {
-        // SAFETY: it came from `Box::into_raw`, and is not used again.
+        // SAFETY: the handle comes from `Box::into_raw`, and is not used again.
         let handle = unsafe { Box::from_raw(handle) };
-        // A panic must not end the program.
+        // Catch a panic, because it must not end the caller's program.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(handle)));
     }
 }
@@ -248,7 +250,7 @@ pub unsafe extern "C" fn steadycast_sender_stream(
     handle: *mut SteadycastSender,
     stream: *const SteadycastStream,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let Some(given) = (unsafe { stream.as_ref() }) else { return STEADYCAST_NULL };
     if given.size != size_of::<SteadycastStream>() {
         return STEADYCAST_SIZE;
@@ -277,7 +279,7 @@ pub unsafe extern "C" fn steadycast_sender_stream(
         }
         c_int::try_from(own.sender.add_stream(settings).0).unwrap_or(STEADYCAST_VALUE)
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, add) }
 }
 
@@ -293,7 +295,7 @@ pub unsafe extern "C" fn steadycast_sender_encoder(
     stream: u32,
     encoder: *mut SteadycastEncoder,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let Some(encoder) = (unsafe { encoder.as_mut() }) else { return STEADYCAST_NULL };
     if encoder.size != size_of::<SteadycastEncoder>() {
         return STEADYCAST_SIZE;
@@ -307,7 +309,7 @@ pub unsafe extern "C" fn steadycast_sender_encoder(
         (encoder.skip, encoder.key_frame) = (target.skip.into(), target.key_frame.into());
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, read) }
 }
 
@@ -330,7 +332,7 @@ pub unsafe extern "C" fn steadycast_sender_frame(
         _ => return STEADYCAST_VALUE,
     };
     let begin = |own: &mut SteadycastSender| own.sender.frame(time(now_ns), StreamId(stream), role).into();
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, begin) }
 }
 
@@ -346,7 +348,7 @@ pub unsafe extern "C" fn steadycast_sender_push(
     stream: u32,
     packet: *const SteadycastPacket,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let Some(given) = (unsafe { packet.as_ref() }) else { return STEADYCAST_NULL };
     let edge = FrameEdge {
         first: given.flags & crate::STEADYCAST_FRAME_FIRST != 0,
@@ -354,7 +356,7 @@ pub unsafe extern "C" fn steadycast_sender_push(
     };
     let packet = MediaPacket { id: given.id, size: Bytes::new(given.size_bytes.into()), edge, seq: given.seq };
     let push = |own: &mut SteadycastSender| own.sender.push(time(now_ns), StreamId(stream), &packet).into();
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, push) }
 }
 
@@ -373,7 +375,7 @@ pub unsafe extern "C" fn steadycast_sender_poll(
     now_ns: i64,
     output: *mut SteadycastOutput,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let Some(output) = (unsafe { output.as_mut() }) else { return STEADYCAST_NULL };
     if output.size != size_of::<SteadycastOutput>() {
         return STEADYCAST_SIZE;
@@ -382,7 +384,7 @@ pub unsafe extern "C" fn steadycast_sender_poll(
         Output::Send(Departure { stream, id, seq, number, kind, .. }) => {
             (output.id, output.number, output.stream, output.seq) = (id, number, stream.0, seq);
             output.kind = match kind {
-                // The caller knows audio by its stream.
+                // There is no extra value for audio, because the caller recognises audio by its stream.
                 Stream::Media | Stream::Audio => 0,
                 Stream::Repair => crate::STEADYCAST_REPAIR,
                 Stream::Parity => crate::STEADYCAST_PARITY,
@@ -399,7 +401,7 @@ pub unsafe extern "C" fn steadycast_sender_poll(
             STEADYCAST_WAIT
         }
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, poll) }
 }
 
@@ -418,13 +420,13 @@ pub unsafe extern "C" fn steadycast_sender_rtcp(
     if bytes.is_null() && len > 0 {
         return STEADYCAST_NULL;
     }
-    // SAFETY: as the caller promises; an empty slice needs no memory.
+    // SAFETY: the caller guarantees that there are `len` bytes. An empty slice needs no memory.
     let bytes = if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(bytes, len) } };
     let read = |own: &mut SteadycastSender| match own.sender.on_rtcp(time(now_ns), bytes) {
         Ok(_) => STEADYCAST_OK,
         Err(_) => STEADYCAST_VALUE,
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, read) }
 }
 
@@ -439,7 +441,7 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
     fates: *const SteadycastFate,
     count: usize,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let fates = match unsafe { crate::read_fates(fates, count) } {
         Ok(fates) => fates,
         Err(code) => return code,
@@ -448,7 +450,7 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
         own.sender.feedback(time(now_ns), fates.iter().map(told));
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -465,7 +467,7 @@ pub unsafe extern "C" fn steadycast_sender_resend(
     seq: u16,
 ) -> c_int {
     let resend = |own: &mut SteadycastSender| own.sender.resend(time(now_ns), StreamId(stream), seq).into();
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, resend) }
 }
 
@@ -482,7 +484,7 @@ pub unsafe extern "C" fn steadycast_sender_key_frame(handle: *mut SteadycastSend
         own.sender.request_key_frame(StreamId(stream));
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, request) }
 }
 
@@ -516,7 +518,7 @@ pub unsafe extern "C" fn steadycast_sender_sent_as(
         own.sender.sent_as(number, name);
         STEADYCAST_OK
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -533,7 +535,7 @@ pub unsafe extern "C" fn steadycast_sender_number(
 ) -> u64 {
     let Some(name) = packet_name(kind, ssrc, name) else { return STEADYCAST_NO_NUMBER };
     let find = |own: &mut SteadycastSender| own.sender.number(name).unwrap_or(STEADYCAST_NO_NUMBER);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |_| STEADYCAST_NO_NUMBER, find) }
 }
 
@@ -546,13 +548,13 @@ pub unsafe extern "C" fn steadycast_sender_decision(
     handle: *mut SteadycastSender,
     decision: *mut SteadycastDecision,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let Some(decision) = (unsafe { decision.as_mut() }) else { return STEADYCAST_NULL };
     if decision.size != size_of::<SteadycastDecision>() {
         return STEADYCAST_SIZE;
     }
     let tell = |own: &mut SteadycastSender| write_decision(decision, &own.sender.decision(), own.packet);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     unsafe { with(handle, |code| code, tell) }
 }
 
@@ -576,7 +578,7 @@ pub unsafe extern "C" fn steadycast_transport_number(
     if len > room {
         return STEADYCAST_VALUE;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
     let mut bytes = unsafe { std::slice::from_raw_parts(packet, len) }.to_vec();
     let wrote = catch_unwind(AssertUnwindSafe(|| set_transport_number(&mut bytes, id, number).is_ok()));
     match c_int::try_from(bytes.len()) {

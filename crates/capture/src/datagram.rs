@@ -19,18 +19,18 @@ pub struct Address {
     pub port: u16,
 }
 
-/// The fields of the IP header except length and protocol.
+/// Addresses and ECN field of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// The source address.
     pub from: Address,
     /// The destination address.
     pub to: Address,
-    /// The two ECN bits: 0 not ECN-capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced (RFC 3168).
+    /// ECN field: 0 not ECN-capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced (RFC 3168).
     pub ecn: u8,
 }
 
-/// TCP's flags.
+/// Flags of a TCP segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// SYN: opens the connection.
@@ -50,22 +50,23 @@ pub struct Flags {
 pub struct TcpHeader {
     /// The sequence number of the first byte.
     pub seq: u32,
-    /// The acknowledgment number: the next expected byte.
+    /// Acknowledgment number, which is the next expected byte.
     pub ack: u32,
     /// The segment's flags.
     pub flags: Flags,
     /// The advertised window in bytes.
     pub window: u16,
-    /// TSval and TSecr (RFC 7323), if they fit into `room`.
+    /// Timestamps TSval and TSecr (RFC 7323). They are omitted if `room` is too small.
     pub stamps: Option<(u32, u32)>,
-    /// SACK blocks (RFC 2018): first byte, and one past the last. Empty blocks are left out; none is written if they
-    /// exceed `room`.
+    /// SACK blocks (RFC 2018). A block is its first byte, and the byte after its last byte. Empty blocks are omitted.
+    /// All blocks are omitted if `room` is too small.
     pub sacks: [(u32, u32); 3],
-    /// Size of the options in bytes, rounded down to a multiple of four and at most 40. Unused bytes are no-ops.
+    /// Size of the TCP options in bytes. It is rounded down to a multiple of four, and limited to 40. Unused bytes are
+    /// filled with no-operation options.
     pub room: usize,
 }
 
-/// Writes a UDP datagram to `out`; a payload that is too long for IP is truncated.
+/// Writes a UDP datagram with its IP header to `out`. A payload that is too long for IP is truncated.
 pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     let payload = &payload[..payload.len().min(LONGEST - IP - UDP)];
     let length = UDP + payload.len();
@@ -73,10 +74,11 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&meta.from.port.to_be_bytes());
     out.extend_from_slice(&meta.to.port.to_be_bytes());
     out.extend_from_slice(&(length as u16).to_be_bytes());
-    // The checksum is computed with its field set to 0.
+    // Set the checksum field to 0 while the checksum is computed.
     out.extend_from_slice(&[0, 0]);
     out.extend_from_slice(payload);
-    // Zero means "no checksum"; 0xffff is equivalent in ones' complement (RFC 768).
+    // Send a checksum of zero as 0xffff, because zero means "no checksum". Both are equal in ones' complement (RFC
+    // 768).
     let sum = match transport_sum(out) {
         0 => 0xffff,
         sum => sum,
@@ -84,8 +86,8 @@ pub fn udp(meta: &Meta, payload: &[u8], out: &mut Vec<u8>) {
     out[IP + 6..IP + 8].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Writes a TCP segment with its IP header to `out`; the payload is zeros. The total size is `size` bytes, but at least
-/// the size of the headers.
+/// Writes a TCP segment with its IP header to `out`. The payload consists of zeros. The IP packet has `size` bytes, but
+/// at least the size of the headers.
 pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
     let room = header.room.min(40) / 4 * 4;
     let head = TCP + room;
@@ -106,7 +108,7 @@ pub fn tcp(meta: &Meta, header: &TcpHeader, size: usize, out: &mut Vec<u8>) {
     out[IP + 16..IP + 18].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Sets the ECN field in a datagram's IP header, and updates the checksum.
+/// Sets the ECN field in the IP header of a datagram, and updates the header's checksum.
 pub fn mark(bytes: &mut [u8], ecn: Ecn) {
     let Some(tos) = bytes.get(1).copied() else { return };
     if Ecn::from_bits(tos) == ecn || bytes.len() < IP {
@@ -115,7 +117,7 @@ pub fn mark(bytes: &mut [u8], ecn: Ecn) {
     let old = u16::from_be_bytes([bytes[0], tos]);
     bytes[1] = tos & !3 | ecn.bits();
     let new = u16::from_be_bytes([bytes[0], bytes[1]]);
-    // RFC 1624, eq. 3: HC' = ~(~HC + ~m + m').
+    // Update the checksum by RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
     let checksum = fold(u32::from(!u16::from_be_bytes([bytes[10], bytes[11]])) + u32::from(!old) + u32::from(new));
     bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
@@ -124,7 +126,7 @@ fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
     const NOP: u8 = 1;
     let end = out.len() + room;
     if let Some((value, echo)) = header.stamps.filter(|_| room >= 12) {
-        // Two no-ops align the option to words (RFC 7323, appendix A).
+        // Two no-operation options align the timestamps to words (RFC 7323, appendix A).
         out.extend_from_slice(&[NOP, NOP, 8, 10]);
         out.extend_from_slice(&value.to_be_bytes());
         out.extend_from_slice(&echo.to_be_bytes());
@@ -143,10 +145,10 @@ fn options(header: &TcpHeader, room: usize, out: &mut Vec<u8>) {
 
 fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
     out.clear();
-    // Version 4 with a header of five words, and the ECN field.
+    // IP version 4, a header length of five words, and the ECN field.
     out.extend_from_slice(&[0x45, meta.ecn & 3]);
     out.extend_from_slice(&((IP + length) as u16).to_be_bytes());
-    // A datagram that is not fragmented needs no identification (RFC 6864).
+    // Set the identification to 0, because a datagram that is not fragmented needs none (RFC 6864).
     out.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
     out.extend_from_slice(&meta.from.host.octets());
     out.extend_from_slice(&meta.to.host.octets());
@@ -154,7 +156,7 @@ fn ip(meta: &Meta, protocol: u8, length: usize, out: &mut Vec<u8>) {
     out[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Returns the checksum over the pseudo header and the data after the IP header.
+/// Returns the checksum of a UDP or TCP datagram. It includes the pseudo header and all data after the IP header.
 fn transport_sum(datagram: &[u8]) -> u16 {
     let length = (datagram.len() - IP) as u32;
     fold(add(add(u32::from(datagram[9]) + length, &datagram[12..IP]), &datagram[IP..]))
@@ -187,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_ip_checksum_is_that_of_a_published_example() {
-        // The example header of Wikipedia's "IPv4 header checksum", with its checksum set to zero.
+        // This is the example header from Wikipedia's "IPv4 header checksum". Its checksum is set to zero.
         let header = [0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7];
         assert_eq!(fold(add(0, &header)), 0xb861);
     }

@@ -1,4 +1,4 @@
-//! Writer of a pcapng stream.
+//! Writes a pcapng file.
 
 use pcap_file::DataLink;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
@@ -13,13 +13,14 @@ use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 use steadycast_units::Time;
 
-/// A capture file that is being written: raw IPv4 packets on named interfaces, with times in nanoseconds.
+/// A pcapng file that is being written. It contains raw IPv4 packets of named interfaces. Times are in nanoseconds.
 pub struct CaptureFile {
     writer: PcapNgWriter<BufWriter<Box<dyn Write + Send>>>,
 }
 
 impl CaptureFile {
-    /// Writes the head of the file to a stream. `interfaces` are the interfaces' names, by index.
+    /// Creates the writer and writes the file's header to `out`. `interfaces` has the name of each interface. An
+    /// interface is later specified by its index.
     ///
     /// # Errors
     /// Returns the stream's error.
@@ -32,14 +33,14 @@ impl CaptureFile {
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
                 InterfaceDescriptionOption::IfTsResol(InterfaceTsResolution::NANO),
             ];
-            // The largest snapshot length that Wireshark accepts for raw IP.
+            // Use the largest snapshot length that Wireshark accepts for raw IP.
             let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 262_144, options };
             writer.write_block(&interface.into_block()).map_err(stream_error)?;
         }
         Ok(Self { writer })
     }
 
-    /// Appends a packet. `at` counts from 1970-01-01 00:00:00 UTC.
+    /// Appends a packet. `at` is the time since 1970-01-01 00:00:00 UTC.
     ///
     /// # Errors
     /// Returns the stream's error. The capture is then incomplete, and no further packet can be added.
@@ -64,7 +65,7 @@ impl CaptureFile {
     }
 }
 
-/// Returns the stream's error, which is among the sources of a writer's error.
+/// Returns the I/O error of the stream. pcap-file wraps this error, so it is the source of `error`.
 fn stream_error(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
     match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
         Some(source) => io::Error::new(source.kind(), source.to_string()),

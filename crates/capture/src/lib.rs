@@ -1,4 +1,4 @@
-//! Writes packets as pcapng, for Wireshark.
+//! Writes packets to pcapng files, which Wireshark can read.
 //!
 //! A simulated packet has no bytes, so [`udp`] and [`tcp`] create a datagram with valid lengths and checksums. [`mark`]
 //! sets the ECN field of a datagram. [`CaptureFile`] writes datagrams to a file.
