@@ -1,4 +1,4 @@
-//! Lists the controllers and creates one by its name: `cargo run -p steadycast-control --example registry`.
+//! Lists all controllers and creates one of them: `cargo run -p steadycast-control --example registry`.
 
 use steadycast_control::Mode;
 use steadycast_control::registry::{ALL, Chosen, Given, ParamError};
@@ -11,7 +11,7 @@ fn main() -> Result<(), ParamError> {
     for (name, value) in mine.values.iter() {
         println!("fixed.{name} = {value}");
     }
-    // An error contains the remedy.
+    // The error message also suggests a solution.
     let error = Chosen::new("tfcr", Mode::Repaired, &[]).err().map(|error| error.to_string());
     assert_eq!(error.as_deref(), Some("tfcr: no such controller; did you mean \"tfrc\"?"));
     Ok(())

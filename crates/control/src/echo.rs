@@ -1,4 +1,4 @@
-//! A receiver half for external controllers: it echoes the send time and reports arrivals.
+//! A receiver part for external controllers. It reports when the newest packet was sent and what has arrived.
 
 use crate::fields::{amount, micros, single, span, words};
 use crate::{Arrival, Body, Due, ReceiverHalf, Reply, Slot, View, Wake};
@@ -6,25 +6,25 @@ use steadycast_units::{Bytes, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
 const SUBTYPE: u8 = 1;
 
-/// A report of an [`EchoReceiver`].
+/// A report that an [`EchoReceiver`] sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Echo {
     /// The send time of the newest packet.
     pub sent: Stamp,
-    /// The time between its arrival and the report.
+    /// Time between the arrival of the newest packet and the report.
     pub held: Span,
-    /// The receive rate since the previous report.
+    /// Receive rate since the previous report.
     pub received: Rate,
-    /// The number of packets expected since the previous report.
+    /// Number of packets expected since the previous report.
     pub expected: u32,
-    /// The number of them that are missing.
+    /// Number of expected packets that are missing.
     pub lost: u32,
-    /// The newest packet's one-way delay minus the smallest so far.
+    /// One-way delay of the newest packet, minus the smallest one-way delay so far.
     pub queueing: Span,
 }
 
 impl Echo {
-    /// Parses a report; `None` if its length, subtype or content is invalid.
+    /// Parses a report. Returns `None` if its length, its subtype or its content is invalid.
     pub fn parse(body: &Body) -> Option<Self> {
         let whole = body.subtype == SUBTYPE && body.bytes.len() == 24;
         let [sent, held, received, expected, lost, queueing] = words(&body.bytes).filter(|_| whole)?;
@@ -39,13 +39,13 @@ impl Echo {
         Body::of_words(SUBTYPE, words)
     }
 
-    /// Returns the round-trip time, if the report arrives at `now`.
+    /// Returns the round-trip time. `now` is when the report arrives at the sender.
     pub fn rtt(&self, now: Time) -> Span {
         now.since(self.sent.own(now)).saturating_sub(self.held)
     }
 }
 
-/// A receiver half that sends an [`Echo`] periodically.
+/// The receiver part of an external controller. It sends an [`Echo`] at regular intervals.
 #[derive(Debug, Default)]
 pub struct EchoReceiver {
     every: Span,
@@ -58,7 +58,7 @@ pub struct EchoReceiver {
 }
 
 impl EchoReceiver {
-    /// Creates a half that reports at the first packet and then at intervals of `every`.
+    /// Creates a receiver part. It sends a report at the first packet, and then at intervals of `every`.
     pub fn new(every: Span) -> Self {
         Self { every, ..Self::default() }
     }
@@ -69,12 +69,12 @@ impl ReceiverHalf for EchoReceiver {
         let way = OneWay::between(arrival.sent, arrival.at);
         self.quickest = Some(self.quickest.map_or(way, |q| q.min(way)));
         self.bytes += arrival.size;
-        // A reordered packet must not set the echo back.
+        // Ignore a reordered packet, because it was sent before the newest packet.
         if self.newest.is_none_or(|(sent, _)| sent <= arrival.sent) {
             self.newest = Some((arrival.sent, arrival.at));
         }
         if self.next.is_none() {
-            // An early report gives the sender a round-trip time.
+            // Report at once, because this early report gives the sender a round-trip time.
             (self.next, self.since) = (Some(arrival.at), arrival.at);
         }
     }
@@ -87,7 +87,7 @@ impl ReceiverHalf for EchoReceiver {
         self.next = Some(slot.now + self.every);
         let (Some((sent, arrived)), Some(quickest)) = (self.newest, self.quickest) else { return Reply::Plain };
         let expected = u32::try_from(slot.expected).unwrap_or(u32::MAX);
-        // Duplicates can make the loss negative.
+        // Count a negative loss as 0, because duplicates can make it negative.
         let lost = u32::try_from(slot.lost.max(0)).unwrap_or(u32::MAX).min(expected);
         let span = slot.now.since(self.since);
         let received = if span.is_zero() { Rate::ZERO } else { self.bytes.per(span) };

@@ -1,20 +1,20 @@
-//! The congestion indicator: means of the cumulative jitter, and the drift between the clocks.
+//! Detects congestion from the one-way delay. Computes means of the delay, and the drift between the clocks.
 
 use super::Config;
 use super::constants::LONG_MEAN;
 use steadycast_units::{OneWay, Span, Time};
 
-/// A change of the one-way delay above this means that a clock was set.
+/// If the one-way delay changes by more than this, a clock was set.
 pub(super) const CLOCK_STEP: Span = Span::secs(1);
 
-/// The state of the network by its delay (ASMP, 3.7).
+/// Whether the delay shows congestion (ASMP, 3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Unloaded,
     Congested,
 }
 
-/// A running mean of delays and of their times.
+/// A running mean of delays, and of the times at which they were measured.
 ///
 /// `A_{k+1} = A_k + (CJ_{k+1} − A_k) / (k+1)` (ASMP, eq. 16 and 17).
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +42,8 @@ impl Mean {
 
 const SLICES: usize = 12;
 
-/// The mean over a sliding window of twelve slices; over the whole session if the window is zero.
+/// The mean over a sliding window, which consists of twelve slices. If the window is zero, this is the mean over the
+/// whole session.
 #[derive(Clone, Copy, Debug)]
 struct Long {
     slices: [Mean; SLICES],
@@ -58,7 +59,7 @@ impl Long {
     }
 
     fn add(&mut self, delay: f64, at: f64) {
-        // After `SLICES` steps all slices are new.
+        // Stop after `SLICES` steps, because all slices are new then.
         for _ in 0..SLICES {
             if at < self.until {
                 break;
@@ -79,14 +80,15 @@ impl Long {
 }
 
 const MINIMA: usize = 24;
-/// The length of the intervals from which the minima of the delay are taken, in seconds.
+/// Length of the intervals in which the minimum delay is determined, in seconds.
 const MINIMUM_EVERY: f64 = 2.5;
-/// The maximum drift of the clocks, in seconds per second. A steeper slope is a growing queue.
+/// Maximum drift of the clocks, in seconds per second. If the delay has a steeper slope, a queue is growing.
 const MOST_DRIFT: f64 = 250e-6;
-/// The maximum standard error of an accepted slope, in seconds per second.
+/// Maximum standard error of a slope, in seconds per second. A slope with a larger error is not used.
 const SURE_WITHIN: f64 = 15e-6;
 
-/// The drift of the clocks: the slope of a regression line through the delay's minima in the last minute.
+/// Estimates the drift of the clocks. The drift is the slope of a regression line through the minimum delays of the
+/// last minute.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
     minima: [(f64, f64); MINIMA],
@@ -116,10 +118,10 @@ impl Trend {
         }
     }
 
-    /// Updates the slope by least squares. If the minima do not fit a line well, the slope is kept.
+    /// Updates the slope by least squares. Keeps the old slope if the minima do not fit a line well.
     fn fit(&mut self) {
         let points = &self.minima[..self.known];
-        // The error of a slope can't be estimated from two points.
+        // With two points, the error of the slope can't be estimated.
         if points.len() < 3 {
             return;
         }
@@ -132,14 +134,14 @@ impl Trend {
             dd += (p.1 - d) * (p.1 - d);
         }
         let slope = td / tt;
-        // The standard error: the residuals with n − 2 degrees of freedom over the spread of the times.
+        // The standard error of the slope. The residuals have n − 2 degrees of freedom.
         let deviation = ((dd - slope * td).max(0.0) / (n - 2.0) / tt).sqrt();
         if slope.abs() <= MOST_DRIFT && deviation <= SURE_WITHIN {
             self.slope = slope;
         }
     }
 
-    /// Returns the minimum delay of the last minute, extrapolated to `at`.
+    /// Returns the minimum delay in the last minute. Each delay is extrapolated to the time `at` with the slope.
     fn lowest(&self, at: f64) -> Option<f64> {
         let points = self.minima[..self.known].iter().chain(&self.open);
         points.map(|(t, d)| d + self.slope * (at - t)).reduce(f64::min)
@@ -174,7 +176,8 @@ pub(super) struct Indicator {
 
 impl Indicator {
     pub(super) fn new(config: &Config) -> Self {
-        // Equation 18 counts equal means as congestion; the text (3.7) does not.
+        // In paper mode, equal means count as congestion (equation 18). The paper's text (3.7) contradicts its
+        // equation.
         let equal_is_congested = !config.repaired;
         let window = if config.repaired { LONG_MEAN } else { Span::ZERO };
         Self {
@@ -183,7 +186,7 @@ impl Indicator {
             short: Mean::default(),
             long: Long::new(window),
             trend: Trend::new(),
-            // Before the first frame the means are equal.
+            // Before the first frame, both means are equal.
             state: if equal_is_congested { State::Congested } else { State::Unloaded },
             drift: config.repaired,
             eps: config.ci_eps.as_secs_f64(),
@@ -195,7 +198,7 @@ impl Indicator {
     pub(super) fn on_frame(&mut self, one_way: OneWay, at: Time) {
         let (first, since) = *self.anchor.get_or_insert((one_way, at));
         let (delay, now) = (one_way.variation_since(first).as_secs_f64(), at.since(since).as_secs_f64());
-        // A jump means that a clock was set. The paper's formula has no such rule.
+        // If the delay jumps, a clock was set, so start again. The paper does not have this rule.
         if self.drift && (delay - self.last).abs() > CLOCK_STEP.as_secs_f64() {
             *self = Self { short: Mean::default(), long: Long::new(self.window), trend: Trend::new(), ..*self };
             self.anchor = Some((one_way, at));
@@ -211,12 +214,12 @@ impl Indicator {
         self.trend.add(delay, now);
     }
 
-    /// Returns the clock drift in seconds per second; zero until it is known, or if it is not estimated.
+    /// Returns the clock drift in seconds per second. Returns 0 if it is not yet known, or if `drift` is off.
     pub(super) fn drift(&self) -> f64 {
         if self.drift { self.trend.slope } else { 0.0 }
     }
 
-    /// Ends a report interval. Returns the state and the mean queueing delay.
+    /// Ends a report interval. Returns the state of the network and the mean queueing delay in this interval.
     pub(super) fn judge(&mut self) -> (State, Span) {
         if self.short.count == 0 {
             return (self.state, Span::ZERO);
@@ -241,8 +244,8 @@ mod tests {
         Indicator::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
     }
 
-    /// Adds a frame every 40 ms from `from` on, for `seconds`. `delay` returns a frame's delay in ms from its time in
-    /// seconds.
+    /// Adds a frame every 40 ms, beginning at `from`, for `seconds` seconds. `delay` is called with a frame's time in
+    /// seconds, and returns the frame's delay in ms.
     fn feed(indicator: &mut Indicator, from: f64, seconds: f64, delay: impl Fn(f64) -> f64) {
         for k in 0..(seconds / 0.04) as u64 {
             let sent = from + k as f64 * 0.04;
@@ -291,7 +294,7 @@ mod tests {
     fn a_drift_of_a_hundred_parts_per_million_is_found_and_taken_out() {
         for ppm in [-100.0, 100.0] {
             let mut indicator = indicator(Mode::Repaired);
-            // The jitter of up to 2 ms is not caused by a queue, because it exists from the first second.
+            // The jitter of up to 2 ms must not count as a queue, because it exists from the first second on.
             let jitter = |t: f64| 2.0 * (t * 7.3).fract();
             feed(&mut indicator, 0.0, 120.0, |t| 30.0 + jitter(t) + t * ppm / 1e3);
             assert!((indicator.drift() * 1e6 - ppm).abs() < 5.0, "{} of {ppm}", indicator.drift() * 1e6);
@@ -321,7 +324,7 @@ mod tests {
         feed(&mut indicator, 0.0, 59.0, delay);
         indicator.judge();
         feed(&mut indicator, 59.0, 1.0, delay);
-        // At 10,000 parts per million the remaining error is below a millisecond over the long mean.
+        // At a drift of 10,000 parts per million, the remaining error over the long mean is below a millisecond.
         assert!(indicator.drift().abs() < 25e-6, "{}", indicator.drift());
         assert_eq!(indicator.judge().0, State::Congested);
     }
@@ -341,8 +344,8 @@ mod tests {
         for k in 0..1_000 {
             long.add(if k < 500 { 10.0 } else { 0.0 }, f64::from(k) * 0.1);
         }
-        // The first 50 s have a delay of 10 ms, the next 50 s none. Of the former, at most 15 s are still in the mean,
-        // which covers 55 to 65 s.
+        // The first 50 s have a delay of 10 ms, and the next 50 s have no delay. The mean is over the last 55 to 65 s.
+        // So it includes at most 15 s with a delay.
         let mean = long.mean().delay;
         assert!((0.5..=2.5).contains(&mean), "{mean}");
         for k in 1_000..1_200 {

@@ -1,6 +1,6 @@
 use crate::equation::LossRate;
 
-/// The interval weights, newest first (ASMP, equation 3).
+/// Weights of the report intervals, newest first (ASMP, equation 3).
 const WEIGHTS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
 /// The loss rate over the last eight report intervals.
@@ -19,9 +19,9 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Adds an interval; one without packets is ignored.
+    /// Adds a report interval. An interval without expected packets is ignored.
     pub(super) fn push(&mut self, expected: u64, lost: u64) {
-        // 0/0 would be NaN.
+        // Avoid 0/0, which is NaN.
         if expected == 0 {
             return;
         }
@@ -30,7 +30,7 @@ impl Losses {
         self.known = (self.known + 1).min(WEIGHTS.len());
     }
 
-    /// Returns the smoothed loss rate; `None` without loss.
+    /// Returns the smoothed loss rate. Returns `None` if there was no loss.
     pub(super) fn rate(&self) -> Option<LossRate> {
         let (mut sum, mut weights) = (0.0, 0.0);
         for (l, w) in self.newest_first[..self.known].iter().zip(WEIGHTS) {

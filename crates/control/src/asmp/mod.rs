@@ -1,7 +1,7 @@
 //! `asmp`: the Adaptive Smooth Multicast Protocol (Bouras, Gkamas, Kioumourtzis 2009, and its use in Multi-Evalvid-RA).
 //!
-//! Each receiver computes TCP's rate once per RTCP report. The sender uses the minimum. `docs/controllers/asmp.md`
-//! has the equations and deviations.
+//! Each receiver computes the rate of a TCP connection once per RTCP report. The sender sends at the lowest of these
+//! rates. `docs/controllers/asmp.md` has the equations and the differences from the papers.
 
 mod constants;
 mod delay;
@@ -97,7 +97,7 @@ params! {
             "min: the sender uses the lowest of all rates; quantile: it ignores the lowest 2 %",
             "ASMP, eq. 1", ["min"; 2], &["min", "quantile"];
     } {
-        /// Whether the rules of the repaired mode apply (`docs/controllers/asmp.md`).
+        /// Whether the rules of the repaired mode are used (`docs/controllers/asmp.md`).
         repaired: bool = values.mode() == Mode::Repaired,
         gamma_unloaded: f64 = if smooth { gamma_unloaded } else { 1.0 },
         gamma_congested: f64 = if smooth { gamma_congested } else { 1.0 },

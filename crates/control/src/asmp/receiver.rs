@@ -15,36 +15,37 @@ use crate::{
 use std::sync::Arc;
 use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 
-/// Without an announcement, the receiver assumes a round-trip time after this number of reports. The wait is at least
-/// this number of [`LEAST_INTERVAL`]s.
+/// Number of reports after which a receiver assumes a round-trip time if none is announced. The receiver also waits for
+/// at least this number of [`LEAST_INTERVAL`]s.
 const ASSUMED_RTT_REPORTS: u32 = 2;
-/// The number of first reports that are never suppressed while the round-trip time is unknown.
+/// While the round-trip time is unknown, this number of first reports is never suppressed.
 const NO_RTT_REPORTS: u32 = 8;
-/// The start phase ends if the send rate has not risen for this number of reports and this time: another receiver
-/// limits it.
+/// Minimum number of reports, and minimum time, for which the send rate has not risen. Then another receiver limits the
+/// rate, so the start phase ends.
 const STALLED: (u32, Span) = (4, Span::secs(2));
-/// The long window of the receive rate, which averages frame sizes. The rate is the higher of both windows.
+/// Long window over which the receive rate is measured. It averages frames of different sizes. The receive rate is the
+/// higher of the rates in both windows.
 const LONG: Span = Span::secs(1);
-/// The short window of the receive rate, which follows a rising rate.
+/// Short window over which the receive rate is measured. It follows a rising rate.
 const SHORT: Span = Span::millis(250);
-/// The report interval in the start phase before the round-trip time is known.
+/// Interval between reports in the start phase, as long as the round-trip time is unknown.
 const START_INTERVAL: Span = Span::millis(100);
-/// A missing packet is lost once it is this number of packets behind the newest.
+/// A missing packet counts as lost once its number is lower than the newest number by this difference.
 const REORDER: u64 = 128;
-/// The size of a report in bytes: IP, UDP, RR, SDES and APP.
+/// Size of a report in bytes. It contains IP, UDP, RR, SDES and APP.
 const REPORT_SIZE: f64 = 112.0;
-/// The share of RTCP's bandwidth for the reports of receivers (RFC 3550, section 6.3.1).
+/// Share of RTCP's bandwidth that receivers may use for reports (RFC 3550, section 6.3.1).
 const RECEIVERS_SHARE: f64 = 0.75;
 
 #[derive(Clone, Copy, Debug)]
 enum NextReport {
-    /// Compute and report when RTCP's timer expires.
+    /// Compute the rate and send a report when RTCP's timer expires.
     Rtcp,
-    /// Compute and report at this time.
+    /// Compute the rate and send a report at this time.
     Own(Time),
-    /// Compute at this time; report later in the suppression round, or not at all.
+    /// Compute the rate at this time. The report may be sent later in the suppression round, or not at all.
     Round(Time),
-    /// Report at `fire`, unless another receiver's report suppresses it. The round ends at `until`.
+    /// Send a report at `fire`, unless another receiver's report suppresses it. The suppression round ends at `until`.
     Fire { fire: Time, until: Time },
 }
 
@@ -55,14 +56,15 @@ struct Ramp {
     since: Option<Time>,
 }
 
-/// The receiving half: TCP's rate on this path, smoothed (ASMP, 3.3–3.8).
+/// The receiver part of `asmp`. It computes the rate of a TCP connection on this path, and smooths this rate (ASMP,
+/// 3.3–3.8).
 pub(super) struct Receiver {
     config: Arc<Config>,
     id: ReceiverId,
     packet: Bytes,
     floor: Rate,
     cap: Rate,
-    /// The receivers' share of RTCP's bandwidth, in bytes per second.
+    /// RTCP bandwidth that receivers may use, in bytes per second.
     rtcp: f64,
     group: bool,
     chance: Chance,
@@ -71,7 +73,7 @@ pub(super) struct Receiver {
     indicator: Indicator,
     losses: Losses,
     events: Option<Box<LossHistory>>,
-    /// Packets marked CE since the last report; they count as lost (RFC 6679).
+    /// Number of packets that were marked CE since the last report. They count as lost (RFC 6679).
     marked: u64,
     ever_lost: bool,
     announced: Option<Rate>,
@@ -80,17 +82,17 @@ pub(super) struct Receiver {
     most_received: Option<Rate>,
     since: Option<Time>,
     first: Option<Time>,
-    /// The packets expected and lost since the last sent report. `losses` includes them.
+    /// Number of packets expected and lost since a report was last sent. They are already included in `losses`.
     counted: (u64, i64),
-    /// The packets expected and lost before the last sent report. `losses` does not include them yet.
+    /// Number of packets expected and lost before a report was last sent. They are not yet included in `losses`.
     carried: (u64, i64),
     reports: u32,
     ramp: Option<Ramp>,
     claim: Option<Claim>,
     next: NextReport,
     rounds: Rounds,
-    /// The check that each report after the start phase raises the rate by at most one packet per round trip
-    /// (repaired mode).
+    /// Checks in repaired mode how much each report after the start phase raises the rate. The limit is one packet per
+    /// round trip.
     steps: Check,
 }
 
@@ -109,8 +111,8 @@ impl Receiver {
             indicator: Indicator::new(&config),
             losses: Losses::default(),
             events: config.loss_events.then(|| {
-                // `discount: 1.0` disables history discounting (RFC 5348, section 5.5). With discounting, a smooth
-                // stream takes more than its fair share of a drop-tail queue.
+                // A discount of 1.0 disables history discounting (RFC 5348, section 5.5). With discounting, a stream
+                // with smooth frame sizes would get more than its fair share of a drop-tail queue.
                 Box::new(LossHistory::new(LossSettings { discount: 1.0, reorder: REORDER, ..LossSettings::default() }))
             }),
             marked: 0,
@@ -133,7 +135,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the packets expected and missing since the last call; `slot` counts since the last sent report.
+    /// Returns the number of packets expected and the number lost since the last call. The counters in `slot` begin at
+    /// the last report that was sent.
     fn counts_since_last_slot(&mut self, slot: &Slot) -> (u64, i64) {
         let (expected, lost) = if slot.expected < self.counted.0 { (0, 0) } else { self.counted };
         let carried = std::mem::take(&mut self.carried);
@@ -141,8 +144,8 @@ impl Receiver {
         (slot.expected - expected + carried.0, slot.lost.saturating_sub(lost).saturating_add(carried.1))
     }
 
-    /// Returns the rate since the last call, and the higher rate over [`LONG`] and [`SHORT`]; `None` without
-    /// arrivals.
+    /// Returns two receive rates. The first is the rate since the last call. The second is the higher of the rates over
+    /// [`LONG`] and [`SHORT`]. Returns `None` if nothing has arrived.
     fn receive_rate(&mut self, now: Time) -> Option<(Rate, Rate)> {
         let received = std::mem::take(&mut self.received);
         let since = self.since.replace(now)?;
@@ -155,26 +158,29 @@ impl Receiver {
         Some((latest, lately))
     }
 
-    /// Returns a new report; `None` if nothing has arrived or a round-trip time is still awaited.
+    /// Computes a new report. Returns `None` if nothing has arrived, or if the receiver still waits for a round-trip
+    /// time.
     fn compute(&mut self, slot: &Slot) -> Option<Claim> {
         self.reports = self.reports.saturating_add(1);
         let (expected, lost) = self.counts_since_last_slot(slot);
         let (latest, x_recv) = self.receive_rate(slot.now)?;
         let (state, queue) = self.indicator.judge();
         let rtt = self.rtt.step(slot.now, self.indicator.drift());
-        // Duplicates can make the loss negative (RFC 3550, section 6.4.1).
+        // Count a negative loss as 0. Duplicates can make it negative (RFC 3550, section 6.4.1).
         let lost = u64::try_from(lost).unwrap_or(0) + std::mem::take(&mut self.marked);
         self.count_losses(expected, lost, x_recv, rtt);
         let waited = self.first.map_or(Span::ZERO, |first| slot.now.since(first));
         let few = if self.rtt.is_told() { NO_RTT_REPORTS } else { ASSUMED_RTT_REPORTS };
         let patient = self.reports <= few || waited < LEAST_INTERVAL * u64::from(ASSUMED_RTT_REPORTS);
         let waits = self.config.repaired && !self.rtt.is_known() && patient;
-        // With report intervals of several seconds, a rate from the first moments would be used for too long.
+        // If report intervals last several seconds, report nothing yet. A rate from the first moments would be used for
+        // too long.
         if waits && (self.ramp.is_none() && self.claim.is_none() || slot.interval > LEAST_INTERVAL) {
             return None;
         }
         let old = self.claim.map_or_else(|| self.first_rate(x_recv), |claim| claim.rate);
-        // The start phase needs no round-trip time. After it, the rate does not rise without one.
+        // The start phase needs no round-trip time. After the start phase, the rate does not rise as long as the
+        // round-trip time is unknown.
         let (rate, clamped) = match self.ramped(old, lost > 0, state, queue, x_recv.max(latest), slot.now) {
             Ok(rate) => (rate, false),
             Err(old) if waits => (if lost > 0 { old.min(x_recv) } else { old }, false),
@@ -196,13 +202,14 @@ impl Receiver {
     }
 
     fn first_rate(&self, x_recv: Rate) -> Rate {
-        // In paper mode all receivers start at the same rate (ASMP, 5.4.1).
+        // In paper mode, all receivers start at the same rate (ASMP, 5.4.1).
         let rate = if self.config.repaired { self.announced.unwrap_or(x_recv) } else { self.config.initial_rate };
         rate.clamp(self.floor, self.cap)
     }
 
-    /// The first losses come from the start phase's last doubling. They count at most as the loss rate of a TCP at
-    /// the receive rate (RFC 5348, section 6.3.1).
+    /// Adds the losses of a report interval. The first losses occur because the start phase has doubled the rate too
+    /// often. So they are limited to the losses of a TCP connection that sends at the receive rate (RFC 5348, section
+    /// 6.3.1).
     fn count_losses(&mut self, expected: u64, lost: u64, x_recv: Rate, rtt: Span) {
         let mut counted = lost;
         if lost > 0 && !self.ever_lost && self.config.ramp {
@@ -213,7 +220,8 @@ impl Receiver {
         self.losses.push(expected, counted);
     }
 
-    /// Returns the start phase's rate (`Ok`), or the rate to continue from after it (`Err`).
+    /// Returns `Ok` with the next rate if the start phase continues. Returns `Err` with the rate to continue from if
+    /// the start phase has ended.
     fn ramped(
         &mut self,
         old: Rate,
@@ -226,7 +234,7 @@ impl Receiver {
         let Some(ramp) = &mut self.ramp else { return Err(old) };
         if lost || state == State::Congested || queue > RAMP_DELAY {
             self.ramp = None;
-            // The last doubling exceeded the path's capacity, so continue from the receive rate.
+            // Continue from the receive rate, because the last doubling exceeded the capacity of the path.
             return Err(old.min(x_recv));
         }
         let sent = self.announced.unwrap_or(x_recv);
@@ -243,7 +251,7 @@ impl Receiver {
         Ok(old.max(old.scale(2.0).min(x_recv.scale(2.0))))
     }
 
-    /// Computes the next rate, and whether it was limited by the send rate.
+    /// Computes the next rate. Also returns whether the rate was limited because of the send rate.
     ///
     /// ```text
     ///  loss since the last report:  r_inst = min( X(P, t_RTT, l, 4 t_RTT, 1),  r + P/t_RTT )     eq. 12
@@ -252,8 +260,8 @@ impl Receiver {
     ///                               r      ≤ max(min(r_tx, 2 X_recv), X_recv) + P/t_RTT
     /// ```
     ///
-    /// The limit r + P/t_RTT in the first line, and the last line, apply only in repaired mode. With loss events the
-    /// first line applies to every report.
+    /// The limit r + P/t_RTT in the first line, and the whole last line, are used only in repaired mode. If losses are
+    /// counted as loss events, the first line is used for every report.
     fn smoothed(&self, old: Rate, lost: bool, state: State, x_recv: Rate, rtt: Span) -> (Rate, bool) {
         let config = &self.config;
         let step = self.packet.per(rtt);
@@ -266,13 +274,14 @@ impl Receiver {
             State::Congested => config.gamma_congested,
             State::Unloaded => config.gamma_unloaded,
         };
-        // The paper's gain of 0.2 would apply only a fifth of a decrease.
+        // A gain of 0.2, as in the paper, would apply only a fifth of a decrease.
         if inst < old {
             gamma = config.gamma_down.unwrap_or(gamma);
         }
         let rate = inst.scale(gamma) + old.scale(1.0 - gamma);
-        // A source with coarse rate steps sends less than its announced rate. With a limit near the receive rate, the
-        // source would never reach its next step.
+        // Allow more than the receive rate if the announced rate is higher. A source with coarse rate steps sends less
+        // than its announced rate. If the limit were near the receive rate, such a source would never reach its next
+        // step.
         let most = self.announced.map_or(x_recv, |sent| sent.min(x_recv.scale(2.0)).max(x_recv)) + step;
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
@@ -280,8 +289,8 @@ impl Receiver {
     fn says_the_same(&self, own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         let near = (other - own).abs() <= SIMILARITY * own;
-        // The sender takes the minimum of all rates, so a higher rate must not suppress a lower rate. The paper's rule
-        // allows this.
+        // A higher rate must not suppress a lower rate, because the sender uses the lowest rate. The paper's rule does
+        // not prevent this.
         near && (!self.config.repaired || other <= 1.02 * own)
     }
 
@@ -291,20 +300,21 @@ impl Receiver {
         let fast = Span::from_secs_f64(fast).max(apart);
         let spaced = self.config.spaced && self.rtt.is_known();
         let least = if spaced { self.rtt.get() } else { LEAST_INTERVAL };
-        // After the start phase, frequent reports shorten the wait for the announced round-trip time.
+        // After the start phase, too, report frequently until the round-trip time is known. This shortens the wait for
+        // the sender's announcement.
         let starting = self.ramp.is_some() || (self.config.ramp && !self.rtt.is_known());
         let own = match self.claim {
             Some(_) if starting && fast < slot.interval.max(least) => fast,
             Some(_) if slot.interval < least => least,
-            // Before the first claim, RTCP's timer applies. A wait of `least` would delay the sender's announcement of
-            // the round-trip time.
+            // Before the first rate is reported, use RTCP's timer. Waiting for `least` would delay the sender's
+            // announcement of the round-trip time.
             _ => return NextReport::Rtcp,
         };
         NextReport::Own(slot.now + own.scale(self.chance.between(0.5, 1.5)))
     }
 
     fn reply(&mut self) -> Reply {
-        // A sent report restarts the session's counters.
+        // Restart these counters, because the session restarts its own counters when a report is sent.
         self.counted = (0, 0);
         self.rtt.on_report();
         self.claim.map_or(Reply::Plain, |claim| Reply::Body(claim.body()))
@@ -340,7 +350,7 @@ impl ReceiverHalf for Receiver {
         let one_way = OneWay::between(arrival.sent, arrival.at);
         self.rtt.on_packet(one_way);
         if arrival.edge.first {
-            // The paper measures from the sampling time (ASMP, 3.4).
+            // In paper mode, delays are measured from the time at which the frame was sampled (ASMP, 3.4).
             let sampled = (!self.config.repaired).then(|| OneWay::between(arrival.sampled, arrival.at));
             self.indicator.on_frame(sampled.unwrap_or(one_way), arrival.at);
         }
@@ -369,7 +379,8 @@ impl ReceiverHalf for Receiver {
         }
     }
 
-    /// `due` and `wake` change only with this receiver's own and overheard reports.
+    /// The results of `due` and `wake` change only when this receiver sends a report, or overhears another receiver's
+    /// report.
     fn is_patient(&self) -> bool {
         true
     }
@@ -377,7 +388,8 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         if let NextReport::Fire { until, .. } = self.next {
             self.next = NextReport::Round(until.max(slot.now));
-            // A sent report resets the session's counters, so `carried` stores what `losses` does not include yet.
+            // The session resets its counters when a report is sent. So keep in `carried` what `losses` does not
+            // include yet.
             self.carried = self.counts_since_last_slot(slot);
             return self.reply();
         }
@@ -390,8 +402,8 @@ impl ReceiverHalf for Receiver {
         }
         let news = computed.is_some();
         self.claim = computed.or(self.claim);
-        // The first reports are not suppressed while the round-trip time is unknown, because the sender announces it
-        // only to receivers that have reported.
+        // Do not suppress the first reports while the round-trip time is unknown. The sender announces it only to
+        // receivers that have sent a report.
         let needs_rtt = self.config.ramp && !self.rtt.is_known() && self.reports <= NO_RTT_REPORTS;
         if self.group && self.config.suppress && slot.interval > self.config.t_suspend && !needs_rtt {
             let round = self.rounds.next(self.config.t_random, slot.interval, slot.rtcp_share);
@@ -401,7 +413,7 @@ impl ReceiverHalf for Receiver {
                 self.next = NextReport::Fire { fire: slot.now + wait, until };
                 return Reply::Suppress;
             }
-            // Without a rate to report, RTCP's own times suffice to stay a member.
+            // There is no rate to report. Reports at RTCP's own times suffice to remain a member of the session.
             self.next = NextReport::Rtcp;
         } else {
             self.next = self.after_report(slot);

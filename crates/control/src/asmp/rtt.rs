@@ -5,9 +5,9 @@ use steadycast_units::{Offset, OneWay, Span, Time};
 
 const LEAST: Span = Span::millis(1);
 const MOST: Span = Span::secs(10);
-/// The weight of a packet in the mean delay.
+/// Weight of a new packet in the mean one-way delay.
 const PACKET: f64 = 1.0 / 16.0;
-/// The weight of a packet in the mean of recent delays.
+/// Weight of a new packet in the mean of recent one-way delays.
 const RECENT: f64 = 1.0 / 4.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +17,8 @@ struct Anchor {
     at: Time,
 }
 
-/// The round-trip time at a receiver. The sender announces it. Between announcements, the receiver adjusts it by the
-/// change of the one-way delay.
+/// Estimates the round-trip time at a receiver. The sender measures and announces it. Between announcements, the
+/// receiver adjusts it by the change of the one-way delay.
 ///
 /// ```text
 ///  additive:        t_inst = RTT + (T_oneway − T_ref)          the clocks' offset cancels; at least half the least RTT
@@ -31,8 +31,9 @@ struct Anchor {
 ///
 /// In the multiplicative form, `T_ref` is the value of `T_oneway` when the announcement of `RTT` arrived.
 ///
-/// In the additive form, `T_ref` is the mean one-way delay when the announcement before the receiver's last report
-/// arrived. In this mean, each packet has weight 1/4.
+/// In the additive form, `T_ref` is an earlier mean one-way delay, in which each packet has weight 1/4. It was the mean
+/// when the last announcement before the receiver's report arrived. This is the report from which the sender measured
+/// `RTT`.
 ///
 /// Source: ASMP, equations 6–11.
 #[derive(Clone, Debug, Default)]
@@ -42,12 +43,12 @@ pub(super) struct RoundTrip {
     initial: Span,
     one_way: Option<OneWay>,
     recent: Option<OneWay>,
-    /// The one-way delay at the last announcement, and its time.
+    /// Mean one-way delay when the last announcement arrived, and when that was.
     announced: Option<(OneWay, Time)>,
-    /// The one-way delay at the announcement before the last report, and the announcement's time.
+    /// The same two values for the last announcement that arrived before a report was sent.
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
-    /// The minimum announced round-trip time. Half of it bounds the estimate from below.
+    /// Smallest round-trip time that was announced. The estimate is at least half of it.
     least: Span,
     smoothed: Option<Span>,
 }
@@ -63,7 +64,7 @@ impl RoundTrip {
             return;
         };
         if self.additive && sample.variation_since(mean).abs() > CLOCK_STEP {
-            // The receiver's clock was set, so the estimate becomes the new reference.
+            // The receiver's clock was set, so take the current estimate and the new delay as the reference.
             if let Some(anchor) = &mut self.anchor {
                 anchor.rtt = anchor.rtt.moved(mean.variation_since(anchor.reference));
                 anchor.reference = sample;
@@ -76,10 +77,10 @@ impl RoundTrip {
         }
     }
 
-    /// Processes an announcement with the round-trip time that the sender has measured, if any.
+    /// Processes an announcement. `rtt` is the round-trip time that the sender has measured, if it has measured one.
     pub(super) fn on_announced(&mut self, rtt: Option<Span>, at: Time) {
         let now = if self.additive { self.recent } else { self.one_way }.map(|way| (way, at));
-        // Before the first report, the current announcement is the best reference.
+        // Before this receiver has sent a report, the current announcement is the best reference.
         let answered = if self.additive { self.answered.or(now) } else { now };
         if let (Some(rtt), Some((reference, at))) = (rtt, answered) {
             let rtt = rtt.clamp(LEAST, MOST);
@@ -90,8 +91,8 @@ impl RoundTrip {
     }
 
     pub(super) fn on_report(&mut self) {
-        // The sender will measure the round-trip time from the last announcement to this report. The reference is
-        // therefore the delay at that announcement.
+        // The sender will measure the round-trip time from the last announcement to this report. So use the delay at
+        // that announcement as the reference.
         self.answered = self.announced.or(self.answered);
     }
 
@@ -103,7 +104,7 @@ impl RoundTrip {
         self.anchor.is_some()
     }
 
-    /// Updates the filter at a report. `drift` is the clock drift, in seconds per second.
+    /// Updates the estimate when a report is due. `drift` is the clock drift, in seconds per second.
     pub(super) fn step(&mut self, now: Time, drift: f64) -> Span {
         let Some(inst) = self.instant(now, drift) else { return self.get() };
         let inst = inst.clamp(LEAST, MOST);
@@ -115,7 +116,7 @@ impl RoundTrip {
         self.get()
     }
 
-    /// Returns the smoothed round-trip time, or the assumed round-trip time before the first measurement.
+    /// Returns the smoothed round-trip time. Before the first measurement, returns the assumed round-trip time.
     pub(super) fn get(&self) -> Span {
         self.smoothed.unwrap_or(self.initial)
     }
@@ -125,10 +126,10 @@ impl RoundTrip {
         if self.additive {
             let anchor = self.anchor?;
             let drifted = Offset::from_secs_f64(drift * now.since(anchor.at).as_secs_f64());
-            // After a queue has drained, the result could be close to zero.
+            // Limit the result from below, because it could be close to zero after a queue has drained.
             return Some(anchor.rtt.moved(one_way.variation_since(anchor.reference) - drifted).max(self.least / 2));
         }
-        // The paper uses the difference of two clocks as a delay, which is wrong with an offset.
+        // Paper mode treats the difference between two clocks as a delay. This is wrong if the clocks have an offset.
         let delay = one_way.assuming_one_clock().as_secs_f64();
         let a = self
             .anchor
@@ -147,7 +148,7 @@ mod tests {
         RoundTrip::new(&Config::new(&Values::resolve(super::super::PARAMS, mode, &[]).unwrap()))
     }
 
-    /// Adds a hundred packets with a delay of `delay` ms. The sender's clock is `offset_s` seconds behind.
+    /// Adds a hundred packets that have a delay of `delay` ms. The sender's clock is behind by `offset_s` seconds.
     fn feed(rtt: &mut RoundTrip, delay: u64, offset_s: i64) {
         for k in 0..100 {
             let at = Time::ZERO + Span::secs(5_000) + Span::millis(20 * k);

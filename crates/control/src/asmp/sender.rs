@@ -7,11 +7,11 @@ use crate::{Body, Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Rate, Span, Time};
 
-/// The report intervals after which a silent receiver is removed (RFC 3550, section 6.3.5).
+/// A receiver that sends no report for this number of report intervals is removed (RFC 3550, section 6.3.5).
 const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
-/// The intervals without any report after which the rate is halved.
+/// If no receiver sends a report for this number of report intervals, the rate is halved.
 const NO_REPORT_INTERVALS: u64 = 4;
-/// The maximum number of receivers; a new one replaces the one with the oldest report.
+/// Maximum number of receivers in the table. A new receiver then replaces the receiver with the oldest report.
 const MOST_RECEIVERS: usize = 1 << 17;
 const REPORT_SIZE: f64 = 112.0;
 
@@ -20,12 +20,13 @@ struct Entry {
     heard: Time,
     claim: Option<(Claim, Time)>,
     rtt: Option<Span>,
-    /// The position in the queue of announcements.
+    /// Position in the queue of receivers that wait for an announcement of their round-trip time.
     waits: Option<AnnounceOrder>,
     was_announced: bool,
 }
 
-/// Receivers without an announcement come first, then those that have waited longest.
+/// Sort key of that queue. Receivers that have never had an announcement come first. Receivers that have waited longer
+/// precede others.
 type AnnounceOrder = (bool, Time);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,32 +36,34 @@ enum Basis {
     Receiver(ReceiverId),
     Held,
     Silence,
-    /// The last receiver has sent a BYE.
+    /// The last receiver has left the session with a BYE.
     Deserted,
 }
 
-/// The sending half. `r_tx` is the minimum of the live receivers' rates (ASMP, equation 1).
+/// The sender part of `asmp`. It sends at `r_tx`, which is the lowest rate that a live receiver reports (ASMP, equation
+/// 1).
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     floor: Rate,
     cap: Rate,
-    /// The receivers' RTCP bandwidth in bytes per second.
+    /// RTCP bandwidth that receivers may use, in bytes per second.
     rtcp: f64,
     table: BTreeMap<ReceiverId, Entry>,
     by_rate: BTreeSet<(Rate, ReceiverId)>,
     by_age: BTreeSet<(Time, ReceiverId)>,
-    /// The receivers whose round-trip time is to be announced.
+    /// Receivers whose round-trip time has to be announced, in the order of announcement.
     to_announce: BTreeSet<(AnnounceOrder, ReceiverId)>,
     rate: Rate,
     basis: Basis,
     members: u32,
     gap: Span,
     highest: u64,
-    /// The last report that showed that packets arrive; at first, the first packet.
+    /// When the last report confirmed an arrival. Before the first such report: when the first packet was sent.
     last_progress: Option<Time>,
     halve_at: Option<Time>,
-    /// The check that the rate is the receivers' minimum. It reads all N entries, so it runs at every Nth report.
+    /// Checks that the rate is the lowest of the receivers' rates. The check reads all N receivers, so it runs only at
+    /// every Nth report.
     least: Check,
     unchecked: usize,
 }
@@ -72,7 +75,7 @@ impl Sender {
         Self {
             floor,
             cap: setup.cap,
-            // Receivers share three quarters of RTCP's bandwidth (RFC 3550, section 6.2).
+            // Receivers may use three quarters of RTCP's bandwidth (RFC 3550, section 6.2).
             rtcp: setup.session_bandwidth.as_bytes_per_s() * RTCP_SHARE * 0.75,
             rate: config.initial_rate.clamp(floor, setup.cap),
             least: Check::new(&super::LEAST),
@@ -81,7 +84,8 @@ impl Sender {
         }
     }
 
-    /// Returns the estimated report interval: by RTCP's 5 %, or the measured one if it is longer.
+    /// Returns the estimated interval between two reports of a receiver. It follows from RTCP's share of 5 %. If the
+    /// measured interval is longer, returns that one.
     fn interval(&self) -> Span {
         let by_rule = Span::from_secs_f64(f64::from(self.members) * REPORT_SIZE / self.rtcp);
         by_rule.min(Span::secs(3600)).max(self.gap).max(LEAST_INTERVAL)
@@ -98,7 +102,8 @@ impl Sender {
         }
     }
 
-    /// Returns the lowest rate. With `agg = "quantile"`, a small share of the lowest ones is skipped.
+    /// Returns the lowest rate, and the receiver that reports it. With `agg = "quantile"`, skips a small share of the
+    /// rates, beginning with the lowest.
     fn limiting(&self) -> Option<(Rate, ReceiverId)> {
         let skip = self.config.skip.map_or(0, |share| (share * self.by_rate.len() as f64 + 0.5) as usize);
         self.by_rate.iter().nth(skip).copied()
@@ -117,9 +122,9 @@ impl Sender {
         }
     }
 
-    /// Starts the no-report timer if no receiver reports a rate.
+    /// Starts the timer that halves the rate, if no receiver reports a rate.
     fn start_no_report_timer(&mut self, now: Time) {
-        // The paper has no such timer.
+        // In paper mode, there is no such timer.
         if !self.config.repaired || self.limiting().is_some() || self.halve_at.is_some() {
             return;
         }
@@ -168,7 +173,7 @@ impl SenderHalf for Sender {
         }
         if progress || claim.is_some() {
             self.last_progress = Some(now);
-            // The feedback shows that packets arrive.
+            // The report confirms that packets arrive, so restart the timer.
             if self.halve_at.take().is_some() {
                 self.start_no_report_timer(now);
             }
@@ -176,7 +181,7 @@ impl SenderHalf for Sender {
         if claim.is_none() && report.rtt.is_none() {
             return;
         }
-        // Reports come from the network, so the table needs a bound.
+        // Limit the size of the table, because reports from the network may have any SSRC.
         let full = self.table.len() >= MOST_RECEIVERS && !self.table.contains_key(&id);
         if let (true, Some((_, oldest))) = (full, self.by_age.first().copied()) {
             self.forget_receiver(oldest);
@@ -189,12 +194,12 @@ impl SenderHalf for Sender {
             was_announced: false,
         });
         if let Some(rtt) = report.rtt {
-            // A receiver that reports often must keep its position in the queue.
+            // Keep an earlier position in the queue, so that frequent reports do not delay the announcement.
             entry.rtt = Some(rtt);
             let place = *entry.waits.get_or_insert((entry.was_announced, now));
             self.to_announce.insert((place, id));
         }
-        // The entry's age is that of its rate.
+        // Update the age only with a new rate, so that an old rate expires even if other reports arrive.
         if claim.is_some() || entry.claim.is_none() {
             self.by_age.remove(&(entry.heard, id));
             entry.heard = now;
@@ -204,7 +209,7 @@ impl SenderHalf for Sender {
             if let Some((old, at)) = entry.claim.replace((claim, now)) {
                 self.by_rate.remove(&(old.rate, id));
                 let gap = now.since(at);
-                // The weight smooths RTCP's randomized intervals (RFC 6298).
+                // Smooth the interval with a weight of 1/8 (as in RFC 6298), because RTCP randomizes it.
                 self.gap = if self.gap.is_zero() { gap } else { self.gap.scale(0.875) + gap / 8 };
             }
             self.by_rate.insert((claim.rate, id));
@@ -218,7 +223,7 @@ impl SenderHalf for Sender {
         self.forget_receiver(receiver);
         self.settle_rate(at);
         if how == Leave::Bye && self.config.repaired && self.table.is_empty() && self.basis == Basis::Held {
-            // The rate falls without waiting for reports.
+            // The last receiver has left, so reduce the rate at once and do not wait for reports.
             self.basis = Basis::Deserted;
             self.halve_at = Some(at);
         }
@@ -241,7 +246,7 @@ impl SenderHalf for Sender {
             at: *heard + self.interval() * MEMBER_TIMEOUT_INTERVALS,
             why: "a receiver's silence",
         });
-        // At the floor the rate can't be halved.
+        // If the rate is at the floor, it can't be halved, so no timer is needed.
         let silence = self.halve_at.filter(|_| self.rate > self.floor);
         let silence = silence.map(|at| Wake { at, why: "everybody's silence" });
         [oldest, silence].into_iter().flatten().min_by_key(|wake| wake.at)
@@ -269,7 +274,7 @@ impl SenderHalf for Sender {
             (_, Some((_, claim))) if claim.rate <= self.floor => Limit::Floor,
             (_, Some((_, claim))) if claim.start => Limit::Start,
             _ if self.rate <= self.floor => Limit::Floor,
-            // Without receivers the path's rate is unknown, as at the start.
+            // Without receivers, the rate of the path is unknown, as it is at the start.
             (Basis::Deserted, _) => Limit::Start,
             _ => Limit::Network,
         };

@@ -4,8 +4,8 @@ use steadycast_units::{Chance, Span};
 pub(super) const RTCP_SHARE: f64 = 0.05;
 const MOST_DOUBLINGS: u32 = 10;
 
-/// Draws a suppression timer in a round of length `round` for one of `members`. Few timers expire early, and they
-/// suppress the others.
+/// Draws a suppression timer for one of `members` receivers, in a round that lasts `round`. Only few timers expire
+/// early. These receivers report first and suppress the other reports.
 ///
 /// ```text
 ///             λ       λ z/T                            T   ⎛         λ     ⎞
@@ -14,14 +14,15 @@ const MOST_DOUBLINGS: u32 = 10;
 ///         T(e − 1)
 /// ```
 ///
-/// λ = ln N + 1 (NORM). Source: ASMP, equation 20, with the normalizing constant corrected (printed as e^−λ).
+/// λ = ln N + 1 (NORM). Source: ASMP, equation 20. The normalizing constant is corrected, because the paper has e^−λ.
 pub(crate) fn timer(round: Span, members: u32, chance: &mut Chance) -> Span {
     let lambda = libm::log(f64::from(members.max(1))) + 1.0;
     let share = libm::log1p(chance.unit() * libm::expm1(lambda)) / lambda;
     round.scale(share.clamp(0.0, 1.0))
 }
 
-/// The length of rounds: T_random, doubled while RTCP exceeds its share, and halved while it uses less than half.
+/// Computes the length of suppression rounds. It is T_random, doubled while RTCP exceeds its bandwidth share, and
+/// halved again while RTCP uses less than half of its share.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     doublings: u32,
@@ -34,7 +35,8 @@ impl Rounds {
         } else if rtcp_share < RTCP_SHARE / 2.0 {
             self.doublings = self.doublings.saturating_sub(1);
         }
-        // A round lasts at least half of `interval`, the shortest time that RTCP draws (RFC 3550, section 6.3.1).
+        // A round lasts at least half of `interval`, which is the shortest interval that RTCP draws (RFC 3550, section
+        // 6.3.1).
         t_random.max(interval / 2) * (1 << self.doublings)
     }
 }
@@ -57,7 +59,7 @@ mod tests {
             let sampled = drawn.iter().sum::<f64>() / f64::from(n);
             assert!((sampled - mean).abs() < 0.02, "{sampled} for {members}");
             assert!(drawn[0] >= 0.0 && drawn[drawn.len() - 1] <= 5.0, "the distribution is 1 at T");
-            // The Kolmogorov-Smirnov bound at a significance of 0.1 %.
+            // The limit is the Kolmogorov-Smirnov bound at a significance of 0.1 %.
             for (k, z) in drawn.iter().enumerate() {
                 let cdf = libm::expm1(lambda * z / 5.0) / libm::expm1(lambda);
                 assert!((cdf - k as f64 / f64::from(n)).abs() < 1.95 / f64::from(n).sqrt(), "at {z}");
