@@ -1,4 +1,4 @@
-//! A controller's registry entry, its parameters and their values.
+//! Types that describe a controller: its registry entry, its parameters and their values.
 
 use crate::{Need, Pictures, Promise, ReceiverHalf, ReceiverId, SenderHalf};
 use std::any::Any;
@@ -8,51 +8,51 @@ use steadycast_settings::{nearest, words};
 use steadycast_units::{Bytes, Chance, Ecn, QuantityError, Rate, Span};
 
 words! {
-    /// The version of a paper that a controller follows: its text, or its intention.
+    /// How a controller follows its paper: by the paper's literal text, or by what the text means.
     #[derive(Default)]
     pub enum Mode {
-        /// The paper with its contradictions resolved and its gaps filled: the default.
+        /// The controller follows the paper, but contradictions are resolved and gaps are filled. This is the default.
         #[default]
         Repaired = "repaired",
-        /// The paper's text, taken literally.
+        /// The controller follows the paper's literal text.
         Paper = "paper",
     }
-    /// The number of receivers that a controller can serve.
+    /// How many receivers a controller can serve.
     pub enum Receivers {
-        /// A single receiver.
+        /// A single receiver only.
         One = "unicast",
         /// A single receiver or a group.
         OneOrMany = "any",
     }
-    /// The event that clocks a controller's feedback. It determines whether RTCP's 5 % bound applies
+    /// What triggers a controller's feedback. This determines whether RTCP's limit of 5 % is valid for the feedback
     /// ([`RTCP_SHARE`](crate::promise::RTCP_SHARE)).
     pub enum FeedbackTiming {
-        /// RTCP's timer: bounded by 5 % of the session bandwidth.
+        /// RTCP's timer triggers feedback. The feedback is limited to 5 % of the session bandwidth.
         Periodic = "periodic",
-        /// Packets or round trips: the feedback is not bounded, but its bytes are counted.
+        /// Packets or round trips trigger feedback. The feedback is not limited, but its bytes are counted.
         Clocked = "clocked",
-        /// None: the rate does not depend on feedback.
+        /// The controller needs no feedback, because its rate does not depend on it.
         None = "none",
     }
 }
 
-/// The value of a parameter. The variant is the parameter's kind.
+/// Value of a parameter. The variant is also the type of the parameter.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub enum Value {
     /// A number without a unit.
     Number(f64),
     /// A length of time.
     Span(Span),
-    /// A rate; zero as a default means "not set".
+    /// A rate. As a default, zero means "not set".
     Rate(Rate),
-    /// A word of a fixed list.
+    /// A word from a fixed list.
     Choice(&'static str),
     /// On or off.
     Switch(bool),
 }
 
 impl Value {
-    /// Returns the kind's name.
+    /// Returns the name of the value's type.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Number(_) => "number",
@@ -64,10 +64,10 @@ impl Value {
     }
 }
 
-/// The permitted values of a parameter.
+/// Which values a parameter may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Within {
-    /// Values from a minimum to a maximum.
+    /// All values from a minimum to a maximum, both included.
     Range(Value, Value),
     /// One of the words in this list.
     Among(&'static [&'static str]),
@@ -78,31 +78,31 @@ pub enum Within {
 /// One parameter of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Param {
-    /// The parameter's key in `params.<controller>`.
+    /// Name of the parameter, as users write it in `params.<controller>`.
     pub name: &'static str,
-    /// The effect of the parameter, in one line.
+    /// What the parameter does, in one line.
     pub about: &'static str,
-    /// The source: paper and equation, or RFC and section.
+    /// Where the parameter is from: paper and equation, or RFC and section.
     pub source: &'static str,
-    /// The defaults in repaired and in paper mode.
+    /// Default in repaired mode, and default in paper mode.
     pub of: [Value; 2],
-    /// The permitted values of the parameter.
+    /// Which values the parameter may have.
     pub within: Within,
 }
 
-/// A former parameter that is a constant now. Setting it is an error.
+/// A parameter that has become a constant. A user who sets it gets an error.
 #[derive(Clone, Copy, Debug)]
 pub struct FormerParam {
     /// The name of the former parameter.
     pub name: &'static str,
-    /// The constant in repaired and in paper mode.
+    /// Value of the constant in repaired mode, and in paper mode.
     pub of: [Value; 2],
-    /// The source of the value.
+    /// Where the value is from: paper and equation, or RFC and section.
     pub source: &'static str,
 }
 
 impl FormerParam {
-    /// Creates a parameter whose value is the same in both modes.
+    /// Creates a former parameter. The constant has the same value in both modes.
     pub const fn new(name: &'static str, value: Value, source: &'static str) -> Self {
         Self { name, of: [value, value], source }
     }
@@ -132,15 +132,16 @@ macro_rules! ranged {
 
 impl Param {
     ranged! {
-        /// Creates a number without a unit, with its defaults (repaired, paper) and its minimum and maximum.
+        /// Creates a parameter that is a number without a unit. The first array has the defaults in repaired and in
+        /// paper mode. The second array has the minimum and the maximum.
         number: Number(f64);
-        /// Creates a duration; see [`Param::number`].
+        /// Creates a parameter that is a duration. The arguments are as for [`Param::number`].
         span: Span(Span);
-        /// Creates a rate; see [`Param::number`]. Zero means "not set".
+        /// Creates a parameter that is a rate. The arguments are as for [`Param::number`]. Zero means "not set".
         rate: Rate(Rate);
     }
 
-    /// Creates a parameter that is one of the words `among`. `of` are the defaults (repaired, paper).
+    /// Creates a parameter that is one of the words in `among`. `of` has the defaults in repaired and in paper mode.
     pub const fn choice(
         name: &'static str,
         about: &'static str,
@@ -151,49 +152,49 @@ impl Param {
         Self { name, about, source, of: [Value::Choice(of[0]), Value::Choice(of[1])], within: Within::Among(among) }
     }
 
-    /// Creates a switch. `of` are the defaults (repaired, paper).
+    /// Creates a parameter that is true or false. `of` has the defaults in repaired and in paper mode.
     pub const fn switch(name: &'static str, about: &'static str, source: &'static str, of: [bool; 2]) -> Self {
         Self { name, about, source, of: [Value::Switch(of[0]), Value::Switch(of[1])], within: Within::Either }
     }
 }
 
-/// A parameter value as written by a user.
+/// Value of a parameter, as a user has written it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Given {
     /// A number.
     Number(f64),
-    /// A text: a span, a rate or a choice.
+    /// A text, which may be a duration, a rate or a word.
     Text(String),
-    /// A switch.
+    /// True or false.
     Switch(bool),
 }
 
-/// The kind of a [`ParamError`].
+/// Why a controller or a parameter was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParamErrorKind {
-    /// The registry has no controller of this name.
+    /// The registry has no controller with this name.
     UnknownController,
-    /// The controller has no parameter of this name.
+    /// The controller has no parameter with this name.
     UnknownParameter,
-    /// The value has the wrong type or unit, or is out of range.
+    /// The value has the wrong type or unit, or it is out of range.
     InvalidValue,
-    /// The controller needs a feature that the session or its receivers' feedback does not have.
+    /// The controller needs a feature that the session or the receivers' feedback does not have.
     UnmetNeed,
 }
 
-/// The rejection of a controller or of one of its parameters.
+/// An error that rejects a controller or one of its parameters.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{name}: {problem}; {remedy}")]
 #[non_exhaustive]
 pub struct ParamError {
-    /// The kind of the problem.
+    /// Category of the problem, for programs.
     pub kind: ParamErrorKind,
-    /// The name of the controller or parameter.
+    /// Name of the controller or of the parameter.
     pub name: String,
-    /// The problem.
+    /// Description of the problem.
     pub problem: String,
-    /// The remedy.
+    /// Advice on how to solve the problem.
     pub remedy: String,
 }
 
@@ -217,7 +218,7 @@ pub struct Values {
     reading: Reading,
 }
 
-/// The configuration computed from the values, shared by a controller's halves.
+/// Caches a configuration that was computed from the values. The controller's sender and receivers share it.
 #[derive(Clone, Debug, Default)]
 struct Reading(OnceLock<Arc<dyn Any + Send + Sync>>);
 
@@ -228,10 +229,11 @@ impl PartialEq for Reading {
 }
 
 impl Values {
-    /// Returns the defaults in `mode`, overridden by the values in `given`.
+    /// Returns the values of `params`. These are the values in `given`, and the defaults in `mode` for all other
+    /// parameters.
     ///
     /// # Errors
-    /// An unknown name, a value of the wrong kind, or a value out of range.
+    /// A name in `given` is unknown, or a value has the wrong type or is out of range.
     pub fn resolve(params: &[Param], mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         let mut values: Vec<_> = params.iter().map(|p| (p.name, p.default(mode))).collect();
         for (name, given) in given {
@@ -249,65 +251,66 @@ impl Values {
         Ok(Self { mode, all: values, reading: Reading::default() })
     }
 
-    /// Returns the values of `params`, with defaults where `self` has none.
+    /// Returns the values of `params`. Takes values from `self` where they exist, and defaults otherwise.
     pub(crate) fn of(&self, params: &[Param]) -> Self {
         let value = |p: &Param| self.iter().find(|(name, _)| *name == p.name).map_or(p.default(self.mode), |(_, v)| *v);
         Self { mode: self.mode, all: params.iter().map(|p| (p.name, value(p))).collect(), reading: Reading::default() }
     }
 
-    /// Returns the mode whose defaults apply.
+    /// Returns the mode, which determines the defaults.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Iterates over the names and values.
+    /// Returns all parameters by name, with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
         self.all.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Returns `read(self)`, computed once and shared, because a large group has many halves.
+    /// Returns `read(self)`. It is computed once and shared, because a large group has many receivers.
     pub(crate) fn read<T: Any + Send + Sync>(&self, read: impl Fn(&Self) -> T) -> Arc<T> {
         let shared = self.reading.0.get_or_init(|| Arc::new(read(self)));
-        // Another type than the cached one is computed at each call.
+        // If the cached configuration has another type, compute this one without caching it.
         Arc::clone(shared).downcast().unwrap_or_else(|_| Arc::new(read(self)))
     }
 
-    /// Returns a value. An unknown name panics in debug builds and gives the type's default in release builds.
+    /// Returns the value of a parameter. If there is no such parameter, panics in debug builds, and returns the type's
+    /// default in release builds.
     fn get<T: Default>(&self, name: &str, of: impl FnOnce(Value) -> Option<T>) -> T {
         let found = self.all.iter().find(|(n, _)| *n == name).and_then(|(_, value)| of(*value));
         debug_assert!(found.is_some(), "no parameter of this kind is called {name}");
         found.unwrap_or_default()
     }
 
-    /// Returns a number.
+    /// Returns the value of a number parameter.
     pub fn number(&self, name: &str) -> f64 {
         self.get(name, |value| if let Value::Number(n) = value { Some(n) } else { None })
     }
 
-    /// Returns a span.
+    /// Returns the value of a duration parameter.
     pub fn span(&self, name: &str) -> Span {
         self.get(name, |value| if let Value::Span(span) = value { Some(span) } else { None })
     }
 
-    /// Returns a rate; `None` if it is zero, which means "not set".
+    /// Returns the value of a rate parameter. Returns `None` if it is zero, which means "not set".
     pub fn rate(&self, name: &str) -> Option<Rate> {
         let rate = self.get(name, |value| if let Value::Rate(rate) = value { Some(rate) } else { None });
         (rate > Rate::ZERO).then_some(rate)
     }
 
-    /// Returns a choice.
+    /// Returns the value of a choice parameter, which is a word.
     pub fn choice(&self, name: &str) -> &'static str {
         self.get(name, |value| if let Value::Choice(word) = value { Some(word) } else { None })
     }
 
-    /// Returns a switch.
+    /// Returns the value of a switch parameter.
     pub fn switch(&self, name: &str) -> bool {
         self.get(name, |value| if let Value::Switch(on) = value { Some(on) } else { None })
     }
 }
 
 impl Param {
-    /// Returns the parameter's default in `mode`.
+    /// Returns the default of the parameter in `mode`.
     pub const fn default(&self, mode: Mode) -> Value {
         match mode {
             Mode::Repaired => self.of[0],
@@ -342,7 +345,7 @@ impl Param {
         let value = value.ok_or_else(|| wrong(format!("{given} is {what}"), example))?;
         match self.within {
             Within::Range(least, most) if !(least..=most).contains(&value) => {
-                // The remedy names the kind: "not a rate" becomes "a rate".
+                // Use the type's name from the other error: "not a rate" becomes "a rate".
                 let what = what.trim_start_matches("not ");
                 Err(wrong(format!("{value} is out of range"), format!("give {what} {range}")))
             }
@@ -373,15 +376,16 @@ impl fmt::Display for Value {
     }
 }
 
-/// Declares a controller's parameters as `PARAMS`, and a configuration struct with their values.
+/// Declares the parameters of a controller as `PARAMS`. Also declares a configuration struct that is computed from the
+/// parameters' values.
 ///
-/// In the first block, each parameter is `KIND name: about, source, [repaired, paper], range;`. The parameter becomes a
-/// field of the struct. The field of a `secs` parameter is in seconds. A parameter with `let` before it becomes a local
-/// variable instead of a field.
+/// The first block lists the parameters as `KIND name: about, source, [repaired, paper], range;`. Each parameter
+/// becomes a field of the struct. For the kind `secs`, the field is in seconds. If `let` precedes a parameter, it
+/// becomes a local variable instead of a field.
 ///
-/// The second block has further fields, whose values are computed from the parameters.
+/// The second block has additional fields. Their values are expressions that use the parameters.
 ///
-/// The macro has three shorter forms without a struct: `const { … }` declares `PARAMS` only, `[ … ]` is an array, and
+/// Three shorter forms declare no struct. `const { … }` declares only `PARAMS`. `[ … ]` is an array of parameters.
 /// `NAME = KIND name: …;` declares each parameter as a constant.
 macro_rules! params {
     ($(#[$doc:meta])* const { $($kind:ident $name:ident: $($of:expr),+;)* }) => {
@@ -455,49 +459,49 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-/// The session for which a half is built.
+/// The session for which a controller's [`SenderHalf`] or [`ReceiverHalf`] is built.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The nominal packet size as IP size: `s` or `P` in the equations.
+    /// Nominal packet size, including IP headers. Equations call it `s` or `P`.
     pub packet: Bytes,
-    /// The mode: paper or repaired.
+    /// Whether the controller follows its paper literally.
     pub mode: Mode,
     /// The lower limit of the rate.
     pub floor: Rate,
     /// The upper limit of the rate.
     pub cap: Rate,
-    /// The video's properties; `None` for a source that always has data.
+    /// Properties of the video. It is `None` if the source always has data to send.
     pub pictures: Option<Arc<Pictures>>,
-    /// The session bandwidth, of which RTCP gets 5 %.
+    /// Bandwidth of the session. RTCP may use 5 % of it.
     pub session_bandwidth: Rate,
     /// Whether the session may have more than one receiver.
     pub group: bool,
-    /// The half's own identifier.
+    /// Identifier of the participant for which the controller is built.
     pub id: ReceiverId,
-    /// The ECN field of the session's packets.
+    /// ECN field that the session's packets are sent with.
     pub ecn: Ecn,
-    /// Whether the session sends the probes of [`SenderHalf::probe`].
+    /// Whether the session can send the probes that [`SenderHalf::probe`] requests.
     pub probes: bool,
-    /// The half's own random generator.
+    /// Random generator for this part of the controller only.
     pub chance: Chance,
 }
 
 impl Setup {
-    /// The cap of a session that sets none; above the capacity of every simulated link.
+    /// Cap of a session that does not set one. It is above the capacity of every simulated link.
     pub const NO_CAP: Rate = Rate::mbps(1_000);
 
-    /// Returns the floor and the cap in bit/s, with floor ≤ cap.
+    /// Returns the floor and the cap in bit/s. The floor is lowered to the cap if it is higher.
     pub(crate) fn rate_limits(&self) -> (f64, f64) {
         let cap = self.cap.as_bps_f64();
         (self.floor.as_bps_f64().min(cap), cap)
     }
 
-    /// The longest interval between two packets, 3 s. A sender without feedback may send that often (RFC 8085,
-    /// section 3.1.3).
+    /// Longest interval between two packets, 3 s. A sender without feedback may send one packet in this interval (RFC
+    /// 8085, section 3.1.3).
     pub const LEAST_EVERY: Span = Span::secs(3);
 
-    /// Returns this setup with a floor of at least one packet per [`Setup::LEAST_EVERY`], limited by the cap. A
-    /// multiplicative controller would never leave a rate of zero. Paper mode keeps its floor.
+    /// Raises the floor to one packet per [`Setup::LEAST_EVERY`], but not above the cap. Without this, a multiplicative
+    /// controller would never leave a rate of zero. In paper mode, the floor stays the same.
     #[must_use]
     pub fn alive(self) -> Self {
         let least = match self.mode {
@@ -507,8 +511,8 @@ impl Setup {
         Self { floor: self.floor.max(least), ..self }
     }
 
-    /// Creates a session with one receiver, 1000-byte packets, probes, no frame data and no ECN. Its bandwidth is the
-    /// cap; the identifier is 1.
+    /// Creates a session that has one receiver, packets of 1000 bytes and probes. It has no data on video frames and no
+    /// ECN. The session bandwidth is the cap, and the identifier is 1.
     pub fn unicast(floor: Rate, cap: Rate, chance: Chance) -> Self {
         Self {
             packet: Bytes::new(1000),
@@ -526,74 +530,78 @@ impl Setup {
     }
 }
 
-/// Builds a sender half.
+/// Builds the sender part of a controller.
 pub type BuildSender = fn(&Setup, &Values) -> Box<dyn SenderHalf>;
-/// Builds a receiver half.
+/// Builds the receiver part of a controller.
 pub type BuildReceiver = fn(&Setup, &Values) -> Box<dyn ReceiverHalf>;
 
-/// The dash pattern of a line, in points on and off; empty for a solid line.
+/// Dash pattern of a line: lengths of dashes and gaps in points. It is empty for a solid line.
 pub type Dashes = &'static [f32];
 
-/// A controller's registry entry.
+/// The registry entry of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Controller {
-    /// The name in scenario files.
+    /// Name of the controller in scenario files.
     pub name: &'static str,
-    /// The description, in one line.
+    /// What the controller does, in one line.
     pub about: &'static str,
-    /// When to choose the controller, in one line (`docs/which-controller.md`).
+    /// When a user should choose this controller, in one line (`docs/which-controller.md`).
     pub when: &'static str,
-    /// The source: a paper or an RFC.
+    /// Where the controller is from: a paper or an RFC.
     pub source: &'static str,
-    /// The number of receivers that it can serve.
+    /// How many receivers the controller can serve.
     pub receivers: Receivers,
-    /// The event that clocks the feedback.
+    /// What triggers the controller's feedback.
     pub feedback: FeedbackTiming,
-    /// The longest feedback interval with which the controller still works. This limit applies only if both halves run
-    /// at the sender.
+    /// Longest interval between reports with which the controller still works. The limit is used only if the receiver
+    /// part runs at the sender too.
     pub slowest_feedback: Span,
-    /// The session features that the controller requires with these parameters.
+    /// Returns the session features that the controller needs with these parameter values.
     pub needs: fn(&Values) -> &'static [Need],
-    /// Whether the controller can run on standard receiver reports alone.
+    /// Whether the controller works if receivers send only standard receiver reports.
     pub standard_reports: bool,
-    /// Whether a report keeps its meaning when it is repeated, for example because it carries a rate.
+    /// Whether a repeated report has the same meaning as the first one. For example, this is so if a report has only a
+    /// rate.
     pub repeats: bool,
-    /// Whether this is the one controller that replaces others if the receivers send only standard reports.
+    /// Whether this controller replaces another one if receivers send only standard reports. Only one controller has
+    /// this role.
     pub fallback: bool,
-    /// Whether the receivers compute a rate ([`ReceiverHalf::acceptable`]).
+    /// Whether receivers compute a rate themselves ([`ReceiverHalf::acceptable`]).
     pub own_rate: bool,
-    /// Whether the controller responds to congestion marks (RFC 3168).
+    /// Whether the controller reacts to ECN congestion marks (RFC 3168).
     pub answers_marks: bool,
-    /// The identifier of the RTP header extension element; 0 if there is none.
+    /// Identifier of the controller's RTP header extension element. It is 0 if there is none.
     pub extension: u8,
-    /// The four-letter name of the RTCP APP packets.
+    /// Four-letter name of the controller's RTCP APP packets.
     pub app: [u8; 4],
-    /// The line colour in plots, as `#rrggbb`.
+    /// Colour of the controller's line in plots, as `#rrggbb`.
     pub colour: &'static str,
-    /// The dash pattern in plots, for black and white.
+    /// Dash pattern of the controller's line in plots, for black-and-white prints.
     pub dashes: Dashes,
-    /// The parameters.
+    /// Parameters that a user can set.
     pub params: &'static [Param],
-    /// The former parameters, which are constants now.
+    /// Former parameters, which are constants now.
     pub former: &'static [FormerParam],
-    /// The rules of the controller's behaviour that its halves check in every run ([`crate::Check`]).
+    /// Rules for the controller's behaviour. The controller checks them in every run ([`crate::Check`]).
     pub promises: &'static [&'static Promise],
-    /// Builds the sender half.
+    /// Builds the sender part of the controller.
     pub sender: BuildSender,
-    /// Builds the receiver half.
+    /// Builds the receiver part of the controller.
     pub receiver: BuildReceiver,
 }
 
 impl Controller {
-    /// Returns the first needed session feature that is not `offered`; `None` if all are.
+    /// Returns the first session feature that the controller needs and that is not in `offered`. Returns `None` if all
+    /// are.
     pub fn missing(&self, values: &Values, offered: &[Need]) -> Option<Need> {
         (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
     }
 
-    /// Returns the values of the parameters: the defaults in `mode`, overridden by `given`.
+    /// Returns the parameters' values. These are the values in `given`, and the defaults in `mode` for all other
+    /// parameters.
     ///
     /// # Errors
-    /// As [`Values::resolve`]; also for a former parameter.
+    /// [`Values::resolve`] fails, or `given` sets a former parameter.
     pub fn resolve(&self, mode: Mode, given: &[(String, Given)]) -> Result<Values, ParamError> {
         match given.iter().find_map(|(name, _)| self.former.iter().find(|former| former.name == *name)) {
             Some(former) => Err(former.refuse(mode)),

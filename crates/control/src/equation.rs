@@ -1,24 +1,24 @@
-//! TCP throughput equations.
+//! Equations for the throughput of a TCP connection.
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// A loss (event) rate p with 0 < p ≤ 1. No loss is `Option::None`.
+/// A loss rate or loss event rate p with 0 < p ≤ 1. If there is no loss, use `Option::None`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct LossRate(f64);
 
 impl LossRate {
-    /// The loss of every packet.
+    /// A rate of 1: every packet is lost.
     pub const ONE: Self = Self(1.0);
-    /// The smallest result of [`loss_for`]: 10⁻⁸.
+    /// Smallest rate that [`loss_for`] returns, 10⁻⁸.
     pub const LEAST: Self = Self(1e-8);
 
-    /// Creates the rate `p`; `None` unless 0 < p ≤ 1.
+    /// Creates the rate `p`. Returns `None` unless 0 < p ≤ 1.
     pub fn new(p: f64) -> Option<Self> {
         (p > 0.0 && p <= 1.0).then_some(Self(p))
     }
-    /// Creates one loss per `interval` packets; less than one packet (or NaN) counts as one.
+    /// Creates the rate of one loss per `interval` packets. An interval below one packet, or NaN, counts as one packet.
     pub fn one_in(interval: f64) -> Self {
-        // `max` ignores NaN. The bound keeps the rate above zero.
+        // `max` also replaces NaN by 1. The lower bound keeps the rate above zero.
         Self((1.0 / interval.max(1.0)).max(1e-300))
     }
     /// Returns the rate as a number.
@@ -29,8 +29,8 @@ impl LossRate {
 
 const LEAST_RTT: Span = Span::millis(1);
 
-/// Computes the simplified equation of RFC 5348 (section 8.1) and RFC 4654 (equation 1): [`throughput_full`] with
-/// t_RTO = 4 R and b = 1, without min.
+/// Computes the simplified throughput equation of RFC 5348 (section 8.1) and RFC 4654 (equation 1). It is
+/// [`throughput_full`] with t_RTO = 4 R and b = 1, but without the minimum.
 ///
 /// ```text
 ///                        s
@@ -46,12 +46,12 @@ pub fn throughput(packet: Bytes, rtt: Span, loss: LossRate) -> Rate {
     Rate::from_bytes_per_s(packet.as_f64() / (seconds(rtt) * simple(loss.0)))
 }
 
-/// The denominator of [`throughput`] without R.
+/// Returns the denominator of [`throughput`] without the factor R.
 fn simple(p: f64) -> f64 {
     (2.0 * p / 3.0).sqrt() + 12.0 * (3.0 * p / 8.0).sqrt() * p * (1.0 + 32.0 * p * p)
 }
 
-/// Computes Padhye's full equation (RFC 5348, section 3.1).
+/// Computes the full throughput equation by Padhye (RFC 5348, section 3.1).
 ///
 /// ```text
 ///                                 s
@@ -62,36 +62,37 @@ fn simple(p: f64) -> f64 {
 ///        ╲╱   3                ⎝   ╲╱    8  ⎠
 /// ```
 ///
-/// `rto` is t_RTO, TCP's retransmission timeout; `per_ack` is b, the packets per acknowledgment, at least 1. With
-/// t_RTO = 4 R and b = 1 it equals [`throughput`] up to p = 8/27.
+/// `rto` is t_RTO, the retransmission timeout of TCP. `per_ack` is b, the number of packets per acknowledgment, which
+/// is at least 1. With t_RTO = 4 R and b = 1, the result equals [`throughput`] for p up to 8/27.
 pub fn throughput_full(packet: Bytes, rtt: Span, loss: LossRate, rto: Span, per_ack: f64) -> Rate {
     Rate::from_bytes_per_s(packet.as_f64() / time_per_packet(loss, seconds(rtt), rto.as_secs_f64(), per_ack))
 }
 
-/// Computes the denominator of [`throughput_full`] in seconds per packet; `rtt` and `rto` are in seconds.
+/// Returns the denominator of [`throughput_full`] in seconds per packet. `rtt` and `rto` are in seconds.
 pub fn time_per_packet(loss: LossRate, rtt: f64, rto: f64, per_ack: f64) -> f64 {
     let (p, b) = (loss.0, per_ack.max(1.0));
     let windows = rtt * (2.0 * b * p / 3.0).sqrt();
     windows + rto * (3.0 * (3.0 * b * p / 8.0).sqrt()).min(1.0) * p * (1.0 + 32.0 * p * p)
 }
 
-/// Computes PGMCC's rank of a path. A larger rank means a lower TCP rate; only ratios have a meaning.
+/// Computes the rank by which PGMCC compares paths. A path with a larger rank has a lower TCP rate. Only ratios of
+/// ranks have a meaning.
 ///
 /// ```text
 ///            ___
 ///  M = R · ╲╱ p  · (1 + 9 p (1 + 32 p²))
 /// ```
 ///
-/// Source: draft-ietf-rmt-bb-pgmcc. It is the denominator of [`throughput`] times √(3/2).
+/// Source: draft-ietf-rmt-bb-pgmcc. The rank is the denominator of [`throughput`] times √(3/2).
 pub fn rank(rtt: Span, loss: LossRate) -> f64 {
     let p = loss.0;
     seconds(rtt) * p.sqrt() * (1.0 + 9.0 * p * (1.0 + 32.0 * p * p))
 }
 
-/// Inverts [`throughput`]: returns the loss event rate that gives `rate`, limited to 10⁻⁸…1 (RFC 5348, section
-/// 6.3.1).
+/// Inverts [`throughput`]. Returns the loss event rate at which the throughput is `rate`. The result is limited to
+/// 10⁻⁸…1 (RFC 5348, section 6.3.1).
 pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
-    // Bisection on a logarithmic scale. The target is f(p) = s / (R X), infinite at rate zero.
+    // Search by bisection on a logarithmic scale. The target is f(p) = s / (R X), which is infinite at a rate of zero.
     let wanted = packet.as_f64().max(1.0) / (seconds(rtt) * rate.as_bytes_per_s());
     let (mut low, mut high) = (LossRate::LEAST.0, 1.0);
     if wanted <= simple(low) {
@@ -100,7 +101,7 @@ pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
     if wanted >= simple(high) {
         return LossRate::ONE;
     }
-    // 60 halvings exceed a double's precision.
+    // Halve 60 times, because this exceeds the precision of an `f64`.
     for _ in 0..60 {
         let middle = (low * high).sqrt();
         if simple(middle) < wanted {
@@ -112,13 +113,14 @@ pub fn loss_for(rate: Rate, packet: Bytes, rtt: Span) -> LossRate {
     LossRate((low * high).sqrt())
 }
 
-/// Returns TCP's initial window: min(4 s, max(2 s, 4380 bytes)) (RFC 5348, section 4.2).
+/// Returns the initial window of TCP, min(4 s, max(2 s, 4380 bytes)), where s is `packet` (RFC 5348, section 4.2).
 pub(crate) fn initial_window(packet: Bytes) -> Bytes {
     let s = packet.get();
     Bytes::new((4 * s).min((2 * s).max(4_380)))
 }
 
-/// Computes the first loss interval by the square-root law, in packets, at least 1 (RFC 4654, section 5.6).
+/// Computes the first loss interval by the square-root formula (RFC 4654, section 5.6). The result is in packets and at
+/// least 1.
 ///
 /// ```text
 ///        ⎛     X R    ⎞ 2
@@ -171,15 +173,15 @@ mod tests {
 
     #[test]
     fn the_full_equation_parts_from_the_simple_one_at_eight_twenty_sevenths() {
-        // With a large packet, rounding to whole bits per second does not affect the ratios.
+        // Use a large packet, so that rounding to whole bits per second does not affect the ratios.
         let (r, s) = (Span::millis(100), Bytes::new(10_000_000));
         let both = |loss: f64| throughput_full(s, r, p(loss), r * 4, 1.0).ratio(throughput(s, r, p(loss)));
         for loss in [1e-4, 0.01, 0.1, 0.296] {
             close(both(loss), 1.0, 1e-6);
         }
         assert!(both(0.31) > 1.01 && both(0.31) < 1.05, "{}", both(0.31));
-        // Computed by hand at p = 1: the factor of the time-out term is 3 √(3/8) = 1.8371 in the simple equation, and 1
-        // in the full one. The other term, √(2/3), is small in comparison.
+        // This was computed by hand for p = 1. The factor of the time-out term is 3 √(3/8) = 1.8371 in the simple
+        // equation, and 1 in the full equation. The other term, √(2/3), is small in comparison.
         close(both(1.0), (0.816_496_58 + 12.0 * 33.0 * 0.612_372_44) / (0.816_496_58 + 4.0 * 33.0), 1e-5);
     }
 
@@ -192,7 +194,8 @@ mod tests {
 
     #[test]
     fn at_small_loss_both_equations_are_mathis_s_square_root_law() {
-        // Mathis, Semke, Mahdavi, Ott (1997): X = √(3/2) s / (R √p), for a TCP that acknowledges every packet.
+        // Mathis, Semke, Mahdavi, Ott (1997): X = √(3/2) s / (R √p). It is valid for a TCP that acknowledges every
+        // packet.
         let mathis = |r: Span, loss: f64| 1.5f64.sqrt() * 8.0 / (r.as_secs_f64() * loss.sqrt());
         let r = Span::millis(168);
         close(mathis(r, 0.02), 412.39, 0.01);
@@ -206,7 +209,7 @@ mod tests {
         for (loss, want) in [(0.01, 1.09), (0.05, 1.49), (0.10, 2.19)] {
             close(rank(r, p(loss)) / (0.08 * f64::sqrt(loss)), want, 0.005);
         }
-        // The product of rank and throughput is constant, because both contain the same function of p.
+        // The product of rank and throughput is constant, because both use the same function of p.
         let product = |loss: f64| rank(r, p(loss)) * throughput(S, r, p(loss)).as_bytes_per_s();
         close(product(0.2) / product(0.001), 1.0, 1e-4);
     }
@@ -244,7 +247,8 @@ mod tests {
         ) {
             let loss = libm::exp10(exponent);
             let (r, s) = (Span::millis(ms), Bytes::new(size));
-            // Above 0.3 and with long round trips the rate is a few bits per second, so rounding dominates.
+            // Skip cases with a loss above 0.3 and long round trips. There, the rate is a few bits per second, so
+            // rounding dominates.
             let rate = throughput(s, r, p(loss));
             prop_assume!(rate > Rate::kbps(1));
             let found = loss_for(rate, s, r).get();

@@ -4,20 +4,21 @@ use steadycast_settings::words;
 use steadycast_units::{Span, Time};
 
 words! {
-    /// The format of the feedback that receivers send.
+    /// Format of the feedback that receivers send.
     #[derive(Default)]
     pub enum FeedbackFormat {
-        /// The controller's own reports, and no per-packet feedback.
+        /// The controller's own reports. There is no per-packet feedback.
         #[default]
         Own = "own",
-        /// Congestion control feedback by SSRC and sequence number, with ECN (RFC 8888).
+        /// Congestion control feedback (RFC 8888). It lists packets by SSRC and sequence number, with their ECN field.
         Rfc8888 = "rfc8888",
-        /// Transport-wide feedback, which numbers packets in a header extension
+        /// Transport-wide feedback. It numbers packets in a header extension
         /// (draft-holmer-rmcat-transport-wide-cc-extensions-01).
         TransportWide = "twcc",
-        /// Packet counts once a second, as in a browser's WebRTC statistics.
+        /// Only packet counts once per second, like those in a browser's WebRTC statistics.
         Stats = "stats",
-        /// Standard report blocks alone (RFC 3550, 6.4.1), at RTCP's interval or each second, whichever is longer.
+        /// Only standard report blocks (RFC 3550, 6.4.1). They are sent at RTCP's interval, or once per second if
+        /// RTCP's interval is shorter.
         Blocks = "rr",
     }
 }
@@ -25,13 +26,14 @@ words! {
 const COARSE: Span = Span::secs(1);
 
 impl FeedbackFormat {
-    /// Returns whether the format has only packet counts.
+    /// Returns whether this format contains only packet counts. Such a format is called coarse.
     pub const fn is_coarse(self) -> bool {
         matches!(self, Self::Stats | Self::Blocks)
     }
 
-    /// Returns the receiver half of coarse feedback; `None` for other formats. It sends an [`Echo`](crate::Echo) if
-    /// the controller `reads_echoes`, else report blocks.
+    /// Returns the receiver part for a coarse format. Returns `None` for other formats. If the format is `Stats` and
+    /// the controller `reads_echoes`, the receiver part sends an [`Echo`](crate::Echo). Otherwise, it sends report
+    /// blocks.
     pub fn coarse_receiver(self, reads_echoes: bool) -> Option<Box<dyn ReceiverHalf>> {
         match self {
             Self::Stats if reads_echoes => Some(Box::new(EchoReceiver::new(COARSE))),
@@ -40,14 +42,14 @@ impl FeedbackFormat {
         }
     }
 
-    /// Returns the controller's own format: RFC 8888 if its sender half needs per-packet feedback, else its own
-    /// reports.
+    /// Returns the format that a controller uses by itself. This is RFC 8888 if its sender part needs per-packet
+    /// feedback. Otherwise, it is the controller's own reports.
     pub fn own_of(factory: &dyn Factory, group: bool) -> Self {
         if factory.terms().needs_in(group).contains(&Need::PacketReports) { Self::Rfc8888 } else { Self::Own }
     }
 
-    /// Returns the per-packet format in use: `self`, or `own` if `self` is [`FeedbackFormat::Own`]. The coarse formats
-    /// have no per-packet feedback, so the result for them is [`FeedbackFormat::Own`].
+    /// Returns the format of per-packet feedback in use. This is `self`, or `own` if `self` is [`FeedbackFormat::Own`].
+    /// Coarse formats have no per-packet feedback, so the result for them is [`FeedbackFormat::Own`].
     pub fn or(self, own: Self) -> Self {
         match self {
             Self::Own => own,
@@ -56,16 +58,16 @@ impl FeedbackFormat {
         }
     }
 
-    /// Returns whether the controller's receiver half runs at the sender, on arrivals replayed from per-packet
+    /// Returns whether the controller's receiver part runs at the sender. There, arrivals are replayed from per-packet
     /// feedback.
     pub fn is_replayed_for(self, own: Self) -> bool {
         self != Self::Own && own == Self::Own
     }
 }
 
-/// A receiver half that sends only report blocks.
+/// A receiver part that sends only standard report blocks.
 struct BlockReceiver {
-    /// Whether RTCP's timer limits the frequency.
+    /// Whether RTCP's timer limits how often reports are sent.
     rtcp: bool,
     next: Option<Time>,
 }
@@ -80,7 +82,7 @@ impl ReceiverHalf for BlockReceiver {
     }
 
     fn report(&mut self, slot: &Slot) -> Reply {
-        // RTCP's interval keeps reports within 5 % of the session bandwidth.
+        // Use RTCP's interval, because it limits reports to 5 % of the session bandwidth.
         let apart = if self.rtcp { slot.interval.max(COARSE) } else { COARSE };
         self.next = Some(slot.now + apart);
         Reply::Plain

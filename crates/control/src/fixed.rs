@@ -1,10 +1,10 @@
-//! `fixed`: a constant rate, and the template of a new controller.
+//! `fixed`: a constant rate. This controller is also the template for new controllers.
 
 use crate::entry::{Controller, FeedbackTiming, Receivers, params};
 use crate::{Arrival, Decision, Limit, ReceiverHalf, Reply, Report, SenderHalf, Sent, Slot, Why};
 use steadycast_units::{Rate, Span};
 
-/// Other entries inherit from this one.
+/// Registry entry of `fixed`. Other entries take the fields that they do not set from this one.
 pub(crate) const CONTROLLER: Controller = Controller {
     name: "fixed",
     about: "a constant rate; feedback is ignored",
@@ -52,7 +52,7 @@ impl SenderHalf for Constant {
     }
 }
 
-/// A receiver half that adds nothing to RTCP's reports.
+/// A receiver part that adds nothing to RTCP's reports.
 pub(crate) struct Silent;
 
 impl ReceiverHalf for Silent {
