@@ -69,7 +69,7 @@ impl Value {
 pub enum Within {
     /// All values from a minimum to a maximum, both included.
     Range(Value, Value),
-    /// One of the words in this list.
+    /// Only the words in this list.
     Among(&'static [&'static str]),
     /// On or off.
     Either,

@@ -1,45 +1,45 @@
-//! The delay-based rate (libwebrtc, `aimd_rate_control.cc`, `link_capacity_estimator.cc`).
+//! Computes the delay-based rate (libwebrtc, `aimd_rate_control.cc`, `link_capacity_estimator.cc`).
 
 use super::Config;
 use super::constants::{BETA, ETA};
 use super::trendline::BandwidthUsage;
 use steadycast_units::{Rate, Span, Time};
 
-/// The weight of a new capacity sample.
+/// Weight of a new capacity sample in the mean.
 const ALPHA: f64 = 0.05;
-/// The minimum of the capacity estimate's variance divided by its mean, in kb/s.
+/// Lower limit of [`LinkCapacity::variance`], in kb/s.
 const LEAST_VARIANCE: f64 = 0.4;
-/// The maximum of the capacity estimate's variance divided by its mean, in kb/s.
+/// Upper limit of [`LinkCapacity::variance`], in kb/s.
 const MOST_VARIANCE: f64 = 2.5;
-/// The rate grows up to `ABOVE_ACKNOWLEDGED` × acknowledged rate + [`ABOVE`].
+/// The rate may grow to the acknowledged rate times this factor, plus [`ABOVE`].
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// See [`ABOVE_ACKNOWLEDGED`].
+/// Added to the acknowledged rate times [`ABOVE_ACKNOWLEDGED`].
 const ABOVE: Rate = Rate::kbps(10);
-/// A decrease sets the rate to [`BETA`] × acknowledged rate − `BELOW`.
+/// A decrease sets the rate to the acknowledged rate times [`BETA`], minus this rate.
 const BELOW: Rate = Rate::kbps(5);
-/// The minimum step of the multiplicative increase, in bit/s.
+/// Minimum amount by which the rate grows in a multiplicative increase, in bit/s.
 const LEAST_STEP: f64 = 1_000.0;
-/// The minimum slope of the additive increase, in bit/s per second.
+/// Minimum speed at which the rate grows in an additive increase, in bit/s per second.
 const LEAST_SLOPE: f64 = 4_000.0;
-/// The assumed frame rate, from which the assumed packet size follows.
+/// Assumed frame rate. The assumed packet size follows from it.
 const FRAMES_PER_S: f64 = 30.0;
-/// The maximum of the assumed packet size, in bytes. A frame is divided into equal packets.
+/// Maximum of the assumed packet size, in bytes. A frame is assumed to be divided into packets of equal size.
 const PACKET: f64 = 1_200.0;
-/// The assumed time until overuse is detected.
+/// Assumed time until overuse is detected.
 const DETECTION: Span = Span::millis(100);
-/// The assumed round-trip time before the first measurement.
+/// Round-trip time that is assumed before the first measurement.
 const FIRST_RTT: Span = Span::millis(200);
-/// The minimum interval between two decreases.
+/// Minimum interval between two decreases. A shorter round-trip time is replaced by this interval.
 const LEAST_INTERVAL: Span = Span::millis(10);
-/// The maximum interval between two decreases.
+/// Maximum of the interval that has to pass between two decreases. A longer round-trip time is replaced by it.
 const MOST_INTERVAL: Span = Span::millis(200);
 
-/// The link's capacity, estimated from the acknowledged rates at overuse.
+/// Estimate of the link's capacity. It is computed from the acknowledged rates at which overuse was detected.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LinkCapacity {
-    /// The mean of these rates, in kb/s.
+    /// Mean of the acknowledged rates at overuse, in kb/s.
     estimate: Option<f64>,
-    /// The variance of these rates divided by their mean, in kb/s.
+    /// Variance of these rates divided by their mean, in kb/s.
     variance: f64,
 }
 
@@ -70,7 +70,7 @@ impl LinkCapacity {
         let sample = Self::kbps(rate);
         let estimate = self.estimate.map_or(sample, |old| (1.0 - ALPHA) * old + ALPHA * sample);
         let error = estimate - sample;
-        // The first sample has no error.
+        // The first sample has no error, so begin with the minimum variance.
         let before = if self.estimate.is_some() { self.variance } else { LEAST_VARIANCE };
         let variance = (1.0 - ALPHA) * before + ALPHA * error * error / estimate.max(1.0);
         *self = Self { estimate: Some(estimate), variance: variance.clamp(LEAST_VARIANCE, MOST_VARIANCE) };
@@ -109,15 +109,15 @@ impl Aimd {
         self.changed = Some(now);
     }
 
-    /// Returns whether the rate may fall: a round trip has passed since the last change, or the acknowledged rate is
-    /// below half of the rate.
+    /// Returns whether the rate may be decreased now. This is so if a round trip has passed since the last change, or
+    /// if the acknowledged rate is below half of the rate.
     pub(super) fn may_reduce(&self, now: Time, acknowledged: Option<Rate>) -> bool {
         let interval = self.rtt.clamp(LEAST_INTERVAL, MOST_INTERVAL);
         self.changed.is_none_or(|at| now.since(at) >= interval)
             || acknowledged.is_some_and(|acknowledged| acknowledged < self.rate.scale(0.5))
     }
 
-    /// Updates the rate and the state by the detected usage.
+    /// Updates the rate and the state according to the detected usage.
     ///
     /// ```text
     ///  usage       rate          state afterwards
@@ -131,7 +131,7 @@ impl Aimd {
             BandwidthUsage::Over => self.decrease(now),
             BandwidthUsage::Under => self.state = State::Hold,
             BandwidthUsage::Normal => {
-                // The time in the hold state does not count.
+                // Restart the time at a hold, because the rate does not grow during a hold.
                 if self.state == State::Hold {
                     self.changed = Some(now);
                 }
@@ -143,13 +143,13 @@ impl Aimd {
     }
 
     fn increase(&mut self, now: Time) {
-        // The link's capacity has changed.
+        // If the acknowledged rate is far above the estimate, the link's capacity has changed. Discard the estimate.
         if self.capacity.is_exceeded_by(self.acknowledged) {
             self.capacity = LinkCapacity::default();
         }
         let limit = self.acknowledged.scale(ABOVE_ACKNOWLEDGED) + ABOVE;
         let since = self.changed.replace(now).map(|at| now.since(at).as_secs_f64());
-        // An application-limited sender must not raise the rate beyond what it has tested.
+        // If the application limits the sender, the rate must not rise beyond what the sender has tested.
         if self.rate >= limit {
             return;
         }
@@ -157,21 +157,21 @@ impl Aimd {
         let more = if self.capacity.estimate.is_some() {
             self.slope() * since.unwrap_or(0.0)
         } else {
-            // A pause counts as at most one second.
+            // If there was a pause, count at most one second of it.
             let factor = libm::pow(ETA, since.unwrap_or(1.0).min(1.0));
             (rate * (factor - 1.0)).max(LEAST_STEP)
         };
         self.rate = Rate::from_bps_f64(rate + more).min(limit);
     }
 
-    /// Returns the slope of the additive increase, in bit/s per second.
+    /// Returns the speed at which the rate grows in an additive increase, in bit/s per second.
     ///
     /// ```text
     ///  max( 4000,  8 P / (2 (R + 100 ms)) ),   P = F / ⌈F / 1200⌉,   F = X / (8 · 30)
     /// ```
     ///
-    /// X is the rate in bit/s, and R is the round-trip time. F is the size of a frame at 30 frames per second, and P is
-    /// the size of a packet, both in bytes.
+    /// X is the rate in bit/s, and R is the round-trip time. F is the size of a frame at 30 frames per second, in
+    /// bytes. P is the size of a packet in bytes.
     fn slope(&self) -> f64 {
         let frame = self.rate.as_bytes_per_s() / FRAMES_PER_S;
         let packet = frame / (frame / PACKET).ceil().max(1.0);
@@ -181,16 +181,17 @@ impl Aimd {
 
     fn decrease(&mut self, now: Time) {
         let mut to = self.acknowledged.scale(BETA);
-        // The subtraction makes the queue drain at low rates, too (libwebrtc).
+        // Subtract a constant rate, so that the queue drains even if the rate is low (libwebrtc).
         if to > BELOW {
             to = to.saturating_sub(BELOW);
         }
-        // After a probe, the acknowledged rate may exceed the rate.
+        // After a probe, the acknowledged rate may be higher than the current rate. Then use the estimated capacity
+        // instead.
         if to > self.rate {
             to = self.capacity.known().map_or(to, |capacity| capacity.scale(BETA));
         }
         self.rate = self.rate.min(to);
-        // The link's capacity has changed.
+        // If the acknowledged rate is far below the estimate, the link's capacity has changed. Discard the estimate.
         if self.capacity.is_undercut_by(self.acknowledged) {
             self.capacity = LinkCapacity::default();
         }
@@ -238,7 +239,8 @@ mod tests {
         assert_eq!(slope(10, 200), 4_000.0);
     }
 
-    /// A cycle after overuse rises from 0.85 of the link's rate to all of it, in the time (1 − β) · link rate / slope.
+    /// After overuse, the rate rises from 0.85 of the link's rate to the whole rate. This takes the time (1 − β) · link
+    /// rate / slope.
     #[test]
     fn a_cycle_uses_0_925_of_a_fast_link_and_takes_the_longer_the_faster_that_is() {
         for (mbps, slope) in [(20, 26_667.0), (100, 26_667.0)] {
@@ -272,8 +274,8 @@ mod tests {
             aimd.update(BandwidthUsage::Normal, Some(Rate::kbps(280)), at(ms));
         }
         assert_eq!(aimd.rate, Rate::kbps(430));
-        // To rise from 300 kb/s to 2.5 Mb/s at 8 % per second takes ln(8.33)/ln(1.08) = 27.6 s, if the acknowledged
-        // rate keeps up.
+        // A rise from 300 kb/s to 2.5 Mb/s at 8 % per second takes ln(8.33)/ln(1.08) = 27.6 s, if the acknowledged rate
+        // follows.
         let mut alone = Aimd::new(&config());
         let mut ms = 0;
         while alone.rate < Rate::kbps(2_500) {
@@ -303,8 +305,8 @@ mod tests {
         let before = aimd.rate;
         aimd.update(BandwidthUsage::Over, Some(Rate::kbps(1_400)), at(3_000));
         assert!(aimd.rate <= before);
-        // The acknowledged rate far exceeds the capacity estimate, so the estimate is discarded, and the increase is
-        // multiplicative again.
+        // The acknowledged rate far exceeds the estimate of the capacity. So the estimate is discarded, and the
+        // increase is multiplicative again.
         aimd.update(BandwidthUsage::Normal, Some(Rate::mbps(3)), at(3_100));
         assert!(aimd.capacity.estimate.is_none());
     }

@@ -1,21 +1,21 @@
-//! Detection of application-limited phases (libwebrtc, `alr_detector.cc`, `interval_budget.cc`).
+//! Detects phases in which the application limits the rate (libwebrtc, `alr_detector.cc`, `interval_budget.cc`).
 
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The time span of the budget.
+/// Length of the window for which the budget has bytes.
 const WINDOW: Span = Span::millis(500);
-/// The share of the target at which the budget fills.
+/// The budget fills at this share of the target rate.
 const SHARE: f64 = 0.65;
-/// An application-limited phase begins when the budget is filled above this level.
+/// An application-limited phase begins when the budget is filled by more than this share.
 const BEGINS: f64 = 0.8;
-/// An application-limited phase ends when the budget is filled below this level.
+/// An application-limited phase ends when the budget is filled by less than this share.
 const ENDS: f64 = 0.5;
 
-/// A byte budget that fills with time and is spent by packets.
+/// A budget in bytes. It fills as time passes, and sent packets use it up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AlrDetector {
     rate: Rate,
-    /// Negative if more was sent.
+    /// Remaining budget in bytes. It is negative if more was sent than the budget had.
     left: f64,
     last: Option<Time>,
     pub(super) since: Option<Time>,
@@ -38,7 +38,7 @@ impl AlrDetector {
     pub(super) fn on_sent(&mut self, at: Time, size: Bytes) {
         let Some(last) = self.last.replace(at) else { return };
         let room = self.room();
-        // A burst must not delay the detection for long.
+        // Limit how far the budget can become negative. Otherwise, a burst would delay the detection for a long time.
         let spent = (self.left - size.as_f64()).max(-room);
         self.left = (spent + self.rate.as_bytes_per_s() * at.since(last).as_secs_f64()).min(room);
         let fill = if room > 0.0 { self.left / room } else { 0.0 };
@@ -58,7 +58,7 @@ mod tests {
     fn a_source_that_sends_less_than_65_percent_of_the_target_is_application_limited() {
         let mut alr = AlrDetector::new(Rate::kbps(1_000));
         let mut ms = 0;
-        // Packets of 1000 bytes at this interval in ms: 800 kb/s, then 400 kb/s.
+        // Sends packets of 1000 bytes at an interval of `gap` ms. The rate is first 800 kb/s, then 400 kb/s.
         let mut feed = |alr: &mut AlrDetector, gap: u64, packets: usize| {
             for _ in 0..packets {
                 ms += gap;
@@ -67,10 +67,10 @@ mod tests {
             alr.since.is_some()
         };
         assert!(!feed(&mut alr, 10, 200));
-        // 31 kB/s are unused, so the budget rises from −40 kB to 32 kB in 2.3 s.
+        // 31 kB/s of the budget are not used. So the budget rises from −40 kB to 32 kB in 2.3 s.
         assert!(!feed(&mut alr, 20, 100));
         assert!(feed(&mut alr, 20, 40));
-        // The phase ends once half of the budget is spent: 20 kB at 19 kB/s.
+        // The phase ends when half of the budget is used up. 20 kB at 19 kB/s take about a second.
         assert!(feed(&mut alr, 10, 70));
         assert!(!feed(&mut alr, 10, 60));
     }

@@ -1,4 +1,4 @@
-//! The delay-based estimate (libwebrtc, `delay_based_bwe.cc`).
+//! Computes the delay-based estimate of the rate (libwebrtc, `delay_based_bwe.cc`).
 
 use super::aimd::Aimd;
 use super::inter_arrival::InterArrival;
@@ -6,14 +6,14 @@ use super::trendline::{BandwidthUsage, Trendline};
 use super::{Config, Received};
 use steadycast_units::{Rate, Span, Time};
 
-/// The time without feedback after which the delay state is discarded.
+/// After this time without feedback, the state of the delay is discarded.
 const STREAM_TIMEOUT: Span = Span::secs(2);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// `None` if it was not updated.
+    /// The new rate. It is `None` if the rate was not updated.
     pub(super) rate: Option<Rate>,
-    /// Whether the rate is a probe's result.
+    /// Whether a probe determined the rate.
     pub(super) probe: bool,
     pub(super) recovered: bool,
 }
@@ -43,7 +43,7 @@ impl DelayBased {
         self.aimd.on_rtt(rtt);
     }
 
-    /// Processes a report's packets, in the order of arrival, and a probe's result.
+    /// Processes a report. `packets` are in the order of arrival. `probe` is the result of a probe, if there is one.
     pub(super) fn update(
         &mut self,
         now: Time,
@@ -54,7 +54,7 @@ impl DelayBased {
         if packets.is_empty() {
             return Outcome::default();
         }
-        // After this time the path may have changed (libwebrtc).
+        // The path may have changed during this time, so discard the state of the delay (libwebrtc).
         if self.heard.replace(now).is_some_and(|at| now.since(at) > STREAM_TIMEOUT) {
             (self.groups, self.trendline) = (InterArrival::default(), Trendline::new());
         }
@@ -64,7 +64,7 @@ impl DelayBased {
             if let Some(delta) = self.groups.take(packet.sent, packet.arrived, now) {
                 self.trendline.update(&delta, packet.arrived);
             }
-            // Underuse ended without overuse, so a queue has drained.
+            // Underuse has ended without overuse. This means that a queue has drained.
             recovered |= before == BandwidthUsage::Under && self.usage() == BandwidthUsage::Normal;
         }
         if self.usage() == BandwidthUsage::Over {
@@ -83,7 +83,7 @@ impl DelayBased {
         }
         match acknowledged {
             Some(_) => self.aimd.update(BandwidthUsage::Over, acknowledged, now),
-            // Without an acknowledged rate, the decrease has no measure.
+            // If the acknowledged rate is unknown, halve the rate.
             None => self.aimd.set(self.aimd.rate.scale(0.5), now),
         }
         Some(self.aimd.rate)
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use steadycast_units::{Bytes, PeerTime};
 
-    /// Delivers packets every 10 ms, one per report, each with this additional delay relative to the previous one.
+    /// Delivers a packet every 10 ms, and a report on each packet. The delay grows by `later` ms from packet to packet.
     fn run(half: &mut DelayBased, ms: std::ops::Range<u64>, later: f64, acknowledged: Option<Rate>) -> Rate {
         let mut way = 50.0;
         for at in ms.step_by(10) {

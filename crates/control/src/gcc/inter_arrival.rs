@@ -1,19 +1,21 @@
-//! The delay variation between groups of packets that were sent together (libwebrtc, `inter_arrival_delta.cc`).
+//! Computes how the delay varies between groups of packets that were sent together (libwebrtc,
+//! `inter_arrival_delta.cc`).
 
 use steadycast_units::{Offset, PeerTime, Span, Time};
 
-/// The maximum send duration of a group.
+/// Maximum time between the first and the last packet of a group, when they were sent.
 const GROUP: Span = Span::millis(5);
-/// The maximum arrival gap within a burst. The packets of a burst were queued together and form one group.
+/// Maximum time between two arrivals within a burst. The packets of a burst waited in a queue together, so they form
+/// one group.
 const BURST: Span = Span::millis(5);
-/// The maximum arrival duration of a burst.
+/// Maximum time between the first and the last arrival of a burst.
 const LONGEST_BURST: Span = Span::millis(100);
-/// If an arrival interval exceeds the interval between the reports by this, the receiver's clock has jumped.
+/// The receiver's clock has jumped if two arrivals are farther apart than the reports on them by at least this time.
 const JUMP: Span = Span::secs(3);
-/// The reordered groups in a row that reset the state.
+/// Number of successive reordered groups after which the state is discarded.
 const REORDERED: u32 = 3;
 
-/// The send and arrival intervals between the last packets of two groups.
+/// Time between the last packets of two groups: when they were sent, and when they arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delta {
     pub(super) sent: Span,
@@ -33,7 +35,7 @@ struct Group {
     last_sent: Time,
     first_arrival: PeerTime,
     last_arrival: PeerTime,
-    /// The arrival time of the feedback about the last packet.
+    /// When the feedback on the last packet arrived.
     reported: Time,
 }
 
@@ -65,15 +67,15 @@ pub(super) struct InterArrival {
 }
 
 impl InterArrival {
-    /// Adds a packet whose feedback arrived at `reported`. Packets must be added in the order of arrival.
+    /// Adds a packet. `reported` is when the feedback on it arrived. Packets have to be added in the order of arrival.
     ///
-    /// If the packet begins a new group, returns the intervals between the two groups before it.
+    /// If the packet begins a new group, returns the intervals between the two groups before the new group.
     pub(super) fn take(&mut self, sent: Time, arrived: PeerTime, reported: Time) -> Option<Delta> {
         let Some(current) = &mut self.current else {
             self.current = Some(Group::of(sent, arrived, reported));
             return None;
         };
-        // A reordered packet would make the send interval negative.
+        // Skip a reordered packet, because the interval between sent packets would be negative.
         if sent < current.first_sent {
             return None;
         }
@@ -95,7 +97,8 @@ impl InterArrival {
                 *self = Self::default();
                 return None;
             }
-            // Persistent negative intervals mean that the receiver's clock was reset.
+            // A reordered group has a negative interval. If several groups in succession have one, the receiver's clock
+            // was reset.
             if delta.arrived < Offset::ZERO {
                 self.reordered += 1;
                 if self.reordered >= REORDERED {
@@ -115,8 +118,8 @@ impl InterArrival {
 mod tests {
     use super::*;
 
-    /// Adds packets by their departure and arrival in milliseconds. Feedback about them arrives 100 ms after the
-    /// departure.
+    /// Adds packets. Each has the times of departure and arrival in milliseconds. Feedback on a packet arrives 100 ms
+    /// after its departure.
     fn feed(groups: &mut InterArrival, packets: &[(u64, i64)]) -> Vec<(u64, i64)> {
         let each = packets.iter().filter_map(|(sent, arrived)| {
             let reported = Time::ZERO + Span::millis(*sent + 100);
@@ -129,15 +132,15 @@ mod tests {
     fn what_left_within_five_milliseconds_is_a_group_and_differences_are_of_last_packets() {
         let mut groups = InterArrival::default();
         let packets = [(0, 50), (3, 60), (5, 70), (33, 90), (36, 100), (66, 140), (100, 150)];
-        // The packets sent at 0, 3 and 5 ms form one group, those at 33 and 36 ms the next, and that at 66 ms the
-        // third. The group of 100 ms is not complete.
+        // The packets sent at 0, 3 and 5 ms form the first group. The packets sent at 33 and 36 ms form the second
+        // group, and the packet sent at 66 ms forms the third. The group that begins at 100 ms is not complete.
         assert_eq!(feed(&mut groups, &packets), [(31, 30), (30, 40)]);
     }
 
     #[test]
     fn what_waited_for_the_same_thing_is_a_group_though_it_left_apart() {
         let mut groups = InterArrival::default();
-        // The path was blocked until 200 ms; then all packets arrived together.
+        // The path was blocked until 200 ms. Then all packets arrived together.
         let packets = [(0, 50), (20, 70), (40, 200), (60, 202), (80, 204), (100, 206), (130, 260), (160, 290)];
         assert_eq!(feed(&mut groups, &packets), [(20, 20), (80, 136), (30, 54)]);
     }
@@ -152,8 +155,8 @@ mod tests {
     fn a_jump_of_the_other_clock_begins_anew_in_either_direction() {
         let mut ahead = InterArrival::default();
         assert_eq!(feed(&mut ahead, &[(0, 0), (20, 20), (40, 40)]), [(20, 20)]);
-        // The group of 60 ms arrives half a minute late on the receiver's clock, so no difference is computed across
-        // the jump.
+        // On the receiver's clock, the group sent at 60 ms arrives half a minute late. So no difference is computed
+        // across the jump.
         assert_eq!(feed(&mut ahead, &[(60, 30_060), (80, 30_080), (100, 30_100), (120, 30_120)]), [(20, 20)]);
         let mut back = InterArrival::default();
         feed(&mut back, &[(30_000, 30_000), (30_020, 30_020)]);

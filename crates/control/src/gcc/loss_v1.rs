@@ -1,35 +1,36 @@
-//! The loss-based estimate v1 and the limits of all estimates (libwebrtc, `send_side_bandwidth_estimation.cc`).
+//! Computes the loss-based estimate v1, and applies the limits of all estimates (libwebrtc,
+//! `send_side_bandwidth_estimation.cc`).
 
 use super::Config;
 use super::constants::{HIGH_LOSS, LOW_LOSS, SILENCE};
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
-/// The minimum number of packets for a loss fraction.
+/// Minimum number of packets from which a loss fraction is computed.
 const LEAST_PACKETS: i64 = 20;
-/// A rise starts from the minimum target within this time.
+/// An increase begins at the lowest target within this time.
 const MIN_HISTORY: Span = Span::secs(1);
-/// A rise multiplies the minimum target by this factor.
+/// An increase multiplies the lowest target by this factor.
 const FACTOR: f64 = 1.08;
-/// Added to the result of [`FACTOR`].
+/// An increase also adds this rate.
 const STEP: Rate = Rate::kbps(1);
 const BETWEEN_CUTS: Span = Span::millis(300);
-/// The maximum age of a loss fraction: 1.2 times the longest report interval, 5 s.
+/// Maximum age at which a loss fraction is used. It is 1.2 times the longest report interval, which is 5 s.
 const LOSS_REPORT_MAX_AGE: Span = Span::secs(6);
-/// The duration of the start phase.
+/// Duration of the start phase.
 const START: Span = Span::secs(2);
-/// The interval between two reductions without feedback.
+/// Interval between two reductions while there is no feedback.
 const BACK_OFF_INTERVAL: Span = Span::secs(1);
-/// The factor of a reduction without feedback.
+/// Factor by which the rate is reduced while there is no feedback.
 const BACK_OFF: f64 = 0.8;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LossV1 {
     config: Config,
     pub(super) target: Rate,
-    /// `None` before the first estimate.
+    /// The delay-based estimate. It is `None` before the first estimate.
     pub(super) delay_based: Option<Rate>,
-    /// The targets of the last second, as a monotonic queue with rising rates.
+    /// Targets of the last second. This is a monotonic queue: rates rise from front to back.
     least: VecDeque<(Time, Rate)>,
     expected: i64,
     lost: i64,
@@ -39,7 +40,7 @@ pub(super) struct LossV1 {
     cut_at: Option<Time>,
     cut: bool,
     pub(super) rtt: Span,
-    /// The time and value of the last round-trip measurement.
+    /// When the round-trip time was last measured, and its value.
     propagation: Option<(Time, Span)>,
     first_sent: Option<Time>,
     last_sent: Time,
@@ -75,7 +76,7 @@ impl LossV1 {
         self.delay_based = Some(rate);
     }
 
-    /// Records a report's packets. `lost` is negative if missing packets arrived late.
+    /// Adds the packets of a report. `lost` is negative if packets arrived late that were reported as missing before.
     pub(super) fn on_loss(&mut self, now: Time, lost: i64, expected: i64) {
         self.first_report.get_or_insert(now);
         (self.expected, self.lost) = (self.expected.saturating_add(expected), self.lost.saturating_add(lost));
@@ -83,14 +84,14 @@ impl LossV1 {
             return;
         }
         let share = self.lost.max(0) as f64 / self.expected as f64;
-        // Eight bits, as in a receiver report.
+        // Round the fraction down to eight bits, as a receiver report does.
         self.fraction = (share * 256.0).floor().min(255.0) / 256.0;
         (self.expected, self.lost, self.cut) = (0, 0, false);
         self.fraction_at = Some(now);
     }
 
-    /// Returns the last measured round-trip time, plus the time from its measurement to the last sent packet.
-    /// Before the first measurement, returns the time from the first to the last sent packet.
+    /// Returns the last measured round-trip time, plus the time from this measurement to the last sent packet. Before
+    /// the first measurement, returns the time from the first to the last sent packet.
     fn corrected_rtt(&self) -> Span {
         match (self.propagation, self.first_sent) {
             (Some((at, rtt)), _) => rtt + self.last_sent.since(at),
@@ -103,7 +104,7 @@ impl LossV1 {
         self.corrected_rtt() > SILENCE
     }
 
-    /// Updates the target. `v2` is the estimate of the loss model, once it is ready.
+    /// Updates the target. `v2` is the estimate of the loss model, or `None` until the model is ready.
     pub(super) fn update(&mut self, now: Time, v2: Option<(Rate, &'static str)>) {
         if self.is_silent() {
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BACK_OFF_INTERVAL);
@@ -115,7 +116,7 @@ impl LossV1 {
             }
             return;
         }
-        // In the start phase, the delay-based estimate may rise faster than 8 % per second.
+        // In the start phase, use the delay-based estimate, because it may rise faster than 8 % per second.
         if self.fraction == 0.0 && self.in_start(now) && v2.is_none() {
             let above = self.delay_based.filter(|rate| *rate > self.target);
             if let Some(rate) = above {
@@ -141,7 +142,7 @@ impl LossV1 {
         } else if self.fraction <= HIGH_LOSS {
             self.take(self.target, "some loss: held");
         } else {
-            // Reports show the effect of a decrease only after a round trip.
+            // Wait for a round trip, because reports do not show the effect of a decrease earlier.
             let due = self.cut_at.is_none_or(|at| now.since(at) >= BETWEEN_CUTS + self.rtt);
             if !self.cut && due {
                 (self.cut, self.cut_at) = (true, Some(now));
@@ -153,7 +154,7 @@ impl LossV1 {
     }
 
     fn remember(&mut self, now: Time) {
-        // With rates that rise from front to back, the front is the minimum.
+        // Keep the rates rising from front to back, so that the front is the minimum.
         while self.least.front().is_some_and(|(at, _)| now.since(*at) + Span::millis(1) > MIN_HISTORY) {
             self.least.pop_front();
         }
@@ -182,7 +183,7 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Processes a report about 100 packets each second, and an update every 25 ms. Returns the final target.
+    /// Simulates a report on 100 packets per second, and an update every 25 ms. Returns the final target.
     fn run(estimator: &mut LossV1, seconds: std::ops::Range<u64>, lost: i64) -> Rate {
         for step in seconds.start * 40..seconds.end * 40 {
             let now = at(step * 25);
@@ -202,14 +203,14 @@ mod tests {
         let first = run(&mut little, 0..1, 2);
         assert_eq!(first, Rate::kbps(325));
         let tenth = run(&mut little, 1..10, 2);
-        // The expected rate is (300 + 12.5) 1.08^10 − 12.5, minus the effect of the 25 ms updates in a second's
-        // history.
+        // The expected rate is (300 + 12.5) 1.08^10 − 12.5. It is slightly lower, because updates occur every 25 ms and
+        // the history is a second long.
         assert!((Rate::kbps(590)..=Rate::kbps(665)).contains(&tenth), "{tenth}");
         let held = run(&mut little, 10..15, 8);
         assert_eq!(held, tenth);
         let mut much = estimator();
         let cut = run(&mut much, 0..1, 20);
-        // 51/256 of the packets are lost, and the rate is reduced by half of that share.
+        // 51/256 of the packets are lost. The rate is reduced by half of that share.
         assert_eq!(cut, Rate::from_bps_f64(300_000.0 * (1.0 - 51.0 / 512.0)));
         let again = run(&mut much, 1..4, 20);
         assert_eq!(again.as_bps() / 100, (cut.as_bps_f64() * libm::pow(1.0 - 51.0 / 512.0, 3.0)) as u64 / 100);

@@ -1,5 +1,6 @@
-//! The loss-based estimate v2 (libwebrtc, `loss_based_bwe_v2.cc`). The channel loses a share i of all packets and,
-//! above its bandwidth B, the excess.
+//! Computes the loss-based estimate v2 (libwebrtc, `loss_based_bwe_v2.cc`). It fits a model of a channel. The channel
+//! loses a share i of all packets, called the inherent loss. If the send rate s exceeds the bandwidth B, the channel
+//! also loses the excess. p is the share of lost packets.
 //!
 //! ```text
 //!  p(s) = i                               s ≤ B
@@ -10,57 +11,58 @@ use std::collections::VecDeque;
 use steadycast_settings::words;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The minimum duration of an observation.
+/// Minimum duration of an observation.
 const OBSERVATION: Span = Span::millis(250);
-/// The number of observations in the history.
+/// Number of observations that are kept.
 const OBSERVATIONS: usize = 15;
-/// The factor by which the weight of an observation falls with each newer observation.
+/// Factor by which the weight of an observation falls with each newer observation.
 const WEIGHT: f64 = 0.9;
-/// The minimum number of observations for an estimate.
+/// Minimum number of observations that an estimate needs.
 pub(super) const REQUIRED: u64 = 3;
-/// The bandwidth candidates, as multiples of the estimate.
+/// Bandwidths that are tried, as multiples of the current estimate.
 const CANDIDATES: [f64; 3] = [1.02, 1.0, 0.95];
-/// The initial inherent loss.
+/// Inherent loss that the model begins with.
 const FIRST_INHERENT: f64 = 0.01;
-/// The minimum inherent loss.
+/// Minimum inherent loss.
 const LEAST_INHERENT: f64 = 1e-3;
-/// The maximum inherent loss is `INHERENT_OFFSET` + [`BALANCE`] / bandwidth.
+/// The inherent loss is at most this offset, plus [`BALANCE`] divided by the bandwidth.
 const INHERENT_OFFSET: f64 = 0.05;
-/// See [`INHERENT_OFFSET`] and [`INSTANT_OFFSET`].
+/// This rate is divided by the bandwidth or by a loss. See [`INHERENT_OFFSET`] and [`INSTANT_OFFSET`].
 const BALANCE: Rate = Rate::kbps(100);
 const NEWTON: f64 = 0.75;
-/// The preference for a higher bandwidth, per kb/s.
+/// How strongly a higher bandwidth is preferred, per kb/s.
 const BIAS: f64 = 0.000_2;
-/// The preference for a higher bandwidth, per unit of the logarithm of kb/s.
+/// How strongly a higher bandwidth is preferred, per unit of the logarithm of the bandwidth in kb/s.
 const LOG_BIAS: f64 = 0.02;
-/// The loss at which the preference for a higher bandwidth becomes one for a lower bandwidth.
+/// Above this loss, a lower bandwidth is preferred instead of a higher bandwidth.
 const BIAS_UNTIL: f64 = 0.2;
-/// The distance from [`BIAS_UNTIL`] at which half of the preference is left.
+/// At this distance from [`BIAS_UNTIL`], the preference is half as strong as far away from it.
 const BIAS_SMOOTHING: f64 = 0.002;
-/// The maximum rise of the bandwidth per window while loss limits it.
+/// Maximum factor by which the bandwidth rises per [`WINDOW`] while loss limits it.
 const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
-/// The maximum bandwidth while loss limits it, as a multiple of the acknowledged rate.
+/// While loss limits the bandwidth, it is at most the acknowledged rate times this factor.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// The same multiple for some time after a decrease ([`HELD`]).
+/// Is used in place of [`ABOVE_ACKNOWLEDGED`] for some time after a decrease. [`HELD`] defines this time.
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
-/// [`ABOVE_ACKNOWLEDGED_HELD`] applies until the acknowledged rate reaches this multiple of the decreased rate.
+/// [`ABOVE_ACKNOWLEDGED_HELD`] is used until the acknowledged rate reaches the decreased rate times this factor.
 const HELD: f64 = 1.3;
-/// Above this loss, the bandwidth is at most [`BALANCE`] / (loss − `INSTANT_OFFSET`).
+/// Above this loss, the bandwidth is at most [`BALANCE`] divided by the difference between the loss and this value.
 const INSTANT_OFFSET: f64 = 0.05;
-/// The initial hold time after a decrease. It doubles with each decrease.
+/// Time for which the rate is held after the first decrease. It doubles with each decrease.
 const FIRST_HOLD: Span = Span::millis(300);
-/// The maximum hold time after a decrease.
+/// Maximum time for which the rate is held after a decrease.
 const LONGEST_HOLD: Span = Span::secs(60);
-/// The observation with the highest loss is ignored, unless its send rate is at least this multiple of the median.
-/// At so high a rate, congestion has caused its loss.
+/// The observation with the highest loss is ignored if its send rate is below the median send rate times this factor.
+/// At a higher send rate, congestion has caused the loss.
 const BURST: f64 = 2.0;
-/// For this time after a rise starts, the acknowledged rate is a candidate even if the application limits the rate.
+/// For this time after a rise begins, the acknowledged rate is tried as the bandwidth even if the application limits
+/// the rate.
 const RISING: Span = Span::secs(2);
 const LEAST_P: f64 = 1e-6;
 
 words! {
-    /// The rule that determined the estimate, as in the explanation of a decision.
+    /// The rule that determined the estimate. Its text explains the decision to the user.
     #[derive(Default)]
     pub(super) enum State {
         #[default]
@@ -92,7 +94,7 @@ struct Hold {
 
 const NO_HOLD: Hold = Hold { until: None, length: FIRST_HOLD, rate: None };
 
-/// The model's parameters; the bandwidth is in bit/s.
+/// Parameters of the model: the inherent loss, and the bandwidth in bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ChannelParameters {
     inherent: f64,
@@ -113,11 +115,11 @@ impl ChannelParameters {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Batch {
-    /// The bytes reported for the first time.
+    /// Bytes that were reported for the first time, either as arrived or as missing.
     pub(super) size: Bytes,
-    /// The bytes reported for the first time as missing.
+    /// Bytes that were reported for the first time, and as missing.
     pub(super) lost: Bytes,
-    /// The bytes that had been missing and arrived late.
+    /// Bytes that were reported as missing before, and have now arrived.
     pub(super) recovered: Bytes,
     pub(super) first: Time,
     pub(super) last: Time,
@@ -130,16 +132,16 @@ pub(super) struct LossV2 {
     observations: VecDeque<Observation>,
     count: u64,
     partial: Partial,
-    /// The send time of the newest observation's last packet.
+    /// Send time of the last packet in the newest observation.
     seen: Option<Time>,
     best: Option<ChannelParameters>,
     acknowledged: Option<f64>,
-    /// The mean loss, weighted by bytes.
+    /// Mean loss of the observations, weighted by bytes.
     pub(super) loss: f64,
     pub(super) state: State,
     result: f64,
     hold: Hold,
-    /// The start of the window, and its limit of the bandwidth in bit/s.
+    /// When the current window began, and the limit of the bandwidth in this window in bit/s.
     window: Option<(Time, f64)>,
     rising: Option<(Time, f64)>,
 }
@@ -153,7 +155,7 @@ impl LossV2 {
         (self.best.is_some() && self.count >= REQUIRED).then(|| Rate::from_bps_f64(self.result))
     }
 
-    /// Processes a report. `alr` is true if the application limits the rate.
+    /// Processes a report. `alr` is whether the application limits the rate.
     pub(super) fn update(&mut self, batch: &Batch, acknowledged: Option<Rate>, by_delay: Rate, alr: bool) {
         self.acknowledged = acknowledged.map(Rate::as_bps_f64).or(self.acknowledged);
         let by_delay = by_delay.as_bps_f64();
@@ -163,7 +165,7 @@ impl LossV2 {
             self.result = by_delay;
         }
         let mut best = self.candidates(old, by_delay, alr, now).map_or(old, |(channel, _)| channel);
-        // If more is lost than the model explains, the bandwidth must not rise.
+        // If more is lost than the model explains, do not raise the bandwidth.
         if self.loss > best.inherent && best.bandwidth > old.bandwidth {
             best.bandwidth = old.bandwidth;
         }
@@ -173,7 +175,7 @@ impl LossV2 {
         let least = self.least();
         let bounded = best.bandwidth.min(self.instant_bound()).min(by_delay).max(least);
         self.best = Some(if bounded < best.bandwidth {
-            // As in libwebrtc, a bound restarts the fit of the inherent loss.
+            // If the bandwidth is limited, fit the inherent loss anew, as libwebrtc does.
             ChannelParameters { inherent: 0.0, bandwidth: bounded }
         } else {
             ChannelParameters { bandwidth: best.bandwidth.max(least), ..best }
@@ -193,14 +195,14 @@ impl LossV2 {
         instant_bound(self.loss, self.cap)
     }
 
-    /// Adds a report. Returns the observation's end if it is complete.
+    /// Adds a report to the current observation. If this completes the observation, returns when it ended.
     fn observe(&mut self, batch: &Batch) -> Option<Time> {
         if batch.size == Bytes::ZERO && batch.recovered == Bytes::ZERO {
             return None;
         }
         self.partial.size += batch.size;
         self.partial.lost = (self.partial.lost + batch.lost).saturating_sub(batch.recovered);
-        // Late arrivals alone do not extend the observation.
+        // Packets that arrived late do not extend the observation.
         if batch.size == Bytes::ZERO {
             return None;
         }
@@ -229,10 +231,10 @@ impl LossV2 {
         self.observations.iter().rev().enumerate().map(|(age, seen)| (libm::pow(WEIGHT, age as f64), seen))
     }
 
-    /// Returns the mean loss weighted by bytes.
+    /// Returns the mean loss, weighted by bytes.
     ///
-    /// If there are more than three observations, those with the lowest and the highest loss are left out. If the
-    /// highest loss is from a burst ([`BURST`]), no observation is left out.
+    /// If there are more than three observations, the two with the lowest and the highest loss are left out. This is
+    /// not done if the observation with the highest loss is a burst ([`BURST`]).
     fn mean_loss(&self) -> f64 {
         let share = |seen: &Observation| if seen.size > 0.0 { seen.lost / seen.size } else { 0.0 };
         let (mut size, mut lost) = (0.0, 0.0);
@@ -262,7 +264,7 @@ impl LossV2 {
         if size > 0.0 { (lost / size).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Returns the best candidate after a step of Newton's method, with its objective.
+    /// Improves each candidate by a step of Newton's method. Returns the best candidate and the value of its objective.
     fn candidates(
         &self,
         old: ChannelParameters,
@@ -294,12 +296,12 @@ impl LossV2 {
             first += weight * (seen.lost / p - got / (1.0 - p));
             second -= weight * (seen.lost / (p * p) + got / ((1.0 - p) * (1.0 - p)));
         }
-        // The bound keeps the second derivative below zero in spite of rounding.
+        // Limit the second derivative, so that it is below zero in spite of rounding errors.
         let second = second.min(-1e-6);
         ChannelParameters { inherent: channel.inherent - NEWTON * first / second, ..channel }.feasible()
     }
 
-    /// Returns the weighted log-likelihood of the observations plus the preference for bandwidth.
+    /// Returns the weighted log-likelihood of the observations, plus the preference for a bandwidth.
     fn objective(&self, channel: &ChannelParameters) -> f64 {
         let distance = BIAS_UNTIL - self.loss;
         let towards = distance / (BIAS_SMOOTHING + distance.abs());
@@ -323,12 +325,13 @@ impl LossV2 {
         let Some(acknowledged) = self.acknowledged.filter(|_| self.is_rise(old.bandwidth, best.bandwidth)) else {
             return;
         };
-        // After a decrease, the rise is slower until the acknowledged rate clearly exceeds the decreased rate.
+        // After a decrease, limit the rise more strictly until the acknowledged rate clearly exceeds the decreased
+        // rate.
         let held = self.hold.rate.is_some_and(|rate| acknowledged < HELD * rate);
         let factor = if held { ABOVE_ACKNOWLEDGED_HELD } else { ABOVE_ACKNOWLEDGED };
         best.bandwidth = best.bandwidth.min(factor * acknowledged).max(old.bandwidth);
         if self.state == State::Decreasing && best.bandwidth == old.bandwidth {
-            // Without 1 bit/s more, the state would stay `Decreasing`.
+            // Add 1 bit/s, because the state would otherwise remain `Decreasing`.
             best.bandwidth += 1.0;
         }
     }
@@ -348,7 +351,7 @@ impl LossV2 {
             self.state = State::Increasing;
         } else if limits {
             if self.state != State::Decreasing {
-                // Repeated decreases show that the last rise was too early.
+                // Double the time for the next decrease. Repeated decreases show that the last rise was too early.
                 let length = (self.hold.length * 2).min(LONGEST_HOLD);
                 self.hold = Hold { until: Some(now + self.hold.length), length, rate: Some(bounded) };
             }
@@ -363,7 +366,7 @@ impl LossV2 {
         }
     }
 
-    /// A rise ends if it has gained nothing for the time `RISING`.
+    /// Returns whether a rise may continue. It ends if it has gained nothing for the time `RISING`.
     fn may_go_on_rising(&self, bounded: f64, now: Time) -> bool {
         self.state != State::Increasing || self.rising.is_none_or(|(at, rate)| at + RISING >= now || rate < bounded)
     }
@@ -397,8 +400,8 @@ mod tests {
         assert_eq!(instant_bound(0.05, 30.0 * MEGA), 30.0 * MEGA);
     }
 
-    /// Sends a report every 50 ms at a send rate of `kbps`, of which the share `lost` is lost. Returns the final
-    /// estimate.
+    /// Sends at a rate of `kbps`, and processes a report every 50 ms. A share `lost` of the bytes is lost. Returns the
+    /// final estimate.
     fn run(model: &mut LossV2, ms: std::ops::Range<u64>, kbps: f64, lost: f64, by_delay: Rate) -> Rate {
         for at in ms.step_by(50) {
             let size = Bytes::new((kbps * 50.0 / 8.0).round() as u64);
@@ -433,7 +436,7 @@ mod tests {
         assert!((model.loss - 0.5).abs() < 0.01);
     }
 
-    /// Does the same as `run` at the model's own rate. Returns the final target.
+    /// Like `run`, but always sends at the rate that the model estimates. Returns the final rate.
     fn follow(model: &mut LossV2, seconds: u64, lost: f64, by_delay: Rate) -> Rate {
         let mut rate = run(model, 0..1_000, 500.0, lost, by_delay);
         for ms in (1_000..seconds * 1_000).step_by(50) {
@@ -459,7 +462,7 @@ mod tests {
         run(&mut model, 0..6_000, 1_000.0, 0.05, Rate::mbps(2));
         let inherent = |model: &LossV2| model.best.map_or(1.0, |best| best.inherent);
         assert!((0.04..0.06).contains(&inherent(&model)), "{}", inherent(&model));
-        // The bound falls to 100 kb/s / 0.15, and the acknowledged rate of 800 kb/s is above it.
+        // The limit falls to 100 kb/s / 0.15. The acknowledged rate of 800 kb/s is above this limit.
         let each = (6_000..9_000).step_by(250);
         let after: Vec<_> = each
             .map(|ms| {

@@ -1,7 +1,7 @@
-//! `gcc`: Google congestion control at the sender, after libwebrtc.
+//! `gcc`: Google congestion control. It runs at the sender and is modelled on libwebrtc.
 //!
-//! The delay-based estimate falls when the delay trend shows a growing queue. A loss model limits it, and probes
-//! shorten the increase. `docs/controllers/gcc.md` has the equations and deviations.
+//! The delay-based estimate falls if the trend of the delay shows that a queue grows. A loss model limits the estimate.
+//! Probes make it rise faster. `docs/controllers/gcc.md` has the equations and the differences from libwebrtc.
 
 mod aimd;
 mod alr;
@@ -50,12 +50,12 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// The IP size of a report (libwebrtc, `transport_sequence_number_feedback_generator.cc`).
+/// Size of a report as an IP packet (libwebrtc, `transport_sequence_number_feedback_generator.cc`).
 const REPORT: Bytes = Bytes::new(68);
-/// The reports' share of the session bandwidth (from the same file).
+/// Share of the session bandwidth that reports may use (from the same file).
 const SHARE: f64 = 0.05;
 
-/// Builds the receiving half, which reports after the first packet and then periodically.
+/// Builds the receiver part. It sends a report after the first packet, and then at regular intervals.
 fn receiver(setup: &Setup, _: &Values) -> Box<dyn ReceiverHalf> {
     let interval = REPORT.at(setup.session_bandwidth.scale(SHARE)).min(FEEDBACK_MAX).max(FEEDBACK_MIN);
     Box::new(ReportScheduler::new(move |since| Wake {
@@ -100,7 +100,7 @@ params! {
     }
 }
 
-/// The minimum of all rates (libwebrtc, `bwe_defines.h`).
+/// Lower limit of all rates (libwebrtc, `bwe_defines.h`).
 const LEAST: Rate = Rate::kbps(5);
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     use crate::registry::Chosen;
     use steadycast_units::Seed;
 
-    /// The configuration of a session from 5 kb/s to 30 Mb/s.
+    /// Returns the configuration for a session with a floor of 5 kb/s and a cap of 30 Mb/s.
     pub(super) fn config() -> Config {
         let chosen = Chosen::new("gcc", Mode::Repaired, &[]).unwrap();
         let setup = Setup::unicast(Rate::kbps(5), Rate::mbps(30), Seed(1).part("config"));
