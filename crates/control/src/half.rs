@@ -3,25 +3,25 @@ use std::borrow::Cow;
 use steadycast_settings::words;
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Span, Time};
 
-/// A requested timer.
+/// A timer that a controller requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wake {
-    /// The earliest time of the call.
+    /// Earliest time at which the timer may be handled.
     pub at: Time,
-    /// The reason, in two or three words.
+    /// Reason for the timer, in two or three words.
     pub why: &'static str,
 }
 
-/// The position of a packet in its frame.
+/// Whether a packet is at the beginning or at the end of its frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameEdge {
     /// Whether the packet is the first of its frame.
     pub first: bool,
-    /// Whether the packet is the last of its frame (RTP marker).
+    /// Whether the packet is the last of its frame. The RTP marker bit says so.
     pub last: bool,
 }
 
-/// The streams of a session. Each has its own SSRC and sequence numbers.
+/// A stream of a session. Each stream has its own SSRC and its own sequence numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stream {
     /// The video.
@@ -29,25 +29,25 @@ pub enum Stream {
     Media,
     /// Retransmissions of lost media packets (RFC 4588).
     Repair,
-    /// Parity packets, from which a receiver computes lost media packets.
+    /// Parity packets. A receiver can compute lost media packets from them.
     Parity,
-    /// Packets without content, which fill a probe when no media is queued.
+    /// Packets without content. They fill a probe if no media is queued.
     Padding,
     /// The audio of the session.
     Audio,
 }
 
-/// A packet that is about to be sent, for [`SenderHalf::notice`].
+/// A packet that is about to be sent. It is given to [`SenderHalf::notice`].
 #[derive(Clone, Copy, Debug)]
 pub struct Departing {
-    /// The send time; may be in the past, as in [`Sent::left`].
+    /// Send time. It may be in the past, like [`Sent::left`].
     pub at: Time,
-    /// The extended sequence number.
+    /// Extended RTP sequence number.
     pub seq: u64,
-    /// The expected IP size. It is exact if [`SenderHalf::notice`] returns a header extension of the same length as for
-    /// the previous packet.
+    /// Expected size including the IP header. It is exact if [`SenderHalf::notice`] returns a header extension that is
+    /// as long as for the previous packet.
     pub size: Bytes,
-    /// The packet's position in its frame.
+    /// Position of the packet in its frame.
     pub edge: FrameEdge,
 }
 
@@ -56,145 +56,147 @@ pub struct Departing {
 pub struct Sent {
     /// The current time.
     pub at: Time,
-    /// The send time. It is before `at` if the session learns of the packet only from its feedback.
+    /// When the packet was sent. This is before `at` if the session learns of the packet only from its feedback.
     pub left: Time,
-    /// The packet's number among all packets of all streams of the session, from 0.
+    /// Number of the packet, counted from 0 over all streams of the session.
     pub number: u64,
-    /// The extended sequence number.
+    /// Extended RTP sequence number.
     pub seq: u64,
-    /// The IP size.
+    /// Size including the IP header.
     pub size: Bytes,
-    /// Whether the pacer's queue is empty after this packet (RFC 5348, section 8.2.1).
+    /// Whether the pacer's queue is empty after this packet. The application then limits the rate (RFC 5348, section
+    /// 8.2.1).
     pub data_limited: bool,
 }
 
-/// A sent packet of a stream other than the media.
+/// A packet that was sent in another stream than [`Stream::Media`].
 #[derive(Clone, Copy, Debug)]
 pub struct ExtraSent {
     /// The current time.
     pub at: Time,
-    /// The send time.
+    /// When the packet was sent.
     pub left: Time,
-    /// The packet's number among all packets of all streams of the session, from 0.
+    /// Number of the packet, counted from 0 over all streams of the session.
     pub number: u64,
-    /// The packet's stream; never [`Stream::Media`].
+    /// Stream of the packet. It is never [`Stream::Media`].
     pub stream: Stream,
-    /// The IP size.
+    /// Size including the IP header.
     pub size: Bytes,
 }
 
-/// The state of the pacer's queue, for [`SenderHalf::on_queue`].
+/// State of the pacer's queue. It is given to [`SenderHalf::on_queue`].
 #[derive(Clone, Copy, Debug)]
 pub struct MediaQueue {
     /// The current time.
     pub at: Time,
-    /// Bytes of the frames in the pacer, without headers.
+    /// Bytes of all frames in the queue, without headers.
     pub waiting: Bytes,
-    /// The time that the oldest queued frame has waited.
+    /// Time for which the oldest frame has been in the queue.
     pub age: Span,
-    /// The size of the frame that was just queued, without headers; `None` if the queue has only become shorter.
+    /// Size of the frame that was just queued, without headers. It is `None` if the queue only became shorter.
     pub frame: Option<Bytes>,
 }
 
-/// The per-packet feedback about one sent packet (RFC 8888 or transport-wide feedback).
+/// Feedback on one sent packet (RFC 8888 or transport-wide feedback).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketReport {
-    /// The packet's number, as in [`Sent::number`].
+    /// Number of the packet, as in [`Sent::number`].
     pub number: u64,
-    /// The packet's send time.
+    /// When the packet was sent.
     pub sent: Time,
-    /// The packet's IP size.
+    /// Size of the packet, including the IP header.
     pub size: Bytes,
-    /// The packet's stream.
+    /// Stream of the packet.
     pub stream: Stream,
-    /// The arrival; `None` if the packet had not arrived when the feedback was written.
+    /// Arrival of the packet. It is `None` if the packet had not arrived when the feedback was written.
     pub arrived: Option<PacketArrival>,
 }
 
-/// The arrival of a packet, from per-packet feedback.
+/// Arrival of one packet, as per-packet feedback describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketArrival {
-    /// The arrival time on the receiver's clock; `None` if the feedback does not carry it.
+    /// Arrival time on the receiver's clock. It is `None` if the feedback does not contain it.
     pub at: Option<PeerTime>,
-    /// The ECN field on arrival; `None` if the format does not carry it.
+    /// ECN field on arrival. It is `None` if the feedback does not contain it.
     pub ecn: Option<Ecn>,
 }
 
-/// A burst of packets that measures the path's capacity: queued media first, then padding.
+/// A burst of packets that measures the capacity of the path. It consists of queued media, followed by padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The identifier, unique within its half.
+    /// Identifier of the probe. It is unique within the controller that requests the probe.
     pub id: u32,
-    /// The rate at which the packets are sent.
+    /// Rate at which the packets of the probe are sent.
     pub rate: Rate,
-    /// The minimum number of packets. The probe ends when both minimums are reached.
+    /// Minimum number of packets. The probe ends when it has this number of packets and `bytes` bytes.
     pub packets: u32,
-    /// The minimum number of IP bytes.
+    /// Minimum number of bytes, including IP headers.
     pub bytes: Bytes,
-    /// Whether the packets count against the pacing rate. If so, the pacer pauses after the probe until its average
+    /// Whether the packets count against the pacing rate. If so, the pacer pauses after the probe until the average
     /// rate is back at the pacing rate.
     pub within: bool,
 }
 
-/// An RTCP report block, for the interval since the receiver's previous block (RFC 3550, section 6.4).
+/// An RTCP report block (RFC 3550, section 6.4). It is about the interval since the receiver's previous report block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reception {
-    /// The number of packets expected in the interval.
+    /// Number of packets expected in the interval.
     pub expected: u64,
-    /// The number of missing packets; negative with duplicates.
+    /// Number of packets lost in the interval. Duplicates may make it negative.
     pub lost: i64,
-    /// The fraction lost, in steps of 1/256.
+    /// Fraction of packets lost, in steps of 1/256.
     pub fraction: f64,
-    /// The highest extended sequence number received.
+    /// Highest extended sequence number that was received.
     pub highest: u64,
-    /// The interarrival jitter (RFC 3550, appendix A.8).
+    /// Interarrival jitter (RFC 3550, appendix A.8).
     pub jitter: Span,
 }
 
-/// A report that has reached the sender.
+/// A report that has arrived at the sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// The arrival time, on the sender's clock.
+    /// Arrival time on the sender's clock.
     pub at: Time,
-    /// The receiver that sent the report.
+    /// The receiver that has sent the report.
     pub from: ReceiverId,
-    /// The round-trip time from LSR and DLSR; `None` if the block has none (RFC 3550, section 6.4.1).
+    /// Round-trip time, computed from LSR and DLSR (RFC 3550, section 6.4.1). It is `None` if the report block has
+    /// none.
     pub rtt: Option<Span>,
-    /// The report block about this sender's stream, if there is one.
+    /// Report block on this sender's stream, if the report has one.
     pub reception: Option<Reception>,
-    /// The controller's own report, if there is one.
+    /// Message that the controller's receiver part has written, if the report has one.
     pub body: Option<&'a Body>,
-    /// The per-packet feedback in sending order; empty if the format has none. An arrival is reported once; a missing
-    /// packet may be reported repeatedly.
+    /// Per-packet feedback in the order in which packets were sent. It is empty if the report has none. An arrival is
+    /// reported once. A missing packet may be reported several times.
     pub packets: &'a [PacketReport],
-    /// The current number of receivers in the session, including this one.
+    /// Number of receivers in the session, including this one.
     pub members: u32,
 }
 
-/// The amount that may be sent before the next report.
+/// How much may be in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// A number of packets.
     Packets(u32),
-    /// A number of IP bytes. The last packet may exceed this number.
+    /// A number of bytes, including IP headers. The last packet may exceed this number.
     Bytes(Bytes),
 }
 
 impl Window {
-    /// Returns whether nothing may be sent.
+    /// Returns whether the window is zero, so that nothing may be sent.
     pub fn is_closed(self) -> bool {
         matches!(self, Self::Packets(0) | Self::Bytes(Bytes::ZERO))
     }
 }
 
 words! {
-    /// The current limit of the rate.
+    /// What currently limits the rate.
     #[derive(Default)]
     pub enum Limit {
-        /// The start phase: the network's share is not known yet.
+        /// The start phase. It is not yet known which rate the network allows.
         #[default]
         Start = "start",
-        /// The network: loss, delay or what the receivers report.
+        /// The network limits the rate, because of loss, delay or the receivers' reports.
         Network = "network",
         /// The upper limit that the session was given.
         Cap = "cap",
@@ -204,10 +206,10 @@ words! {
 }
 
 impl Limit {
-    /// Returns the limit of `rate`. `start` is set in a start phase.
+    /// Returns what limits `rate`. `start` is whether the controller is in its start phase.
     pub(crate) fn between<R: PartialOrd>(rate: R, floor: R, cap: R, start: bool) -> Self {
         match rate {
-            // The cap comes first, because a start phase at the cap is limited by the cap.
+            // Check the cap first, because a start phase whose rate has reached the cap is limited by the cap.
             rate if rate >= cap => Self::Cap,
             _ if start => Self::Start,
             rate if rate <= floor => Self::Floor,
@@ -216,60 +218,64 @@ impl Limit {
     }
 }
 
-/// The rule that set a rate, and its inputs.
+/// Explains which rule has set a rate, and from which inputs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Why {
-    /// The rule, for example `"throughput equation"` or `"no feedback: halved"`.
+    /// Name of the rule, for example `"throughput equation"` or `"no feedback: halved"`.
     pub rule: Cow<'static, str>,
-    /// The loss (event) rate that the rule used.
+    /// Loss rate or loss event rate that the rule used.
     pub loss: Option<f64>,
-    /// The round-trip time that the rule used.
+    /// Round-trip time that the rule used.
     pub rtt: Option<Span>,
-    /// The receiver whose report the rule used.
+    /// Receiver whose report the rule used.
     pub by: Option<ReceiverId>,
 }
 
 impl Why {
-    /// Creates an explanation that has no numbers.
+    /// Creates an explanation with a rule but without inputs.
     pub const fn rule(rule: &'static str) -> Self {
         Self { rule: Cow::Borrowed(rule), loss: None, rtt: None, by: None }
     }
 }
 
-/// The output of a sender half.
+/// What the sender part of a controller decides.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// The encoder's target, as a rate of IP packets including headers.
+    /// Target rate of the encoder. It includes IP headers.
     pub target: Rate,
-    /// The pacing rate.
+    /// Rate at which the pacer sends.
     pub pacing: Rate,
-    /// The send window; `None` for controllers without one.
+    /// How much may be in flight. It is `None` if the controller has no window.
     pub window: Option<Window>,
-    /// The limit that determines the rate.
+    /// What limits the rate.
     pub limit: Limit,
-    /// The rule that set the target, with its inputs.
+    /// The rule that has set the target, and its inputs.
     pub why: Why,
 }
 
-/// The bytes that may be sent until a time. If a frame does not fit, it and all frames until then are skipped.
+/// How many bytes may be sent until a time. If a frame does not fit, this frame and all later frames until then are
+/// skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// The budget in IP bytes of media, from the first call of [`SenderHalf::allowance`] that returns this `until`.
+    /// Budget for media in bytes, including IP headers. It begins when [`SenderHalf::allowance`] first returns this
+    /// `until`.
     pub bytes: Bytes,
-    /// The end of the allowance. A different `until` starts a new budget.
+    /// When the budget ends. Another `until` begins a new budget.
     pub until: Time,
 }
 
-/// The reason why a receiver is gone, for [`SenderHalf::on_leave`].
+/// Why a receiver has left. It is given to [`SenderHalf::on_leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// The receiver has been silent for five report intervals, or is excluded. It may still receive.
+    /// The receiver has sent no report for five report intervals, or is excluded. It may still receive packets.
     Silent,
-    /// The receiver has sent a BYE, so a half need not wait for its silence timer.
+    /// The receiver has sent a BYE. So the controller does not have to wait until its timer for silent receivers
+    /// expires.
     Bye,
 }
 
-/// Implements [`SenderHalf::inner`] and [`SenderHalf::inner_mut`] with the field that holds the wrapped half.
+/// Implements [`SenderHalf::inner`] and [`SenderHalf::inner_mut`] for a wrapper. The argument is the field with the
+/// wrapped sender part.
 #[macro_export]
 macro_rules! around {
     ($half:ident) => {
@@ -282,94 +288,95 @@ macro_rules! around {
     };
 }
 
-/// The sending half of a controller.
+/// The sender part of a controller. The session calls it with all events at the sender.
 ///
-/// A layer uses [`around!`](crate::around) and implements the methods that it changes; each default forwards to the
-/// wrapped half.
+/// A type may wrap another sender part to change some of its methods. It uses [`around!`](crate::around) and implements
+/// only these methods. The default of each other method calls the wrapped sender part.
 pub trait SenderHalf: Send {
-    /// Returns the wrapped half; `None` if there is none.
+    /// Returns the wrapped sender part, or `None` if there is none.
     fn inner(&self) -> Option<&dyn SenderHalf> {
         None
     }
 
-    /// Returns the wrapped half mutably; `None` if there is none.
+    /// Returns the wrapped sender part mutably, or `None` if there is none.
     fn inner_mut(&mut self) -> Option<&mut dyn SenderHalf> {
         None
     }
 
-    /// Records that a media packet was sent.
+    /// Is called when a media packet was sent.
     fn on_sent(&mut self, sent: &Sent);
 
-    /// Records that a packet of another stream was sent. The packet counts against the decided rate.
+    /// Is called when a packet of another stream was sent. Its bytes count towards the decided rate.
     fn on_extra_sent(&mut self, sent: &ExtraSent) {
         if let Some(half) = self.inner_mut() {
             half.on_extra_sent(sent);
         }
     }
 
-    /// Records that a frame has entered or left the pacer's queue.
+    /// Is called when a frame has entered or left the pacer's queue.
     fn on_queue(&mut self, queue: &MediaQueue) {
         if let Some(half) = self.inner_mut() {
             half.on_queue(queue);
         }
     }
 
-    /// Sets the longest interval between two reports; a longer silence means that feedback is missing. Before the first
-    /// call, a half waits for a number of round trips.
+    /// Sets the longest interval between two reports. If there is no report for longer than this, feedback is missing.
+    /// Before the first call, the controller waits for a number of round trips instead.
     fn on_feedback_interval(&mut self, interval: Span) {
         if let Some(half) = self.inner_mut() {
             half.on_feedback_interval(interval);
         }
     }
 
-    /// Records packets whose fates are unknown: feedback has skipped them, or they are sound that has not arrived.
-    /// They leave the packets in flight and count as received until a later report carries their fates. A packet may be
-    /// recorded repeatedly.
+    /// Is called with packets whose fates are unknown. Either feedback has skipped them, or they are audio packets that
+    /// have not arrived. They are not in flight any more, and count as received until a later report has their fates. A
+    /// packet may be in several calls.
     ///
-    /// This call comes before [`SenderHalf::on_report`] with the report that skips them.
+    /// This method is called before [`SenderHalf::on_report`] with the report that skips the packets.
     fn on_unknown(&mut self, packets: &[PacketReport]) {
         if let Some(half) = self.inner_mut() {
             half.on_unknown(packets);
         }
     }
 
-    /// Processes a report. A half must check the body's lengths and ignore impossible values.
+    /// Processes a report. The implementation has to check the lengths in the body, and to ignore impossible values.
     fn on_report(&mut self, report: &Report<'_>);
 
-    /// Records that a receiver is gone.
+    /// Is called when a receiver has left.
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
         if let Some(half) = self.inner_mut() {
             half.on_leave(at, receiver, how);
         }
     }
 
-    /// Handles the expiry of the timer of [`SenderHalf::wake`].
+    /// Is called when the timer that [`SenderHalf::wake`] requested has expired.
     fn on_timer(&mut self, now: Time) {
         if let Some(half) = self.inner_mut() {
             half.on_timer(now);
         }
     }
 
-    /// Returns the time of the next [`SenderHalf::on_timer`]. A time in the past means now.
+    /// Returns when [`SenderHalf::on_timer`] has to be called next. A time in the past means now.
     fn wake(&self) -> Option<Wake> {
         self.inner()?.wake()
     }
 
-    /// Returns the current decision. The call changes no state.
+    /// Returns the current decision. This method changes no state.
     fn decision(&self) -> Decision;
 
-    /// Returns the byte budget; `None` without one. Frames that exceed it are skipped. The call changes no state.
+    /// Returns the byte budget, or `None` if there is none. Frames that exceed it are skipped. This method changes no
+    /// state.
     fn allowance(&self) -> Option<Allowance> {
         self.inner()?.allowance()
     }
 
-    /// Returns the probe to send now; `None` without one. The session sends each `id` once, if it sends probes
-    /// ([`Setup::probes`](crate::Setup::probes)). The call changes no state.
+    /// Returns the probe that should be sent now, or `None` if there is none. The session sends the probe of each `id`
+    /// once. It sends none unless [`Setup::probes`](crate::Setup::probes) is set. This method changes no state.
     fn probe(&self) -> Option<Probe> {
         self.inner()?.probe()
     }
 
-    /// Returns when a sender report is due. [`SenderHalf::announce`] is called with each sender report.
+    /// Returns when a sender report is due. [`SenderHalf::announce`] is called for each sender report.
     fn due(&self) -> Due {
         self.inner().map_or(Due::Rtcp, |half| half.due())
     }
@@ -379,201 +386,202 @@ pub trait SenderHalf: Send {
         self.inner_mut().map_or(Notice::NONE, |half| half.notice(packet))
     }
 
-    /// Returns the results of the half's run-time checks.
+    /// Returns the results of the checks that this controller makes while it runs.
     fn checks(&self) -> &[Check] {
         self.inner().map_or(&[], |half| half.checks())
     }
 
-    /// Returns the message to the whole group for the next sender report, if any.
+    /// Returns the message to all receivers that is sent with the next sender report, if there is one.
     fn announce(&mut self, now: Time) -> Option<Body> {
         self.inner_mut()?.announce(now)
     }
 }
 
-/// The fill level of the play-out buffer.
+/// Fill level of the play-out buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BufferLevel {
-    /// The bytes in the buffer.
+    /// Number of bytes in the buffer.
     pub level: Bytes,
-    /// The capacity in bytes.
+    /// Capacity of the buffer in bytes.
     pub size: Bytes,
 }
 
-/// A packet that has reached the receiver; never a duplicate.
+/// A packet that has arrived at the receiver. Duplicates are not included.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// The arrival time, on the receiver's clock.
+    /// Arrival time on the receiver's clock.
     pub at: Time,
-    /// The extended sequence number.
+    /// Extended RTP sequence number.
     pub seq: u64,
-    /// The IP size.
+    /// Size including the IP header.
     pub size: Bytes,
-    /// The send time, on the sender's clock (send-time extension).
+    /// Send time on the sender's clock, from the send-time header extension.
     pub sent: PeerTime,
-    /// The sampling time of the packet's frame, on the sender's media clock (RTP timestamp).
+    /// When the packet's frame was sampled, on the sender's media clock. The RTP timestamp says so.
     pub sampled: PeerTime,
-    /// The packet's position in its frame.
+    /// Position of the packet in its frame.
     pub edge: FrameEdge,
-    /// The ECN field on arrival.
+    /// ECN field on arrival.
     pub ecn: Ecn,
-    /// The header extension from the sender half; empty if there is none.
+    /// Header extension that the controller's sender part has written. It is empty if there is none.
     pub notice: &'a [u8],
-    /// The fill level of the play-out buffer, if the session has one.
+    /// Fill level of the play-out buffer, if the session has such a buffer.
     pub buffer: Option<BufferLevel>,
 }
 
-/// A received packet of a stream other than the media, for [`ReceiverHalf::on_extra`].
+/// A packet that has arrived in another stream than [`Stream::Media`]. It is given to [`ReceiverHalf::on_extra`].
 #[derive(Clone, Copy, Debug)]
 pub struct ExtraArrival {
-    /// The arrival time, on the receiver's clock.
+    /// Arrival time on the receiver's clock.
     pub at: Time,
-    /// The packet's stream; never [`Stream::Media`].
+    /// Stream of the packet. It is never [`Stream::Media`].
     pub stream: Stream,
-    /// The IP size.
+    /// Size including the IP header.
     pub size: Bytes,
-    /// The send time of this packet, on the sender's clock.
+    /// Send time of the packet on the sender's clock.
     pub sent: PeerTime,
-    /// The ECN field on arrival.
+    /// ECN field on arrival.
     pub ecn: Ecn,
-    /// The number of packets missing in the stream right before this one.
+    /// Number of packets that are missing in this stream directly before this packet.
     pub missing: u64,
 }
 
-/// A report of another member, received by multicast.
+/// A report of another receiver that has arrived by multicast.
 #[derive(Clone, Copy, Debug)]
 pub struct Overheard<'a> {
-    /// The arrival time of the report.
+    /// Arrival time of the report.
     pub at: Time,
-    /// The member that sent the report.
+    /// The receiver that has sent the report.
     pub from: ReceiverId,
-    /// The content of the report.
+    /// Message that the other receiver's controller has written.
     pub body: &'a Body,
 }
 
-/// A message of the sender half to the group.
+/// A message from the sender part of the controller to all receivers.
 #[derive(Clone, Copy, Debug)]
 pub struct Announcement<'a> {
-    /// The arrival time.
+    /// Arrival time of the message.
     pub at: Time,
-    /// The content.
+    /// Content of the message.
     pub body: &'a Body,
 }
 
-/// The time of the next report.
+/// When the next report is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// When RTCP's timer expires (RFC 3550, section 6.3), within the 5 % share.
+    /// When RTCP's timer expires (RFC 3550, section 6.3). Reports then stay within RTCP's 5 % of the session bandwidth.
     Rtcp,
-    /// At this time, outside RTCP's 5 %. A time in the past means now.
+    /// At this time, without RTCP's limit of 5 %. A time in the past means now.
     At(Wake),
-    /// No report until the half's state changes.
+    /// No report is due until the controller's state changes.
     Hold,
 }
 
-/// An opportunity to report.
+/// An opportunity to send a report, with the values that a report needs.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// The current time.
     pub now: Time,
-    /// The number of packets expected since the last report.
+    /// Number of packets expected since the last report.
     pub expected: u64,
-    /// The number of expected packets that are missing; negative with late and duplicate packets.
+    /// Number of packets that are missing since the last report. Late packets and duplicates may make it negative.
     pub lost: i64,
-    /// The number of session members.
+    /// Number of members in the session.
     pub members: u32,
-    /// The deterministic RTCP interval Td (RFC 3550, section 6.3.1).
+    /// RTCP's interval without randomization, called Td (RFC 3550, section 6.3.1).
     pub interval: Span,
-    /// The measured share of RTCP in the session bandwidth, from 0 to 1.
+    /// Measured share of RTCP in the session bandwidth, from 0 to 1.
     pub rtcp_share: f64,
 }
 
-/// The answer of a receiver half to a [`Slot`].
+/// What the receiver part of a controller does with a [`Slot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Send a report block and this body.
+    /// Send a report block together with this message.
     Body(Body),
-    /// Send a report block alone.
+    /// Send only a report block.
     Plain,
     /// Send no report, because another member's report is enough.
     Suppress,
 }
 
-/// The internal state of a receiver half, for the record of a run.
+/// State of the receiver part of a controller. It is recorded with a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct View {
-    /// The rate that the half requests.
+    /// Rate that the receiver part requests.
     pub rate: Option<Rate>,
-    /// The loss (event) rate that the half measures.
+    /// Loss rate or loss event rate that the receiver part measures.
     pub loss: Option<f64>,
-    /// The round-trip time that the half uses.
+    /// Round-trip time that the receiver part uses.
     pub rtt: Option<Span>,
-    /// The state's name; `None` if the controller has no states.
+    /// Name of the current state. It is `None` if the controller has no states.
     pub state: Option<&'static str>,
 }
 
-/// The receiving half of a controller.
+/// The receiver part of a controller. The session calls it with all events at the receiver.
 pub trait ReceiverHalf: Send {
-    /// Records the arrival of a media packet.
+    /// Is called when a media packet has arrived.
     fn on_arrival(&mut self, arrival: &Arrival<'_>);
 
-    /// Records a packet of another stream. The packet's bytes count as received, but a media packet that it restores
-    /// still counts as lost.
+    /// Is called when a packet of another stream has arrived. Its bytes count as received. If it restores a media
+    /// packet, that media packet still counts as lost.
     fn on_extra(&mut self, _extra: &ExtraArrival) {}
 
-    /// Processes another member's report.
+    /// Processes a report of another receiver.
     fn on_overheard(&mut self, _heard: &Overheard<'_>) {}
 
-    /// Processes an announcement of the sender half to the group.
+    /// Processes a message from the sender part to all receivers.
     fn on_announce(&mut self, _announced: &Announcement<'_>) {}
 
-    /// Records the arrival of a sender report about the stream.
+    /// Is called when a sender report on the stream has arrived.
     fn on_sender_report(&mut self, _now: Time) {}
 
-    /// Reports the fill level of the play-out buffer before each [`Slot`].
+    /// Is called before each [`Slot`] with the fill level of the play-out buffer.
     fn on_buffer(&mut self, _now: Time, _buffer: BufferLevel) {}
 
-    /// Handles the expiry of the timer of [`ReceiverHalf::wake`].
+    /// Is called when the timer that [`ReceiverHalf::wake`] requested has expired.
     fn on_timer(&mut self, _now: Time) {}
 
-    /// Returns the time of the next [`ReceiverHalf::on_timer`].
+    /// Returns when [`ReceiverHalf::on_timer`] has to be called next.
     fn wake(&self) -> Option<Wake> {
         None
     }
 
-    /// Returns when the half wants to report.
+    /// Returns when the next report is due.
     fn due(&self) -> Due {
         Due::Rtcp
     }
 
-    /// Returns whether arrivals, announcements and sender reports never change `due` and `wake`. The session may then
-    /// deliver them late in batches, with their own times, before any other call.
+    /// Returns whether `due` and `wake` never change because of arrivals, announcements and sender reports. If so, the
+    /// session may deliver these events later in batches, with their original times. It delivers them before any other
+    /// call.
     fn is_patient(&self) -> bool {
         false
     }
 
-    /// Writes the report that is due.
+    /// Writes the report that is due now.
     fn report(&mut self, slot: &Slot) -> Reply;
 
-    /// Sets the new identifier after an SSRC collision (RFC 3550, section 8.2).
+    /// Sets a new identifier after an SSRC collision (RFC 3550, section 8.2).
     fn on_renamed(&mut self, _id: ReceiverId) {}
 
-    /// Returns the content of the last report before the receiver leaves, if any.
+    /// Returns the message for the last report before the receiver leaves, if there is one.
     fn leave(&mut self, _now: Time) -> Option<Body> {
         None
     }
 
-    /// Returns the results of the half's run-time checks.
+    /// Returns the results of the checks that this controller makes while it runs.
     fn checks(&self) -> &[Check] {
         &[]
     }
 
-    /// Returns the rate that this receiver's loss and round-trip time allow. `Rate::MAX` means that no limit was
-    /// observed, `None` that the rate is unknown. The call changes no state.
+    /// Returns the rate that this receiver's loss and round-trip time allow. Returns `Rate::MAX` if no limit was
+    /// observed, and `None` if the rate is unknown. This method changes no state.
     fn acceptable(&self) -> Option<Rate> {
         None
     }
 
-    /// Returns the internal state for the record of a run. The call changes no state.
+    /// Returns the state that is recorded with a run. This method changes no state.
     fn view(&self) -> View {
         View::default()
     }

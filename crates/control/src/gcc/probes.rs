@@ -1,7 +1,7 @@
-//! Probes: when they are sent, their packets and their results (libwebrtc, `probe_controller.cc`,
+//! Decides when probes are sent, and computes their results (libwebrtc, `probe_controller.cc`,
 //! `probe_bitrate_estimator.cc`).
 //!
-//! All packets after an offered probe belong to it, media and padding, until it is complete.
+//! Once a probe is offered, all sent packets belong to it until it is complete. This includes media and padding.
 
 use super::constants::{FIRST_PROBE, SECOND_PROBE};
 use super::{Config, Received};
@@ -9,56 +9,57 @@ use crate::Probe;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 
-/// The minimum number of packets of a probe.
+/// Minimum number of packets in a probe.
 const PACKETS: u32 = 5;
-/// The minimum duration of a probe.
+/// Minimum duration of a probe.
 const LENGTH: Span = Span::millis(15);
-/// The rate of a further probe, as a multiple of the last result.
+/// Rate of a further probe, as a multiple of the last result.
 const FURTHER: f64 = 2.0;
-/// A further probe is sent if the last result exceeds this share of its probe's rate.
+/// A further probe is sent if the last result exceeds the rate of its probe times this share.
 const FURTHER_ABOVE: f64 = 0.7;
-/// The maximum time to wait for a result.
+/// Maximum time for which a result is awaited.
 const WAIT: Span = Span::secs(1);
-/// The interval of probes in an application-limited phase.
+/// Interval between probes in an application-limited phase.
 const ALR_INTERVAL: Span = Span::secs(5);
-/// The rate of probes in an application-limited phase, as a multiple of the estimate.
+/// Rate of probes in an application-limited phase, as a multiple of the estimate.
 const ALR_SCALE: f64 = 2.0;
-/// A recovery probe can follow when the estimate falls below this share of its previous value.
+/// The estimate has dropped if it is below its previous value times this share. A recovery probe may follow a drop.
 const DROP: f64 = 0.66;
-/// The rate of a recovery probe, as a share of the rate before the fall.
+/// Rate of a recovery probe, as a share of the estimate before the drop.
 const AFTER_DROP: f64 = 0.85;
-/// A recovery probe is sent only if this share of its rate exceeds the estimate.
+/// A recovery probe is sent only if its rate times this share exceeds the current estimate.
 const LEAST_EXPECTED_RESULT: f64 = 0.95;
-/// The maximum age of the fall that a recovery probe follows.
+/// A recovery probe is sent at most this time after the drop.
 const DROP_MAX_AGE: Span = Span::secs(5);
-/// A recovery probe is sent in an application-limited phase, or at most this time after its end.
+/// A recovery probe is sent in an application-limited phase, or at most this time after the end of such a phase.
 const ALR_END_MAX_AGE: Span = Span::secs(3);
-/// The minimum interval between two recovery probes.
+/// Minimum interval between two recovery probes.
 const DROP_INTERVAL: Span = Span::secs(5);
-/// The maximum probe rate while loss limits a rising estimate, as a multiple of the estimate.
+/// Maximum rate of a probe while the estimate rises and loss limits it, as a multiple of the estimate.
 const LOSS_LIMITED: f64 = 1.5;
-/// The minimum share of a probe's packets and bytes that must arrive.
+/// Share of a probe's packets, and of its bytes, that have to arrive for a result.
 const COMPLETE: f64 = 0.8;
-/// The maximum duration of a valid result.
+/// Maximum time in which a probe was sent, and in which it arrived, for a valid result.
 const LONGEST: Span = Span::secs(1);
-/// The maximum ratio of the receive rate to the send rate in a valid result.
+/// Maximum ratio of the receive rate to the send rate for a valid result.
 const MOST_RATIO: f64 = 2.0;
-/// If a probe arrived at less than this share of its send rate, the link was full.
+/// If the receive rate of a probe is less than its send rate times this share, the link was full.
 const UNSATURATED: f64 = 0.9;
-/// If the link was full, the result is this share of the receive rate.
+/// If the link was full, the result is the receive rate times this share.
 const TARGET_UTILIZATION: f64 = 0.95;
-/// The minimum send rate of a valid result, as a share of the probe's rate. Below it the pacer had too little data.
+/// Minimum send rate for a valid result, as a share of the probe's rate. With a lower send rate, the pacer had too
+/// little data to send.
 const LEAST_SEND_RATIO: f64 = 0.8;
-/// The maximum number of probes that await their result.
+/// Maximum number of probes whose result is awaited.
 const MOST_CLUSTERS: usize = 8;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ProbeLimit {
     #[default]
     Open,
-    /// Loss limits a rising estimate; the probe's rate is at most [`LOSS_LIMITED`] times the estimate.
+    /// The estimate rises, but loss limits it. The rate of a probe is at most [`LOSS_LIMITED`] times the estimate.
     LossRising,
-    /// No probes: loss, missing feedback, or a queue that grows or drains.
+    /// No probes are sent, because there is loss, feedback is missing, or a queue grows or drains.
     Closed,
 }
 
@@ -86,7 +87,7 @@ impl Cluster {
         self.packets >= self.probe.packets && self.bytes >= self.probe.bytes
     }
 
-    /// Records an arrival. Returns the result once enough packets have arrived.
+    /// Adds a packet of this probe that has arrived. Returns the result once enough packets have arrived.
     fn take(&mut self, packet: &Received) -> Option<Rate> {
         let seen = self.seen.get_or_insert(ArrivedCluster {
             packets: 0,
@@ -98,7 +99,7 @@ impl Cluster {
         });
         seen.packets += 1;
         seen.bytes += packet.size;
-        // Packets may be reordered.
+        // Compare times, because packets may arrive in another order.
         seen.first_sent = seen.first_sent.min(packet.sent);
         if packet.sent > seen.last_sent.0 {
             seen.last_sent = (packet.sent, packet.size);
@@ -118,14 +119,14 @@ impl Cluster {
 impl ArrivedCluster {
     fn result(&self, asked: Rate) -> Option<Rate> {
         let valid = |span: Span| !span.is_zero() && span <= LONGEST;
-        // A span is zero if the feedback cannot resolve it.
+        // A duration is zero if the feedback's resolution is too coarse.
         let sent = self.last_sent.0.since(self.first_sent);
         let received = self.last_arrival.since(self.first_arrival.0).later();
         if !valid(sent) || !valid(received) {
             return None;
         }
         let sent = self.bytes.saturating_sub(self.last_sent.1).per(sent);
-        // n packets span n − 1 intervals.
+        // Leave out the first packet, because n packets have n − 1 intervals between them.
         let received = self.bytes.saturating_sub(self.first_arrival.1).per(received);
         if received.ratio(sent) > MOST_RATIO || sent < asked.scale(LEAST_SEND_RATIO) {
             return None;
@@ -138,17 +139,17 @@ impl ArrivedCluster {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProbeController {
     config: Config,
-    /// The probes that are not complete. The first one is offered to the session.
+    /// Probes that are not complete. The first one is offered to the session.
     wanted: VecDeque<Probe>,
     next_id: u32,
-    /// The probes that have begun, newest last. Only the last may be incomplete.
+    /// Probes that have begun, newest last. Only the newest may be incomplete.
     sent: VecDeque<Cluster>,
-    /// The minimum result that triggers a further probe; `None` if no result is awaited.
+    /// A further probe follows if the result is above this rate. It is `None` if no result is awaited.
     further_above: Option<Rate>,
     asked: Option<Time>,
     estimate: Rate,
     cause: ProbeLimit,
-    /// The last large drop: its time, and the rate before it.
+    /// When the estimate last dropped, and its value before the drop.
     drop: Option<(Time, Rate)>,
     drop_probe: Option<Time>,
     alr_ended: Option<Time>,
@@ -169,12 +170,12 @@ impl ProbeController {
         self.alr_ended = Some(at);
     }
 
-    /// Records a sent packet and returns its probe's identifier.
+    /// Adds a sent packet to the current probe. Returns the identifier of this probe.
     pub(super) fn on_sent(&mut self, at: Time, size: Bytes) -> Option<u32> {
         self.withdraw(at);
         let probe = self.wanted()?;
         self.asked.get_or_insert(at);
-        // The first packet after the offer starts the cluster.
+        // The first packet that is sent after the offer begins the probe.
         if self.sent.back().is_none_or(|last| last.probe.id != probe.id) {
             self.sent.push_back(Cluster { probe, begun: at, packets: 0, bytes: Bytes::ZERO, seen: None });
             if self.sent.len() > MOST_CLUSTERS {
@@ -190,7 +191,7 @@ impl ProbeController {
         Some(probe.id)
     }
 
-    /// Withdraws a probe that is not complete in time.
+    /// Withdraws a probe that has not become complete in time.
     fn withdraw(&mut self, now: Time) {
         let last = self.sent.back().filter(|last| now.since(last.begun) > WAIT).map(|last| last.probe.id);
         if last.is_some() && self.wanted().map(|probe| probe.id) == last {
@@ -198,13 +199,13 @@ impl ProbeController {
         }
     }
 
-    /// Records an arrival. Returns the probe's result once it is available.
+    /// Processes the arrival of a packet. Returns the result of the packet's probe once it is available.
     pub(super) fn on_arrival(&mut self, packet: &Received) -> Option<Rate> {
         let id = packet.probe?;
         self.sent.iter_mut().find(|cluster| cluster.probe.id == id)?.take(packet)
     }
 
-    /// Updates the estimate, which may trigger a further probe.
+    /// Updates the estimate. This may trigger a further probe.
     pub(super) fn set_estimate(&mut self, now: Time, rate: Rate, cause: ProbeLimit) {
         self.cause = cause;
         if rate < self.estimate.scale(DROP) {
@@ -216,7 +217,7 @@ impl ProbeController {
         }
     }
 
-    /// Requests a probe after a queue has drained, because the cause of a drop may have been temporary.
+    /// Requests a recovery probe after a queue has drained, because the cause of a drop may have been temporary.
     pub(super) fn on_recovery(&mut self, now: Time, alr: bool) {
         let fresh = |at: Option<Time>, span: Span| at.is_some_and(|at| now.since(at) < span);
         let Some((at, before)) = self.drop else { return };
@@ -232,7 +233,7 @@ impl ProbeController {
         }
     }
 
-    /// Runs the timers. `alr` is the start of the application-limited phase.
+    /// Requests a probe if the timer has expired. `alr` is when the application-limited phase began.
     pub(super) fn step(&mut self, now: Time, alr: Option<Time>) {
         self.withdraw(now);
         if self.asked.is_some_and(|at| now.since(at) > WAIT) {
@@ -262,7 +263,7 @@ impl ProbeController {
             self.wanted.push_back(probe);
             self.further_above = (further && rate < most).then(|| rate.scale(FURTHER_ABOVE));
         }
-        // Probes that were never sent are outdated.
+        // Drop the oldest probes if there are too many. They were never sent and are outdated.
         while self.wanted.len() > MOST_CLUSTERS {
             self.wanted.pop_front();
         }
@@ -284,7 +285,8 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Sends the offered probe at `rate` from `from` on over a path of `capacity`. Returns its result.
+    /// Sends the offered probe at `rate`, beginning at `from`. The path has the given `capacity`. Returns the probe's
+    /// result.
     fn play(probes: &mut ProbeController, from: Time, rate: Rate, capacity: Rate) -> Option<Rate> {
         let id = probes.wanted()?.id;
         let (mut now, mut free, mut result) = (from, Time::ZERO, None);
@@ -313,7 +315,7 @@ mod tests {
         assert_eq!(rates(&probes), Some(1_800));
         let found = play(&mut probes, at(100), Rate::kbps(1_800), Rate::mbps(20));
         assert_eq!(kbps(found), Some(1_800));
-        // A probe's result up to 0.7 · 1800 kb/s triggers no further probe. A higher one triggers a probe at twice the
+        // A result up to 0.7 · 1800 kb/s triggers no further probe. A higher result triggers a probe at twice the
         // result, up to the limit.
         probes.set_estimate(at(200), Rate::kbps(1_260), ProbeLimit::Open);
         assert_eq!(probes.wanted(), None);
@@ -331,7 +333,7 @@ mod tests {
     fn a_full_path_gives_a_little_less_than_its_rate() {
         let mut probes = probes();
         assert_eq!(kbps(play(&mut probes, at(0), Rate::kbps(900), Rate::kbps(500))), Some(475));
-        // The receive rate is slightly below the send rate and is the probe's result.
+        // The receive rate is only slightly below the send rate, so it is the probe's result.
         assert_eq!(kbps(play(&mut probes, at(500), Rate::kbps(1_800), Rate::kbps(1_700))), Some(1_700));
     }
 
@@ -339,7 +341,7 @@ mod tests {
     fn a_probe_that_left_too_slowly_or_not_in_time_tells_nothing() {
         let mut probes = probes();
         assert_eq!(play(&mut probes, at(0), Rate::kbps(300), Rate::mbps(20)), None);
-        // The next probe begins, and is withdrawn a second later.
+        // The next probe begins. It is withdrawn a second later.
         let id = probes.wanted().map(|probe| probe.id);
         assert_eq!((probes.on_sent(at(1_000), S), id), (id, Some(2)));
         assert_eq!(probes.on_sent(at(2_001), S), None);

@@ -1,15 +1,15 @@
-//! The pushback reduces the encoder's rate while the data in flight exceeds the congestion window (libwebrtc,
+//! Reduces the encoder's rate while more bytes are in flight than the congestion window allows (libwebrtc,
 //! `congestion_window_pushback_controller.cc`).
 
 use super::constants::QUEUE_TIME;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The number of reports whose longest round-trip times are stored.
+/// Number of reports for which the longest round-trip time is stored.
 const REPORTS: usize = 32;
-/// Two packets of 1500 bytes.
+/// Minimum window. It equals two packets of 1500 bytes.
 const LEAST: Bytes = Bytes::new(3_000);
-/// The minimum of the reduced rate.
+/// Lower limit of the reduced rate.
 const FLOOR: Rate = Rate::kbps(30);
 
 #[derive(Clone, Debug)]
@@ -24,9 +24,9 @@ impl CongestionWindowPushback {
         Self { rtts: VecDeque::new(), window: None, share: 1.0 }
     }
 
-    /// Updates the window W. `longest` is the age of the report's oldest packet.
+    /// Updates the window W. `longest` is the age of the oldest packet in the report.
     ///
-    /// X is `target`. R_min is the minimum of `longest` over the last 32 reports.
+    /// X is `target`. R_min is the minimum of `longest` in the last 32 reports.
     ///
     /// ```text
     ///  W = max( 3000, (W + X (R_min + 350 ms)) / 2 )
@@ -38,7 +38,7 @@ impl CongestionWindowPushback {
         }
         let rtt = self.rtts.iter().min().copied().unwrap_or_default();
         let fits = target.over(rtt + QUEUE_TIME);
-        // A single outlier must not stop the encoder.
+        // Average with the old window, so that a single outlier does not stop the encoder.
         let fits = self.window.map_or(fits, |old| Bytes::new((old + fits).get() / 2));
         self.window = Some(fits.max(LEAST));
     }
@@ -49,7 +49,7 @@ impl CongestionWindowPushback {
         self.share = match fill {
             fill if fill > 1.5 => self.share * 0.9,
             fill if fill > 1.0 => self.share * 0.95,
-            // An almost empty network needs no gradual recovery.
+            // The network is almost empty, so restore the full rate at once.
             fill if fill < 0.1 => 1.0,
             _ => (self.share * 1.05).min(1.0),
         };

@@ -1,23 +1,23 @@
-//! The acknowledged rate, measured from the feedback (libwebrtc, `robust_throughput_estimator.cc`).
+//! Measures the acknowledged rate from feedback (libwebrtc, `robust_throughput_estimator.cc`).
 
 use super::Received;
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The minimum number of packets in the window.
+/// Minimum number of packets in the window.
 const LEAST_PACKETS: usize = 20;
-/// The minimum duration of the window.
+/// Minimum duration of the window.
 const LEAST_SPAN: Span = Span::secs(1);
-/// The maximum number of packets in the window.
+/// Maximum number of packets in the window.
 const MOST_PACKETS: usize = 500;
-/// The maximum duration of the window.
+/// Maximum duration of the window.
 const MOST_SPAN: Span = Span::secs(5);
 const REQUIRED: usize = 10;
-/// An arrival time earlier than the latest by more than this is a jump of the receiver's clock.
+/// If a packet arrived earlier than the newest packet by more than this, the receiver's clock has jumped.
 const REORDERING: Span = Span::secs(1);
 const SHORTEST: Span = Span::millis(1);
 
-/// The minimum of the receive rate and the send rate over a window of packets.
+/// Measures the lower of the receive rate and the send rate over a window of packets.
 ///
 /// ```text
 ///             bytes without the first packet           bytes without the last packet
@@ -25,11 +25,11 @@ const SHORTEST: Span = Span::millis(1);
 ///       t_n − t_1 − largest gap + second largest              T_last − T_first
 /// ```
 ///
-/// t are arrival times, T are send times. The largest gap between two arrivals may be a pause of the path, so the
-/// second largest gap replaces it. The receive rate can then be too high, so the send rate limits the result.
+/// t are arrival times, and T are send times. The largest gap between two arrivals may be a pause of the path, so it is
+/// replaced by the second largest gap. This may make the receive rate too high, so the send rate limits the result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RobustThroughput {
-    /// In the order of arrival.
+    /// Packets in the order of arrival.
     window: VecDeque<Received>,
     /// The latest send time of packets that have left the window.
     left: Option<Time>,
@@ -42,7 +42,7 @@ impl RobustThroughput {
             let place = self.window.partition_point(|known| known.arrived <= packet.arrived);
             self.window.insert(place, *packet);
             let newest = self.window.back().map_or(packet.arrived, |last| last.arrived);
-            // The receiver's clock has jumped, so all spans are invalid.
+            // The receiver's clock has jumped, so discard the window.
             if newest.since(packet.arrived).later() > REORDERING {
                 *self = Self::default();
             }
@@ -68,13 +68,13 @@ impl RobustThroughput {
         let (mut largest, mut second) = (Span::ZERO, Span::ZERO);
         let gaps = self.window.iter().zip(self.window.iter().skip(1)).map(|(a, b)| b.arrived.since(a.arrived).later());
         for gap in gaps {
-            // The second largest gap replaces the largest one.
+            // Keep the two largest gaps.
             (largest, second) = if gap > largest { (gap, largest) } else { (largest, second.max(gap)) };
         }
         let all: Bytes = self.window.iter().map(|packet| packet.size).sum();
         let span = (last.arrived.since(first.arrived).later().saturating_sub(largest) + second).max(SHORTEST);
         let received = all.saturating_sub(first.size).per(span);
-        // A packet sent before the window would extend the send span but not the bytes.
+        // Skip packets that were sent before the window. They would make the duration longer, but they add no bytes.
         let sent = self.window.iter().filter(|packet| self.left.is_none_or(|left| packet.sent >= left));
         let Some((size, begun, last, count)) =
             sent.fold(None, |sum: Option<(Bytes, Time, &Received, usize)>, packet| {
@@ -130,7 +130,7 @@ mod tests {
         let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, arrival(i), 1_000)).collect();
         robust.take(&packets);
         assert_eq!(kbps(&robust), Some(800.0));
-        // The receive rate is below the send rate, and is therefore the acknowledged rate.
+        // The receive rate is below the send rate, so it is the acknowledged rate.
         let mut slow = RobustThroughput::default();
         let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, 50.0 + f64::from(i) * 20.0, 1_000)).collect();
         slow.take(&packets);

@@ -11,24 +11,24 @@ use crate::{Decision, ExtraSent, Limit, MediaQueue, PacketReport, Probe, Report,
 use std::collections::BTreeMap;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The interval between two updates without feedback (libwebrtc, `goog_cc_factory.cc`).
+/// Interval between two updates if there is no feedback (libwebrtc, `goog_cc_factory.cc`).
 const STEP: Span = Span::millis(25);
-/// The interval between two loss updates of the v1 estimate (libwebrtc, `kLossUpdateInterval`).
+/// Interval between two updates of the loss in estimate v1 (libwebrtc, `kLossUpdateInterval`).
 const LOSS_INTERVAL: Span = Span::secs(1);
 const HISTORY_AGE: Span = Span::secs(10);
-/// The minimum of a probe's result, as a share of the acknowledged rate (libwebrtc, `kProbeDropThroughputFraction`).
+/// Lower limit of a probe's result, as a share of the acknowledged rate (libwebrtc, `kProbeDropThroughputFraction`).
 const PROBE_DROP: f64 = 0.85;
 
-/// A sent packet that is not reported as received.
+/// A sent packet for which no report has confirmed the arrival.
 #[derive(Clone, Copy, Debug)]
 struct SentPacket {
     sent: Time,
     size: Bytes,
-    /// The bytes sent up to and including this packet.
+    /// Number of bytes that were sent until this packet, including it.
     through: u64,
     probe: Option<u32>,
     missing: bool,
-    /// Whether the packet's fate was unknown. Its bytes were counted with a later packet.
+    /// Whether feedback has skipped the packet. Its bytes were then added to a packet that arrived later.
     unknown: bool,
 }
 
@@ -36,20 +36,20 @@ struct SentPacket {
 struct FeedbackSummary {
     received: Vec<Received>,
     batch: Option<Batch>,
-    /// The packets reported for the first time.
+    /// Number of packets that were reported for the first time.
     expected: i64,
-    /// The newly missing packets minus the late arrivals.
+    /// Number of packets that are newly missing, minus the number of missing packets that arrived late.
     lost: i64,
 }
 
-/// The sending half. It runs all estimators.
+/// The sender part of `gcc`. It runs all estimators.
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
     flights: BTreeMap<u64, SentPacket>,
-    /// The bytes sent in total.
+    /// Total number of bytes sent.
     sent: u64,
-    /// The bytes sent up to the newest packet that has arrived.
+    /// Number of bytes that were sent until the newest packet that has arrived.
     arrived: u64,
     delay: DelayBased,
     acknowledged: RobustThroughput,
@@ -59,18 +59,18 @@ pub(super) struct Sender {
     was_alr: bool,
     probes: ProbeController,
     pushback: Option<CongestionWindowPushback>,
-    /// The packets expected and lost since the last update of v1.
+    /// Number of packets expected and lost since the last update of estimate v1.
     unreported: (i64, i64),
     next_loss_update: Time,
-    /// The bytes with an unknown fate. They count with the next arrival, so that the acknowledged rate covers all
-    /// that was sent.
+    /// Bytes of packets that feedback has skipped. They are added to the next packet that arrives, so that no sent
+    /// bytes are missing in the acknowledged rate.
     unknown: Bytes,
-    /// Whether per-packet feedback has arrived; receiver reports are then ignored.
+    /// Whether per-packet feedback has arrived. If so, receiver reports are ignored.
     per_packet: bool,
     next: Option<Time>,
     starting: bool,
-    /// Whether a frame was queued. Until then, the pacing rate is the target, because a source without frames always
-    /// sends at the pacing rate.
+    /// Whether a frame was ever queued. Before that, the pacing rate equals the target, because a source without frames
+    /// always sends at the pacing rate.
     frames: bool,
 }
 
@@ -89,7 +89,7 @@ impl Sender {
         }
     }
 
-    /// Records a packet that was sent at `sent`; `at` is the current time.
+    /// Processes a packet that was sent at `sent`. `at` is the current time.
     fn left(&mut self, at: Time, sent: Time, number: u64, size: Bytes) {
         self.next.get_or_insert(at + STEP);
         self.sent += size.get();
@@ -104,7 +104,7 @@ impl Sender {
         }
     }
 
-    /// Returns the bytes sent after the newest packet that has arrived.
+    /// Returns how many bytes were sent after the newest packet that has arrived.
     fn outstanding(&self) -> Bytes {
         Bytes::new(self.sent.saturating_sub(self.arrived))
     }
@@ -114,7 +114,7 @@ impl Sender {
         for packet in packets {
             let Some(flight) = self.flights.get_mut(&packet.number) else { continue };
             let SentPacket { sent, size, through, probe, missing, unknown } = *flight;
-            // A loss in repeated feedback must not count twice.
+            // Skip a repeated report of a loss, so that the loss does not count twice.
             if packet.arrived.is_none() && missing {
                 continue;
             }
@@ -141,12 +141,13 @@ impl Sender {
                 summary.received.push(Received { sent, arrived, size, probe });
             }
         }
-        // The delay estimators need the order of arrival.
+        // Sort by arrival, because the delay estimators need this order.
         summary.received.sort_by_key(|packet| packet.arrived);
         summary
     }
 
-    /// Updates the round-trip times. Returns the longest one, including the receiver's hold time.
+    /// Updates the round-trip times. Returns the longest one. It includes the time for which the receiver held the
+    /// feedback back.
     fn measure(&mut self, report: &Report<'_>, received: &[Received]) -> Option<Span> {
         let newest = received.last()?.arrived;
         let longest = received.iter().map(|packet| report.at.since(packet.sent)).max()?;
@@ -166,12 +167,12 @@ impl Sender {
         }
     }
 
-    /// Processes a report without per-packet feedback.
+    /// Processes a receiver report, which has no per-packet feedback.
     fn on_receiver_report(&mut self, report: &Report<'_>) {
         if let Some(rtt) = report.rtt {
             self.delay.on_rtt(rtt);
         }
-        // The per-packet feedback has counted these losses.
+        // Per-packet feedback has already counted these losses.
         if self.per_packet {
             return;
         }
@@ -190,7 +191,7 @@ impl Sender {
         let longest = self.measure(report, &summary.received);
         self.update_loss_v1(now, summary.expected, summary.lost);
         let alr = self.alr.since.is_some();
-        // The end of an application-limited phase permits a recovery probe.
+        // When an application-limited phase ends, a recovery probe is permitted for some time.
         if self.was_alr && !alr {
             self.probes.on_alr_end(now);
         }
@@ -200,12 +201,12 @@ impl Sender {
         let found = summary.received.iter().fold(None, |found, packet| self.probes.on_arrival(packet).or(found));
         let probe = found.map(|rate| {
             let least = acknowledged.map_or(Rate::ZERO, |acknowledged| acknowledged.scale(PROBE_DROP));
-            // A probe must not reduce the rate below what arrives.
+            // Limit the result from below, so that a probe does not reduce the rate below the acknowledged rate.
             rate.max(least.min(self.delay.rate()))
         });
         let outcome = self.delay.update(now, &summary.received, acknowledged, probe);
         if let Some(rate) = outcome.rate {
-            // `LossV1::set` discards the delay-based estimate, so it is called before `set_delay_based`.
+            // Call `set` first, because it discards the delay-based estimate.
             if outcome.probe {
                 self.loss_v1.set(rate);
             }
@@ -232,7 +233,7 @@ impl Sender {
         let target = self.loss_v1.target;
         self.alr.set_target(target);
         let cause = match model.map(|(_, state)| state) {
-            // A probe would add congestion and measure nothing.
+            // Send no probe, because it would add congestion and could not measure the path.
             _ if self.loss_v1.is_silent() || self.delay.usage() != BandwidthUsage::Normal => ProbeLimit::Closed,
             Some(State::Decreasing) => ProbeLimit::Closed,
             Some(State::Increasing) => ProbeLimit::LossRising,
@@ -303,7 +304,7 @@ impl SenderHalf for Sender {
         let loss = self.loss_v2.as_ref().filter(|model| model.result().is_some()).map(|model| model.loss);
         let (loss, rtt) = (loss.unwrap_or(self.loss_v1.fraction), self.loss_v1.rtt);
         let why = Why { loss: Some(loss), rtt: Some(rtt).filter(|rtt| !rtt.is_zero()), ..Why::rule(rule) };
-        // A large frame has to leave within its frame interval.
+        // Send faster than the target rate, so that a large frame leaves within a frame interval.
         let pacing = if self.frames { estimate.scale(pacing) } else { target };
         Decision { target, pacing, window: None, limit, why }
     }

@@ -1,4 +1,4 @@
-//! Overuse detection by the slope of the smoothed delay (libwebrtc, `trendline_estimator.cc`).
+//! Detects overuse by the slope of the smoothed delay (libwebrtc, `trendline_estimator.cc`).
 
 use super::constants::{GAIN, K_DOWN, K_UP, OVERUSE, POINTS, SMOOTHING, THRESHOLD};
 use super::inter_arrival::Delta;
@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use steadycast_units::PeerTime;
 
 const MOST_DELTAS: u32 = 60;
-/// The threshold does not adapt if the slope exceeds the threshold by more than this.
+/// If the slope exceeds the threshold by more than this, the threshold is not adapted.
 const OUTLIER: f64 = 15.0;
-/// The maximum time step of the threshold, in milliseconds.
+/// Maximum time for which one update adapts the threshold, in milliseconds.
 const LONGEST_STEP: f64 = 100.0;
 const LEAST: f64 = 6.0;
 const MOST: f64 = 600.0;
@@ -29,13 +29,13 @@ pub(super) struct Trendline {
     first: Option<PeerTime>,
     accumulated: f64,
     smoothed: f64,
-    /// The points of the regression. Each point has an arrival time, in milliseconds since the first arrival, and the
-    /// smoothed delay at this time.
+    /// Points of the regression. A point is the arrival time in milliseconds since the first arrival, and the smoothed
+    /// delay at that time.
     points: VecDeque<(f64, f64)>,
     trend: f64,
     threshold: f64,
     adapted: Option<PeerTime>,
-    /// The milliseconds and groups for which the slope has been above the threshold.
+    /// For how long the slope has been above the threshold, in milliseconds and in packet groups.
     over: Option<(f64, u32)>,
     pub(super) usage: BandwidthUsage,
 }
@@ -45,11 +45,11 @@ impl Trendline {
         Self { threshold: THRESHOLD, ..Self::default() }
     }
 
-    /// Adds the change of the delay between two packet groups. `arrived` is the arrival time of the first packet that
-    /// follows both groups.
+    /// Adds the change of the delay between two packet groups. `arrived` is the arrival time of the first packet after
+    /// these groups.
     pub(super) fn update(&mut self, delta: &Delta, arrived: PeerTime) {
         let first = *self.first.get_or_insert(arrived);
-        // The bound prevents an overflow. Only the first `MOST_DELTAS` matter.
+        // Limit the number to prevent an overflow. Numbers above `MOST_DELTAS` make no difference.
         self.deltas = (self.deltas + 1).min(1_000);
         self.accumulated += delta.variation();
         self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.accumulated;
@@ -58,7 +58,7 @@ impl Trendline {
             self.points.pop_front();
         }
         let full = self.points.len() == POINTS;
-        // As in libwebrtc, the slope stays while the points allow no regression.
+        // Keep the old slope if no regression is possible, as libwebrtc does.
         let trend = full.then(|| slope(&self.points)).flatten().unwrap_or(self.trend);
         self.detect(trend, delta.sent.as_millis_f64(), arrived);
     }
@@ -70,10 +70,10 @@ impl Trendline {
         }
         let modified = f64::from(self.deltas.min(MOST_DELTAS)) * trend * GAIN;
         if modified > self.threshold {
-            // The overuse began within the first group's interval, so half of it counts.
+            // The overuse began at some time within the first interval, so count half of that interval.
             let (time, groups) = self.over.map_or((sent / 2.0, 1), |(time, groups)| (time + sent, groups + 1));
             self.over = Some((time, groups));
-            // A single group or a falling slope is no overuse.
+            // A single group, or a slope that decreases, does not count as overuse.
             if time > OVERUSE.as_millis_f64() && groups > 1 && trend >= self.trend {
                 self.over = Some((0.0, 0));
                 self.usage = BandwidthUsage::Over;
@@ -92,14 +92,15 @@ impl Trendline {
     }
 }
 
-/// Returns the threshold γ, adapted to the slope m after Δt milliseconds.
+/// Adapts the threshold γ to the slope m after Δt milliseconds. Returns the new threshold.
 ///
 /// ```text
 ///  γ += k (|m| − γ) min(Δt, 100 ms),   k = k_up where |m| ≥ γ, else k_down
 /// ```
 fn adapted(threshold: f64, modified: f64, since: f64, [k_up, k_down]: [f64; 2]) -> f64 {
     let beyond = modified.abs() - threshold;
-    // A route change must not desensitize the detector (draft-ietf-rmcat-gcc-02, section 5.4).
+    // Ignore an outlier, because a route change must not make the detector less sensitive (draft-ietf-rmcat-gcc-02,
+    // section 5.4).
     if beyond > OUTLIER {
         return threshold;
     }
@@ -107,7 +108,7 @@ fn adapted(threshold: f64, modified: f64, since: f64, [k_up, k_down]: [f64; 2]) 
     (threshold + k * beyond * since.clamp(0.0, LONGEST_STEP)).clamp(LEAST, MOST)
 }
 
-/// Returns the slope of the least-squares line; `None` if all points have the same abscissa.
+/// Returns the slope of the least-squares line. Returns `None` if all points have the same time.
 fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
     let n = points.len() as f64;
     let (x, y) = points.iter().fold((0.0, 0.0), |(sx, sy), (x, y)| (sx + x, sy + y));
@@ -139,7 +140,7 @@ mod tests {
         };
         assert_eq!(step(20.0, 50), 15.7625);
         assert_eq!(step(20.0, 50), 17.6058);
-        // A value at 3.9 times the distance is beyond the outlier bound.
+        // The value exceeds the threshold by more than the limit for outliers.
         assert_eq!(step(5.0, 100), 6.0);
         assert_eq!(step(40.0, 50), 6.0);
     }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     /// Returns the number of groups until overuse is detected. Groups are 20 ms apart, and the delay grows by `growth`
-    /// ms per group. Smoothing makes the slope smaller than the growth of the delay.
+    /// ms from group to group. Smoothing makes the slope smaller than this growth.
     fn groups_until_over(growth: f64) -> Option<u32> {
         let mut line = Trendline::new();
         let step = Span::millis(20);
@@ -167,8 +168,7 @@ mod tests {
 
     #[test]
     fn overuse_needs_twenty_points_and_a_slope_above_the_threshold_for_ten_milliseconds() {
-        // The delay grows by 10 ms in 20 ms. Overuse is detected as soon as there are twenty points, and one more group
-        // for the second detection.
+        // The delay grows by 10 ms in 20 ms. Overuse is detected as soon as there are twenty points and one more group.
         let soon = groups_until_over(10.0);
         assert!(soon.is_some_and(|n| (21..=22).contains(&n)), "{soon:?}");
         // With a slope of 0.01 and sixty groups, the value is 2.4, which is below the minimum threshold.
@@ -183,7 +183,7 @@ mod tests {
         let points: VecDeque<_> = (0..20).map(|i| (f64::from(i) * 10.0, f64::from(i) * 2.5 + 7.0)).collect();
         assert!((slope(&points).unwrap() - 0.25).abs() < 1e-12);
         assert_eq!(slope(&(0..20).map(|i| (3.0, f64::from(i))).collect()), None);
-        // The slopes at which the first threshold is reached: 12.5 / (4 · 20) and 12.5 / (4 · 60).
+        // These are the slopes at which the first threshold is reached: 12.5 / (4 · 20) and 12.5 / (4 · 60).
         assert!((12.5 / (4.0 * 20.0) - 0.156_25f64).abs() < 1e-9 && (12.5 / (4.0 * 60.0) - 0.0521f64).abs() < 1e-4);
     }
 
