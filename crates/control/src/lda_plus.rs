@@ -1,7 +1,9 @@
-//! `lda-plus`: additive increase in proportion to the unused share of the bottleneck, at each RTCP report (LDA+).
+//! `lda-plus` (LDA+): at each RTCP report, the rate increases by an amount that is proportional to the unused share of
+//! the bottleneck.
 //!
-//! Receivers send standard reports and a bottleneck rate from packet pairs. The sender uses the lowest receiver's
-//! rate. `docs/controllers/lda-plus.md` has the equations and deviations.
+//! Receivers send standard reports, and the bottleneck's rate, which they measure with packet pairs. The sender
+//! computes a rate for each receiver and sends at the lowest of them. `docs/controllers/lda-plus.md` has the equations
+//! and the differences from the paper.
 
 use crate::entry::{Controller, FeedbackTiming, FormerParam, Mode, Receivers, Setup, Value, Values, params};
 use crate::equation::{LossRate, throughput_full};
@@ -21,7 +23,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Sisalem, Wolisz: LDA+ (2000)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Periodic,
-    // Without the parameter, packet pairs measure the bottleneck rate.
+    // If the user does not set this parameter, packet pairs measure the rate of the bottleneck. This needs arrival
+    // times.
     needs: |values| if values.rate("bottleneck").is_none() { &[Need::ArrivalTimes] } else { &[] },
     standard_reports: true,
     extension: EXTENSION,
@@ -50,29 +53,30 @@ params! { const {
 
 const RATES: [Rate; 2] = [Rate::bps(1), Rate::mbps(1_000)];
 
-/// The ID of LDA+'s RTP header extension element. The element has one byte of data.
+/// Identifier of LDA+'s RTP header extension element. The element has one byte of data.
 const EXTENSION: u8 = 8;
-/// The byte on the second packet of a pair; other packets have 0.
+/// Value of this byte on the second packet of a pair. On all other packets, it is 0.
 const SECOND: u8 = 1;
-/// The APP subtype of the bottleneck rate (bytes per second, f32).
+/// Subtype of the APP packet that carries the bottleneck's rate (bytes per second, f32).
 const ESTIMATE: u8 = 1;
-/// The interval of packet pairs, in packets; LDA+ does not specify it.
+/// A packet pair is sent once per this number of packets. LDA+ does not specify this number.
 const PAIR_INTERVAL: u64 = 16;
 const MEDIAN_PAIRS: usize = 21;
-/// The first additive increase, also after a loss (LDA+: 10 kb/s).
+/// Additive increase after the first report, and after a loss (LDA+: 10 kb/s).
 const FIRST_STEP: Rate = Rate::kbps(10);
 const MOST_RECEIVERS: usize = 16_384;
-/// The timeout of a receiver, in its own report intervals.
+/// A receiver that sends no report for this number of report intervals is removed. Each receiver has its own report
+/// interval.
 const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
-/// The assumed round-trip time before the first measurement.
+/// Round-trip time that is assumed before the first measurement.
 const FIRST_RTT: Span = Span::millis(500);
-/// The time without any report after which the rate is halved, repeatedly.
+/// If no report arrives for this time, the rate is halved. This is repeated after each further period without reports.
 const NO_REPORT_TIMEOUT: Span = Span::secs(20);
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
     rate: Rate,
-    /// The additive increase `A_add` (see [`Sender::risen`]).
+    /// Additive increase `A_add` (see [`Sender::risen`]).
     step: Rate,
     bottleneck: Option<Rate>,
     rtt: Option<Span>,
@@ -86,7 +90,8 @@ struct Sender {
     floor: Rate,
     cap: Rate,
     bottleneck: Option<Rate>,
-    /// Whether the throughput equation may raise the rate after a loss, as in the LDA+ paper (paper mode).
+    /// Whether the throughput equation may raise the rate after a loss. The LDA+ paper says so, so this is set in paper
+    /// mode.
     rise_on_loss: bool,
     members: BTreeMap<ReceiverId, Member>,
     rate: Rate,
@@ -112,7 +117,7 @@ impl Sender {
         }
     }
 
-    /// Increases the rate after an `interval` without loss.
+    /// Increases the rate of a receiver whose report has no loss. `interval` is the time since its last report.
     ///
     /// ```text
     ///  A_add := (2 − r/b) A_add      A_exp = (1 − e^−(1 − r/b)) r
@@ -122,19 +127,21 @@ impl Sender {
     ///           2      τ
     /// ```
     ///
-    /// `r` rate, `b` bottleneck, `τ` round-trip time, `T` report interval, `M` packet. Source: LDA+.
+    /// `r` is the rate, `b` is the rate of the bottleneck, and `τ` is the round-trip time. `T` is the report interval,
+    /// and `M` is the packet size. Source: LDA+.
     fn risen(&self, member: &mut Member, interval: Span) -> &'static str {
         let r = member.rate;
         let tau = member.rtt.unwrap_or(FIRST_RTT).max(Span::millis(1));
-        // TCP's window grows by one packet per round trip: by 1, 2 … T/τ packets during the interval. The mean growth
-        // is (T/τ + 1) / 2 packets.
+        // The window of a TCP connection grows by one packet per round trip. During the interval, this is a growth by
+        // 1, 2 … T/τ packets. The mean is (T/τ + 1) / 2 packets.
         let tcp = self.packet.per(tau).scale(0.5 * (interval.ratio(tau) + 1.0));
         let Some(b) = self.bottleneck.or(member.bottleneck) else {
             member.rate = (r + tcp.min(member.step)).min(self.cap);
             return "no loss, bottleneck unknown: one step";
         };
         let left = 1.0 - r.ratio(b.max(Rate::bps(1)));
-        // With r above b, the factor could reduce A_add to zero permanently.
+        // Do not let A_add fall below its first value. If r is above b, the factor could otherwise reduce A_add to zero
+        // for good.
         member.step = member.step.scale((1.0 + left).clamp(0.0, 2.0)).min(b).max(FIRST_STEP);
         let exponential = r.scale((1.0 - libm::exp(-left)).max(0.0));
         let least = member.step.min(exponential).min(tcp);
@@ -148,7 +155,7 @@ impl Sender {
         }
     }
 
-    /// Reduces the rate after the loss `l`.
+    /// Reduces the rate after a loss, where `l` is the fraction of lost packets.
     ///
     /// ```text
     ///                    ___
@@ -181,7 +188,7 @@ impl SenderHalf for Sender {
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let Some(reception) = report.reception else { return };
-        // Reports are not authenticated, so the table needs a bound.
+        // Limit the size of the table, because reports are not authenticated.
         if !self.members.contains_key(&report.from) && self.members.len() >= MOST_RECEIVERS {
             return;
         }
@@ -199,7 +206,7 @@ impl SenderHalf for Sender {
         member.rtt = report.rtt.or(member.rtt);
         let interval = now.since(member.heard);
         member.heard = now;
-        // The first report only starts an interval.
+        // After the first report, only store when it arrived. The next report then has an interval.
         if known.is_some() && reception.expected > 0 {
             member.interval = interval.max(Span::millis(1));
             let loss = LossRate::new(reception.lost.max(0) as f64 / reception.expected as f64);
@@ -210,7 +217,8 @@ impl SenderHalf for Sender {
                     None => self.risen(&mut member, interval),
                 },
             );
-            // A receiver that does not limit the stream must not grow far beyond the send rate.
+            // Limit the increase, because the rate of a receiver that does not limit the stream must not grow far
+            // beyond the send rate.
             if member.rate > before {
                 member.rate = member.rate.min(self.rate.scale(2.0)).max(before);
             }
@@ -226,7 +234,7 @@ impl SenderHalf for Sender {
         let known = self.members.remove(&receiver).is_some();
         self.settle();
         if how == Leave::Bye && known && self.members.is_empty() {
-            // No report can come any more.
+            // The last receiver has left, so no report can arrive any more. Halve the rate now.
             self.halve_at = Some(at);
         }
     }
@@ -245,13 +253,15 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // A pair's second packet is sent without delay. To compensate, the other packets are paced more slowly.
+        // The second packet of a pair is sent without a delay. To compensate for this, pace all other packets more
+        // slowly.
         let pair = self.sent > 0 && self.sent.is_multiple_of(PAIR_INTERVAL);
         let others = (PAIR_INTERVAL - 1) as f64 / PAIR_INTERVAL as f64;
         Decision {
             target: self.rate,
             pacing: if pair { Rate::MAX } else { self.rate.scale(others).max(Rate::bps(1)) },
-            // The window never limits; with it, the session reads the decision after each packet.
+            // This window never limits the sender. It is set because the session then reads the decision after each
+            // packet.
             window: Some(Window::Packets(u32::MAX)),
             limit: Limit::between(self.rate, self.floor, self.cap, self.members.is_empty() && self.rate > self.floor),
             why: Why {
@@ -283,7 +293,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Returns the median of the latest pairs.
+    /// Returns the median rate of the latest packet pairs.
     fn estimate(&self) -> Option<Rate> {
         let mut sorted: Vec<Rate> = self.pairs.iter().copied().collect();
         sorted.sort_unstable();
@@ -299,7 +309,8 @@ impl ReceiverHalf for Receiver {
             && arrival.seq.checked_sub(1) == Some(seq)
         {
             let (left, came) = (arrival.sent.since(sent).later(), arrival.at.since(at));
-            // A pair that was sent apart measures the source. A pair that arrives at the same time measures nothing.
+            // Skip a pair if its packets were sent apart, because the source caused the delay. Skip a pair whose
+            // packets arrive at the same time, because it measures nothing.
             if !came.is_zero() && left * 2 <= came {
                 self.pairs.push_back(arrival.size.per(came));
                 if self.pairs.len() > MEDIAN_PAIRS {

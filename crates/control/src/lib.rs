@@ -1,9 +1,11 @@
-//! Rate controllers for video, as pairs of a sender half and a receiver half.
+//! Rate controllers for video. Each controller is a pair: a [`SenderHalf`] runs at the sender, and a [`ReceiverHalf`]
+//! runs at each receiver.
 //!
-//! A controller is sans-IO: its inputs are the time and events. The crate `steadycast-session` runs the pairs.
+//! A controller is sans-IO: its inputs are events and the current time. The crate `steadycast-session` runs the pairs.
 //!
-//! The halves exchange bytes in their own format: a [`Notice`] with each packet, and a [`Body`] in an RTCP APP
-//! packet. A sender half can also send a [`Body`] with its sender report.
+//! The two parts exchange bytes in a format that the controller defines. The sender part writes a [`Notice`] with each
+//! packet. The receiver part writes a [`Body`] in an RTCP APP packet. The sender part can also write a [`Body`] with
+//! its sender report.
 //!
 //! ```text
 //!           sender half                                   receiver half
@@ -13,12 +15,12 @@
 //!                             (heard by members too)  ─▶  on_overheard
 //! ```
 //!
-//! Any call with `&mut self` may change `wake` and `decision` (sender) or `wake` and `due` (receiver).
+//! Any call that takes `&mut self` may change what `wake`, `decision` and `due` return.
 //!
-//! # A whole controller
+//! # A complete controller
 //!
-//! The rate rises by 50 kb/s after a report without loss and is halved otherwise. In a program, a session makes these
-//! calls.
+//! This controller raises the rate by 50 kb/s after a report without loss, and halves it after a report with loss. In a
+//! program, a session makes these calls.
 //!
 //! ```
 //! use steadycast_control::{Arrival, Body, Decision, Limit, ReceiverHalf, ReceiverId, Reply, Report, SenderHalf, Sent};
@@ -124,6 +126,6 @@ pub use needs::Need;
 pub use pictures::{Pictures, Rung};
 pub use promise::{Check, Promise};
 
-/// The receiver that sent a report, by its SSRC.
+/// Identifies a receiver by its SSRC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReceiverId(pub u32);

@@ -1,26 +1,28 @@
-//! The loss event rate of a TFRC receiver (RFC 5348, section 5).
+//! Computes the loss event rate at a TFRC receiver (RFC 5348, section 5).
 
 use crate::equation::LossRate;
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 
-/// The number n of closed loss intervals in the average.
+/// Number of closed loss intervals in the average. The RFC calls it n.
 pub const INTERVALS: usize = 8;
-/// The weights of the intervals, newest first (RFC 5348, section 5.4).
+/// Weights of the loss intervals, newest first (RFC 5348, section 5.4).
 pub const WEIGHTS: [f64; INTERVALS] = [1.0, 1.0, 1.0, 1.0, 0.8, 0.6, 0.4, 0.2];
 
-/// The maximum number of loss runs that a late packet can still revise.
+/// Maximum number of loss runs that are stored because a late packet may change them.
 const OPEN_RUNS: usize = 128;
 
-/// The differences between the protocols that use this history.
+/// Settings in which the protocols that use this history differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LossSettings {
-    /// The minimum discount factor (section 5.5): 0.25 in RFC 5348, 0.5 in RFC 4654 and ns-2; 1 disables discounting.
+    /// Minimum discount factor (section 5.5). It is 0.25 in RFC 5348, and 0.5 in RFC 4654 and ns-2. A value of 1
+    /// disables discounting.
     pub discount: f64,
-    /// The number of later packets after which a missing packet is lost: 3 in RFC 5348, at least 1.
+    /// A missing packet counts as lost once this number of later packets has arrived. It is 3 in RFC 5348, and at least
+    /// 1.
     pub ndupack: u32,
-    /// The maximum distance, in packets, of a late packet from the highest one. A packet farther behind revises no
-    /// loss.
+    /// Maximum difference, in packets, between a late packet and the highest packet. If a packet arrives even later,
+    /// the loss remains counted.
     pub reorder: u64,
 }
 
@@ -30,39 +32,39 @@ impl Default for LossSettings {
     }
 }
 
-/// An arrival for [`LossHistory::on_packet`].
+/// A packet that has arrived. It is given to [`LossHistory::on_packet`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedPacket {
-    /// The extended sequence number.
+    /// Extended sequence number.
     pub seq: u64,
-    /// The arrival time.
+    /// When the packet arrived.
     pub at: Time,
-    /// Whether the packet is marked CE, which counts as a loss.
+    /// Whether the packet is marked CE. A marked packet counts as lost.
     pub ce: bool,
-    /// The current round-trip time; losses within it are one event (RFC 5348, section 5.2).
+    /// Current round-trip time. Losses within a round-trip time are one loss event (RFC 5348, section 5.2).
     pub rtt: Span,
 }
 
-/// The effect of an arrival on the history.
+/// How an arrival changes the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Whether a loss event has begun.
+    /// Whether a new loss event has begun.
     pub new_loss_event: bool,
-    /// Whether a late packet has revoked a loss event.
+    /// Whether a late packet has removed a loss event.
     pub removed_loss_event: bool,
-    /// The number of packets newly counted as lost or marked.
+    /// Number of packets that newly count as lost or marked.
     pub lost: u64,
-    /// Whether a packet that counted as lost has arrived.
+    /// Whether a packet has arrived that already counted as lost.
     pub late: bool,
 }
 
-/// A run of consecutive lost packets, or one marked packet.
+/// A run of successive lost packets, or a single marked packet.
 #[derive(Clone, Copy, Debug)]
 struct LossRun {
     first: u64,
     last: u64,
-    /// Sequence number and arrival time of the packet before the gap. A late packet that splits the gap does not
-    /// change them.
+    /// Sequence number and arrival time of the packet before the gap. They stay the same if a late packet splits the
+    /// gap.
     before: (u64, Time),
     /// Sequence number and arrival time of the packet after the gap.
     after: (u64, Time),
@@ -70,7 +72,8 @@ struct LossRun {
 }
 
 impl LossRun {
-    /// Returns the interpolated loss time of packet `seq` (RFC 5348, section 5.2).
+    /// Returns when packet `seq` was lost, interpolated between the packets before and after the gap (RFC 5348, section
+    /// 5.2).
     ///
     /// ```text
     ///                                            S_loss − S_before
@@ -79,7 +82,7 @@ impl LossRun {
     /// ```
     fn time(&self, seq: u64) -> Time {
         let gap = u128::from(self.after.0.saturating_sub(self.before.0));
-        // A marked packet has no gap around it.
+        // A marked packet has no gap around it, so nothing is interpolated.
         if gap == 0 {
             return self.after.1;
         }
@@ -105,20 +108,21 @@ impl LossRun {
     }
 }
 
-/// A gap whose packets do not count as lost yet.
+/// A gap in the sequence numbers. Its packets do not count as lost yet, because they may still arrive.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     run: LossRun,
-    /// The number of later packets that have arrived.
+    /// Number of packets that have arrived although they were sent after the gap.
     overtaken: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Interval {
     packets: f64,
-    /// The discount factor DF_i (RFC 5348, section 5.5).
+    /// Discount factor DF_i of this interval (RFC 5348, section 5.5).
     discount: f64,
-    /// Whether the length was derived from the rate before the first loss (RFC 5348, section 6.3.1).
+    /// Whether this is the interval before the first loss. Its length was computed from the rate (RFC 5348, section
+    /// 6.3.1).
     derived: bool,
 }
 
@@ -126,7 +130,7 @@ struct Interval {
 struct Events {
     closed: [Interval; INTERVALS],
     count: usize,
-    /// The first lost packet of the latest event, and its loss time.
+    /// First lost packet of the latest loss event, and when it was lost.
     latest: Option<(u64, Time)>,
     total: u64,
 }
@@ -145,7 +149,7 @@ impl Events {
         (weight > 0.0).then(|| sum / weight)
     }
 
-    /// Returns the discount factor DF for an open interval of `open` packets (RFC 5348, section 5.5).
+    /// Returns the discount factor DF if the open interval has `open` packets (RFC 5348, section 5.5).
     fn discount(&self, open: f64, least: f64) -> f64 {
         match self.closed_mean() {
             Some(mean) if open > 2.0 * mean => (2.0 * mean / open).max(least),
@@ -168,7 +172,7 @@ impl Events {
         loop {
             let start = match self.latest {
                 None => Some(from),
-                // Losses within a round trip of the event's start belong to the same event (RFC 5348, section 5.2).
+                // Losses within a round trip after the start of an event belong to this event (RFC 5348, section 5.2).
                 Some((_, at)) => run.after(from, at + run.rtt),
             };
             let Some(start) = start else { return };
@@ -186,10 +190,10 @@ impl Events {
         }
     }
 
-    /// Counts the events in the middle of a long gap without storing them, because a gap of hours has too many events.
-    /// The events are evenly spaced, so the result is the same.
+    /// Skips the events in the middle of a long gap: counts them without storing them. A gap that lasts hours would
+    /// have too many events to store. The events are evenly spaced, so the result is the same.
     fn skip(&mut self, run: &LossRun, start: u64) -> Option<u64> {
-        // The remaining events fill the history.
+        // Do not skip the last events, because they fill the history.
         const KEPT: u64 = 2 * INTERVALS as u64 + 2;
         let next = run.after(start + 1, run.time(start) + run.rtt)?;
         let (apart, left) = (next - start, run.last - start);
@@ -215,7 +219,8 @@ impl Events {
             sum += interval.packets * w * interval.discount * discount;
             weight += w * interval.discount * discount;
         }
-        // A short open interval must not raise the loss rate (RFC 5348, section 5.4).
+        // Take the larger of the two means, so that a short open interval does not raise the loss rate (RFC 5348,
+        // section 5.4).
         Some(LossRate::one_in((sum / weight).max(closed_mean)))
     }
 
@@ -226,26 +231,26 @@ impl Events {
     }
 }
 
-/// Limits an interval to 1…10⁸ packets.
+/// Limits the length of an interval to 1…10⁸ packets.
 fn sane(packets: f64) -> f64 {
     if packets.is_nan() { 1.0 } else { packets.clamp(1.0, 1e8) }
 }
 
-/// The lost packets of one stream and their loss events.
+/// The lost packets of one stream, and the loss events that they form.
 ///
-/// The memory is bounded for any input, because only the latest runs of lost packets are stored.
+/// The memory is limited for any input, because only the latest runs of lost packets are stored.
 #[derive(Clone, Debug, Default)]
 pub struct LossHistory {
     settings: LossSettings,
-    /// The highest sequence number, and its arrival time.
+    /// Highest sequence number so far, and when that packet arrived.
     highest: Option<(u64, Time)>,
-    /// The gaps that do not count as losses yet, by sequence number; at most `ndupack`.
+    /// Gaps whose packets do not count as lost yet, by sequence number. There are at most `ndupack` gaps.
     gaps: Vec<Gap>,
-    /// The losses that a late packet can still revise, by sequence number.
+    /// Losses that a late packet may still change, by sequence number.
     runs: VecDeque<LossRun>,
     settled: Option<Box<Events>>,
     events: Events,
-    /// The length in packets of the interval before the first loss event, derived from the rate.
+    /// Length of the interval before the first loss event, in packets. It is computed from the rate.
     first_interval: f64,
     lost: u64,
 }
@@ -261,8 +266,8 @@ impl LossHistory {
         Self { settings, first_interval: 1.0, ..Self::default() }
     }
 
-    /// Adds an arrival. `first_interval` gives the length in packets of the interval before the first loss event (RFC
-    /// 5348, section 6.3.1; RFC 4654, section 5.6).
+    /// Adds a packet that has arrived. `first_interval` returns the length in packets of the interval before the first
+    /// loss event (RFC 5348, section 6.3.1; RFC 4654, section 5.6). It is called when the first loss event begins.
     pub fn on_packet(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));
@@ -283,19 +288,21 @@ impl LossHistory {
             self.highest = Some((packet.seq, packet.at));
         } else if !self.fill_gap(packet.seq) {
             if !self.fill_run(packet.seq) {
-                // A duplicate, or a late packet whose loss can no longer be revised.
+                // The packet is a duplicate, or is too late to change a loss.
                 return Change::default();
             }
             late = Some(packet.seq);
         }
-        // A later packet counts like a duplicate acknowledgment in TCP.
+        // For each gap, count the packets that arrive although they were sent after the gap. They have the role of
+        // duplicate acknowledgments in TCP.
         for gap in self.gaps.iter_mut().filter(|g| g.run.last < packet.seq) {
             gap.overtaken += 1;
         }
         self.process(packet, late, first_interval)
     }
 
-    /// Adds a packet without its own sequence number, sent after packet `packet.seq`. It is not counted in intervals.
+    /// Adds a packet that has no sequence number in this stream, but was sent after packet `packet.seq`. Intervals do
+    /// not count it.
     pub fn on_other(&mut self, packet: &ReceivedPacket, first_interval: impl FnOnce() -> f64) -> Change {
         let Some((highest, since)) = self.highest else {
             self.highest = Some((packet.seq, packet.at));
@@ -323,7 +330,8 @@ impl LossHistory {
         let mut rebuild = late.is_some();
         let mut lost = 0u64;
         let ndupack = self.settings.ndupack;
-        // A packet that overtakes one gap has overtaken all gaps below it.
+        // A packet that was sent after a gap was also sent after all earlier gaps. So the gaps with enough later
+        // packets come first.
         let ripe = self.gaps.iter().take_while(|g| g.overtaken >= ndupack).count();
         let mark = LossRun {
             first: packet.seq,
@@ -338,12 +346,12 @@ impl LossHistory {
         }
         for run in new {
             lost = lost.saturating_add((run.last - run.first).saturating_add(1));
-            // A mark counts on arrival, but a gap only after later packets. If this gap is older than a counted mark,
-            // all runs are regrouped into loss events (RFC 5348, section 5.1).
+            // A mark counts when the packet arrives, but a gap counts only when later packets have arrived. If this gap
+            // is older than a mark that already counts, group all runs into loss events again (RFC 5348, section 5.1).
             let place = self.runs.partition_point(|r| r.first < run.first);
             rebuild |= place < self.runs.len();
             if self.runs.len() == self.runs.capacity() {
-                // Doubling would waste memory; a large group has many histories.
+                // Reserve only a little memory. Doubling would waste memory, because a large group has many histories.
                 self.runs.reserve_exact(self.runs.len() / 8 + 2);
             }
             self.runs.insert(place, run);
@@ -364,11 +372,12 @@ impl LossHistory {
         }
     }
 
-    /// Finalizes the runs that no late packet can revise, and the oldest runs if there are too many.
+    /// Makes runs final that no late packet can change any more. If there are too many runs, also makes the oldest runs
+    /// final.
     fn settle(&mut self) {
         let highest = self.highest.map_or(0, |(seq, _)| seq);
-        // Runs after the oldest gap are not final. If this gap becomes a loss, the later runs are regrouped into loss
-        // events.
+        // Keep runs after the oldest gap. If this gap counts as lost later, these runs have to be grouped into loss
+        // events again.
         let open = self.gaps.first().map_or(u64::MAX, |gap| gap.run.first);
         let past = |run: &LossRun| run.last < open && highest.saturating_sub(run.last) > self.settings.reorder;
         while self.runs.len() > OPEN_RUNS || self.runs.front().is_some_and(past) {
@@ -380,7 +389,8 @@ impl LossHistory {
     }
 
     fn open_gap(&mut self, run: LossRun) {
-        // There is mostly one gap; the default growth reserves memory for several.
+        // Reserve memory for one gap only. Usually there is only one, and the default growth would reserve memory for
+        // several.
         self.gaps.reserve_exact(usize::from(self.gaps.is_empty()));
         self.gaps.push(Gap { run, overtaken: 0 });
     }
@@ -392,7 +402,7 @@ impl LossHistory {
         }
     }
 
-    /// Removes a late packet from its gap; returns false if it is in none.
+    /// Removes a late packet from the gap that it belongs to. Returns false if it belongs to no gap.
     fn fill_gap(&mut self, seq: u64) -> bool {
         let Some(i) = self.gaps.iter().position(|g| (g.run.first..=g.run.last).contains(&seq)) else { return false };
         let gap = self.gaps.remove(i);
@@ -401,7 +411,7 @@ impl LossHistory {
         true
     }
 
-    /// Removes a late packet from its loss run; returns false if it is in none.
+    /// Removes a late packet from the loss run that it belongs to. Returns false if it belongs to no loss run.
     fn fill_run(&mut self, seq: u64) -> bool {
         let i = self.runs.partition_point(|r| r.last < seq);
         let Some(run) = self.runs.get(i).copied().filter(|r| r.first <= seq && r.before.0 != r.after.0) else {
@@ -415,12 +425,13 @@ impl LossHistory {
         true
     }
 
-    /// Returns the loss event rate p; `None` before the first loss event.
+    /// Returns the loss event rate p. Returns `None` before the first loss event.
     pub fn rate(&self) -> Option<LossRate> {
         self.events.rate(self.open(), self.settings.discount)
     }
 
-    /// Returns the open interval I₀, in packets since the first loss of the latest event; 0 before the first event.
+    /// Returns the length of the open interval I₀: the number of packets since the first loss of the latest event.
+    /// Returns 0 before the first event.
     pub fn open(&self) -> f64 {
         match (self.highest, self.events.latest) {
             (Some((highest, _)), Some((seq, _))) => highest.saturating_sub(seq) as f64 + 1.0,
@@ -428,23 +439,23 @@ impl LossHistory {
         }
     }
 
-    /// Iterates over the closed intervals I₁, I₂ … in packets, newest first.
+    /// Returns the closed intervals I₁, I₂ … in packets, newest first.
     pub fn closed(&self) -> impl Iterator<Item = f64> + '_ {
         self.events.closed().iter().map(|i| i.packets)
     }
 
-    /// Returns the number of loss events so far.
+    /// Returns how many loss events there were so far.
     pub const fn events(&self) -> u64 {
         self.events.total
     }
 
-    /// Returns the number of packets lost or marked so far, without those that arrived late.
+    /// Returns how many packets were lost or marked so far. Packets that arrived late do not count.
     pub const fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Scales the derived first interval by `factor` when the round-trip time changes (RFC 4654, section 5.6). The
-    /// result is at least one packet.
+    /// Multiplies the length of the interval before the first loss event by `factor`. This is needed if the round-trip
+    /// time changes (RFC 4654, section 5.6). The result is at least one packet.
     pub fn rescale_first(&mut self, factor: f64) {
         self.first_interval = sane(self.first_interval * factor);
         if let Some(settled) = &mut self.settled {
@@ -454,7 +465,7 @@ impl LossHistory {
         self.rebuild();
     }
 
-    /// Regroups losses into loss events, with `rtt` as the round-trip time. Losses that are final stay as they are.
+    /// Groups losses into loss events again, with a new round-trip time. Losses that are final stay as they are.
     pub fn regroup(&mut self, rtt: Span) {
         for run in self.runs.iter_mut().chain(self.gaps.iter_mut().map(|g| &mut g.run)) {
             run.rtt = rtt;
@@ -463,7 +474,7 @@ impl LossHistory {
     }
 }
 
-/// Splits a run at packet `seq`, which has arrived.
+/// Splits a run of lost packets, because packet `seq` has arrived.
 fn split(run: &LossRun, seq: u64) -> [Option<LossRun>; 2] {
     [
         (run.first < seq).then(|| LossRun { last: seq - 1, ..*run }),
@@ -477,7 +488,7 @@ mod tests {
     use proptest::prelude::*;
 
     const R: Span = Span::millis(100);
-    /// Packets are 10 ms apart, ten in a round trip.
+    /// Packets are sent every 10 ms, so a round trip has ten packets.
     const STEP: Span = Span::millis(10);
 
     fn at(seq: u64) -> Time {
@@ -492,11 +503,11 @@ mod tests {
         seqs.into_iter().map(|seq| history.on_packet(&packet(seq), || 50.0)).collect()
     }
 
-    /// Creates a history with these closed intervals (newest first) and this many packets in the open one.
+    /// Creates a history. It has the given closed intervals, newest first, and `open` packets in the open interval.
     fn with(closed: &[f64], open: u64, discount: f64) -> LossHistory {
         let mut history = LossHistory::new(LossSettings { discount, ..LossSettings::default() });
         for packets in closed.iter().rev() {
-            // All discount factors are one, as in the reference values.
+            // Set all discount factors to one, as in the reference values.
             history.events.push(*packets, false, 1.0);
         }
         history.events.latest = Some((1_000, Time::ZERO));
@@ -573,13 +584,13 @@ mod tests {
     fn packets_outside_the_count_show_and_overtake_what_is_missing_but_lengthen_nothing() {
         let mut history = LossHistory::new(LossSettings::default());
         receive(&mut history, [0, 1, 2]);
-        // Packet 3 of the sequence is missing. Three packets of another sequence, which were sent after it, reveal the
-        // loss.
+        // Packet 3 of the stream is missing. Three packets of another stream that were sent after it show that it was
+        // lost.
         let lost: Vec<u64> = (0..3).map(|_| history.on_other(&packet(3), || 50.0).lost).collect();
         assert_eq!((lost, history.open()), (vec![0, 0, 1], 1.0));
         // The packet arrives late.
         assert!(receive(&mut history, [3])[0].removed_loss_event);
-        // Packets of another sequence that were sent before the newest one reveal nothing.
+        // Packets of another stream that were sent before the newest packet do not show a loss.
         for _ in 0..9 {
             assert_eq!(history.on_other(&packet(2), || 50.0), Change::default());
         }
@@ -596,8 +607,8 @@ mod tests {
     #[test]
     fn losses_within_a_round_trip_are_one_event_and_the_next_one_after_it_is_another() {
         let mut history = LossHistory::new(LossSettings::default());
-        // With ten packets per round trip, packet 110 is exactly a round trip after packet 100, and packet 111 more
-        // than that.
+        // There are ten packets per round trip. So packet 110 is exactly a round trip after packet 100, and packet 111
+        // is later.
         let one = |history: &mut LossHistory, lost: [u64; 2], to: u64| {
             receive(history, (0..to).filter(|s| !lost.contains(s)));
         };
@@ -617,7 +628,7 @@ mod tests {
         let change = history.on_packet(&ReceivedPacket { at: at(50), ..packet(20) }, || 50.0);
         assert!(change.removed_loss_event && change.late && !change.new_loss_event);
         assert_eq!((history.rate(), history.lost(), history.events()), (None, 0, 0));
-        // The next loss requests a first interval again.
+        // The next loss calls for a first interval again.
         let mut asked = false;
         for seq in [50, 52, 53, 54] {
             history.on_packet(&packet(seq), || {
@@ -633,10 +644,10 @@ mod tests {
     fn a_late_packet_that_began_an_event_moves_its_beginning() {
         let mut history = LossHistory::new(LossSettings::default());
         receive(&mut history, (0..60).filter(|s| ![20, 25, 32].contains(s)));
-        // Packet 25 belongs to the event of packet 20, packet 32 does not.
+        // Packet 25 belongs to the event that began at packet 20, but packet 32 does not.
         assert_eq!((history.events(), history.closed().next()), (2, Some(12.0)));
         history.on_packet(&ReceivedPacket { at: at(60), ..packet(20) }, || 50.0);
-        // Now the event begins at packet 25, and packet 32 is within its round trip.
+        // Now the event begins at packet 25, and packet 32 is within the round trip after it.
         assert_eq!((history.events(), history.closed().next(), history.open()), (1, Some(50.0), 35.0));
     }
 
@@ -645,7 +656,7 @@ mod tests {
         let mut history = LossHistory::new(LossSettings::default());
         receive(&mut history, 0..20);
         let marked = ReceivedPacket { ce: true, ..packet(22) };
-        // Packets 20 and 21 are missing, but may only be late.
+        // Packets 20 and 21 are missing, but they may only be late.
         let change = history.on_packet(&marked, || 50.0);
         assert!(change.new_loss_event);
         assert_eq!((change.lost, history.open()), (1, 1.0));
@@ -691,8 +702,8 @@ mod tests {
 
     #[test]
     fn skipping_over_a_long_gap_changes_nothing() {
-        // The gap is just long enough for skipping, and the result is compared with that of the same gap without
-        // skipping.
+        // The gap is just long enough that events are skipped. Compare the result with the result for the same gap if
+        // none are skipped.
         let run = LossRun { first: 1, last: 999, before: (0, at(0)), after: (1_000, at(1_000)), rtt: R };
         let (mut fast, mut slow) = (Events::default(), Events::default());
         fast.add(&run, 50.0, 0.25);
@@ -743,14 +754,14 @@ mod tests {
         assert_eq!((history.events(), history.lost()), (1_000, 1_000));
         assert_eq!(history.runs.len(), OPEN_RUNS);
         close(p(&history), 0.01, 1e-12);
-        // A packet that is far too late changes nothing. A late packet within the limit revokes its event.
+        // A packet that is far too late changes nothing. A late packet within the limit removes its loss event.
         assert_eq!(history.on_packet(&packet(50), || 50.0), Change::default());
         assert!(history.on_packet(&packet(99_850), || 50.0).removed_loss_event);
         assert_eq!(history.closed().next(), Some(200.0));
     }
 
-    /// Computes the events as the RFC describes, for arrivals in order. Every missing packet with `ndupack` later
-    /// arrivals that is not in `late` gets an interpolated loss time.
+    /// Computes the loss events as the RFC describes. Arrivals are in order. A missing packet counts if three later
+    /// packets have arrived and the packet is not in `late`. Its loss time is interpolated.
     fn by_the_book(arrivals: &[(u64, Time, bool)], late: &[u64], first: f64) -> Vec<f64> {
         let mut losses = Vec::new();
         for (i, (seq, time, marked)) in arrivals.iter().enumerate() {
@@ -790,7 +801,7 @@ mod tests {
             let mut arrivals = Vec::new();
             for (n, (jump, _, late, ce)) in packets.iter().enumerate() {
                 seq += 1 + jump.saturating_sub(16) * 9;
-                // Most packets arrive in order. Some arrive later than packets that were sent after them.
+                // Most packets arrive in order. Some arrive after packets that were sent later.
                 arrivals.push((n + late.saturating_sub(8) * 3, seq, *ce));
             }
             arrivals.sort_by_key(|(place, ..)| *place);
@@ -820,7 +831,7 @@ mod tests {
         ) {
             let (mut seq, mut time) = (0, Time::ZERO);
             let arrivals: Vec<_> = packets.iter().map(|(jump, ms, marked)| {
-                // Usually the next packet arrives; sometimes there is a gap.
+                // Usually the next packet arrives. Sometimes there is a gap.
                 seq += 1 + jump.saturating_sub(16) * 3;
                 time += Span::millis(*ms);
                 (seq, time, *marked)
@@ -830,7 +841,7 @@ mod tests {
                 history.on_packet(&ReceivedPacket { seq: *seq, at: *at, ce: *ce, rtt: R }, || 33.0);
             }
             prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &[], 33.0));
-            // Then some of the lost packets arrive late.
+            // Some of the lost packets then arrive late.
             let last = arrivals.len() - 3;
             let missing: Vec<u64> = (arrivals[0].0..arrivals[last].0)
                 .filter(|s| arrivals.binary_search_by_key(s, |a| a.0).is_err()).collect();
@@ -840,7 +851,8 @@ mod tests {
                 history.on_packet(&ReceivedPacket { seq, at: time, ce: false, rtt: R }, || 33.0);
                 late.push(seq);
             }
-            // Late packets also overtake the gaps below them, but in this case all these gaps are final already.
+            // A late packet also counts as a later packet for the gaps before it. Here, all these gaps are already
+            // final.
             prop_assert_eq!(history.closed().collect::<Vec<_>>(), by_the_book(&arrivals, &late, 33.0));
         }
 

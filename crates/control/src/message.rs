@@ -1,4 +1,4 @@
-/// The header extension of one packet: up to 24 bytes (RFC 8285).
+/// The controller's header extension element on one packet. It has up to 24 bytes (RFC 8285).
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notice {
     id: u8,
@@ -7,12 +7,13 @@ pub struct Notice {
 }
 
 impl Notice {
-    /// The maximum size in bytes.
+    /// Maximum size of the content in bytes.
     pub const MOST: usize = 24;
-    /// No header extension.
+    /// Stands for no header extension element.
     pub const NONE: Self = Self { id: 0, len: 0, bytes: [0; Self::MOST] };
 
-    /// Creates an element `id` (1 to 14) with the first [`Notice::MOST`] bytes of `bytes`.
+    /// Creates an element with the identifier `id`, from 1 to 14. Its content is the first [`Notice::MOST`] bytes of
+    /// `bytes`.
     pub fn new(id: u8, bytes: &[u8]) -> Self {
         debug_assert!(bytes.len() <= Self::MOST && (1..=14).contains(&id));
         let len = bytes.len().min(Self::MOST);
@@ -20,15 +21,15 @@ impl Notice {
         notice.bytes[..len].copy_from_slice(&bytes[..len]);
         notice
     }
-    /// Returns the identifier; 0 if there is none.
+    /// Returns the identifier of the element. Returns 0 if there is no element.
     pub const fn id(&self) -> u8 {
         self.id
     }
-    /// Returns the content.
+    /// Returns the content of the element.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
-    /// Returns whether the notice is empty. An empty notice is not sent.
+    /// Returns whether the element is empty. An empty element is not sent.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -40,13 +41,14 @@ impl std::fmt::Debug for Notice {
     }
 }
 
-/// The content of an RTCP APP packet (RFC 3550, section 6.7). The packet's name is [`Controller::app`].
+/// A controller's message in an RTCP APP packet (RFC 3550, section 6.7). The name in the APP packet is
+/// [`Controller::app`].
 ///
 /// [`Controller::app`]: crate::Controller::app
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// The APP subtype, 0 to 31.
+    /// Subtype in the APP packet, from 0 to 31.
     pub subtype: u8,
-    /// The content; padded to 32-bit words when sent.
+    /// Content of the message. It is padded to 32-bit words when it is sent.
     pub bytes: Vec<u8>,
 }

@@ -2,14 +2,14 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SLICES: usize = 8;
 
-/// The bytes of one slice, without the packet that starts it.
+/// Bytes that arrived in one slice of the window. The first packet of the slice is not counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slice {
     since: Time,
     bytes: u64,
 }
 
-/// The receive rate over a sliding window of eight slices.
+/// Measures the receive rate over a sliding window, which consists of eight slices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meter {
     slices: [Slice; SLICES],
@@ -18,7 +18,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// Adds a packet that arrived at `at`. `over` is the longest window for [`Meter::rate`].
+    /// Adds a packet that arrived at `at`. `over` is the longest window that [`Meter::rate`] is called with.
     pub(crate) fn add(&mut self, size: Bytes, at: Time, over: Span) {
         self.last = at;
         if self.known > 0 {
@@ -28,25 +28,25 @@ impl Meter {
             }
         }
         self.slices.rotate_right(1);
-        // n packets span n − 1 intervals, so the packet that opens a slice does not count.
+        // Do not count the packet that begins a slice, because n packets have n − 1 intervals between them.
         self.slices[0] = Slice { since: at, bytes: 0 };
         self.known = (self.known + 1).min(SLICES);
     }
 
-    /// Returns the rate over the last `over`, or since the first packet. `None` before the second packet and after a
-    /// silence of `over`.
+    /// Returns the rate over the last `over`, or since the first packet if that is later. Returns `None` before the
+    /// second packet, and after a silence of length `over`.
     pub(crate) fn rate(&self, now: Time, over: Span) -> Option<Rate> {
         let from = now.before(over);
         let (mut bytes, mut since) = (0, None);
         for (i, slice) in self.slices[..self.known].iter().enumerate() {
-            // The sum ends with the first slice that starts before the window.
+            // Stop at the first slice that begins before the window.
             if i > 0 && slice.since < from && since.is_some_and(|s| s <= from) {
                 break;
             }
             bytes += slice.bytes;
             since = Some(slice.since);
         }
-        // The rate falls during a silence that is longer than a slice.
+        // If no packet arrives for longer than a slice, count this time too, so that the rate falls.
         let silence = now.since(self.last).saturating_sub(over / SLICES as u64);
         let span = self.last.since(since?) + silence;
         (bytes > 0 && now.since(self.last) < over).then(|| Bytes::new(bytes).per(span.max(Span::micros(100))))

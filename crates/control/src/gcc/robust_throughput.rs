@@ -31,7 +31,7 @@ const SHORTEST: Span = Span::millis(1);
 pub(super) struct RobustThroughput {
     /// Packets in the order of arrival.
     window: VecDeque<Received>,
-    /// The latest send time of packets that have left the window.
+    /// Latest send time of the packets that have left the window.
     left: Option<Time>,
 }
 

@@ -1,17 +1,18 @@
-//! The number of connections, which falls while the round-trip time shows a queue, and rises otherwise.
+//! Controls the number of parallel connections. The number falls while the round-trip time shows a queue. Otherwise, it
+//! rises.
 
 use crate::entry::{Mode, Values};
 use steadycast_units::{Rate, Span, Time};
 
-/// The share of the allowed rate that must be used for a rise.
+/// The number of connections rises only if at least this share of the allowed rate was used.
 const USED: f64 = 0.9;
 const MOST: f64 = 64.0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Move {
-    /// Inverse increase, additive decrease.
+    /// IIAD: the number rises by an inverse increase, and falls by an additive decrease.
     Iiad,
-    /// Inverse increase, multiplicative decrease.
+    /// IIMD: the number rises by an inverse increase, and falls by a multiplicative decrease.
     #[default]
     Iimd,
     Fixed,
@@ -24,24 +25,24 @@ pub(super) struct Law {
     beta: f64,
     gamma: f64,
     period: Span,
-    /// Whether R_min is the minimum of single samples instead of the periods' means.
+    /// Whether R_min is the minimum of all samples. Otherwise, R_min is the minimum of the mean values of all periods.
     of_samples: bool,
-    /// Whether an unused rate prevents a rise.
+    /// Whether the number may rise only if the allowed rate was used.
     used: bool,
-    /// The number of connections, at least 1.
+    /// Number of connections. It is at least 1.
     pub(super) n: f64,
     next: Option<Time>,
-    /// The sum of the period's round-trip samples, in seconds.
+    /// Sum of the round-trip samples in this period, in seconds.
     sum: f64,
-    /// The minimum of the period's round-trip samples.
+    /// Smallest round-trip sample in this period.
     least: Option<Span>,
-    /// The number of the period's round-trip samples.
+    /// Number of round-trip samples in this period.
     samples: u32,
-    /// R_min over all periods.
+    /// R_min of all periods so far.
     base: Option<Span>,
-    /// The bytes sent in this period.
+    /// Number of bytes sent in this period.
     sent: f64,
-    /// The bytes that the rate allowed in this period.
+    /// Number of bytes that the rate allowed in this period.
     allowed: f64,
     at: Option<(Time, Rate)>,
 }
@@ -65,7 +66,7 @@ impl Law {
         }
     }
 
-    /// Records a packet of `bytes`, with the allowed rate from now on.
+    /// Adds a sent packet of `bytes` bytes. `rate` is the allowed rate from now on.
     pub(super) fn on_sent(&mut self, now: Time, bytes: f64, rate: Rate) {
         self.next.get_or_insert(now + self.period);
         self.sent += bytes;
@@ -80,7 +81,8 @@ impl Law {
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
     }
 
-    /// Returns the end of the period; `None` before the first packet.
+    /// Returns when the current period ends. Returns `None` before the first packet, or if the number of connections is
+    /// fixed.
     pub(super) const fn wake(&self) -> Option<Time> {
         match self.moves {
             Move::Fixed => None,
@@ -88,10 +90,10 @@ impl Law {
         }
     }
 
-    /// Ends the period. Returns whether the number of connections n has changed.
+    /// Ends the current period if it is over. Returns whether the number of connections n has changed.
     ///
-    /// A period is congested if R_ave − R_min > γ R_min. R_ave is the mean of the period's round-trip times, R_min
-    /// their minimum over all periods.
+    /// A period is congested if R_ave − R_min > γ R_min. R_ave is the mean of the round-trip times in this period.
+    /// R_min is the minimum over all periods.
     ///
     /// ```text
     ///  law      congested      otherwise
@@ -99,22 +101,22 @@ impl Law {
     ///  IIMD     β n + α/n      n + α/n
     /// ```
     ///
-    /// n is at least 1. Source: Chen, Zakhor (EAIO-TFRC), equations 1 and 2.
+    /// The result is limited to at least 1. Source: Chen, Zakhor (EAIO-TFRC), equations 1 and 2.
     pub(super) fn on_timer(&mut self, now: Time) -> bool {
         let Some(next) = self.next.filter(|at| *at <= now) else { return false };
-        // There are no samples for further periods.
+        // Do not catch up on further periods that have passed, because there are no samples for them.
         self.next = Some((next + self.period).max(now + Span::nanos(1)));
         let used = self.sent >= USED * self.allowed;
         let mean = (self.samples > 0).then(|| Span::from_secs_f64(self.sum / f64::from(self.samples)));
         let least = if self.of_samples { self.least } else { mean };
         (self.sent, self.allowed, self.sum, self.samples, self.least) = (0.0, 0.0, 0.0, 0, None);
         let (Some(mean), Some(least)) = (mean, least) else { return false };
-        // R_min is never forgotten: a connection can keep a drop-tail queue full for long, and a recent minimum would
-        // include that queue.
+        // Never forget R_min. A connection can keep a drop-tail queue full for a long time, and the minimum of a recent
+        // time would include this queue.
         let base = self.base.map_or(least, |base| base.min(least));
         self.base = Some(base);
         let congested = mean.saturating_sub(base) > base.scale(self.gamma);
-        // An unused rate does not show that the path could carry more.
+        // If the allowed rate was not used, nothing shows that the path could carry more.
         if !congested && self.used && !used {
             return false;
         }
@@ -143,7 +145,7 @@ mod tests {
         Law::new(&Values::resolve(params, mode, &given).unwrap())
     }
 
-    /// Runs period `k` at this round-trip time.
+    /// Simulates period `k`, with a round-trip time of `ms`. Returns n.
     fn period(law: &mut Law, k: u64, ms: u64) -> f64 {
         let start = Time::ZERO + law.period * k;
         law.on_sent(start, 20_000.0, Rate::kbps(8));
@@ -152,7 +154,8 @@ mod tests {
         law.n
     }
 
-    /// Returns n after a period at 100 ms and one at `ms`, starting from `n`.
+    /// Begins with the given `n`. Returns n after a period with a round-trip time of 100 ms, and a period with a
+    /// round-trip time of `ms`.
     fn step(name: &str, n: f64, ms: u64) -> f64 {
         let mut law = law(name, Mode::Repaired, &[("alpha", Given::Number(0.25)), ("beta", Given::Number(0.75))]);
         if name == "aio-tfrc" {
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_number_grows_with_the_root_of_time() {
-        // n² = 1 + 2 α t / 20 s, so n is 9 after 3200 s with α = 0.25.
+        // n² = 1 + 2 α t / 20 s. So n is 9 after 3200 s if α is 0.25.
         let mut law = law("eaio-tfrc", Mode::Repaired, &[]);
         let n = (0..160).map(|k| period(&mut law, k, 100)).last().unwrap();
         assert!((8.9..9.2).contains(&n), "{n}");
@@ -241,7 +244,7 @@ mod tests {
                 period(law, k, 200);
             }
         }
-        // A mean of 150 ms is not above the minimum of the means, but above the minimum of the samples.
+        // The mean of 150 ms is not above the minimum of the mean values. But it is above the minimum of the samples.
         assert!(mean.n > 2.0 && least.n == 1.0, "{} {}", mean.n, least.n);
     }
 }

@@ -1,4 +1,4 @@
-//! Parallel connections: each is a pair of TFRC halves over one stream of packets.
+//! Parallel connections over one stream of packets. Each connection is a TFRC sender and a TFRC receiver.
 
 use super::law::Law;
 use super::one::with_n;
@@ -11,7 +11,7 @@ use crate::{
 use std::collections::BTreeMap;
 use steadycast_units::{Rate, Span, Time};
 
-/// The RTP header extension element.
+/// Identifier of the RTP header extension element. It has this content:
 ///
 /// ```text
 ///   0       3              5                9
@@ -20,20 +20,21 @@ use steadycast_units::{Rate, Span, Time};
 ///   │ u24   │ u16          │ u32            │
 /// ```
 pub(super) const EXTENSION: u8 = 7;
-/// The APP subtype of reports. The content is a record per due connection: the connection's number, two unused bytes
-/// and TFRC's report.
+/// Subtype of the APP packets with reports. Their content is a record for each connection whose report is due. A record
+/// is the number of the connection, two unused bytes, and TFRC's report.
 const REPORTS: u8 = 1;
 const RECORD: usize = 4 + REPORT_BYTES;
 const MOST_RECORDS: usize = 48;
-/// The maximum number of connections at a receiver. If there are more, a new connection replaces the connection
-/// that was silent for longest.
+/// Maximum number of connections at a receiver. If there are more, a new connection replaces the connection that has
+/// been silent for longest.
 const MOST_CONNECTIONS: usize = 128;
 
 struct Connection {
     id: u16,
     tfrc: tfrc::Sender,
     seq: u32,
-    /// The deficit in bytes (deficit round robin). The connection with the largest deficit sends the next packet.
+    /// Number of bytes by which the connection has sent too little (deficit round robin). The connection with the
+    /// largest deficit sends the next packet.
     deficit: f64,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Sender {
     setup: Setup,
     settings: Settings,
     law: Law,
-    /// The open connections, oldest first; never empty.
+    /// Open connections, oldest first. There is always at least one.
     open: Vec<Connection>,
     next_id: u16,
     turn: u16,
@@ -63,15 +64,15 @@ impl Sender {
         sender
     }
 
-    /// Opens or closes connections until there are n, rounded. The newest is closed first.
+    /// Opens or closes connections until their number is n, rounded. Closes the newest connections first.
     fn adjust(&mut self) {
         let wanted = (self.law.n + 0.5) as usize;
-        // The floor applies to the sum of the connections' rates (`sum`), so a single connection has none.
+        // The floor is for the sum of the connections' rates (see `sum`). So a single connection has a floor of zero.
         let setup = Setup { floor: Rate::ZERO, ..self.setup.clone() };
         while self.open.len() < wanted.max(1) {
             let mut tfrc = tfrc::Sender::new(&setup, &self.settings);
             tfrc.on_feedback_interval(self.apart);
-            // The first packet is sent without waiting.
+            // Begin with this deficit, so that the connection sends its first packet without waiting.
             let deficit = self.setup.packet.as_f64();
             self.open.push(Connection { id: self.next_id, tfrc, seq: 0, deficit });
             self.next_id = self.next_id.wrapping_add(1);
@@ -130,7 +131,7 @@ impl SenderHalf for Sender {
     fn decision(&self) -> Decision {
         let all: Vec<Decision> = self.open.iter().map(|c| c.tfrc.decision()).collect();
         let sum = all.iter().fold(Rate::ZERO, |sum, d| sum + d.target);
-        // The connections may have different limits and rules. The decision has those of the oldest connection.
+        // The connections may have different limits and rules. Take the limit and the rule of the oldest connection.
         let oldest = all.first();
         let limit = if sum > self.setup.cap {
             Limit::Cap
@@ -157,17 +158,18 @@ impl SenderHalf for Sender {
         }
     }
 
-    /// Selects the sending connection by deficit round robin, with quanta proportional to the rates.
+    /// Selects the connection that sends this packet. This is done by deficit round robin, with quanta that are
+    /// proportional to the connections' rates.
     fn notice(&mut self, packet: &Departing) -> Notice {
         let size = packet.size.as_f64();
-        // With at least 1 bit/s each, the sum is never zero.
+        // Use at least 1 bit/s for each connection, so that the sum is never zero.
         let rates: Vec<f64> = self.open.iter().map(|c| c.tfrc.decision().pacing.as_bps_f64().max(1.0)).collect();
         let sum: f64 = rates.iter().sum();
         for (c, rate) in self.open.iter_mut().zip(&rates) {
-            // The quanta add up to the packet's size, so the deficits stay bounded.
+            // All quanta together are as large as the packet, so the deficits remain bounded.
             c.deficit += size * rate / sum;
         }
-        // With equal deficits, the oldest connection sends.
+        // If several deficits are equal, take the oldest connection.
         let most = self.open.iter().fold(f64::NEG_INFINITY, |most, c| most.max(c.deficit));
         let Some(c) = self.open.iter_mut().find(|c| c.deficit >= most) else { return Notice::NONE };
         c.deficit -= size;
@@ -184,11 +186,11 @@ impl SenderHalf for Sender {
 struct ReceivingConnection {
     tfrc: tfrc::Receiver,
     heard: Time,
-    /// The number of packets expected so far.
+    /// Number of packets expected so far.
     highest: u64,
-    /// The number of packets received so far.
+    /// Number of packets received so far.
     got: u64,
-    /// `highest` and `got` at the last report.
+    /// Values of `highest` and `got` when the last report was written.
     counted: (u64, u64),
 }
 
@@ -209,7 +211,7 @@ impl ReceiverHalf for Receiver {
         let Some(bytes) = arrival.notice.first_chunk::<9>().filter(|_| arrival.notice.len() == 9) else { return };
         let [r, s, t, i, d, a, b, c, e] = *bytes;
         let (id, seq) = (u16::from_be_bytes([i, d]), u64::from(u32::from_be_bytes([a, b, c, e])));
-        // Connection numbers come from the network, so the table needs a bound.
+        // Limit the size of the table, because the connection's number comes from the network.
         if !self.connections.contains_key(&id) && self.connections.len() >= MOST_CONNECTIONS {
             let silent = self.connections.iter().min_by_key(|(_, connection)| connection.heard).map(|(id, _)| *id);
             silent.and_then(|id| self.connections.remove(&id));
@@ -238,7 +240,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let mut bytes = Vec::new();
         for (id, connection) in &mut self.connections {
-            // Connections without room remain due.
+            // If the report has no space left, skip the connection. Its report remains due.
             if bytes.len() >= RECORD * MOST_RECORDS
                 || !matches!(connection.tfrc.due(), Due::At(wake) if wake.at <= slot.now)
             {
@@ -257,7 +259,7 @@ impl ReceiverHalf for Receiver {
 
     fn view(&self) -> View {
         let last = self.connections.values().map(|connection| connection.heard).max().unwrap_or_default();
-        // A closed connection stays silent.
+        // Skip closed connections, which have been silent for a long time.
         let open = self.connections.values().filter(|connection| last.since(connection.heard) < Span::secs(10));
         let (mut rate, mut loss, mut known) = (Rate::ZERO, 0.0, 0.0);
         let (mut rtt, mut state) = (None, None);

@@ -1,8 +1,9 @@
-//! Several TFRC connections for one stream. With losses but no congestion, as on wireless links, one connection
-//! leaves capacity unused.
+//! Several TFRC connections for one stream. They use capacity that one connection would leave unused if packets are
+//! lost without congestion, as on wireless links.
 //!
-//! `multfrc` and `e-multfrc` open real connections. `aio-tfrc` and `eaio-tfrc` use one, and count losses among a
-//! share of its packets. `docs/controllers/multfrc.md` has the equations and deviations.
+//! `multfrc` and `e-multfrc` open several TFRC connections. `aio-tfrc` and `eaio-tfrc` open one connection, and count
+//! losses only among a share of its packets. `docs/controllers/multfrc.md` has the equations and the differences from
+//! the papers.
 
 mod law;
 mod many;
@@ -78,7 +79,7 @@ const MARKED: Promise = Promise {
 const PARAMS: usize = 8;
 const IIAD: [Param; PARAMS] = law("iiad", [1.0; 2], [1.0; 2], [0.25; 2]);
 const IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
-/// γ is 0.25 as in [`IIAD`], because E-MULTFRC changes only the law of MULTFRC (Chen, Zakhor, section 2.3).
+/// γ is 0.25, as in [`IIAD`]. E-MULTFRC changes only how MULTFRC increases and decreases n (Chen, Zakhor, section 2.3).
 const E_IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
 
 const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; PARAMS] {

@@ -1,4 +1,5 @@
-//! TFRC with n times the equation's rate. Its loss event rate is that of a virtual flow of one packet in n.
+//! A single TFRC connection that sends at n times the rate of the throughput equation. The loss event rate is computed
+//! only from marked packets, which are one of n packets.
 
 use super::law::Law;
 use crate::entry::{Setup, Values};
@@ -7,16 +8,18 @@ use crate::{Check, Decision, Departing, Notice, ReceiverHalf, Report, SenderHalf
 use std::borrow::Cow;
 use steadycast_units::Time;
 
-/// The RTP header extension element: the round-trip time in 24 bits ([`rtt_notice`]), then the [`Mark`].
+/// Identifier of the RTP header extension element. Its content is the round-trip time in 24 bits ([`rtt_notice`]),
+/// followed by the [`Mark`].
 pub(super) const EXTENSION: u8 = 3;
 
 pub(super) struct Sender {
     tfrc: tfrc::Sender,
     law: Law,
-    /// The sum of 1/n over the packets sent, minus the number of marked packets. At 1 the next packet is marked.
+    /// One plus the sum of 1/n over all sent packets, minus the number of marked packets. If it is at least 1, the next
+    /// packet is marked.
     credit: f64,
     vseq: u16,
-    /// The number of marked packets, and the sum of 1/n over the packets sent. `honest` compares them.
+    /// Number of marked packets, and the sum of 1/n over all sent packets. The check `honest` compares the two.
     marked: (u64, f64),
     honest: Check,
 }
@@ -26,7 +29,7 @@ impl Sender {
         let law = Law::new(values);
         let mut tfrc = tfrc::Sender::new(setup, &Settings::of_profile(values));
         tfrc.set_connections(law.n);
-        // The first packet is marked.
+        // Begin with a credit of 1, so that the first packet is marked.
         Self { tfrc, law, credit: 1.0, vseq: u16::MAX, marked: (0, 0.0), honest: Check::new(&super::MARKED) }
     }
 }
@@ -76,7 +79,7 @@ impl SenderHalf for Sender {
         self.credit += 1.0 / n;
         self.marked.0 += u64::from(marked);
         self.marked.1 += 1.0 / n;
-        // The tolerance covers rounding.
+        // Allow for rounding errors.
         self.honest.see(n >= 1.0 && (self.marked.0 as f64 - self.marked.1).abs() <= 1.0 + 1e-6);
         let mut bytes = [0; 8];
         let (rtt, mark) = bytes.split_at_mut(3);
@@ -86,13 +89,14 @@ impl SenderHalf for Sender {
     }
 }
 
-/// Prefixes a rule with n. It runs for each packet, and formatting floats is slow.
+/// Puts n in front of a rule. Whole numbers are treated separately, because this runs for each packet and formatting a
+/// float is slow.
 pub(super) fn with_n(n: f64, rule: &str) -> Cow<'static, str> {
     let whole = n as u32;
     Cow::Owned(if f64::from(whole) == n { format!("n = {whole}.00: {rule}") } else { format!("n = {n:.2}: {rule}") })
 }
 
-/// TFRC's receiver, which counts losses among marked packets.
+/// Creates a TFRC receiver that counts losses only among marked packets.
 pub(super) fn receiver(setup: &Setup, values: &Values) -> Box<dyn ReceiverHalf> {
     Box::new(tfrc::Receiver::new(setup, &Settings::of_profile(values), CountedPackets::Marked))
 }

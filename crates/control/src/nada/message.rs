@@ -1,4 +1,4 @@
-//! The report of the receiver half of `nada` (RFC 8698, section 5.3).
+//! The report that the receiver part of `nada` sends (RFC 8698, section 5.3).
 //!
 //! ```text
 //! report (APP "NADA" 1):    rmode, 1 bit (1: gradual) │ x, 15 bits of 0.1 ms │ r_recv u32 bit/s │ 0 0
@@ -11,12 +11,12 @@ const REPORT: u8 = 1;
 const GRADUAL: u16 = 0x8000;
 const UNIT: Span = Span::micros(100);
 
-/// The maximum of 15 bits.
+/// Maximum of x that fits into 15 bits.
 pub(super) const MOST_X: Span = Span::micros(3_276_700);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Message {
-    /// Whether a gradual update is requested (rmode 1) instead of a ramp-up (rmode 0).
+    /// Whether the receiver requests a gradual update (rmode 1). Otherwise, it requests a ramp-up (rmode 0).
     pub(super) gradual: bool,
     pub(super) x: Span,
     pub(super) received: Rate,

@@ -1,7 +1,7 @@
 //! `nada`: Network-Assisted Dynamic Adaptation (RFC 8698).
 //!
-//! Queueing delay, loss and ECN marks are merged into one signal x. The rate settles at a value inversely proportional
-//! to x. `docs/controllers/nada.md` has the equations and deviations.
+//! Combines queueing delay, loss and ECN marks into one signal x. In equilibrium, the rate is inversely proportional to
+//! x. `docs/controllers/nada.md` has the equations and the differences from the RFC.
 
 mod constants;
 mod message;
@@ -34,7 +34,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 params! {
-    /// Rates are in bit/s, times of the signal in seconds.
+    /// Configuration of `nada`. Rates are in bit/s. Times are in seconds, except `delta`.
     Config(values, setup) {
         number prio: "the weight of this flow among NADA flows; the shares of flows are in proportion to their weights",
             "RFC 8698, PRIO", [1.0; 2], [0.01, 100.0];
@@ -59,17 +59,17 @@ params! {
         secs d_mark: "the delay that an ECN marking rate of 1 % adds to the congestion signal",
             "RFC 8698, DMARK", [Span::millis(2); 2], [Span::ZERO, Span::secs(1)];
     } {
-        /// Whether our own rules apply where the RFC has none: for example, a mark ends the ramp-up.
+        /// Whether additional rules are used where the RFC has none. For example, a mark then ends the ramp-up.
         own_rules: bool = setup.mode == Mode::Repaired,
         r_max: f64 = within(setup, r_max.unwrap_or(if setup.cap < Setup::NO_CAP { setup.cap } else { R_MAX })),
         r_min: f64 = within(setup, r_min.unwrap_or(setup.floor)).min(r_max),
-        /// The floor of the halving without feedback.
+        /// Lower limit of the rate when it is halved because feedback is missing.
         floor: f64 = setup.floor.as_bps_f64().min(r_max),
         x_max: f64 = if own_rules { X_MAX } else { message::MOST_X }.as_secs_f64(),
     }
 }
 
-/// Limits a rate to the session's range; returns bit/s.
+/// Limits a rate to the range of the session. Returns it in bit/s.
 fn within(setup: &Setup, rate: Rate) -> f64 {
     rate.max(setup.floor).min(setup.cap).as_bps_f64()
 }
@@ -80,7 +80,7 @@ mod tests {
     use crate::registry::Chosen;
     use steadycast_units::Seed;
 
-    /// Creates the configuration of paper mode: 150 kb/s to 1.5 Mb/s.
+    /// Returns the configuration in paper mode. Its rates are from 150 kb/s to 1.5 Mb/s.
     pub(super) fn printed() -> Config {
         let chosen = Chosen::new("nada", Mode::Paper, &[]).unwrap();
         let setup =

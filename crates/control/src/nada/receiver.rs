@@ -50,7 +50,7 @@ impl ReceiverHalf for Receiver {
     fn due(&self) -> Due {
         match self.last.filter(|_| self.fresh) {
             Some(last) => Due::At(Wake { at: last + self.delta, why: "report interval" }),
-            // Without new packets the sender's no-feedback timer detects the silence.
+            // If no new packet has arrived, send no report. The sender has a timer that detects the missing feedback.
             None => Due::Hold,
         }
     }

@@ -7,9 +7,9 @@ use crate::{Decision, ExtraSent, Limit, MediaQueue, ReceiverId, Report, SenderHa
 use std::collections::VecDeque;
 use steadycast_units::{Rate, Span, Time};
 
-/// The reports over which the minimum round-trip time is taken (ns3-rmcat).
+/// Number of reports over which the minimum round-trip time is taken (ns3-rmcat).
 const RTTS: usize = 15;
-/// The reference rate (RFC 8698, section 4.3).
+/// Computes the reference rate r (RFC 8698, section 4.3).
 ///
 /// ```text
 ///  rmode 0:  γ = min( 0.5, QBOUND / (rtt + DELTA + DFILT) ),   r ← max( r, (1 + γ) r_recv )
@@ -19,8 +19,8 @@ const RTTS: usize = 15;
 ///                 ⎝       τ            τ                        τ      ⎠
 /// ```
 ///
-/// The equation is multiplied out to avoid a division by the rate. With the signal at its maximum, the receive rate
-/// is a limit, too; the RFC has no such rule.
+/// The equation is multiplied by the rate to avoid a division by the rate. If the signal is at its maximum, the receive
+/// rate also limits the result. The RFC does not have this rule.
 #[derive(Clone, Debug, Default)]
 struct Law {
     config: Config,
@@ -36,10 +36,10 @@ impl Law {
 
     fn update(&mut self, message: &Message, rtt: f64, delta: Span) {
         let config = &self.config;
-        // A value above our receiver's maximum must not reduce the rate further.
+        // Limit x to the maximum that our own receiver sends, so that a higher value does not reduce the rate further.
         let x = message.x.as_secs_f64().min(config.x_max);
         if message.gradual {
-            // Multiplied by the rate, to avoid a division by it (RFC 8698, section 4.3).
+            // These terms are multiplied by the rate, to avoid a division by the rate (RFC 8698, section 4.3).
             let offset = self.rate * x - config.prio * config.x_ref * config.r_max;
             let change = self.rate * (x - self.x_prev);
             let by = delta.as_secs_f64() / config.tau * offset / config.tau + config.eta * change / config.tau;
@@ -48,7 +48,7 @@ impl Law {
                 self.rate = self.rate.min(message.received.as_bps_f64());
             }
         } else {
-            // The ramp-up does not lower the rate (RFC 8698, section 4.3).
+            // Take the maximum, because a ramp-up does not lower the rate (RFC 8698, section 4.3).
             self.rate = self.rate.max((1.0 + self.gamma(rtt)) * message.received.as_bps_f64());
         }
         self.set(self.rate);
@@ -59,10 +59,11 @@ impl Law {
         self.rate = rate.clamp(self.config.r_min, self.config.r_max);
     }
 
-    /// Returns the encoder's rate and the send rate for `waiting` bytes (RFC 8698, section 5.2.2).
+    /// Returns the rate of the encoder and the rate at which the sender sends, if `waiting` bytes are queued (RFC 8698,
+    /// section 5.2.2).
     fn shaped(&self, waiting: f64) -> (f64, f64) {
         let config = &self.config;
-        // A large frame must not move the rates far.
+        // Limit the change, so that a large frame does not change the rates much.
         let by = |beta: f64| (beta * 8.0 * waiting * FPS).min(MOST_SHAPING * self.rate);
         ((self.rate - by(BETA_V)).max(config.r_min.min(self.rate)), (self.rate + by(BETA_S)).min(config.r_max))
     }
@@ -74,7 +75,7 @@ pub(super) struct Sender {
     law: Law,
     no_feedback: NoFeedbackTimer,
     rtts: VecDeque<Span>,
-    /// The last update of the rate; at first, the first packet.
+    /// When the rate was last updated. Before the first update: when the first packet was sent.
     updated: Option<Time>,
     waiting: f64,
     loss: Option<f64>,
@@ -108,7 +109,7 @@ impl Sender {
     }
 
     fn measure(&mut self, rtt: Option<Span>) {
-        // Absurd values from the network are ignored.
+        // Ignore implausible values from the network.
         let Some(rtt) = rtt.filter(|rtt| *rtt < ABSURD_RTT) else { return };
         self.rtts.push_back(rtt);
         while self.rtts.len() > RTTS {
@@ -118,7 +119,7 @@ impl Sender {
 
     fn update(&mut self, now: Time, message: &Message) {
         let since = self.updated.map_or(self.config.delta, |at| now.since(at));
-        // A gap in the reports must not multiply the step.
+        // Limit the time, so that missing reports do not lead to a large step.
         let delta = since.min(self.config.delta * MOST_INTERVALS);
         self.updated = Some(now);
         self.law.update(message, self.rtt().unwrap_or_default().as_secs_f64(), delta);
@@ -200,7 +201,7 @@ mod tests {
         let message = |kbps| Message { gradual: false, x: Span::millis(4), received: Rate::kbps(kbps) };
         law.update(&message(400), 0.1, Span::millis(100));
         near(law.rate, 400e3 * 1.156_25, 1.0);
-        // The ramp-up never lowers the rate, but the signal is stored.
+        // The ramp-up does not lower the rate, but it stores the signal.
         law.update(&message(100), 0.1, Span::millis(100));
         near(law.rate, 400e3 * 1.156_25, 1.0);
         near(law.x_prev, 0.004, 1e-9);
@@ -225,8 +226,8 @@ mod tests {
 
     #[test]
     fn the_rate_rests_where_the_signal_is_in_inverse_proportion_to_it() {
-        // The rate does not change if the signal is x* = 10 ms · 1.5 Mb/s / r. The last two columns are the loss rate
-        // and the share of marks that alone give this signal.
+        // The rate does not change if the signal is x* = 10 ms · 1.5 Mb/s / r. The last two columns are the loss rate,
+        // and the share of marked packets. Each of the two alone causes this signal.
         for (rate, x, loss, marks) in
             [(1e6, 15.0, 0.0122, 0.0274), (500e3, 30.0, 0.0173, 0.0387), (150e3, 100.0, 0.0316, 0.0707)]
         {
@@ -254,17 +255,17 @@ mod tests {
     fn a_rate_of_zero_comes_back_and_whatever_the_signal_does_no_rate_is_not_a_number() {
         let config = Config { r_min: 0.0, floor: 0.0, ..printed() };
         let mut law = Law { config, ..law(500e3, 0.0) };
-        // x jumps from 0 to 3 s, so the factor is negative.
+        // x jumps from 0 to 3 s. So the factor of the rate is negative.
         law.update(&gradual(3_000.0), 0.1, Span::millis(200));
         assert_eq!(law.rate, 0.0);
-        // The term that is independent of the rate: 0.5 · 0.1 s · 10 ms · 1.5 Mb/s / (0.5 s)².
+        // Only the term that does not depend on the rate is left: 0.5 · 0.1 s · 10 ms · 1.5 Mb/s / (0.5 s)².
         law.update(&gradual(0.0), 0.1, Span::millis(100));
         near(law.rate, 3_000.0, 1e-6);
     }
 
     #[test]
     fn at_the_greatest_signal_no_more_is_sent_than_arrives_but_as_printed() {
-        // The rate falls by 0.5 · 0.1 s · (3.2767 s · 500 kb/s − 10 ms · 1.5 Mb/s) / (0.5 s)², to 175 kb/s.
+        // The rate falls by 0.5 · 0.1 s · (3.2767 s · 500 kb/s − 10 ms · 1.5 Mb/s) / (0.5 s)², which is to 175 kb/s.
         for (own_rules, want) in [(true, 160e3), (false, 175_330.0)] {
             let mut law = Law { config: Config { own_rules, ..printed() }, ..law(500e3, 3_276.7) };
             let message = Message { gradual: true, x: Span::micros(3_276_700), received: Rate::kbps(160) };
