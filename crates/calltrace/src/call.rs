@@ -252,7 +252,7 @@ struct Clocks {
 struct Stamps {
     streams: BTreeSet<u32>,
     share: f64,
-    /// Share of all packets that carry a send time, in whatever stream.
+    /// Share of all packets that carry a send time.
     packets: f64,
 }
 
@@ -369,7 +369,7 @@ impl Direction {
         Ok(Clocks { departures, by_reports })
     }
 
-    /// Checks whether the recording's clock puts packets into batches. Batches that a link causes only lead to a note.
+    /// Checks whether the recording's clock puts packets into batches. If a link causes the batches, only adds a note.
     ///
     /// # Errors
     /// Batches are longer than [`clock::COARSEST`], and the cause is not known to be a link.
@@ -507,7 +507,7 @@ impl Direction {
     /// Adds a note that lists the streams without send times.
     ///
     /// # Errors
-    /// These streams carry most of the call's bytes.
+    /// The streams without send times carry most of the call's bytes.
     fn note_unstamped(&self, stamps: &Stamps, notes: &mut Vec<String>) -> Result<(), Problem> {
         let mut others: BTreeMap<u32, u64> = BTreeMap::new();
         for packet in self.packets.iter().filter(|packet| packet.is_recorded && !stamps.streams.contains(&packet.ssrc))

@@ -451,7 +451,7 @@ impl Capture {
         notes.extend(left_out(&self.skipped));
     }
 
-    /// Returns the problem that the capture has no RTP. Gives the most frequent reason why records were skipped.
+    /// Returns the error for a capture without RTP. It contains the most frequent reason why records were skipped.
     fn without_rtp(&self) -> Problem {
         let records = counted(self.records as u64, "record");
         if self.records == 0 {

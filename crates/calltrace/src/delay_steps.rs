@@ -9,15 +9,15 @@ const LEAST_STEP_S: f64 = 3e-3;
 /// A step has to exceed the [`USUAL_PERCENT`]th percentile of the delay's changes between packets by this factor.
 const OVER_USUAL: f64 = 1.25;
 const USUAL_PERCENT: usize = 98;
-/// Number of packets on each side of a step whose delays all have to differ by the step. So a single late packet is no
-/// step.
+/// Number of packets on each side of a step that are compared. All of them have to show the step, because a single late
+/// packet is no step.
 const PACKETS_BESIDE: usize = 3;
 /// Largest plausible decrease of the queueing delay between two packets, in seconds. It is used if the packets'
 /// departures are unknown.
 const LONGEST_DRAIN_S: f64 = 0.04;
 /// Length of a [`Cell`], in seconds.
 const CELL_S: f64 = 0.25;
-/// Minimum share of the delay's change between two packets that has to be the step. The rest is due to the queue.
+/// The step has to be at least this share of the delay's change between two packets. The queue causes the rest.
 const LEAST_OF_CHANGE: f64 = 0.5;
 /// A step is evaluated over this time before it and after it, in seconds.
 const SIDE_S: f64 = 60.0;

@@ -56,9 +56,9 @@ pub(crate) struct CapturedRtcp {
 #[derive(Default)]
 pub(crate) struct Flow {
     pub(crate) endpoints: Vec<(Endpoint, Endpoint)>,
-    /// Number of other senders whose packets use the same endpoints.
+    /// The packets in the order of the file.
     pub(crate) packets: Vec<CapturedPacket>,
-    /// The number of other senders with packets between the same endpoints.
+    /// Number of other senders whose packets use the same endpoints.
     pub(crate) other_senders: usize,
     /// Number of packets of which the capture has two copies.
     copies: usize,

@@ -14,8 +14,8 @@ const NEAR_GAP: Span = Span::millis(100);
 /// Dropped packets are ignored if there is at most one of them for this number of missing packets (2 %).
 const NEGLIGIBLE: u64 = 50;
 
-/// Minimum time between a packet with a higher sequence number and a repetition. After a shorter time, the packet is
-/// only reordered, because a repetition takes at least a round trip.
+/// Minimum time by which a repetition leaves after a packet with a higher sequence number. After a shorter time, the
+/// packet is only reordered, because a repetition takes at least a round trip.
 const LEAST_REPEAT: Span = Span::millis(1);
 /// The capture is not trusted if it misses more than this number of packets that arrived according to reports.
 const LEAST_REPORTED: usize = 20;
@@ -80,7 +80,8 @@ impl Direction {
                 for n in 1..ahead {
                     let between = |from: Time, to: Time| from + to.since(from).scale(n as f64 / ahead as f64);
                     let packet = PacketRecord {
-                        // Take the later time, because reordered packets may have been recorded in the reverse order.
+                        // End at the later of the two times, because reordered packets may have been recorded in the
+                        // reverse order.
                         seen: between(before.seen, after.seen.max(before.seen)),
                         stamp: before.stamp.zip(after.stamp).map(|(from, to)| between(from, to)),
                         seq: before.seq.wrapping_add(n as u16),

@@ -24,7 +24,7 @@ const JUMP_RATE: f64 = 40.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
-    /// When the packet left. If this is unknown, when the packet was recorded.
+    /// When the packet left. If this is unknown, it is when the packet was recorded.
     pub(crate) at: Time,
     pub(crate) seq: u16,
     pub(crate) timestamp: u32,

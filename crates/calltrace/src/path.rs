@@ -23,7 +23,8 @@ const LEAST_PACKETS: usize = 4;
 const LEAST_S: f64 = 0.004;
 /// Minimum duration of a train in seconds, if there is jitter behind the queue.
 const LEAST_JITTERED_S: f64 = 0.020;
-/// The delay of an empty queue is the minimum delay in a window. This is half of the window's length, in seconds.
+/// Half of the length, in seconds, of the window over which the minimum delay is taken. This minimum is the delay of an
+/// empty queue.
 const BASE_S: usize = 15;
 /// Length of the windows that are searched for cross traffic, in seconds.
 const WINDOW_S: f64 = 5.0;
@@ -80,9 +81,9 @@ pub struct Bin {
     pub capacity: Option<Band>,
     /// Highest rate at which the queue did not grow. It is a lower bound of the capacity.
     pub at_least: Option<Rate>,
-    /// Is set if cross traffic or fast changes of the capacity are detected in these seconds. The first rate is that of
-    /// the call's packets that followed each other directly. The second rate is the call's share. The capacity is then
-    /// unknown.
+    /// Is set if cross traffic or fast changes of the capacity are detected in the five seconds around this bin. The
+    /// first rate is that of the call's packets that followed each other directly. The second rate is the call's share.
+    /// The capacity is then unknown.
     pub shared: Option<(Rate, Rate)>,
 }
 
@@ -523,8 +524,8 @@ impl Placed {
             delays = delays_of(&raw);
         }
         let drift = drift(&delays, resolution);
-        // If `drift` is `None`, the slope is too large for a clock. Known cross traffic (`beside`) explains it by a
-        // growing queue.
+        // If `drift` is `None`, the delays have a slope that is too large for a clock. If the caller knows of cross
+        // traffic (`beside`), a growing queue explains the slope, so assume a drift of 0.
         let Some(slope) = drift.or(beside.then_some(0.0)) else {
             // There is no line below the delays. So make all delays relative to the minimum delay of the call.
             let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);

@@ -10,8 +10,8 @@ const AUDIO_CLOCKS: [f64; 10] =
     [8000.0, 11_025.0, 12_000.0, 16_000.0, 22_050.0, 24_000.0, 32_000.0, 44_100.0, 48_000.0, 96_000.0];
 /// Maximum relative difference between an RTP clock and the measured rate of timestamps.
 const CLOCK_ERROR: f64 = 0.03;
-/// In an audio stream, at least this share of the packets has a timestamp that no other packet has. The rest allows for
-/// DTMF events, whose packets share a timestamp.
+/// Minimum ratio of different timestamps to packets in an audio stream. It is below 1, because the packets of a DTMF
+/// event share a timestamp.
 const OWN_TIMESTAMPS: f64 = 0.8;
 /// A note is added if at least this share of the packets follows the end of the picture with their timestamp.
 const NOTED_SURPLUS: f64 = 0.01;

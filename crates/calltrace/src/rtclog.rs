@@ -530,8 +530,8 @@ impl Log<'_> {
         Ok(side)
     }
 
-    /// Returns the estimates of the controller that set the rate. If several controllers logged estimates, the first of
-    /// SCReAM, the loss-based and the delay-based controller is used.
+    /// Returns the estimates of the controller that set the rate. This is SCReAM if SCReAM has logged estimates.
+    /// Otherwise, it is the loss-based controller, or the delay-based controller if there are no loss-based estimates.
     fn estimates(&mut self) -> Vec<(i64, u64)> {
         let all = [&mut self.scream, &mut self.loss_based, &mut self.delay_based];
         all.into_iter().find(|each| !each.is_empty()).map(std::mem::take).unwrap_or_default()

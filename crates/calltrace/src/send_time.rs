@@ -145,8 +145,8 @@ pub(crate) struct SendTimes {
     first: Option<(u32, Time)>,
 }
 
-/// Is added to all send times, so that none is negative. Packets that were recorded later than the first one may have
-/// left before it.
+/// Time that is added to all send times, so that none is negative. Packets that were recorded later than the first one
+/// may have left before it.
 pub(crate) const BEFORE: Span = Span::secs(1);
 
 impl SendTimes {
