@@ -592,7 +592,7 @@ pub struct Controller {
 
 impl Controller {
     /// Returns the first session feature that the controller needs and that is not in `offered`. Returns `None` if all
-    /// are.
+    /// needed features are offered.
     pub fn missing(&self, values: &Values, offered: &[Need]) -> Option<Need> {
         (self.needs)(values).iter().find(|need| !offered.contains(need)).copied()
     }

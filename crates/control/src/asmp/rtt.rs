@@ -43,9 +43,10 @@ pub(super) struct RoundTrip {
     initial: Span,
     one_way: Option<OneWay>,
     recent: Option<OneWay>,
-    /// Mean one-way delay when the last announcement arrived, and when that was.
+    /// Mean one-way delay at the last announcement, and when that announcement arrived.
     announced: Option<(OneWay, Time)>,
-    /// The same two values for the last announcement that arrived before a report was sent.
+    /// Mean one-way delay at the last announcement before this receiver's last report, and when that announcement
+    /// arrived.
     answered: Option<(OneWay, Time)>,
     anchor: Option<Anchor>,
     /// Smallest round-trip time that was announced. The estimate is at least half of it.

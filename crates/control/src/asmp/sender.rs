@@ -25,8 +25,8 @@ struct Entry {
     was_announced: bool,
 }
 
-/// Sort key of that queue. Receivers that have never had an announcement come first. Receivers that have waited longer
-/// precede others.
+/// Sort key of the queue of receivers that wait for an announcement. Receivers that have never had an announcement come
+/// first. Receivers that have waited longer precede others.
 type AnnounceOrder = (bool, Time);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -85,7 +85,7 @@ impl Sender {
     }
 
     /// Returns the estimated interval between two reports of a receiver. It follows from RTCP's share of 5 %. If the
-    /// measured interval is longer, returns that one.
+    /// measured interval is longer, returns the measured interval.
     fn interval(&self) -> Span {
         let by_rule = Span::from_secs_f64(f64::from(self.members) * REPORT_SIZE / self.rtcp);
         by_rule.min(Span::secs(3600)).max(self.gap).max(LEAST_INTERVAL)

@@ -36,7 +36,7 @@ const BIAS: f64 = 0.000_2;
 const LOG_BIAS: f64 = 0.02;
 /// Above this loss, a lower bandwidth is preferred instead of a higher bandwidth.
 const BIAS_UNTIL: f64 = 0.2;
-/// At this distance from [`BIAS_UNTIL`], the preference is half as strong as far away from it.
+/// At this distance from [`BIAS_UNTIL`], the preference has half of its full strength.
 const BIAS_SMOOTHING: f64 = 0.002;
 /// Maximum factor by which the bandwidth rises per [`WINDOW`] while loss limits it.
 const MOST_RISE: f64 = 1.3;

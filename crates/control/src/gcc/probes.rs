@@ -39,7 +39,7 @@ const DROP_INTERVAL: Span = Span::secs(5);
 const LOSS_LIMITED: f64 = 1.5;
 /// Share of a probe's packets, and of its bytes, that have to arrive for a result.
 const COMPLETE: f64 = 0.8;
-/// Maximum time in which a probe was sent, and in which it arrived, for a valid result.
+/// For a valid result, the probe must have been sent within this time, and must have arrived within this time.
 const LONGEST: Span = Span::secs(1);
 /// Maximum ratio of the receive rate to the send rate for a valid result.
 const MOST_RATIO: f64 = 2.0;
