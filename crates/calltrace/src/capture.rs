@@ -153,8 +153,8 @@ fn chosen(flows: &[Flow], stream: Option<u32>) -> Result<usize, Problem> {
     }
 }
 
-/// Adds notes on packets that were left out although they seem to belong to the call. They have the chosen SSRC, or
-/// their endpoints are those of the chosen direction.
+/// Adds notes on packets that were left out although they seem to belong to the call. They have the chosen SSRC, or the
+/// same endpoints as the chosen direction.
 fn note_left_out(flows: &[Flow], chosen: usize, stream: Option<u32>, notes: &mut Vec<String>) {
     let others = || flows.iter().enumerate().filter(|(i, _)| *i != chosen).map(|one| one.1);
     let elsewhere = others().filter(|flow| flow.endpoints != flows[chosen].endpoints).flat_map(|flow| &flow.packets);

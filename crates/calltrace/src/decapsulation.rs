@@ -52,7 +52,7 @@ pub(crate) enum Skipped {
     /// The frame does not contain IP.
     EtherType(u16),
     Tcp,
-    /// The IP packet contains another protocol than UDP.
+    /// The IP packet contains a protocol that this module does not read.
     Protocol(u8),
     Ipsec,
     Macsec,

@@ -91,7 +91,7 @@ pub enum Unknown {
     Unrecorded,
     /// The recording has the packet, but without a time.
     Untimed,
-    /// The delay would be impossible, so the arrival time is wrong.
+    /// The delay would be impossible, so the arrival time is not trusted.
     Contradictory,
     /// The packet was lost, or the recording is unreadable or has a gap there.
     LostOrUnread,

@@ -171,9 +171,9 @@ impl Direction {
         fates
     }
 
-    /// Returns the missing packets that the capture may have missed, although they arrived. They are near an unreadable
-    /// record, or in a period in which nothing was recorded. `fates` says for each packet whether it arrived, if this
-    /// is known.
+    /// Returns the missing packets whose fate is unknown and that may have arrived, because the capture may have missed
+    /// them. They are near an unreadable record, or in a period in which nothing was recorded. `fates` says for each
+    /// packet whether it arrived, if this is known.
     ///
     /// Returns `None` if the capture may have missed any packet. This is so if it dropped packets at unknown times, or
     /// if most of the missing packets whose fate is known arrived.

@@ -9,7 +9,7 @@ use steadycast_units::{Span, Time};
 
 /// Maximum number of successive missing numbers that count as a gap (`MAX_DROPOUT` of RFC 3550, appendix A.1).
 pub(crate) const LONGEST_GAP: i64 = 3000;
-/// Maximum difference by which the number of a late packet may be lower than the stream's first number (`MAX_MISORDER`
+/// The number of a late packet may be lower than the stream's first number by at most this difference (`MAX_MISORDER`
 /// of RFC 3550, appendix A.1).
 const LONGEST_LATENESS: i64 = 100;
 /// Number of packets after a possible restart that are examined. One of them has to continue the new numbers.

@@ -82,8 +82,8 @@ pub struct Bin {
     /// Highest rate at which the queue did not grow. It is a lower bound of the capacity.
     pub at_least: Option<Rate>,
     /// Is set if cross traffic or fast changes of the capacity are detected in the five seconds around this bin. The
-    /// first rate is that of the call's packets that followed each other directly. The second rate is the call's share.
-    /// The capacity is then unknown.
+    /// first value is the rate of packets of the call that followed each other directly. The second value is the call's
+    /// share of it. The capacity is then unknown.
     pub shared: Option<(Rate, Rate)>,
 }
 

@@ -173,7 +173,7 @@ pub struct Report<'a> {
     pub members: u32,
 }
 
-/// How much may be in flight.
+/// How much may still be sent before the next report arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Window {
     /// A number of packets.
@@ -245,7 +245,7 @@ pub struct Decision {
     pub target: Rate,
     /// Rate at which the pacer sends.
     pub pacing: Rate,
-    /// How much may be in flight. It is `None` if the controller has no window.
+    /// How much may still be sent before the next report arrives. It is `None` if the controller has no window.
     pub window: Option<Window>,
     /// What limits the rate.
     pub limit: Limit,

@@ -588,7 +588,7 @@ mod tests {
         // lost.
         let lost: Vec<u64> = (0..3).map(|_| history.on_other(&packet(3), || 50.0).lost).collect();
         assert_eq!((lost, history.open()), (vec![0, 0, 1], 1.0));
-        // The packet arrives late.
+        // Packet 3 arrives late, so its loss event is removed.
         assert!(receive(&mut history, [3])[0].removed_loss_event);
         // Packets of another stream that were sent before the newest packet do not show a loss.
         for _ in 0..9 {
@@ -691,7 +691,7 @@ mod tests {
             history
                 .on_packet(&ReceivedPacket { seq: gap + extra, at: Time::ZERO + spread, ce: false, rtt: R }, || 50.0);
         }
-        // 7200 s / 100 ms, minus the effect of rounding up to whole packets.
+        // The gap has 7200 s / 100 ms events, minus the effect of rounding up to whole packets.
         assert!((71_990..=72_000).contains(&history.events()), "{}", history.events());
         let apart = gap as f64 / 72_000.0;
         for interval in history.closed() {

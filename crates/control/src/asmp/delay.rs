@@ -148,7 +148,7 @@ impl Trend {
     }
 }
 
-/// The congestion indicator of one receiver.
+/// Decides for one receiver whether there is congestion.
 ///
 /// ```text
 ///  CJ_k = (A_k − G_k) − (A_0 − G_0)        A: arrival of a frame's first packet, G: when the frame was made or sent
@@ -156,8 +156,8 @@ impl Trend {
 ///  CONGESTED  ⇔  A_short − A_long > ε      A_short: mean of CJ since the last report, A_long: over the last minute
 /// ```
 ///
-/// A lost frame needs no special case, and the offset of the clocks cancels. The drift of the clocks does not cancel,
-/// so both means are extrapolated to the same time along the [`Trend`].
+/// Lost frames need no special treatment, and the offset between the clocks cancels out. The drift between the clocks
+/// does not cancel out. So both means are extrapolated to the same time along the [`Trend`].
 ///
 /// Source: ASMP, 3.7, equations 16–18.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ pub(super) const LAMBDA: f64 = 0.5;
 pub(super) const PLR_REF: f64 = 0.01;
 /// PMRREF: share of marked packets that adds the delay `d_mark` to the signal.
 pub(super) const PMR_REF: f64 = 0.01;
-/// ALPHA: weight of a new value in the mean loss rate, and in the mean share of marked packets.
+/// ALPHA: weight of a new value in the mean loss rate and in the mean share of marked packets.
 pub(super) const ALPHA: f64 = 0.1;
 pub(super) const FPS: f64 = 30.0;
 /// `BETA_V`: how strongly queued data lowers the rate of the encoder.
