@@ -1,16 +1,16 @@
-//! Batched delivery, so that a large simulation visits each receiver once for many packets.
+//! Batched delivery of packets. In a large simulation, each receiver is visited once for many packets.
 
 use crate::intake::Bundle;
 use crate::{Agent, Arriving, Body};
 use steadycast_session as session;
 use steadycast_units::Time;
 
-/// The packets that [`Agent::catch_up`] may deliver to an agent later.
+/// Which packets [`Agent::catch_up`] may deliver to an agent later.
 #[derive(Clone, Copy, Debug)]
 pub enum Batchable {
-    /// Plain packets, to an agent that sends nothing and has no timer.
+    /// Plain packets. The agent sends nothing and has no timer.
     Plain,
-    /// Packets from the source of the agent's session.
+    /// Packets that come from the source of the agent's session.
     Session(session::Batchable),
 }
 
@@ -24,7 +24,7 @@ pub enum BatchKey {
 }
 
 impl BatchKey {
-    /// Returns the key of this content; `None` if it can't be delivered later.
+    /// Returns the key of a packet with this content. Returns `None` if the packet can't be delivered later.
     pub fn of(body: &Body) -> Option<Self> {
         match body {
             Body::Plain(_) => Some(Self::Plain),
@@ -36,7 +36,7 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns whether the packet may wait for a batch. Deliver the batch before the next packet that may not wait.
+    /// Returns whether the packet may wait for a batch. If it may not, deliver the present batch before this packet.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         match (self, packet) {
@@ -47,7 +47,8 @@ impl Batchable {
     }
 }
 
-/// Consecutive plain packets of a flow that reached many agents at the same times.
+/// Consecutive plain packets of one flow. They reached many agents, and each packet reached all agents at the same
+/// time.
 #[derive(Debug)]
 pub struct PlainRun {
     first: u64,
@@ -55,7 +56,7 @@ pub struct PlainRun {
 }
 
 impl PlainRun {
-    /// Creates a run; `None` unless all packets are plain with consecutive numbers.
+    /// Creates a run. Returns `None` if a packet is not plain, or if the packets' numbers are not consecutive.
     pub fn of<'a>(packets: impl Iterator<Item = (Time, Arriving<'a>)>) -> Option<Self> {
         let mut run = None;
         for (at, packet) in packets {
@@ -71,13 +72,14 @@ impl PlainRun {
 }
 
 impl Agent {
-    /// Delivers `run` like [`Agent::catch_up`]. Returns false, without effect, if the packets need individual delivery.
+    /// Delivers `run` like [`Agent::catch_up`]. Returns false and changes nothing if each packet must be delivered on
+    /// its own.
     pub fn catch_up_run(&mut self, run: &PlainRun) -> bool {
         if let Self::PlainSink(sink) = self { sink.on_bundle(run.first, &run.bundle) } else { false }
     }
 
-    /// Returns which packets may be delivered in a batch; `None` if none may wait. Deliver the batch before the agent's
-    /// timer and before any other event.
+    /// Returns which packets may be delivered in a batch. Returns `None` if no packet may wait. Deliver the batch
+    /// before the agent's timer expires and before any other event.
     pub fn batchable(&self) -> Option<Batchable> {
         match self {
             Self::PlainSink(_) => Some(Batchable::Plain),
@@ -86,7 +88,7 @@ impl Agent {
         }
     }
 
-    /// Delivers packets that [`Agent::batchable`] accepted, with their arrival times.
+    /// Delivers packets that [`Agent::batchable`] accepted. Each packet comes with its arrival time.
     #[inline]
     pub fn catch_up<'a>(&mut self, packets: impl Iterator<Item = (Time, Arriving<'a>)>) {
         match self {

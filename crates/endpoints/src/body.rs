@@ -6,32 +6,32 @@ use steadycast_session::{Media, Protection};
 use steadycast_units::{Bytes, Time};
 use steadycast_wire::rtcp::Compound;
 
-/// The index of an agent, one end of a flow on one host.
+/// The index of an agent. An agent is one end of a flow on one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AgentIx(pub u32);
 
 /// The content of a packet.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// A packet of plain traffic, with its number in the flow.
+    /// A packet of plain traffic. The value is the packet's number in the flow.
     Plain(u64),
-    /// A TCP segment with its transfer's number, which identifies the connection.
+    /// A TCP segment. The first value is the number of its transfer, which identifies the connection.
     Tcp(u32, steadycast_tcp::Segment),
-    /// A TCP acknowledgment with its transfer's number.
+    /// A TCP acknowledgment. The first value is the number of its transfer.
     TcpAck(u32, steadycast_tcp::Ack),
     /// An RTP packet, boxed because of its size.
     Rtp(Box<Media>),
-    /// A parity packet, and the packets that it protects. Over sockets, [`Protection::packets`] is empty on arrival,
-    /// because the receiver reads the packets' headers from recovered bytes.
+    /// A parity packet and a list of the packets that it protects. If the packet arrived on a socket,
+    /// [`Protection::packets`] is empty, because the receiver reads the packets' headers from recovered bytes.
     Parity(Box<(Media, Protection)>),
-    /// An RTCP compound. A group's members share the parsed form.
+    /// An RTCP compound. All members of a group share the parsed form.
     Rtcp {
         /// The datagram.
         bytes: Arc<[u8]>,
         /// The parsed compound.
         parsed: Arc<Compound>,
     },
-    /// A whole IP datagram of a host without Steadycast.
+    /// A complete IP datagram from a host that does not run Steadycast.
     Raw(Vec<u8>),
 }
 
@@ -40,9 +40,9 @@ pub enum Body {
 pub struct Arriving<'a> {
     /// The sending agent.
     pub from: AgentIx,
-    /// The IP size.
+    /// Size of the IP packet.
     pub size: Bytes,
-    /// The time of departure.
+    /// When the packet was sent.
     pub sent: Time,
     /// The ECN field on arrival.
     pub ecn: Ecn,

@@ -1,20 +1,21 @@
-//! Detection of freezes, by the W3C's definition.
+//! Detection of freezes by the W3C's definition.
 
 use std::collections::VecDeque;
 use steadycast_record::{Figures, receiver};
 use steadycast_units::Span;
 
-/// Number of recent pictures whose mean display duration defines a freeze (W3C, Identifiers for WebRTC's Statistics
-/// API, `freezeCount`).
+/// The last pictures whose mean display duration defines a freeze. This is their number (W3C, Identifiers for WebRTC's
+/// Statistics API, `freezeCount`).
 const RECENT_PICTURES: usize = 30;
 
-/// A freeze is longer than the mean display duration by at least this time.
+/// Minimum time by which a freeze exceeds the mean display duration.
 const FREEZE_MARGIN: Span = Span::millis(150);
 
 /// Counts of freezes.
 ///
-/// A picture freezes if it is shown for at least max(3·avg, avg + 150 ms), where avg is the mean duration of the last
-/// 30 pictures, including this one. Unlike in the W3C's definition, the last picture counts, too.
+/// A picture freezes if it is shown for at least max(3·avg, avg + 150 ms). `avg` is the mean duration of the last 30
+/// pictures, including the picture itself. The W3C's definition does not count the last picture of a stream; these
+/// counts include it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {
     /// The sum of squared durations in ns².
@@ -34,8 +35,8 @@ pub struct Freezes {
 }
 
 impl Freezes {
-    /// Counts the freezes in display slots, given by whether a new picture appears and how long the slot lasts. Slots
-    /// before the first picture are blank.
+    /// Counts the freezes in a sequence of display slots. Each slot is a pair of whether a new picture appears and how
+    /// long the slot lasts. Slots before the first picture are ignored.
     pub fn of(slots: impl IntoIterator<Item = (bool, Span)>) -> Self {
         let mut all = Self::default();
         let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT_PICTURES);
@@ -47,7 +48,7 @@ impl Freezes {
             }
             (lasts, held) = (lasts + span, held + 1);
         }
-        // The last picture stays until the end.
+        // The last picture is shown until the end, so count it as well.
         if held > 0 {
             all.at_end = all.interval(lasts, held, &mut recent);
         }
@@ -74,7 +75,7 @@ impl Freezes {
         frozen
     }
 
-    /// Returns the harmonic frame rate as in libwebrtc: the time divided by the sum of squared durations.
+    /// Returns the harmonic frame rate as libwebrtc does. It is the total time divided by the sum of squared durations.
     pub fn harmonic_fps(&self) -> Option<f64> {
         (self.squares_ns2 > 0).then(|| self.shown.as_nanos() as f64 * 1e9 / self.squares_ns2 as f64)
     }
@@ -101,8 +102,8 @@ mod tests {
         Freezes::of(slots.into_iter().map(|new| (new, period)))
     }
 
-    /// Returns `seconds` of pictures that are shown for one slot each, except one in the middle that is shown for
-    /// `slots`.
+    /// Returns the freezes of a video in which each picture is shown for one slot. Only one picture in the middle is
+    /// shown for `slots` slots.
     fn still(fps: u64, slots: u64) -> Freezes {
         let around = || std::iter::repeat_n(true, 3 * fps as usize);
         let held = std::iter::repeat_n(false, slots as usize - 1);
@@ -122,8 +123,8 @@ mod tests {
 
     #[test]
     fn a_steady_low_rate_is_no_freeze_and_one_picture_for_ever_is_none() {
-        // Five pictures per second in slots of 1/25 s: each picture is shown for several slots, but none for longer
-        // than the others.
+        // There are five pictures per second in slots of 1/25 s. Each picture is shown for several slots, but no
+        // picture is shown for longer than the others.
         let steady = even((0..500).map(|n| n % 5 == 0), Span::millis(40));
         assert_eq!((steady.count, steady.stills), (0, 100));
         assert_eq!(even([true, false, false, false], Span::secs(1)).count, 0, "nothing to compare it with");
@@ -140,8 +141,8 @@ mod tests {
 
     #[test]
     fn an_interval_is_judged_by_the_last_thirty_alone() {
-        // After 30 pictures of 400 ms, a picture of 800 ms is shorter than the threshold of 3 × 413 ms. After 30 more
-        // pictures of 40 ms it is a freeze.
+        // After 30 pictures of 400 ms, a picture of 800 ms is shorter than the threshold of 3 × 413 ms. After 30
+        // pictures of 40 ms, such a picture is a freeze.
         let slow = (0..300).map(|n| n % 10 == 0);
         let long = || (0..20).map(|n| n == 0);
         let fast = std::iter::repeat_n(true, 30);

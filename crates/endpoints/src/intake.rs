@@ -7,21 +7,21 @@ use steadycast_units::{Bytes, Span, Spread, Time};
 /// The counts of arrivals, sampled as a series.
 #[derive(Clone, Debug, Default)]
 pub struct Intake {
-    /// The start of the averaging period.
+    /// When the averaging period starts.
     from: Time,
-    /// The end of the averaging period.
+    /// When the averaging period ends.
     until: Time,
-    /// Pauses of the flow, which do not belong to the averaging period.
+    /// Pauses of the flow, each with its start and end. They do not belong to the averaging period.
     pauses: Vec<(Time, Time)>,
-    /// The IP bytes of distinct packets in the averaging period.
+    /// IP bytes that arrived in the averaging period. Duplicates are not counted.
     pub bytes: Bytes,
     /// The one-way delays in the averaging period.
     pub delay: Spread,
     now: Sample,
     last: Sample,
-    /// The counts in each step of the series.
+    /// Counts per step of the series.
     pub samples: Rows<Point>,
-    /// A digest of the arrivals and their times.
+    /// Digest of all arrivals and their times.
     pub digest: Digest,
 }
 
@@ -40,13 +40,13 @@ pub struct Point {
     pub bytes: u64,
     /// Packets.
     pub packets: u32,
-    /// Packets expected in the step.
+    /// Number of packets expected in the step.
     pub expected: u32,
-    /// The mean one-way delay.
+    /// Mean one-way delay.
     pub delay: Option<Span>,
-    /// Bytes in the play-out buffer at the end, if any.
+    /// Bytes in the play-out buffer at the end of the step, if there is a buffer.
     pub buffer: Option<Bytes>,
-    /// The play-out delay at the end, if any.
+    /// Play-out delay at the end of the step, if there is one.
     pub playout: Option<Span>,
 }
 
@@ -56,7 +56,7 @@ impl Row for Point {
         self.packets.pass(by);
         self.expected.pass(by);
         self.delay.pass(by);
-        // Most points have neither value, so one flag replaces both values.
+        // Most points have neither `buffer` nor `playout`, so one flag stands for both.
         let mut more = self.buffer.is_some() || self.playout.is_some();
         more.pass(by);
         if more {
@@ -67,7 +67,7 @@ impl Row for Point {
 }
 
 impl Intake {
-    /// Creates counts with an averaging period from `from` to `until`.
+    /// Creates counts whose averaging period lasts from `from` to `until`.
     pub fn new(from: Time, until: Time) -> Self {
         Self { from, until, ..Self::default() }
     }
@@ -78,13 +78,13 @@ impl Intake {
         Self { samples: Rows::packed(), ..self }
     }
 
-    /// Excludes the pauses between these stretches from the averaging period.
+    /// Excludes the pauses of a flow from the averaging period. `stretches` are the flow's active periods.
     pub fn active(mut self, stretches: &[(Time, Time)]) -> Self {
         self.pauses = stretches.windows(2).map(|pair| (pair[0].1, pair[1].0)).collect();
         self
     }
 
-    /// Counts a distinct packet of `size`, sent at `sent`.
+    /// Counts a packet that is no duplicate. It has the size `size` and was sent at `sent`.
     #[inline]
     pub fn add(&mut self, now: Time, size: Bytes, sent: Time) {
         let delay = now.since(sent);
@@ -96,8 +96,8 @@ impl Intake {
         self.digest.add(digested(now, size));
     }
 
-    /// Counts a bundle's packets as [`Intake::add`] does. Returns false, without effect, if only some of the packets
-    /// lie in the averaging period.
+    /// Counts all packets of a bundle as [`Intake::add`] does. Returns false and changes nothing if packets may lie
+    /// outside of the averaging period.
     pub(crate) fn add_all(&mut self, bundle: &Bundle) -> bool {
         let Bundle { begins, ends, sum, delay, digested } = bundle;
         if !self.pauses.is_empty() || *begins < self.from || *ends > self.until {
@@ -112,28 +112,28 @@ impl Intake {
         true
     }
 
-    /// Counts a repair packet's bytes. The lost packet still counts as lost.
+    /// Counts the bytes of a repair packet. The lost packet that it repairs still counts as lost.
     pub fn add_repair(&mut self, now: Time, size: Bytes) {
         self.now.bytes += size.get();
         if self.counts(now) {
             self.bytes += size;
         }
-        // Inverted, so that a repair's digest differs from an original's.
+        // Invert the value, so that a repair's digest differs from an original's.
         self.digest.add(!digested(now, size));
     }
 
-    /// Returns whether `now` lies in the averaging period, outside of its pauses.
+    /// Returns whether `now` lies in the averaging period and not in a pause.
     pub fn counts(&self, now: Time) -> bool {
         let pauses = self.pauses.iter().any(|(from, to)| now > *from && now < *to);
         now >= self.from && now <= self.until && !pauses
     }
 
-    /// Returns the number of distinct packets of the run.
+    /// Returns the number of packets in the whole run, without duplicates.
     pub const fn packets(&self) -> u64 {
         self.now.packets
     }
 
-    /// Returns the expected and the arrived packets from step `first_step` on.
+    /// Returns how many packets were expected and how many arrived, from step `first_step` on.
     pub(crate) fn expected_and_got(&self, first_step: usize) -> (u64, u64) {
         let all = self.samples.all();
         let counted = all.get(first_step..).unwrap_or(&[]);
@@ -141,17 +141,19 @@ impl Intake {
         (sum(|p| p.expected), sum(|p| p.packets))
     }
 
-    /// Writes the loss from step `first_step` on, and the delay.
+    /// Writes the loss and the delay as figures. The loss is counted from step `first_step` on.
     pub(crate) fn figures(&self, first_step: usize, into: &mut Figures) {
         let (expected, got) = self.expected_and_got(first_step);
-        // `got` may exceed `expected`, because packets that were expected before `first_step` may arrive later.
+        // `got` may exceed `expected`, because a packet that was expected before `first_step` may arrive later. Limit
+        // the loss to zero then.
         let lost = (expected > 0).then(|| (1.0 - got as f64 / expected as f64).max(0.0));
         into.put(&receiver::LOSS, lost);
         into.put_spread(&receiver::DELAY, &self.delay);
         into.put_span(&receiver::DELAY_MEAN, self.delay.mean());
     }
 
-    /// Appends the present time step to the series. `expected` packets should have arrived so far.
+    /// Appends the present time step to the series. `expected` is the number of packets that should have arrived so
+    /// far.
     pub fn sample(&mut self, expected: u64) {
         self.now.expected = expected;
         let packets = self.now.packets - self.last.packets;
@@ -167,7 +169,7 @@ impl Intake {
     }
 }
 
-/// Distinct packets that reached many receivers at the same times, summed once for all.
+/// Packets without duplicates that reached many receivers at the same times. They are summed once for all receivers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bundle {
     begins: Time,
@@ -178,7 +180,7 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
-    /// Adds a packet; see [`Intake::add`].
+    /// Adds a packet. The parameters are explained at [`Intake::add`].
     pub(crate) fn add(&mut self, now: Time, size: Bytes, sent: Time) {
         if self.sum.packets == 0 {
             self.begins = now;
@@ -208,7 +210,7 @@ const fn digested(now: Time, size: Bytes) -> u64 {
     now.as_nanos() ^ size.get() << 48
 }
 
-/// A running digest of a record, different for different records with high probability.
+/// A running digest of a sequence of values. Different sequences have different digests with high probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -216,7 +218,7 @@ impl Digest {
     /// Adds a value.
     #[inline]
     pub fn add(&mut self, value: u64) {
-        // An odd multiplier and rotation let each bit affect all later states.
+        // With an odd multiplier and a rotation, each bit affects all later states.
         self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
     /// Returns the digest so far.

@@ -16,13 +16,13 @@ use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 /// A scenario's inputs for a run.
 #[derive(Default)]
 pub struct Inputs {
-    /// Frame sizes by video flow. A flow whose `media` is `greedy` has no ladder.
+    /// Frame sizes of each video flow, by the flow's name. A flow with `media = "greedy"` has no ladder.
     pub ladders: BTreeMap<String, Arc<Ladder>>,
-    /// Controllers outside of the registry, by flow.
+    /// Controllers that are not in the registry, by flow name.
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
-    /// External switching rules, by flow: Python classes or programs.
+    /// Switching rules that are Python classes or programs, by flow name.
     pub switching: BTreeMap<String, Arc<dyn SwitchingFactory>>,
-    /// The maximum catch-up time of a source after a late wake-up; zero in virtual time.
+    /// Maximum time that a source catches up after it wakes late. It is zero in virtual time.
     pub credit: Span,
 }
 
@@ -30,9 +30,9 @@ pub struct Inputs {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {what}")]
 pub struct BuildError {
-    /// The scenario's key, such as `flow.video.media`.
+    /// Key in the scenario, such as `flow.video.media`.
     pub key: String,
-    /// The problem with the key or its value.
+    /// What is wrong with the key or its value.
     pub what: String,
 }
 
@@ -43,17 +43,17 @@ impl BuildError {
     }
 }
 
-/// Creates a source from its session's name.
+/// Creates a source. The parameter is the name of the session.
 pub type MakeSource<'a> = Box<dyn FnMut(&str) -> Agent + 'a>;
 
-/// Creates a sink from its receiver's index and its session's name.
+/// Creates a sink. The parameters are the receiver's index and the name of the session.
 pub type MakeSink<'a> = Box<dyn FnMut(usize, &str) -> Agent + 'a>;
 
-/// The constructors of a flow's agents.
+/// The functions that create a flow's agents.
 pub struct Makers<'a> {
-    /// Creates the source, once per receiver if each has its own.
+    /// Creates the source. It is called once for each receiver if each receiver has a source of its own.
     pub source: MakeSource<'a>,
-    /// Creates the sinks.
+    /// Creates the sink of a receiver.
     pub sink: MakeSink<'a>,
 }
 
@@ -62,7 +62,7 @@ pub struct AgentFactory<'a> {
     scenario: &'a sc::Scenario,
     inputs: &'a Inputs,
     seed: Seed,
-    /// The senders of each simulcast's groups.
+    /// Links between the senders of a simulcast's groups: one list per simulcast, one entry per group.
     siblings: Vec<Vec<Siblings>>,
 }
 
@@ -73,21 +73,21 @@ impl<'a> AgentFactory<'a> {
         Self { scenario, inputs, seed: scenario.seed, siblings }
     }
 
-    /// Returns flow `n`'s active periods and measurement time, without agents.
+    /// Returns when flow `n` is active and from when its means are taken. The lists of agents are empty.
     pub fn ends(&self, n: u32) -> FlowEnds {
         let active = self.activity(n, &self.scenario.flows[n as usize]);
         let start = active.first().map_or(Time::NEVER, |a| a.0);
         let stop = active.last().map_or(Time::NEVER, |a| a.1);
-        // Means exclude the warm-up.
+        // Means leave out the warm-up.
         let means_from = start.max(Time::ZERO + self.scenario.warmup);
         let (sources, sinks): (Vec<AgentIx>, Vec<AgentIx>) = (Vec::new(), Vec::new());
         FlowEnds { start, stop, active, means_from, sources, sinks }
     }
 
-    /// Returns the constructors of a flow's agents.
+    /// Returns the functions that create the agents of flow `n`.
     ///
     /// # Errors
-    /// The controller, the TCP configuration or the ladder is not valid.
+    /// The controller, the TCP configuration or the ladder is invalid.
     pub fn makers(&self, n: u32, ends: &FlowEnds) -> Result<Makers<'a>, BuildError> {
         let flow = &self.scenario.flows[n as usize];
         let end = Time::ZERO + self.scenario.duration;
@@ -104,7 +104,8 @@ impl<'a> AgentFactory<'a> {
         }
     }
 
-    /// Returns a flow's active periods in order, by its start, stop and events.
+    /// Returns the periods in which a flow is active, in order. Its start and stop keys and the scenario's events
+    /// decide.
     fn activity(&self, n: u32, flow: &sc::Flow) -> Vec<(Time, Time)> {
         let own = match flow.start {
             sc::Start::At(at) => Some(at),
@@ -121,7 +122,7 @@ impl<'a> AgentFactory<'a> {
             sc::EventKind::StopFlow(flow) if flow.0 == n => Some((e.at, false)),
             _ => None,
         }));
-        // The sort is stable, so a flow's own start and stop precede events.
+        // The sort is stable. At equal times, the flow's own start and stop therefore precede the events.
         transitions.sort_by_key(|(at, _)| *at);
         let (mut active, mut since) = (Vec::new(), None);
         for (at, on) in transitions {
@@ -131,7 +132,7 @@ impl<'a> AgentFactory<'a> {
                     active.push((from, at));
                     since = None;
                 }
-                // Other transitions have no effect.
+                // A start of an active flow or a stop of an inactive flow has no effect.
                 _ => {}
             }
         }
@@ -166,10 +167,10 @@ impl<'a> AgentFactory<'a> {
     fn tcp(&self, flow: &'a sc::Flow, spec: &'a sc::Tcp, intake: Intake) -> Result<Makers<'a>, BuildError> {
         let mut config = tcp_config(flow, spec)?;
         if !config.tick.is_zero() {
-            // As in ns-2, a connection's clock starts within a tick.
+            // As in ns-2, the connection's clock starts at a random time within a tick.
             let mut chance = self.seed.part(&format!("flow.{}.tick", flow.name));
             let phase = chance.span_between(Span::ZERO, config.tick);
-            // Rounding can make the phase a whole tick.
+            // Stay below a whole tick, which rounding could otherwise produce.
             config.tick_phase = phase.min(config.tick.saturating_sub(Span::nanos(1)));
         }
         config.check().map_err(|error| BuildError::new(format!("flow.{}", flow.name), error))?;
@@ -205,7 +206,7 @@ impl<'a> AgentFactory<'a> {
         )?;
         let (plan, chosen) = (Arc::new(plan), siblings.is_some());
         let of_source = Arc::clone(&plan);
-        // A large group's receivers store only necessary data.
+        // In a large group, each receiver stores as little as possible.
         let crowd = flow.to.len() > 1_000;
         let audio = video.audio.is_some() && self.scenario.record.audio;
         Ok(Makers {
@@ -234,12 +235,13 @@ fn tcp_config(flow: &sc::Flow, spec: &sc::Tcp) -> Result<tcp::Config, BuildError
     let mut config = spec.config.clone();
     config.bytes = match spec.source {
         sc::Workload::File(bytes) | sc::Workload::Transfers { bytes, .. } => Some(bytes),
-        // An on-off application writes packet by packet.
+        // The application of an on-off flow adds data packet by packet, so there is none at the start.
         sc::Workload::OnOff { .. } => Some(Bytes::ZERO),
         sc::Workload::Bulk => None,
     };
     if !flow.send_jitter.is_zero() {
-        // ns-2 models send jitter with `overhead_`. It then does not limit the segments per acknowledgment in recovery.
+        // ns-2 models send jitter with `overhead_`. With `overhead_`, ns-2 does not limit the segments per
+        // acknowledgment in recovery.
         config.recovery_burst = 0;
     }
     Ok(config)

@@ -1,32 +1,32 @@
-//! The plan of a run: when ends of flows start, stop, join and leave.
+//! The plan of a run: when the sources and receivers of flows start, stop, join and leave.
 
 use crate::FlowEnds;
 use steadycast_scenario::{self as sc, EventKind, FlowIx, Scenario};
 use steadycast_units::Time;
 
-/// A start, stop, join or leave of one end of a flow.
+/// A start, stop, join or leave of a flow's source or receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// The time of the transition.
+    /// When the transition happens.
     pub at: Time,
     /// The flow.
     pub flow: FlowIx,
-    /// The end of the flow.
+    /// The source or receiver that it concerns.
     pub end: End,
-    /// What the end does.
+    /// What the source or receiver does.
     pub does: Action,
 }
 
-/// An end of a flow.
+/// An end of a flow, which is its source or one of its receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The source, or all sources if each receiver has its own.
+    /// The source. If each receiver has a source of its own, all of these sources.
     Source,
     /// The receiver with this index.
     Receiver(usize),
 }
 
-/// An action of an end.
+/// What an end of a flow does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The end starts.
@@ -46,20 +46,20 @@ impl Action {
     }
 }
 
-/// Returns a scenario's transitions: first each flow's starts and stops, then the events. This order, not sorted by
-/// time, determines what comes first among transitions with equal times.
+/// Returns a scenario's transitions: first the starts and stops of each flow, then the events. The list is not sorted
+/// by time. Its order decides which of two transitions at the same time happens first.
 pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     let mut plan = Vec::new();
     for (n, (flow, ends)) in scenario.flows.iter().zip(flows).enumerate() {
         let ix = FlowIx(n as u32);
         let transition = |at, end, does| Transition { at, flow: ix, end, does };
-        // Only a video receiver has a session to start.
+        // Of all receivers, only those of video have a session to start.
         if matches!(flow.kind, sc::FlowKind::Video(_)) {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {
                 let members = members(scenario, ix, flow.to.len(), *at);
-                // Members start before the first packet. A receiver that joined by an event before the first start
-                // already has a session.
+                // Members of the group start before the first packet. Leave out a receiver that joined by an event
+                // before the flow's first start, because it has a session already.
                 let there = |r: &usize| members[*r] && (times > 0 || outside.binary_search(r).is_err());
                 let starts = (0..flow.to.len()).filter(there);
                 plan.extend(starts.map(|receiver| transition(*at, End::Receiver(receiver), Action::Start)));
@@ -84,7 +84,7 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     plan
 }
 
-/// Returns one end's transitions in the order of time.
+/// Returns the transitions of one end of a flow, in the order of time.
 pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Iterator<Item = (Time, Action)> + use<> {
     let of = |transition: &&Transition| transition.flow == flow && transition.end == end;
     let mut transitions: Vec<_> = plan.iter().filter(of).map(|transition| (transition.at, transition.does)).collect();
@@ -92,7 +92,7 @@ pub fn transitions_of(plan: &[Transition], flow: FlowIx, end: End) -> impl Itera
     transitions.into_iter()
 }
 
-/// Returns for each receiver whether it is a member after this time's events.
+/// Returns for each receiver whether it is a member of the flow's group after the events up to `at`.
 fn members(scenario: &Scenario, flow: FlowIx, receivers: usize, at: Time) -> Vec<bool> {
     let mut inside = vec![true; receivers];
     for receiver in scenario.starts_outside(flow) {

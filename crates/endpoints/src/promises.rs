@@ -1,4 +1,4 @@
-//! The checked promises of controllers and session, which must hold at every step: `invariants` of `summary.json`.
+//! Checks of what controllers and sessions promise at every step. They are `invariants` in `summary.json`.
 
 use crate::Record;
 use steadycast_control::promise::RTCP_SHARE;
@@ -8,9 +8,10 @@ use steadycast_record::{Figures, Of, invariant};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::counted;
 
-/// RTCP's 5 % of the session bandwidth (RFC 3550, section 6.2) plus one percentage point, over half a minute.
+/// Maximum share of RTCP in half a minute. It is the 5 % of the session bandwidth of RFC 3550, section 6.2, plus one
+/// percentage point.
 const MAX_RTCP_SHARE: f64 = 0.06;
-/// Maximum number of flows that a warning names.
+/// Maximum number of flows that a warning lists by name.
 const MAX_NAMED_FLOWS: usize = 3;
 
 pub(crate) struct CheckedPromise<'a> {
@@ -59,7 +60,8 @@ impl<'a> CheckedPromise<'a> {
 }
 
 impl Record<'_> {
-    /// Returns all promises' results by id. Only RTCP's share is checked here.
+    /// Returns the results of all promises, sorted by id. The share of RTCP is checked here; agents check the other
+    /// promises.
     pub(crate) fn promises(&self) -> Vec<CheckedPromise<'_>> {
         let mut all = Vec::new();
         for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {
@@ -73,7 +75,7 @@ impl Record<'_> {
             }
             seen.push(rtcp);
             seen.iter()
-                // A promise that was never tested has no result.
+                // Leave out a promise that was never tested, because it has no result.
                 .filter(|check| check.checked > 0)
                 .for_each(|check| CheckedPromise::add(&mut all, check, &spec.name));
         }
@@ -82,8 +84,8 @@ impl Record<'_> {
     }
 }
 
-/// Returns whether RTCP's timer rules limit the feedback. They do not limit per-packet feedback, which follows the
-/// arriving packets.
+/// Returns whether RTCP's timer rules limit how often feedback is sent. They do not limit per-packet feedback, because
+/// that is sent as packets arrive.
 fn has_timed_feedback(video: &sc::Video) -> bool {
     video.feedback == FeedbackFormat::Own
         && video.controller.entry().is_some_and(|controller| controller.feedback != FeedbackTiming::Clocked)

@@ -10,7 +10,7 @@ use steadycast_units::{Bytes, Span, Time};
 
 /// The record of a simulation, an emulation or a live session.
 pub struct Record<'a> {
-    /// `simulated`, `emulated` or `live`.
+    /// How the scenario was run: `simulated`, `emulated` or `live`.
     pub world: &'static str,
     /// The scenario that was run.
     pub scenario: &'a Scenario,
@@ -18,20 +18,20 @@ pub struct Record<'a> {
     pub agents: &'a [Agent],
     /// The flows in the scenario's order.
     pub flows: &'a [FlowEnds],
-    /// The receivers of simulcasts, in the scenario's order.
+    /// Receivers of simulcasts, in the scenario's order.
     pub viewers: &'a [Viewer],
-    /// The scenario's links with two directions each; empty if not modelled.
+    /// The two directions of each link, in the scenario's order. Empty if links are not modelled.
     pub links: Vec<LinkRecord<'a>>,
-    /// The link directions of each flow's data as indices into `links`: one list, or one per receiver with its own
-    /// source.
+    /// The link directions that a flow's data passes, as indices into `links`. The outer list has an entry per flow.
+    /// That entry is one list, or a list per receiver if each receiver has its own source.
     pub ways: Vec<Vec<Vec<u32>>>,
-    /// The packets of each agent whose flow records them.
+    /// Recorded packets of each agent. `None` if the agent's flow does not record packets.
     pub logs: &'a [Option<Vec<PacketRow>>],
-    /// Number of packets that left a link, over all links.
+    /// How often a packet left a link, summed over all links.
     pub hops: u64,
-    /// The step of all series.
+    /// Time step of all series.
     pub step: Span,
-    /// The time up to which the run has advanced.
+    /// The time that the run has reached.
     pub now: Time,
 }
 
@@ -39,44 +39,44 @@ pub struct Record<'a> {
 pub struct LinkRecord<'a> {
     /// The link, with its counts.
     pub link: &'a Link,
-    /// The counts at the end of the warm-up, if any.
+    /// The counts at the end of the warm-up, if there was one.
     pub before: Option<&'a Counts>,
     /// The bytes that the transmitter has sent.
     pub sent: Bytes,
-    /// The packets at the link's end.
+    /// Number of packets that reached the end of the link.
     pub carried: u64,
-    /// The state per step of the series; empty if not recorded.
+    /// One point per time step. Empty if the series is not recorded.
     pub series: &'a [LinkPoint],
 }
 
-/// The agents of a flow.
+/// The agents of a flow, and when it is active.
 pub struct FlowEnds {
-    /// The time of the first start.
+    /// When the flow starts for the first time.
     pub start: Time,
-    /// The time of the last stop.
+    /// When the flow stops for the last time.
     pub stop: Time,
-    /// The active periods, each from a start to a stop.
+    /// Periods in which the flow is active, each from a start to a stop.
     pub active: Vec<(Time, Time)>,
-    /// The start of mean values.
+    /// When the averaging of mean values starts.
     pub means_from: Time,
-    /// The source, or one per receiver.
+    /// The source. If each receiver has a source of its own, one source per receiver.
     pub sources: Vec<AgentIx>,
     /// The receivers, in the scenario's order.
     pub sinks: Vec<AgentIx>,
 }
 
 impl FlowEnds {
-    /// Returns the source of the receiver with this index.
+    /// Returns the source that sends to the receiver with this index.
     pub fn source_of(&self, receiver: usize) -> Option<AgentIx> {
         self.sources.get(if self.sources.len() > 1 { receiver } else { 0 }).copied()
     }
 
-    /// Returns how long the flow is active between two times.
+    /// Returns how long the flow is active between `from` and `until`.
     pub fn active(&self, from: Time, until: Time) -> Span {
         within(self.active.iter().copied(), from, until)
     }
 
-    /// Returns whether the flow is active all the time between two times.
+    /// Returns whether the flow is active without a break between `from` and `until`.
     pub fn active_throughout(&self, from: Time, until: Time) -> bool {
         throughout(self.active.iter().copied(), from, until)
     }
@@ -85,41 +85,42 @@ impl FlowEnds {
 /// One step of a link's series.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinkPoint {
-    /// The transmitter's bytes in the step.
+    /// Bytes that the transmitter sent in the step.
     pub bytes: u64,
     /// Number of packets dropped in the step.
     pub dropped: u64,
-    /// Packets that wait at the end of the step.
+    /// Number of packets in the queue at the end of the step.
     pub queued: u32,
-    /// The wait of the packet offered last.
+    /// Queuing delay of the last packet that was offered.
     pub wait: Span,
 }
 
 row!(LinkPoint { bytes, dropped, queued, wait });
 
-/// A recorded packet, in four words because a run may have millions.
+/// A recorded packet. Its fields are packed into few bytes because a run may record millions of packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PacketRow {
     at: Time,
     seq: u64,
-    /// `Span::MAX` if not recorded on arrival.
+    /// One-way delay of an arrival. `Span::MAX` if the row is not of an arrival.
     delay: Span,
-    /// `u32::MAX` if there is none.
+    /// Index of the frame. `u32::MAX` if the packet has no frame.
     frame: u32,
-    /// The IP size, the flag [`PacketRow::CE`] and the stream.
+    /// The IP size in bytes, the flag [`PacketRow::CE`] and the code of the stream.
     size: u32,
 }
 
 impl PacketRow {
     const CE: u32 = 1 << 31;
-    /// The stream's number: 0 is no stream, and n is `STREAMS[n - 1]`.
+    /// Position of the stream's code. Code 0 means no stream, and code n is `STREAMS[n - 1]`.
     const STREAM_SHIFT: u32 = 24;
     const SIZE: u32 = (1 << Self::STREAM_SHIFT) - 1;
-    /// The recorded streams of a video flow, with their names in the table.
+    /// The streams of a video flow that are recorded, with their names in the table.
     const STREAMS: [(Stream, &str); 4] =
         [(Stream::Media, "video"), (Stream::Repair, "repair"), (Stream::Padding, "padding"), (Stream::Audio, "audio")];
 
-    /// Creates the row of a packet that was sent or arrived at `at`. `delay` is an arrival's one-way delay.
+    /// Creates the row of a packet that was sent or arrived at `at`. `delay` is the one-way delay if the packet
+    /// arrived.
     #[inline]
     pub fn new(at: Time, seq: u64, size: Bytes, frame: Option<u32>, ecn: Ecn, delay: Option<Span>) -> Self {
         let size = (size.get() as u32 & Self::SIZE) | if ecn == Ecn::Ce { Self::CE } else { 0 };
@@ -138,7 +139,7 @@ impl PacketRow {
     pub const fn size(&self) -> u32 {
         self.size & Self::SIZE
     }
-    /// Returns the stream's name in a video flow.
+    /// Returns the name of the stream if the packet belongs to a video flow.
     pub fn stream(&self) -> Option<&'static str> {
         let code = ((self.size & !Self::CE) >> Self::STREAM_SHIFT) as usize;
         Self::STREAMS.get(code.checked_sub(1)?).map(|(_, name)| *name)
@@ -149,28 +150,29 @@ impl PacketRow {
         self.size |= code << Self::STREAM_SHIFT;
         self
     }
-    /// Returns the packet's frame, if any.
+    /// Returns the index of the packet's frame, if it has one.
     pub fn frame(&self) -> Option<u32> {
         (self.frame != u32::MAX).then_some(self.frame)
     }
-    /// Returns whether the packet arrived CE-marked.
+    /// Returns whether the packet arrived with the ECN codepoint CE.
     pub const fn ce(&self) -> bool {
         self.size & Self::CE != 0
     }
-    /// Returns an arrival's one-way delay.
+    /// Returns the one-way delay if the packet arrived.
     pub fn delay(&self) -> Option<Span> {
         (self.delay != Span::MAX).then_some(self.delay)
     }
 
-    /// Creates the row of this content; `None` for content that is not recorded, such as feedback and parity.
+    /// Creates the row of a packet with the content `body`. Returns `None` if such content is not recorded, such as
+    /// feedback and parity.
     pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
         let seq = match body {
             Body::Plain(n) => *n,
             Body::Tcp(_, segment) => u64::from(segment.seq),
             Body::Rtp(media) => {
-                // A repair counts under its original's number, as in TCP.
+                // Record a repair under the number of the packet that it repairs, as in TCP.
                 let seq = media.repairs.unwrap_or(media.seq);
-                // Audio has no frames; its `fragment.frame` is the packet's index.
+                // Audio has no frames: its `fragment.frame` is the index of the packet, so leave it out.
                 let frame = (media.stream != Stream::Audio).then_some(media.fragment.frame);
                 return Some(Self::new(at, seq, size, frame, ecn, delay).of_stream(media.stream));
             }

@@ -1,16 +1,16 @@
-//! The rate score (1 to 5) of the video quality that a viewer saw. It is not an ITU MOS; docs/viewing-score.md has the
-//! formula.
+//! A score of the video quality that a viewer saw, from 1 to 5. It is not an ITU MOS. The formula is in
+//! docs/viewing-score.md.
 
 use steadycast_units::Span;
 
-/// Time beyond its slot for which a picture may be shown without effect.
+/// Time for which a picture may be shown after the end of its slot without an effect on the score.
 const UNNOTICED_STILL: Span = Span::millis(100);
 
-/// The share of frozen time at which quality falls to 1/e. It is fitted to P.1203.3 (equation 29) for half a minute
-/// with one to five freezes of 0.4 s and 0.5 s.
+/// Share of frozen time at which quality falls to 1/e. The value is fitted to P.1203.3 (equation 29) for half a minute
+/// of video that has one to five freezes of 0.4 s or 0.5 s.
 const STILL_SHARE_SCALE: f64 = 0.08;
 
-/// Width of G.1070's curve over frame rates at 1 Mb/s (`D_FrV`).
+/// Width of G.1070's curve of quality by frame rate (`D_FrV`) at 1 Mb/s.
 const FRAME_RATE_WIDTH: f64 = 1.5;
 
 /// Returns `1 + (Q − 1) · S` for the coding quality `Q` (1 to 5) and the smoothness `S` (0 to 1).
@@ -18,10 +18,10 @@ pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
     1.0 + (coding - 1.0) * smooth
 }
 
-/// Returns G.1070's video quality without loss (1 to 5) by bit rate and frame rate, with its provisional H.264
-/// coefficients for VGA.
+/// Returns G.1070's video quality (1 to 5) for a bit rate and a frame rate if nothing is lost. The coefficients are
+/// G.1070's provisional ones for H.264 at VGA size.
 pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
-    // G.1070's O_fr (1 to 30 frames per second), I_Ofr and D_FrV.
+    // These lines compute G.1070's O_fr (1 to 30 frames per second), I_Ofr and D_FrV.
     let best_fps = (5.517 + 1.29e-2 * kbps).clamp(1.0, 30.0);
     let best = 3.459 - 3.459 / (1.0 + libm::pow(kbps / 178.53, 1.02));
     let width = 1.15 + 3.55e-4 * kbps;
@@ -29,12 +29,12 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     1.0 + best * libm::exp(-apart * apart / (2.0 * width * width))
 }
 
-/// Returns the smoothness of display slots, from 0 to 1; `None` without slots. Each slot has a flag for a new picture,
-/// and a duration.
+/// Returns how smooth a sequence of display slots is, from 0 to 1. Returns `None` if there are no slots. Each slot is a
+/// pair of whether a new picture appears and how long the slot lasts.
 ///
-/// The smoothness is a product of two factors. The first is G.1070's curve for the ratio of pictures to slots. The
-/// second falls with the share of time for which pictures are shown longer than `period` + 100 ms. Neither factor rises
-/// if a picture is removed.
+/// The smoothness is a product of two factors. The first factor is G.1070's curve for the number of pictures per slot.
+/// The second factor falls as more time is spent on pictures that are shown for longer than `period` + 100 ms. Neither
+/// factor rises if a picture is removed.
 pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span) -> Option<f64> {
     let (mut shown, mut count) = (0_u64, 0_u64);
     let (mut total, mut standing, mut gap) = (Span::ZERO, Span::ZERO, Span::ZERO);
@@ -50,7 +50,7 @@ pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span
     if total.is_zero() {
         return None;
     }
-    // The logarithm below would not be finite.
+    // Return early, because the logarithm below would not be finite.
     if shown == 0 {
         return Some(0.0);
     }
@@ -70,8 +70,8 @@ mod tests {
         assert!((value - expected).abs() < by, "{value} instead of {expected}");
     }
 
-    /// Returns the smoothness of half a minute at 25 pictures per second with `freezes` freezes, evenly spread, of
-    /// `slots` slots each.
+    /// Returns the smoothness of half a minute at 25 pictures per second. There are `freezes` freezes at equal
+    /// distances. Each freeze lasts `slots` slots.
     fn frozen(freezes: usize, slots: usize) -> f64 {
         let every = 750 / freezes.max(1);
         let stands = |n: usize| freezes > 0 && (every / 2..every / 2 + slots - 1).contains(&(n % every));
@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn a_few_freezes_leave_what_p_1203_leaves_of_half_a_minute() {
-        // The number of freezes, their length in slots of 40 ms, and the quality that equation 29 expects.
+        // Each row has the number of freezes, the length of each freeze in slots of 40 ms, and the quality that
+        // equation 29 expects.
         for (freezes, slots, expected) in [(1, 12, 0.888), (3, 12, 0.678), (5, 10, 0.547)] {
             near(frozen(freezes, slots), expected, 0.06);
         }
@@ -97,8 +98,8 @@ mod tests {
     fn half_the_pictures_leave_nine_tenths_and_a_fifth_leaves_the_half() {
         let every = |n: u64| smooth((0..1_000).map(|slot| (slot % n == 0, PERIOD)), PERIOD);
         near(every(2).expect("there are slots"), 0.90, 0.01);
-        // Each picture is shown for 200 ms: for its own slot of 40 ms, for the unnoticed 100 ms, and for 60 ms more,
-        // which is 30 % of the time.
+        // Each picture is shown for 200 ms. Its own slot of 40 ms and the next 100 ms have no effect. The remaining 60
+        // ms are 30 % of the time.
         let alone = libm::exp(-libm::log(5.0) * libm::log(5.0) / (2.0 * FRAME_RATE_WIDTH * FRAME_RATE_WIDTH));
         near(alone, 0.56, 0.01);
         near(every(5).expect("there are slots"), alone * libm::exp(-0.3 / STILL_SHARE_SCALE), 0.01);

@@ -9,23 +9,24 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 const SECOND: Span = Span::secs(1);
 
-/// A flow that claims a share of its links. If each receiver has its own session, each session is a stream.
+/// A flow that claims a share of the links on its path. If each receiver has its own session, each session is a stream.
 pub(crate) struct Stream {
     flow: usize,
     links: Vec<u32>,
-    /// The periods of presence, in order.
+    /// Periods in which the stream has data to send, in order.
     there: Vec<(Time, Time)>,
-    /// The start of the share's measurement.
+    /// When the measurement of the stream's share starts.
     from: Time,
     wants: Wants,
 }
 
-/// A flow's fair share, and its rate for comparison.
+/// A flow's fair share, and the rate to compare with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FlowShare {
-    /// The mean max–min share while the flow competes or, if it never does, while it is present. `None` if unlimited.
+    /// The mean max–min share while the flow competes with other flows. If the flow never competes, the mean is over
+    /// the time of its presence. `None` if the share is unlimited.
     pub(crate) fair: Option<Rate>,
-    /// The time of competition; `None` without a link of known capacity.
+    /// How long the flow competes. `None` if it passes no link of known capacity.
     pub(crate) competing: Option<Span>,
     /// The flow's rate while it competes.
     pub(crate) rate: CompetingRate,
@@ -36,22 +37,22 @@ pub(crate) enum CompetingRate {
     /// The flow never competes.
     #[default]
     None,
-    /// The flow always competes, so its overall mean applies.
+    /// The flow competes all the time, so its mean rate is taken.
     OfAllTime,
-    /// A rate in bit/s; `None` if no receiver measures it.
+    /// The rate in bit/s while the flow competes. `None` if no receiver measures it.
     Bps(Option<f64>),
 }
 
-/// A stream's demand while it is present.
+/// How much a stream demands while it is present.
 enum Wants {
     Always(Demand),
-    /// A demand per second of the run.
+    /// The demand in each second of the run.
     BySecond(Vec<Demand>),
 }
 
 impl Stream {
     fn is_there(&self, at: Time) -> bool {
-        // The latest period that has begun decides.
+        // Look at the latest of the periods that have begun, because the periods are in order.
         let begun = self.there.partition_point(|(begin, _)| *begin <= at);
         begun > 0 && at < self.there[begun - 1].1
     }
@@ -81,7 +82,7 @@ impl Record<'_> {
     }
 
     fn flow_share(&self, n: usize, streams: &[Shares]) -> FlowShare {
-        // A simulcast claims one share for all its groups, so a single group has none.
+        // A simulcast claims one share for all its groups. A single group therefore has no share of its own.
         if streams.is_empty() || self.scenario.group_of(FlowIx(n as u32)).is_some() {
             return FlowShare::default();
         }
@@ -91,18 +92,18 @@ impl Record<'_> {
             let fair = mean(streams.iter().map(|stream| stream.there));
             return FlowShare { fair, competing: Some(Span::ZERO), rate: CompetingRate::None };
         }
-        // `competing` has no value for a stream that never competes.
+        // Leave out a stream that never competes, because its `competing` has no value.
         let fair =
             mean(streams.iter().filter(|stream| !stream.time_competing.is_zero()).map(|stream| stream.competing));
         let rate = if throughout { CompetingRate::OfAllTime } else { CompetingRate::Bps(self.rate_at(n, streams)) };
         FlowShare { fair, competing: Some(time / streams.len() as u64), rate }
     }
 
-    /// Returns the receivers' mean rate while their streams compete, in bit/s.
+    /// Returns the mean rate of the receivers while their streams compete, in bit/s.
     fn rate_at(&self, n: usize, streams: &[Shares]) -> Option<f64> {
         let ends = &self.flows[n];
         let rate = |(place, sink): (usize, &AgentIx)| {
-            // One stream for all receivers, or one per receiver.
+            // There is one stream for all receivers, or one per receiver.
             let stream = streams.get(if streams.len() > 1 { place } else { 0 })?;
             let joined = self.recorded(*sink).joined();
             let samples = self.recorded(*sink).intake()?.samples.all();
@@ -116,7 +117,7 @@ impl Record<'_> {
                 for place in steps {
                     let (from, until) =
                         ((place * step).max(begin.as_nanos()), ((place + 1) * step).min(end.as_nanos()));
-                    // A step's bytes count in proportion to the part in which the stream competes.
+                    // Count the bytes of a step in proportion to the part of the step in which the stream competes.
                     let part = until.saturating_sub(from) as f64 / step as f64;
                     bytes += samples.get(place as usize).map_or(0.0, |point| point.bytes as f64 * part);
                 }
@@ -127,14 +128,15 @@ impl Record<'_> {
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     }
 
-    /// Returns the mean max–min share that a simulcast's receiver would have if there were no other receivers.
+    /// Returns the max–min share that a simulcast's receiver would have if the simulcast had no other receivers. The
+    /// share is a mean over time.
     pub(crate) fn share_alone(&self, n: usize, viewer: &Viewer, streams: &mut [Stream]) -> Option<Rate> {
         if self.links.is_empty() {
             return None;
         }
         let lowest = self.scenario.simulcasts[n].flows.first()?.0 as usize;
         let place = streams.iter().position(|stream| stream.flow == lowest)?;
-        // The simulcast's stream gets this receiver's path only.
+        // Put only this receiver's path into the simulcast's stream, and restore the stream's links afterwards.
         let others = std::mem::replace(&mut streams[place].links, viewer.way.clone());
         let share = self.shares_of(streams).swap_remove(place).there;
         streams[place].links = others;
@@ -145,7 +147,7 @@ impl Record<'_> {
         let mut streams = Vec::new();
         for (n, (spec, ways)) in self.scenario.flows.iter().zip(&self.ways).enumerate() {
             let group = self.scenario.group_of(FlowIx(n as u32));
-            // A simulcast is one stream, which has the index of its lowest group.
+            // A simulcast is one stream. It has the index of its lowest group, so skip the higher groups.
             if group.is_some_and(|(_, place)| place > 0) {
                 continue;
             }
@@ -154,11 +156,11 @@ impl Record<'_> {
                 let sinks = if ways.len() > 1 { ends.sinks.get(place..=place) } else { ends.sinks.get(..) };
                 let (source, sinks) = (ends.source_of(place), sinks.unwrap_or_default());
                 let there = if group.is_some() { self.active(ends) } else { self.there(spec, ends, source) };
-                // A receiver's own session is measured from its join on.
+                // If the receiver has its own session, measure from the receiver's join on.
                 let own =
                     sinks.first().filter(|_| ways.len() > 1).map_or(Time::ZERO, |sink| self.recorded(*sink).joined());
                 let wants = match group {
-                    // A receiver can change to a higher group, so the lowest group's rate is no limit.
+                    // The lowest group's rate is no limit, because a receiver can change to a higher group.
                     Some(_) => Wants::Always(Demand::All),
                     None => self.wants(spec, source, sinks, &there),
                 };
@@ -180,8 +182,9 @@ impl Record<'_> {
         )
     }
 
-    /// Returns the mean share in each `interval`. Each flow has one series, or one for each receiver if receivers have
-    /// their own sessions. The groups of a simulcast have none.
+    /// Returns the mean share of each stream in each `interval`. The outer list has an entry per flow. The entry has
+    /// one series, or a series per receiver if each receiver has its own session. It is empty for the groups of a
+    /// simulcast.
     pub(crate) fn shares_by_interval(&self, interval: Span) -> Vec<Vec<Vec<Option<Rate>>>> {
         let mut each = vec![Vec::new(); self.flows.len()];
         if self.links.is_empty() {
@@ -203,7 +206,7 @@ impl Record<'_> {
         each
     }
 
-    /// Returns the times between which presence, demands and capacities are constant.
+    /// Returns the times at which a presence, a demand or a capacity may change, from `begin` until now.
     fn edges(&self, streams: &[Stream], claims: &Claims, begin: Time) -> Vec<Time> {
         let links = || claims.links().iter().filter_map(|l| self.links.get(*l as usize)).map(|record| record.link);
         let mut edges = vec![begin, self.now];
@@ -217,7 +220,7 @@ impl Record<'_> {
         }
         let by_second = streams.iter().any(|stream| matches!(stream.wants, Wants::BySecond(_)));
         if by_second || links().any(Link::is_traced) {
-            // Demands and traced capacities may change at each second.
+            // Demands by second and traced capacities may change at each second.
             edges.extend((0..=self.now.as_nanos() / SECOND.as_nanos()).map(|n| Time::ZERO + SECOND * n));
         }
         edges.retain(|edge| (begin..=self.now).contains(edge));
@@ -231,7 +234,7 @@ impl Record<'_> {
         until_now.filter(|(begin, end)| begin < end).collect()
     }
 
-    /// Returns when a stream is active with data to send.
+    /// Returns the periods in which a stream is active and has data to send.
     fn there(&self, spec: &sc::Flow, ends: &FlowEnds, source: Option<AgentIx>) -> Vec<(Time, Time)> {
         let active = self.active(ends);
         let Some(source) = source else { return active };
@@ -240,7 +243,7 @@ impl Record<'_> {
             None if spec.kind.pauses() => self.recorded(source).activity(),
             None => None,
         };
-        // A source that always has data is present whenever it is active.
+        // A source that always has data has no record of its activity. It is present whenever the flow is active.
         let Some(busy) = busy else { return active };
         let both = |(begin, end): (Time, Time)| {
             let part = move |(from, until): &(Time, Time)| (begin.max(*from), end.min(*until));
@@ -249,8 +252,9 @@ impl Record<'_> {
         busy.stretches().flat_map(both).collect()
     }
 
-    /// Returns a stream's demand while present. In a second in which its encoder or cap limited the rate, the demand is
-    /// the used rate. Otherwise it is the best quality's mean rate.
+    /// Returns a stream's demand while it is present. If the encoder or the cap limited the rate for at least half of a
+    /// second, the demand in that second is the rate that was used. Otherwise the demand is the mean rate of the best
+    /// quality.
     fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
         let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
         let video = source.and_then(|source| self.agents[source.0 as usize].video_source());
@@ -258,7 +262,7 @@ impl Record<'_> {
             return at_most(spec.kind.rate_while_active());
         };
         let self_limited = video.self_limited(self.now);
-        // Without such limits, the demand is constant.
+        // If neither the encoder nor the cap limited the rate, the demand is constant.
         if self_limited.iter().all(|span| span.is_zero()) {
             return at_most(Some(video.most));
         }
@@ -270,12 +274,13 @@ impl Record<'_> {
         Wants::BySecond(self_limited.iter().zip(self.took(sinks, self_limited.len())).enumerate().map(second).collect())
     }
 
-    /// Returns, for each second, the most bytes that any receiver received.
+    /// Returns the bytes that the receivers received in each second. Of several receivers, the one with the most bytes
+    /// counts.
     fn took(&self, sinks: &[AgentIx], seconds: usize) -> Vec<Bytes> {
         let mut most = vec![Bytes::ZERO; seconds];
         for intake in sinks.iter().filter_map(|sink| self.recorded(*sink).intake()) {
             let mut took = vec![Bytes::ZERO; seconds];
-            // A longer step is spread over its seconds.
+            // If a step is longer than a second, spread its bytes evenly over its seconds.
             let parts = (self.step.as_nanos() / SECOND.as_nanos()).max(1);
             for (n, point) in intake.samples.iter().enumerate() {
                 let first = (self.step * n as u64).as_nanos() / SECOND.as_nanos();
@@ -293,7 +298,7 @@ fn claims(streams: &[Stream]) -> Claims {
     Claims::new(&ways)
 }
 
-/// Returns the mean; `None` if any share is unlimited.
+/// Returns the mean of the shares. Returns `None` if a share is unlimited.
 fn mean(shares: impl Iterator<Item = Option<Rate>>) -> Option<Rate> {
     let known: Option<Vec<u64>> = shares.map(|share| share.map(Rate::as_bps)).collect();
     let known = known.filter(|known| !known.is_empty())?;

@@ -6,7 +6,7 @@ use steadycast_record::{Figures, Of, Table, moves, simulcast, viewer};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// Returns each simulcast's figures.
+    /// Returns the figures of each simulcast.
     pub(crate) fn simulcasts(&self) -> Vec<Figures> {
         let all = self.scenario.simulcasts.iter().enumerate().map(|(n, spec)| {
             let names: Vec<&str> = spec.flows.iter().map(|f| self.flow_name(f.0)).collect();
@@ -14,7 +14,7 @@ impl Record<'_> {
             let mut streams = self.streams();
             let seen: Vec<_> = viewers.iter().map(|viewer| self.viewer(n, viewer, &names, &mut streams)).collect();
             let rates = seen.iter().filter_map(|(_, rate, _)| *rate);
-            // With one unknown share, the utilisation is unknown.
+            // If one share is unknown, the sum is `None` and so is the utilisation.
             let shares: Option<f64> = seen.iter().map(|(.., share)| *share).sum();
             let sum: f64 = rates.sum();
             let moves: usize = viewers.iter().map(|v| v.moves.len()).sum();
@@ -35,7 +35,7 @@ impl Record<'_> {
         &self.scenario.flows[n as usize].name
     }
 
-    /// Returns a receiver's summary, rate and max–min share.
+    /// Returns the summary of a simulcast's receiver, its rate and its max–min share, both in bit/s.
     fn viewer(
         &self,
         n: usize,
@@ -64,12 +64,12 @@ impl Record<'_> {
     }
 
     fn receiver_name(&self, viewer: &Viewer) -> &str {
-        // All groups have the same receivers.
+        // Look in the lowest group, because all groups have the same receivers.
         let lowest = self.scenario.simulcasts[viewer.simulcast].flows[0];
         self.scenario.node_name(self.scenario.flows[lowest.0 as usize].to[viewer.receiver])
     }
 
-    /// Writes the receivers' moves between groups.
+    /// Writes the table of the receivers' moves between groups.
     pub(crate) fn moves(&self, into: &mut Table) {
         let mut all: Vec<_> = self.viewers.iter().flat_map(|v| v.moves.iter().map(move |m| (v, m))).collect();
         all.sort_by_key(|(_, m)| m.at);
@@ -80,7 +80,7 @@ impl Record<'_> {
             into.text(&moves::RECEIVER, self.receiver_name(viewer));
             into.text(&moves::FROM, self.flow_name(spec.flows[change.from].0));
             into.text(&moves::TO, self.flow_name(spec.flows[change.to].0));
-            // `Rate::MAX` means that the receiver has not observed a limit.
+            // Leave out `Rate::MAX`, which means that the receiver has not observed a limit.
             into.real(&moves::OWN, (change.own < Rate::MAX).then(|| change.own.as_bps_f64()));
             into.real(&moves::AGAINST, change.against.as_bps_f64());
             into.text(&moves::WHY, change.why());

@@ -1,29 +1,29 @@
-//! The clock of a receiver, which may differ from the network's.
+//! The clock of a receiver, which may differ from the network's clock.
 
 use steadycast_units::{Offset, Span, Time};
 
-/// Period after which send-time stamps wrap. A clock offset of a whole period does not change the stamps.
+/// Period after which send-time stamps wrap. A clock offset of exactly this period does not change the stamps.
 const STAMP_RANGE: Span = Span::secs(1 << 14);
 
 const PARTS_PER_BILLION: u128 = 1_000_000_000;
 
-/// The offset and drift of a clock relative to the network's.
+/// The offset and drift of a clock, relative to the network's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skew {
     ahead: Span,
-    /// The drift in parts per billion; positive if the clock is fast.
+    /// Drift in parts per billion. It is positive if the clock is fast.
     drift: i64,
 }
 
 impl Skew {
-    /// Creates the skew of a clock ahead by `ahead` and fast by `ppm`.
+    /// Creates the skew of a clock that is `ahead` of the network's clock at time zero and runs fast by `ppm`.
     pub fn new(ahead: Offset, ppm: f64) -> Self {
-        // A clock can't start before zero, so a wrap period is added to a negative offset.
+        // A clock can't start before zero. Add a wrap period to a negative offset, which does not change the stamps.
         let ahead = if ahead < Offset::ZERO { STAMP_RANGE.saturating_sub(ahead.abs()) } else { ahead.later() };
         Self { ahead, drift: (ppm * 1_000.0) as i64 }
     }
 
-    /// Returns this clock's time at the network's time `at`.
+    /// Returns what this clock shows at the time `at` of the network's clock.
     pub fn own(self, at: Time) -> Time {
         if self == Self::default() || at == Time::NEVER {
             return at;
@@ -32,7 +32,7 @@ impl Skew {
         Time::from_nanos(passed as u64) + self.ahead
     }
 
-    /// Returns the network's earliest time at which this clock shows `own`.
+    /// Returns the earliest time on the network's clock at which this clock shows `own`.
     pub fn network(self, own: Time) -> Time {
         if self == Self::default() || own == Time::NEVER {
             return own;
@@ -41,7 +41,7 @@ impl Skew {
         Time::from_nanos((passed * PARTS_PER_BILLION).div_ceil(self.pace()) as u64)
     }
 
-    /// Returns the clock's nanoseconds per second of the network.
+    /// Returns the nanoseconds by which this clock advances in one second of the network's clock.
     const fn pace(self) -> u128 {
         (1_000_000_000 + self.drift) as u128
     }

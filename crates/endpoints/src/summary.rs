@@ -14,13 +14,13 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Spread, Time};
 
 impl Record<'_> {
-    /// Returns the summary so far, without the figures that need decoded pictures. `complete` states whether the run
-    /// has reached its end.
+    /// Returns the summary so far. It lacks the figures that need decoded pictures. `complete` says whether the run has
+    /// reached its end.
     pub fn summary(&self, complete: bool) -> Value {
         self.tree(complete).into()
     }
 
-    /// Returns the summary as a tree, whose receivers and links are computed when written.
+    /// Returns the summary as a tree. Its receivers and links are computed only when the tree is written.
     pub fn tree(&self, complete: bool) -> Tree<'_> {
         let shares = self.fair_shares();
         let mut into = Figures::new(Of::Run);
@@ -38,7 +38,7 @@ impl Record<'_> {
         into.put(&run::RECORD_SHA256, self.record_sha256());
         self.fairness(&mut into);
         into.put_list(&run::INVARIANTS, kept.iter().map(CheckedPromise::figures));
-        // The caller evaluates the expectations.
+        // The list stays empty here, because the caller evaluates the expectations.
         into.put(&run::EXPECT, Vec::<Value>::new());
         if !self.scenario.simulcasts.is_empty() {
             into.put_list(&run::SIMULCASTS, self.simulcasts());
@@ -89,7 +89,7 @@ impl Record<'_> {
             let about = FigureContext { others, ..about };
             self.recorded(*source).figures(&about, &mut into);
         }
-        // A live sender has listed the receivers from their reports.
+        // Skip the receivers of a live sender, which has listed them from their reports.
         let listed = into.get(&flow::RECEIVERS).is_some();
         let mut tree = Tree::from(into);
         if !listed {
@@ -107,7 +107,7 @@ impl Record<'_> {
         FigureContext { active, from, first_step, source: None, others: Vec::new() }
     }
 
-    /// Returns the start of a sink's averaging period. For a late member, this is the join.
+    /// Returns when a sink's averaging period starts. For a receiver that joins late, this is the join.
     fn means_from(&self, ends: &FlowEnds, sink: AgentIx) -> Time {
         self.recorded(sink).joined().max(ends.means_from)
     }
@@ -117,19 +117,19 @@ impl Record<'_> {
         ends.active(self.means_from(ends, sink), self.now)
     }
 
-    /// In bit/s.
+    /// Returns the mean rate of a sink's bytes over `span`, in bit/s.
     fn rate_over(&self, sink: AgentIx, span: Span) -> Option<f64> {
         let bytes = self.recorded(sink).intake()?.bytes;
         (!span.is_zero()).then(|| bytes.per(span).as_bps_f64())
     }
 
-    /// In bit/s.
+    /// Returns the mean rate that a sink received while its flow was active, in bit/s.
     fn sink_rate(&self, ends: &FlowEnds, sink: AgentIx) -> Option<f64> {
         self.rate_over(sink, self.time_of_means(ends, sink))
     }
 
-    /// Returns the receivers' mean rate in bit/s while the flow is present. It differs from [`Record::throughput`] only
-    /// after the end of the source's data.
+    /// Returns the receivers' mean rate while the source had data to send, in bit/s. It differs from
+    /// [`Record::throughput`] only if the source has a limited amount of data.
     fn rate_while_sending(&self, n: usize) -> Option<f64> {
         let ends = &self.flows[n];
         let amount = |video: &sc::Video| matches!(video.media, sc::Media::Greedy { bytes: Some(_) });
@@ -144,23 +144,23 @@ impl Record<'_> {
         mean(ends.sinks.iter().enumerate().filter_map(rate))
     }
 
-    /// Returns the receivers' mean rate in bit/s.
+    /// Returns the mean rate over all receivers, in bit/s.
     fn throughput(&self, ends: &FlowEnds) -> Option<f64> {
         mean(ends.sinks.iter().filter_map(|sink| self.sink_rate(ends, *sink)))
     }
 
-    /// Returns when this receiver's source had data to send.
+    /// Returns the periods in which the source of a receiver had data to send.
     fn activity(&self, ends: &FlowEnds, receiver: usize) -> Option<&Activity> {
         self.recorded(ends.source_of(receiver)?).activity()
     }
 
-    /// Returns how long a receiver's source had data to send, in the receiver's averaging period.
+    /// Returns how long a receiver's source had data to send during the receiver's averaging period.
     fn time_active(&self, ends: &FlowEnds, receiver: usize) -> Option<Span> {
         let from = self.means_from(ends, ends.sinks[receiver]);
         Some(within(self.activity(ends, receiver)?.stretches(), from, self.now.min(ends.stop)))
     }
 
-    /// Writes the figures of a pausing source. Returns its mean rate while active, in bit/s.
+    /// Writes the figures of a source that pauses. Returns the mean rate while the source had data to send, in bit/s.
     fn pauses(&self, ends: &FlowEnds, into: &mut Figures) -> Option<f64> {
         let each = || ends.sinks.iter().enumerate().filter_map(|(n, sink)| Some((*sink, self.time_active(ends, n)?)));
         let rate = mean(each().filter_map(|(sink, active)| self.rate_over(sink, active)));
@@ -171,7 +171,7 @@ impl Record<'_> {
         let transfers: Vec<(Time, Time)> = activities.flat_map(Activity::transfers).collect();
         if let Some(first) = transfers.iter().map(|(_, ended)| *ended).min() {
             let mut times = Spread::default();
-            // Means leave out the warm-up.
+            // Means leave out the transfers that ended during the warm-up.
             let counted = transfers.iter().filter(|(_, ended)| *ended >= ends.means_from);
             counted.for_each(|(began, ended)| times.add(ended.since(*began)));
             into.put(&flow::TRANSFERS, transfers.len());
@@ -182,7 +182,8 @@ impl Record<'_> {
         rate
     }
 
-    /// Returns the mean bytes per receiver and step, or the sent bytes if the record has no receivers.
+    /// Returns the bytes that a receiver got in each step, as a mean over the receivers. If the record has no
+    /// receivers, returns the bytes that were sent.
     fn bins(&self, ends: &FlowEnds) -> Vec<f64> {
         let mut bins = Vec::new();
         for sink in &ends.sinks {
@@ -208,20 +209,20 @@ impl Record<'_> {
         let per = self.steps_per_second();
         let second = |n: usize| bins[n * per..(n + 1) * per].iter().sum::<f64>() * 8.0;
         let whole = bins.len() / per;
-        // A partial second would show a lower rate.
+        // Leave out partial seconds, because they would show a lower rate.
         let first = ends.means_from.as_secs_f64().ceil() as usize;
         let last = whole.min(ends.stop.min(self.now).as_secs_f64().floor() as usize);
         let instant = |n: usize| Time::ZERO + Span::secs(n as u64);
         (first.min(last)..last).filter(|n| ends.active_throughout(instant(*n), instant(n + 1))).map(second).collect()
     }
 
-    /// Returns after how many seconds the rate over a second first reached `bps`.
+    /// Returns how long the flow took, in seconds, until its rate over one second first reached `bps`.
     fn ramp(&self, ends: &FlowEnds, bins: &[f64], bps: f64) -> Option<f64> {
         let per = self.steps_per_second();
         let begin = (ends.start.as_nanos() / self.step.as_nanos()) as usize;
         let windows = bins.get(begin..).unwrap_or(&[]).windows(per);
         let n = windows.map(|w| w.iter().sum::<f64>() * 8.0).position(|rate| rate >= bps)?;
-        // The window begins `n` steps after the start, and ends `per` steps later.
+        // The window begins `n` steps after the start and ends `per` steps later, when the rate is reached.
         Some(((n + per) as u64 * self.step.as_nanos()) as f64 / 1e9)
     }
 
@@ -245,13 +246,13 @@ impl Record<'_> {
         })
     }
 
-    /// Returns a direction's summary; `None` if no packet was offered.
+    /// Returns the summary of one direction of a link. Returns `None` if no packet was offered to that direction.
     fn link_summary(&self, name: &str, direction: &str, hop: &LinkRecord<'_>) -> Option<Figures> {
         let counts = hop.link.counts(self.now);
         if counts.offered == 0 {
             return None;
         }
-        // Means exclude the warm-up, but counts include it.
+        // Means leave out the warm-up, but counts include it.
         let none = Counts::default();
         let before = hop.before.unwrap_or(&none);
         let from = if hop.before.is_some() { Time::ZERO + self.scenario.warmup } else { Time::ZERO };
@@ -276,7 +277,7 @@ impl Record<'_> {
         Some(into)
     }
 
-    /// Returns whether the source had no data for a part of the averaging period.
+    /// Returns whether the source had no data during a part of the averaging period.
     fn paused(&self, n: usize) -> bool {
         let ends = &self.flows[n];
         let pauses = |(receiver, sink): (usize, &AgentIx)| {
@@ -285,7 +286,7 @@ impl Record<'_> {
         self.scenario.flows[n].kind.pauses() && ends.sinks.iter().enumerate().any(pauses)
     }
 
-    /// Returns whether a flow was active with data to send all the time.
+    /// Returns whether flow `n` was active and had data to send all the time between `from` and `until`.
     fn active_throughout(&self, n: usize, from: Time, until: Time) -> bool {
         let ends = &self.flows[n];
         let mut activities = ends.sources.iter().filter_map(|source| self.recorded(*source).activity());
@@ -293,20 +294,21 @@ impl Record<'_> {
         ends.active_throughout(from, until) && (!self.scenario.flows[n].kind.pauses() || activities.all(busy))
     }
 
-    /// Writes the fairness among video and TCP flows. Other flows do not adapt their rate.
+    /// Writes the fairness among video and TCP flows. Other flows are left out because they do not adapt their rate.
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
             matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))
-                // A simulcast's group is only a part of a flow, so its rate is not comparable.
+                // A group of a simulcast is only a part of a flow, so its rate can't be compared with those of other
+                // flows.
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();
-        // Flows that paused are left out, because their lower throughput is not unfair.
+        // Leave out flows that paused, because their lower throughput is not unfair.
         let always = flows.iter().filter(|n| !self.paused(**n));
         let means: Vec<f64> = always.filter_map(|n| self.throughput(&self.flows[*n])).collect();
         let per = self.steps_per_second();
         let bins: Vec<Vec<f64>> = flows.iter().map(|n| self.bins(&self.flows[*n])).collect();
-        // Jain's index of a second needs all flows' rates.
+        // Stop at the last second in which all flows have a rate, because Jain's index needs all rates.
         let whole = bins.iter().map(|b| b.len() / per).min().unwrap_or(0);
         let from = self.scenario.warmup.as_secs_f64().ceil() as usize;
         let mut seconds: Vec<f64> = (from.min(whole)..whole)
@@ -317,7 +319,7 @@ impl Record<'_> {
                 jain(&rates)
             })
             .collect();
-        // The sorted rates give the fifth percentile.
+        // Sort the values to find the fifth percentile.
         seconds.sort_by(f64::total_cmp);
         let mean = (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64);
         into.put(&run::JAIN, jain(&means));
@@ -325,7 +327,7 @@ impl Record<'_> {
         into.put(&run::JAIN_1S_P05, seconds.get((seconds.len() as f64 * 0.05) as usize).copied());
     }
 
-    /// Returns the SHA-256 of all times, packets, decisions and frame fates.
+    /// Returns the SHA-256 over the times, packets, decisions and frame fates of the run.
     fn record_sha256(&self) -> String {
         let mut hash = Sha256::new();
         for agent in self.agents {

@@ -9,7 +9,7 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 impl Record<'_> {
-    /// Returns the table with this name; `None` if there is no such table. The table `wire` has no rows here.
+    /// Returns the table called `name`. Returns `None` if there is no such table. The table `wire` has no rows here.
     pub fn table(&self, name: &str) -> Option<Table> {
         let mut table = Table::called(name)?;
         match name {
@@ -22,14 +22,14 @@ impl Record<'_> {
             "tcp" => self.tcp_table(&mut table),
             "moves" => self.moves(&mut table),
             "packets" => self.packets(&mut table),
-            // The emulation writes this table.
+            // The table stays empty here, because the emulation writes it.
             "wire" => {}
             _ => return None,
         }
         Some(table)
     }
 
-    /// Returns the series' steps per interval of the record.
+    /// Returns the number of steps in an interval of the record.
     fn steps(&self) -> usize {
         (self.scenario.record.interval.as_nanos() / self.step.as_nanos()).max(1) as usize
     }
@@ -42,7 +42,7 @@ impl Record<'_> {
         self.scenario.flows.iter().zip(self.flows)
     }
 
-    /// Splits a series into the record's intervals: begin, steps and duration.
+    /// Splits a series into the record's intervals. Each item has the begin in seconds, the steps and the duration.
     fn intervals<'s, T>(&self, series: &'s [T]) -> impl Iterator<Item = (f64, &'s [T], Span)> {
         let (interval, step) = (self.interval(), self.step);
         let chunks = series.chunks(self.steps()).enumerate();
@@ -66,7 +66,7 @@ impl Record<'_> {
             }
             for (place, (to, sink)) in spec.to.iter().zip(&ends.sinks).enumerate() {
                 let Some(intake) = self.recorded(*sink).intake() else { continue };
-                // Receivers of one session share a series.
+                // If all receivers share a session, they share a series.
                 let shares = shares.get(if shares.len() > 1 { place } else { 0 }).map_or(&[][..], Vec::as_slice);
                 self.arrived(spec, self.scenario.node_name(*to), intake, shares, into);
             }
@@ -74,14 +74,15 @@ impl Record<'_> {
     }
 
     fn arrived(&self, spec: &sc::Flow, node: &str, intake: &Intake, shares: &[Option<Rate>], into: &mut Table) {
-        // TCP retransmits, so its application loses nothing.
+        // Leave the loss out for TCP. TCP retransmits, so its application loses nothing.
         let lossless = matches!(spec.kind, FlowKind::Tcp(_));
         for (n, (at, steps, span)) in self.intervals(&intake.samples.all()).enumerate() {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
-            // The mean delay is weighted by packets.
+            // Weight the delay of each step by its packets.
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();
-            // Packets expected earlier may arrive in these steps, so that more arrive than are expected.
+            // More packets may arrive in these steps than are expected in them, because late packets were expected
+            // earlier. Limit the loss to zero.
             let lost = (expected > 0 && !lossless).then(|| (1.0 - packets as f64 / expected as f64).max(0.0));
             into.real(&rates::T, at);
             into.text(&rates::FLOW, &spec.name);
@@ -112,14 +113,14 @@ impl Record<'_> {
         let sinks = spec.to.iter().zip(&ends.sinks);
         let videos = sinks.filter_map(|(to, sink)| Some((to, self.agents[sink.0 as usize].video_sink()?)));
         let names = videos.flat_map(|(to, sink)| {
-            // A collision changes the present SSRC (RFC 3550, section 8.2).
+            // Add the present SSRC, because a collision may have changed it (RFC 3550, section 8.2).
             let now = sink.session().map(|s| s.ssrc());
             sink.ssrcs.iter().copied().chain(now).map(|ssrc| (ssrc, self.scenario.node_name(*to).to_owned()))
         });
         names.collect()
     }
 
-    /// Returns each video flow's receivers with their sources.
+    /// Returns each receiver of a video flow with the name of its node and its source.
     fn views(&self) -> Vec<(&sc::Flow, &str, &VideoSource, &VideoSink)> {
         let mut all = Vec::new();
         for (spec, ends) in self.flows() {
@@ -140,7 +141,7 @@ impl Record<'_> {
             let schedule = &sink.player.schedule;
             let fates = assembly.fates(&source.frames, schedule);
             for (n, (row, fate)) in source.frames.frames.iter().zip(fates).enumerate() {
-                // These frames were not sent to this receiver, or their numbers were skipped.
+                // Skip frames that were not sent to this receiver, and frame numbers that were skipped.
                 if !sink.stayed(row.ready) || row.is_gap() {
                     continue;
                 }
@@ -189,7 +190,7 @@ impl Record<'_> {
                 .filter_map(|arrival| Some((source.audio_index(arrival.seq, arrival.at)?, arrival)))
                 .collect();
             for (packet, sent) in all.iter().enumerate() {
-                // The receiver was no member then.
+                // Skip packets that were sent while the receiver was no member.
                 if !sink.stayed(*sent) {
                     continue;
                 }
@@ -213,7 +214,7 @@ impl Record<'_> {
 
     fn link_table(&self, into: &mut Table) {
         for (n, hop) in self.links.iter().enumerate() {
-            // A link without traffic has no summary either.
+            // Skip a link without traffic, as the summary does.
             if hop.link.counts(self.now).offered == 0 {
                 continue;
             }
@@ -223,7 +224,7 @@ impl Record<'_> {
                 let capacity = hop.link.capacity(from, from + span).map(|could| could.per(span).as_bps_f64());
                 let last = steps.last().copied().unwrap_or_default();
                 into.real(&links::T, at);
-                // A link's two directions are adjacent, as in `DirIx`.
+                // The two directions of a link are adjacent, as in `DirIx`.
                 into.text(&links::LINK, &self.scenario.links[n / 2].name);
                 into.text(&links::DIRECTION, if n % 2 == 0 { "forward" } else { "back" });
                 into.real(&links::THROUGHPUT, bps);
@@ -280,7 +281,7 @@ impl Record<'_> {
                         into.text(&packets::KIND, coded.kind.word());
                         into.whole(&packets::Q, i64::from(coded.quantizer));
                     }
-                    // Only CE is recorded; its ECN field is 3 (RFC 3168, section 5).
+                    // Write 3 for CE (RFC 3168, section 5). Other codepoints are not recorded.
                     into.whole(&packets::ECN, if row.ce() { 3 } else { 0 });
                     into.millis(&packets::DELAY, row.delay());
                     into.end_row();
@@ -290,7 +291,7 @@ impl Record<'_> {
     }
 }
 
-/// In bit/s.
+/// Returns a rate in bit/s.
 fn rate_of(bytes: u64, span: Span) -> f64 {
     Rate::as_bps_f64(Bytes::new(bytes).per(span))
 }

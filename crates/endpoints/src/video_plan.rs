@@ -19,36 +19,36 @@ use steadycast_units::{Bytes, Chance, Rate, Seed, Span, Time};
 use steadycast_wire::ntp::NtpEpoch;
 use steadycast_wire::rtx::OSN;
 
-/// Bytes of a packet's headers: IP, UDP, RTP and the send time. A controller's header extension (`Notice`) is not
-/// included.
+/// Size of the headers of a packet, in bytes: IP, UDP, RTP and the extension with the send time. A controller's header
+/// extension (`Notice`) is not included.
 const HEADER_BYTES: u64 = 28 + 12 + 4 + 8;
-/// Bytes of the largest `Notice`, with the header of its extension element.
+/// Size of the largest `Notice`, in bytes. It includes the header of its extension element.
 const MAX_NOTICE_BYTES: u64 = 24;
-/// Bytes of the extension element with the transport-wide sequence number.
+/// Size of the header extension element that contains the transport-wide sequence number, in bytes.
 const TRANSPORT_NUMBER_BYTES: u64 = 4;
-/// The RTP payload type of media without a static type.
+/// RTP payload type of media that has no static type.
 const MEDIA_PAYLOAD_TYPE: u8 = 96;
-/// The default RTP payload type of retransmissions.
+/// Default RTP payload type of retransmissions.
 pub const RETRANSMISSION_PAYLOAD_TYPE: u8 = 97;
 const PARITY_PAYLOAD_TYPE: u8 = 98;
-/// The default RTP payload type of audio, libwebrtc's for Opus.
+/// Default RTP payload type of audio. libwebrtc uses it for Opus.
 pub const AUDIO_PAYLOAD_TYPE: u8 = 111;
 
-/// The host's settings, which complete a flow's.
+/// Settings of the host, in addition to those of the flow.
 #[derive(Clone, Debug)]
 pub struct HostContext {
-    /// The seed of SSRCs, first sequence numbers and first timestamps that the flow leaves open.
+    /// Seed for the SSRCs, and for the first sequence numbers and timestamps that the flow does not set.
     pub seed: Seed,
-    /// The maximum catch-up time of a source after a late wake-up; zero in virtual time.
+    /// Maximum time that a source catches up after it wakes late. It is zero in virtual time.
     pub credit: Span,
     /// The MTU of the path.
     pub mtu: Bytes,
-    /// The settings of the other end, if it is another program.
+    /// Settings for a flow whose other end is another program. `None` if both ends are in this program.
     pub apart: Option<RemotePeer>,
 }
 
 impl HostContext {
-    /// Creates the context of a simulation or emulation, in which both ends are in this program.
+    /// Creates the context of a simulation or emulation. Both ends are then in this program.
     pub const fn whole(seed: Seed, credit: Span, mtu: Bytes) -> Self {
         Self { seed, credit, mtu, apart: None }
     }
@@ -59,11 +59,11 @@ impl HostContext {
 pub struct RemotePeer {
     /// This end's canonical name (CNAME).
     pub cname: String,
-    /// The address of a sender's only receiver.
+    /// The receiver's address if the sender has only one receiver.
     pub peer: Option<Origin>,
-    /// The bytes that authentication adds to a packet.
+    /// Number of bytes that authentication adds to a packet.
     pub tag: u64,
-    /// The wall-clock time of time zero.
+    /// Wall-clock time that corresponds to time zero.
     pub epoch: NtpEpoch,
     /// The RTP payload type of the media.
     pub payload_type: u8,
@@ -77,27 +77,26 @@ pub struct RemotePeer {
     pub ids: HeaderIds,
     /// Whether the receiver is authenticated, as browsers are by DTLS.
     pub authenticated: bool,
-    /// The minimum rate if neither the scenario nor the media sets a minimum. An operator can't set a lower rate.
+    /// Minimum rate if neither the scenario nor the media sets one. An operator can't set a lower rate.
     pub floor: Rate,
-    /// The assumed play-out delay of a receiver that announces none.
+    /// Play-out delay to assume for a receiver that announces none.
     pub playout: Span,
-    /// The time for which a packet is useful after its frame was ready, if no play-out delay is announced; `None` is
-    /// one second.
+    /// How long a packet is useful after its frame was ready, if the receiver announces no play-out delay. `None`
+    /// stands for one second.
     pub useful: Option<Span>,
-    /// The limits that an operator may change.
+    /// Limits that an operator may change.
     pub operator: OperatorControls,
 }
 
 /// The source of a flow's frames.
 #[derive(Clone, Debug)]
 pub enum Supply {
-    /// No frames: data without end, or this number of bytes.
+    /// No frames. The data is endless, or has this number of bytes.
     Endless(Option<Bytes>),
-    /// A clip that was encoded at each quantizer.
+    /// The frame sizes of a clip that was encoded once with each quantizer.
     Ladder(Arc<Ladder>),
-    /// RFC 8593's codec, whose traced models use a ladder's frame sizes.
+    /// RFC 8593's codec model. Its traced models use the frame sizes of a ladder.
     Codec(CodecSettings, Option<Arc<Ladder>>),
-    /// An encoder that runs during the flow.
     Encoder,
 }
 
@@ -106,7 +105,7 @@ fn fits(flow: &str, ladder: &Ladder) -> Result<(), BuildError> {
 }
 
 impl Supply {
-    /// Returns where the flow's frames come from. `ladder` has the coded sizes of a clip's frames.
+    /// Chooses where a flow's frames come from. `ladder` has the sizes of a clip's encoded frames.
     fn of(flow: &str, video: &sc::Video, ladder: Option<&Arc<Ladder>>) -> Result<Self, BuildError> {
         let checked = || {
             let none = "no frame sizes were given; encode the clip first, or take media = \"greedy\"";
@@ -117,10 +116,10 @@ impl Supply {
             sc::Media::Greedy { bytes } => Ok(Self::Endless(*bytes)),
             sc::Media::Rfc8593 { codec, .. } => {
                 let ladder = if codec.model == CodecModel::Statistical { None } else { Some(checked()?) };
-                // The frame period of the ladder's clip.
+                // Use the frame period of the ladder's clip.
                 let t0 = match &ladder {
                     Some(ladder) => ladder.time(1),
-                    // RFC 8593 defines its values for 30 frames per second.
+                    // RFC 8593 defines its values for 30 frames per second, so use this rate by default.
                     None => Span::from_secs_f64(1.0 / video.encode.fps.number().unwrap_or(30.0)),
                 };
                 Ok(Self::Codec(CodecSettings { t0, ..codec.clone() }, ladder))
@@ -133,7 +132,8 @@ impl Supply {
         matches!(self, Self::Endless(_))
     }
 
-    /// Returns the lowest and highest rate of the frames, in packets of `payload` and `headers` bytes.
+    /// Returns the lowest and the highest rate of the frames. A packet has up to `payload` bytes and `headers` bytes of
+    /// headers.
     fn range(&self, payload: u64, headers: u64) -> Option<(Rate, Rate)> {
         match self {
             Self::Endless(_) | Self::Encoder => None,
@@ -158,7 +158,8 @@ struct Repairs {
 }
 
 impl Repairs {
-    /// Returns a video's kinds of repair. `auto` is parity, plus retransmissions for a single receiver under AVPF.
+    /// Returns which repairs a video uses. The setting `auto` means parity. If there is a single receiver and the
+    /// profile is AVPF, `auto` also means retransmissions.
     fn of(video: &sc::Video, group: bool) -> Self {
         let asks = !group && video.rtcp.profile == sc::RtcpProfile::Avpf;
         let auto = video.repair == sc::Repair::Auto;
@@ -168,7 +169,7 @@ impl Repairs {
         }
     }
 
-    /// Returns the bytes by which a repair packet exceeds the original.
+    /// Returns how many bytes a repair packet is larger than the original packet.
     const fn more(self) -> u64 {
         match self {
             Self { parity: true, .. } => PARITY_MORE.get(),
@@ -178,12 +179,12 @@ impl Repairs {
     }
 }
 
-/// The parts of a video flow that are a Python class or a program.
+/// Parts of a video flow that are a Python class or another program.
 #[derive(Clone, Copy, Default)]
 pub struct ExternalParts<'a> {
-    /// The factory of a controller that is not in the registry.
+    /// Creates controllers that are not in the registry.
     pub controller: Option<&'a Arc<dyn Factory>>,
-    /// The factory of a switching rule that is not the built-in one.
+    /// Creates switching rules other than the built-in rule.
     pub switching: Option<&'a Arc<dyn SwitchingFactory>>,
 }
 
@@ -196,27 +197,28 @@ pub struct VideoPlan {
     receivers: Arc<dyn Factory>,
     /// Whether the controller is in the registry.
     registered: bool,
-    /// Set if the switching rule is a class or a program.
+    /// Set if the switching rule is a Python class or another program.
     switching: Option<Arc<dyn SwitchingFactory>>,
     feedback: FeedbackFormat,
     rtcp: RtcpSettings,
     supply: Supply,
-    /// The setup of the controller's sender and receiver halves, without identity and random source.
+    /// What the controller's sender and receiver parts are created with. Their identity and random source are added
+    /// later.
     setup: Setup,
-    /// The highest rate that the media needs.
+    /// Highest rate that the media needs.
     top: Option<Rate>,
     payload: u64,
     headers: u64,
     repairs: Repairs,
-    /// The audio's bit rate including IP headers; zero without audio.
+    /// Bit rate of the audio including IP headers. Zero if there is no audio.
     audio: Rate,
 }
 
 impl VideoPlan {
-    /// Creates the plan of a scenario's flow; `ladder` has its frame sizes.
+    /// Creates the plan of a scenario's flow. `ladder` has the sizes of the flow's frames.
     ///
     /// # Errors
-    /// The controller or the ladder is not valid.
+    /// The controller or the ladder is invalid.
     pub fn of(
         flow: &sc::Flow,
         video: &sc::Video,
@@ -229,7 +231,7 @@ impl VideoPlan {
         Ok(choice.planned(flow, video, supply, place))
     }
 
-    /// Creates the plan of a flow with frames from `supply`.
+    /// Creates the plan of a flow whose frames come from `supply`.
     ///
     /// # Errors
     /// See [`VideoPlan::of`].
@@ -245,23 +247,23 @@ impl VideoPlan {
         Ok(ControllerChoice::of(flow, video, ExternalParts::default())?.planned(flow, video, supply, place))
     }
 
-    /// Returns the name of the controller's APP packets.
+    /// Returns the name in the APP packets that the controller sends.
     pub fn app(&self) -> [u8; 4] {
         self.senders.terms().app
     }
 
-    /// Returns the format of per-packet feedback.
+    /// Returns the format of the feedback.
     pub const fn feedback(&self) -> FeedbackFormat {
         self.feedback
     }
 
-    /// Changes the RTCP settings.
+    /// Returns the plan with RTCP settings that `change` has changed.
     #[must_use]
     pub fn timed(self, change: impl FnOnce(RtcpSettings) -> RtcpSettings) -> Self {
         Self { rtcp: change(self.rtcp), ..self }
     }
 
-    /// Returns a random source that depends only on the seed and the name.
+    /// Returns a random source that depends only on the seed and on `name`.
     pub fn chance(&self, name: &str) -> Chance {
         self.place.seed.part(name)
     }
@@ -271,7 +273,7 @@ impl VideoPlan {
         self.video.mode
     }
 
-    /// Returns the maximum rate.
+    /// Returns the maximum rate of the flow.
     pub const fn cap(&self) -> Rate {
         self.setup.cap
     }
@@ -286,9 +288,9 @@ impl VideoPlan {
         self.headers
     }
 
-    /// Creates an encoder with a ladder's frame sizes.
+    /// Creates an encoder whose frames have the sizes of `ladder`.
     pub fn encoder(&self, ladder: &Arc<Ladder>) -> Encoder {
-        // In Evalvid-RA (`paper`), a backlog persists.
+        // Evalvid-RA keeps a backlog. Do the same in the mode `paper`.
         let waiting = if self.video.mode == Mode::Paper { BacklogRule::Damped } else { BacklogRule::Drained };
         let encoder = Encoder::new(Arc::clone(ladder), self.video.vbr.clone(), waiting, self.payload, self.headers);
         match &self.switching {
@@ -297,7 +299,7 @@ impl VideoPlan {
         }
     }
 
-    /// Creates an encoder of frames with sizes but no bytes.
+    /// Creates an encoder whose frames have sizes but no bytes.
     fn sized_feed(&self, name: &str) -> Option<Box<dyn Feed>> {
         match &self.supply {
             Supply::Endless(_) | Supply::Encoder => None,
@@ -310,7 +312,8 @@ impl VideoPlan {
         }
     }
 
-    /// Returns an end's identity. It depends on the name only, so that further receivers change no SSRCs.
+    /// Returns the identity of one end of the flow. It depends only on the end's name, so that SSRCs stay the same if
+    /// receivers are added.
     fn identity(&self, name: &str) -> Identity {
         let ssrc = self.place.seed.part(&format!("{name}.ssrc")).bits32();
         let cname = self.place.apart.as_ref().map_or(name, |apart| &apart.cname).to_owned();
@@ -319,17 +322,17 @@ impl VideoPlan {
 
     fn setup(&self, name: &str, ssrc: u32) -> Setup {
         let chance = self.place.seed.part(&format!("{name}.half"));
-        // A multiplicative controller would never leave a rate of zero.
+        // Raise a rate of zero, because a multiplicative controller could never leave it.
         Setup { id: ReceiverId(ssrc), chance, ..self.setup.clone() }.alive()
     }
 
-    /// Returns the first sequence number.
+    /// Returns the first sequence number of the media.
     pub fn first_seq(&self) -> u16 {
         let drawn = || self.place.seed.part(&format!("flow.{}.seq", self.flow)).bits32() as u16;
         self.video.first.seq.unwrap_or_else(drawn)
     }
 
-    /// Returns the settings of a session's retransmission stream, if any.
+    /// Returns the settings of a session's retransmission stream. Returns `None` if the flow uses no retransmissions.
     pub fn repair(&self, session: &str) -> Option<RepairSettings> {
         self.repairs.again.then(|| RepairSettings {
             ssrc: self.place.seed.part(&format!("{session}.repair.ssrc")).bits32(),
@@ -338,7 +341,7 @@ impl VideoPlan {
         })
     }
 
-    /// Returns the settings of a session's parity stream, if any.
+    /// Returns the settings of a session's parity stream. Returns `None` if the flow uses no parity.
     pub fn parity(&self, session: &str) -> Option<ParitySettings> {
         let known = || self.video.playout.most();
         self.repairs.parity.then(|| ParitySettings {
@@ -348,7 +351,7 @@ impl VideoPlan {
         })
     }
 
-    /// Returns the settings of a session's audio stream, if any.
+    /// Returns the settings of a session's audio stream. Returns `None` if the flow has no audio.
     pub fn audio(&self, session: &str) -> Option<AudioSettings> {
         let drawn = |what: &str| self.place.seed.part(&format!("{session}.audio.{what}")).bits32();
         self.video.audio.map(|_| AudioSettings {
@@ -361,7 +364,7 @@ impl VideoPlan {
         })
     }
 
-    /// Returns the settings of the sender with this name.
+    /// Returns the settings of the sender that is called `name`.
     pub fn sender(&self, name: &str) -> SenderSettings {
         let (video, seed) = (&self.video, self.place.seed);
         let apart = self.place.apart.as_ref();
@@ -384,7 +387,8 @@ impl VideoPlan {
         }
     }
 
-    /// Creates a session's source. Without `feed`, frames have only sizes. Averages begin at `from`.
+    /// Creates the source of a session. If `feed` is `None`, frames have sizes but no bytes. Averages are taken from
+    /// the time `from` on.
     pub fn source(
         &self,
         session: &str,
@@ -399,7 +403,8 @@ impl VideoPlan {
             room: if let Vbr::Frame(PerFrame { room, .. }) = video.vbr { room } else { 1.0 },
             padding: video.padding,
             parity: self.parity(session),
-            // With retransmissions, a receiver gets parity only if it announces that retransmissions would be late.
+            // If retransmissions are on, a receiver gets parity only after it announces that retransmissions would be
+            // late.
             parity_on_word: repair.is_some() && self.place.apart.is_some(),
             repair,
             audio: self.audio(session),
@@ -408,7 +413,7 @@ impl VideoPlan {
         };
         let setup = self.setup(&name, settings.identity.ssrc);
         let chance = self.place.seed.part(&format!("{name}.rtcp"));
-        // A cap at or above the media's highest rate has no effect.
+        // A cap at or above the highest rate of the media has no effect, so the media's highest rate is the limit.
         let by_ladder = self.top.is_some_and(|top| self.setup.cap >= top);
         let feed = feed.or_else(|| self.sized_feed(&name));
         let senders = Arc::clone(&self.senders);
@@ -418,7 +423,8 @@ impl VideoPlan {
         source
     }
 
-    /// Returns a function that creates a session's receiver `n`. `chosen` is whether it can choose a simulcast's group.
+    /// Returns a function that creates receiver `n` of a session. `chosen` says whether the receiver can choose a group
+    /// of a simulcast.
     pub fn receiver(self: &Arc<Self>, n: usize, session: &str, chosen: bool) -> MakeReceiver {
         let plan = Arc::clone(self);
         let name = format!("{session}.dst{}", n + 1);
@@ -441,8 +447,8 @@ impl VideoPlan {
         })
     }
 
-    /// Creates a receiver without repair, and returns it with its name. The name contains the join's number `times`
-    /// (from 0), because each join needs a new SSRC.
+    /// Creates a receiver that does not use repair. Returns it with its name. The name contains the number `times` of
+    /// the join, counted from 0, because each join needs a new SSRC.
     pub fn bare_receiver(&self, name: &str, now: Time, times: u32) -> (Receiver, String) {
         let name = if times == 0 { name.to_owned() } else { format!("{name}.{times}") };
         let identity = self.identity(&name);
@@ -454,7 +460,7 @@ impl VideoPlan {
         (receiver, name)
     }
 
-    /// Creates a sink from the function of [`VideoPlan::receiver`].
+    /// Creates a sink. Its receivers are created by `make`, which comes from [`VideoPlan::receiver`].
     pub fn sink(&self, make: MakeReceiver, intake: Intake) -> VideoSink {
         let video = &self.video;
         let period = self.setup.pictures.as_ref().map_or(Span::ZERO, |p| p.frame);
@@ -466,7 +472,7 @@ impl VideoPlan {
         sink.audio = video.audio.map(|_| Box::default());
         sink.player = match video.playout {
             sc::Playout::Adaptive(bounds) => {
-                // Frames from a codec are not evenly spaced in time.
+                // Frames from a codec model are not evenly spaced in time, so set no period for them.
                 let regular = !matches!(self.supply, Supply::Codec(..));
                 Player::adaptive(bounds, regular.then_some(period))
             }
@@ -478,11 +484,11 @@ impl VideoPlan {
 
 struct ControllerChoice {
     factory: Arc<dyn Factory>,
-    /// Set if the switching rule is a class or a program.
+    /// Set if the switching rule is a Python class or another program.
     switching: Option<Arc<dyn SwitchingFactory>>,
     /// Whether the controller is in the registry.
     registered: bool,
-    /// The per-packet feedback that the controller needs.
+    /// Format of the feedback that the controller needs.
     own: FeedbackFormat,
     group: bool,
 }
@@ -498,7 +504,7 @@ impl ControllerChoice {
         let format = FeedbackFormat::own_of(&*factory, group);
         let switching = external.switching.map(Arc::clone);
         if let (Some(name), None) = (video.outside_switching(), &switching) {
-            // An interpreter or a program could delay a live session's packets.
+            // Refuse this in a live session, because an interpreter or a program could delay packets.
             let what = format!(
                 "{name} switches simulated and emulated flows alone; the built-in rule is \"{BUILT_IN_SWITCHING}\""
             );
@@ -511,8 +517,8 @@ impl ControllerChoice {
         let feedback = video.feedback.or(self.own);
         let repairs = Repairs::of(video, self.group);
         let headers = match &place.apart {
-            // If both ends are in this program, the sender subtracts each packet's actual header extensions from the
-            // payload.
+            // Assume no header extensions if both ends are in this program. The sender then subtracts the actual
+            // extensions of each packet from the payload.
             None => HEADER_BYTES,
             Some(apart) => HEADER_BYTES + self.elements(feedback) + apart.tag + repairs.more(),
         };
@@ -522,7 +528,7 @@ impl ControllerChoice {
             let tag = place.apart.as_ref().map_or(0, |apart| apart.tag);
             packet_rate(rate, Bytes::new(HEADER_BYTES + number + tag))
         });
-        // Audio is sent in addition to the pictures.
+        // Add the rate of the audio, which is sent in addition to the pictures.
         let range = supply.range(payload, headers).map(|(low, high)| (low + audio, high + audio));
         VideoPlan {
             flow: flow.name.clone(),
@@ -551,15 +557,15 @@ impl ControllerChoice {
         }
     }
 
-    /// Returns the maximum bytes of a packet's header extensions, without the send time.
+    /// Returns the maximum size of a packet's header extensions in bytes. The send time is not included.
     fn elements(&self, feedback: FeedbackFormat) -> u64 {
-        // Only a controller with its own report format sends a `Notice`.
+        // Only a controller that has its own report format sends a `Notice`.
         let silent = self.factory.terms().extension == 0 || self.own != FeedbackFormat::Own;
         let number = if feedback == FeedbackFormat::TransportWide { TRANSPORT_NUMBER_BYTES } else { 0 };
         number + if silent { 0 } else { MAX_NOTICE_BYTES }
     }
 
-    /// Returns whether the receiver halves run at the sender.
+    /// Returns whether the controller's receiver parts run at the sender.
     fn replayed(&self, feedback: FeedbackFormat) -> bool {
         self.registered && feedback.is_replayed_for(self.own)
     }
@@ -569,12 +575,14 @@ impl ControllerChoice {
         if self.replayed(feedback) { Replayed::around(own, Span::ZERO) } else { own }
     }
 
-    /// Returns the factory of sender halves. Its layers, from the controller outwards: replay of the receiver half,
-    /// standard reports, circuit breaker (RFC 8083), plausibility checks.
+    /// Returns the factory that creates the controller's sender parts. It adds up to four layers around the controller.
+    /// From the inside to the outside, they are the replay of the receiver part, standard reports, the circuit breaker
+    /// (RFC 8083) and plausibility checks.
     fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &HostContext) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };
-        // Coarse feedback has only packet counts. [`StandardReports`] converts these to arrivals for a receiver half.
+        // Coarse feedback contains only packet counts. Let [`StandardReports`] convert the counts to arrivals for the
+        // controller's receiver part.
         let blocks = self.registered && video.feedback.is_coarse();
         if !video.defences && !blocks {
             return factory;
@@ -585,17 +593,17 @@ impl ControllerChoice {
         if !video.defences {
             return Arc::new(served);
         }
-        // Receivers may send standard reports before they begin to report packets.
+        // Expect standard reports at first, because receivers may send them before they report packets.
         let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
-        // The operator's floor applies even if receivers never report.
+        // Set the floor as `provided`, so that the operator's floor applies even if receivers never report.
         let guarded = CircuitBreaker::new(Arc::new(served), operator.clone()).provided(video.floor.is_some());
         Arc::new(FeedbackDefence::new(Arc::new(guarded), operator))
     }
 }
 
-/// Returns a packet's maximum payload in bytes.
+/// Returns the maximum payload of a packet in bytes.
 fn payload(packet: Bytes, headers: u64, apart: bool) -> u64 {
-    // At least 64 bytes for separate programs (`apart`), which send real bytes.
+    // Leave at least 64 bytes if the other end is another program (`apart`), because real bytes are then sent.
     packet.get().saturating_sub(headers).max(if apart { 64 } else { 1 })
 }
 
@@ -603,14 +611,15 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     let profile = match video.rtcp.profile {
         sc::RtcpProfile::Rfc3550 => Profile::Rfc3550,
         sc::RtcpProfile::Asmp => Profile::Asmp,
-        // With a T_rr_interval of 0, no regular report is suppressed (RFC 4585, section 3.4).
+        // T_rr_interval is 0, so no regular report is suppressed (RFC 4585, section 3.4).
         sc::RtcpProfile::Avpf => Profile::Avpf { t_rr_interval: Span::ZERO },
     };
     let summary = group && video.rtcp.reports == sc::Reports::Source;
     RtcpSettings { t_min: video.rtcp.t_min, group, summary, mtu, ..RtcpSettings::new(profile, video.rtcp.session_bw) }
 }
 
-/// Returns the halves' setup without pictures, within the limits of flow and media. `audio` is a constant rate on top.
+/// Returns what both parts of the controller are created with, without the pictures. The rates are within the limits of
+/// the flow and the media. `audio` is the constant rate of the audio, which is added to them.
 fn setup(
     video: &sc::Video,
     group: bool,
@@ -622,7 +631,7 @@ fn setup(
     let own = apart.map_or(Rate::ZERO, |apart| apart.floor) + audio;
     let lowest = range.map_or(own, |range| range.0);
     let mut floor = video.floor.map_or(lowest, |floor| floor + audio).min(cap);
-    // With defences, the operator's floor is enforced outside of the controller.
+    // If defences are on, enforce the operator's floor outside of the controller.
     if let Some(apart) = apart.filter(|_| video.defences) {
         apart.operator.limit(Some(floor), None);
         floor = floor.min(range.map_or(own, |range| range.0.max(own)));
@@ -636,14 +645,14 @@ fn setup(
         session_bandwidth: video.rtcp.session_bw,
         group,
         id: ReceiverId(0),
-        // `VideoPlan::setup` replaces it for each half.
+        // `VideoPlan::setup` replaces this random source for each part of the controller.
         chance: Seed(0).part(""),
         ecn: video.ecn,
         probes: true,
     }
 }
 
-/// Returns a ladder's description for controllers.
+/// Describes a ladder to controllers.
 fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     let rung = |(row, quantizer): (usize, &u8)| {
         let (rate, peak) = ladder.rates(row, payload, headers);
@@ -656,8 +665,8 @@ fn pictures(ladder: &Ladder, payload: u64, headers: u64) -> Pictures {
     }
 }
 
-/// Describes RFC 8593's codec to controllers. The codec has no quantizers, so quantizers 2, 4 … 62 stand for equally
-/// spaced rates from `r_max` down to `r_min`.
+/// Describes RFC 8593's codec model to controllers. The model has no quantizers. Quantizers 2, 4 … 62 therefore stand
+/// for equally spaced rates from `r_max` down to `r_min`.
 fn codec_pictures(codec: &CodecSettings, gop: u32) -> Pictures {
     let step = codec.r_max.saturating_sub(codec.r_min).as_bps_f64() / 30.0;
     let rate = |n: u8| Rate::from_bps_f64(codec.r_max.as_bps_f64() - step * f64::from(n));

@@ -1,28 +1,28 @@
-//! A receiver of a simulcast, always in one of its groups.
+//! A receiver of a simulcast, which is always in one of the simulcast's groups.
 
 use crate::{Agent, AgentIx};
 use steadycast_control::simulcast::{Chooser, Move};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Rate, Span, Time};
 
-/// A simulcast's receiver, with a sink per group. The receiver is a member of one group at a time. After each call of
-/// that group's sink, the world calls [`Viewer::look`], which may request a move to another group.
+/// A receiver of a simulcast. It has a sink for each group and is a member of one group at a time. After each call of
+/// the sink of that group, the caller calls [`Viewer::look`], which may request a move to another group.
 pub struct Viewer {
-    /// The simulcast's index in the scenario.
+    /// Index of the simulcast in the scenario.
     pub simulcast: usize,
-    /// The index among the groups' receivers.
+    /// Index of the receiver. It is the same in all groups.
     pub receiver: usize,
-    /// The sinks, one per group.
+    /// The receiver's sinks, one for each group.
     pub sinks: Vec<AgentIx>,
-    /// The link directions on the path to this receiver.
+    /// The link directions on the path to the receiver.
     pub way: Vec<u32>,
     chooser: Chooser,
-    /// The moves with their reasons.
+    /// Moves so far, each with its reason.
     pub moves: Vec<Move>,
 }
 
 impl Viewer {
-    /// Creates a viewer in the lowest group, without sinks.
+    /// Creates a viewer that is in the lowest group and has no sinks yet.
     pub fn new(scenario: &sc::Scenario, simulcast: usize, receiver: usize) -> Self {
         let spec = &scenario.simulcasts[simulcast];
         let floor = |flow: &sc::FlowIx| match &scenario.flows[flow.0 as usize].kind {
@@ -33,12 +33,12 @@ impl Viewer {
         Self { simulcast, receiver, sinks: Vec::new(), way: Vec::new(), chooser, moves: Vec::new() }
     }
 
-    /// Returns the joined sink.
+    /// Returns the sink of the group that the receiver is in.
     pub fn sink(&self) -> AgentIx {
         self.sinks[self.chooser.place()]
     }
 
-    /// Decides on a move. Returns the sinks that leave and join.
+    /// Decides whether to move to another group. Returns the sink that leaves and the sink that joins.
     pub fn look(&mut self, now: Time, agents: &[Agent]) -> Option<(AgentIx, AgentIx)> {
         let from = self.sink();
         let Agent::VideoSink(sink) = &agents[from.0 as usize] else { return None };
@@ -49,11 +49,11 @@ impl Viewer {
         Some((from, self.sink()))
     }
 
-    /// Returns the time in each group between two times.
+    /// Returns how long the receiver was in each group between `from` and `until`.
     pub fn stays(&self, from: Time, until: Time) -> Vec<Span> {
         let mut stays = vec![Span::ZERO; self.sinks.len()];
         let (mut place, mut since) = (0, Time::ZERO);
-        // The last stay ends at `until`; the 0 is a placeholder.
+        // The last stay ends at `until`. The group 0 after it is a placeholder.
         let ends = self.moves.iter().map(|m| (m.at, m.to)).chain([(until, 0)]);
         for (at, next) in ends {
             stays[place] += at.min(until).since(since.max(from));

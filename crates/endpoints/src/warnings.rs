@@ -1,4 +1,4 @@
-//! Warnings about feedback and TCP windows that affect a run's numbers.
+//! Warnings about feedback and TCP windows that distort the results of a run.
 
 use crate::shares::FlowShare;
 use crate::{FlowEnds, Record};
@@ -6,14 +6,15 @@ use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_tcp::{LINUX_WINDOW, MAX_WINDOW};
 use steadycast_units::{Bytes, Span, Time, counted};
 
-/// Share of the return link above which reports delay other traffic.
+/// Maximum share of a return link's capacity that reports may use. Above it, reports delay other traffic.
 const MAX_RETURN_LINK_SHARE: f64 = 0.5;
 
 impl Record<'_> {
-    /// Returns a warning for each TCP flow whose window is below its fair share's bandwidth-delay product.
+    /// Returns a warning for each TCP flow whose window is too small. The window is too small if it is below the
+    /// bandwidth-delay product of the flow's fair share.
     pub(crate) fn window_warnings(&self, shares: &[FlowShare]) -> Vec<String> {
         let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways);
-        // A kernel's maximum window differs.
+        // The maximum window of the kernel differs from that of the simulated TCP.
         let most = if self.world == "simulated" { MAX_WINDOW } else { LINUX_WINDOW };
         let each = flows.filter_map(|((flow, share), ways)| {
             let FlowKind::Tcp(tcp) = &flow.kind else { return None };
@@ -21,7 +22,7 @@ impl Record<'_> {
                 let link = self.scenario.links.get(way as usize / 2);
                 link.map_or(Span::ZERO, |link| if way.is_multiple_of(2) { link.forward.delay } else { link.back.delay })
             };
-            // A direction's index differs from the reverse's in the lowest bit (`DirIx::reverse`).
+            // A direction and its reverse differ only in the lowest bit of their indices (`DirIx::reverse`).
             let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;
             let (name, packet) = (&flow.name, config.packet.get());
@@ -53,7 +54,7 @@ impl Record<'_> {
         each.collect()
     }
 
-    /// Returns warnings about what receivers could not report.
+    /// Returns warnings about packets and messages that receivers had no room to report.
     fn untold(&self, flow: &sc::Flow, ends: &FlowEnds) -> Vec<String> {
         let sinks = ends.sinks.iter().filter_map(|sink| self.agents[sink.0 as usize].video_sink());
         let (packets, messages) = sinks.map(|sink| sink.untold()).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
@@ -75,9 +76,9 @@ impl Record<'_> {
         untold.into_iter().chain(refused).collect()
     }
 
-    /// Returns a warning if a single receiver's reports fill a link on their way back.
+    /// Returns a warning if the reports of a flow's only receiver fill a link on the way back.
     fn way_back_is_full(&self, n: usize, flow: &sc::Flow, ends: &FlowEnds) -> Option<String> {
-        // Several receivers' reports use different links.
+        // Check a single receiver only, because the reports of several receivers use different links.
         let [sink] = ends.sinks[..] else { return None };
         let said = self.agents[sink.0 as usize].video_sink()?.rtcp_bytes;
         let share = |way: &u32| {

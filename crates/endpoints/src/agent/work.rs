@@ -14,20 +14,20 @@ pub enum Work {
     Transfers {
         /// The distribution of pauses.
         off: Periods,
-        /// The next transfer's start; `Time::NEVER` during a transfer.
+        /// When the next transfer starts. `Time::NEVER` during a transfer.
         next: Time,
     },
-    /// Writing and pauses in turn.
+    /// The application writes for a period, then pauses, in turn.
     OnOff {
         /// The distribution of writing periods.
         on: Periods,
         /// The distribution of pauses.
         off: Periods,
-        /// The end of the present period.
+        /// When the present period ends.
         until: Time,
         /// Whether the application writes in the present period.
         writing: bool,
-        /// The time between written packets; `None` writes as fast as TCP accepts.
+        /// Time between two packets that are written. If `None`, the application writes as fast as TCP accepts.
         gap: Option<Span>,
         /// When the next packet is written.
         write: Time,
@@ -35,13 +35,13 @@ pub enum Work {
 }
 
 impl Work {
-    /// Creates a workload's application for packets of this size.
+    /// Creates the application of a workload. Its packets have the size `packet`.
     pub fn new(source: &Workload, packet: Bytes) -> Self {
         match source {
             Workload::Bulk | Workload::File(_) => Self::Once,
             Workload::Transfers { off, .. } => Self::Transfers { off: *off, next: Time::NEVER },
             Workload::OnOff { rate, on, off } => {
-                // A gap of zero would make the caller's loop over `writes` endless.
+                // Avoid a gap of zero, because the caller's loop over `writes` would never end.
                 let gap = rate.map(|rate| packet.at(rate).max(Span::nanos(1)));
                 Self::OnOff { on: *on, off: *off, until: Time::NEVER, writing: false, gap, write: Time::NEVER }
             }
@@ -83,14 +83,15 @@ impl Work {
         }
     }
 
-    /// Begins and ends due periods. A period's activity ends with its last acknowledgment.
+    /// Switches between writing and pausing at each period's end up to `now`. Registers each writing period's start in
+    /// `activity`.
     pub fn turn(&mut self, now: Time, chance: &mut Chance, activity: &mut Activity) {
         let Self::OnOff { on, off, until, writing, gap, write } = self else { return };
         while *until <= now {
             *writing = !*writing;
             let began = *until;
             let period = draw(if *writing { &*on } else { &*off }, chance);
-            // A zero period must not make this loop endless.
+            // Avoid a period of zero, so that this loop ends.
             *until += period.max(Span::nanos(1));
             *write = gap.filter(|_| *writing).map_or(Time::NEVER, |_| began);
             if *writing {
@@ -99,7 +100,7 @@ impl Work {
         }
     }
 
-    /// Returns whether a packet is written at `now`. Repeat until false.
+    /// Returns whether a packet is written at `now`. The caller repeats the call until it returns false.
     pub fn writes(&mut self, now: Time) -> bool {
         match self {
             Self::OnOff { gap: Some(gap), write, .. } if *write <= now => {
