@@ -97,6 +97,7 @@ pub enum Supply {
     Ladder(Arc<Ladder>),
     /// RFC 8593's codec model. Its traced models use the frame sizes of a ladder.
     Codec(CodecSettings, Option<Arc<Ladder>>),
+    /// An encoder that runs during the flow.
     Encoder,
 }
 
@@ -595,7 +596,7 @@ impl ControllerChoice {
         }
         // Expect standard reports at first, because receivers may send them before they report packets.
         let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
-        // Set the floor as `provided`, so that the operator's floor applies even if receivers never report.
+        // If the scenario sets a floor, the floor applies even if receivers never report.
         let guarded = CircuitBreaker::new(Arc::new(served), operator.clone()).provided(video.floor.is_some());
         Arc::new(FeedbackDefence::new(Arc::new(guarded), operator))
     }

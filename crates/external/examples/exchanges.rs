@@ -1,5 +1,5 @@
-//! Measures exchanges with a program: `exchanges COUNT PROGRAM ARGUMENTS` sends COUNT reports. Without a program, lines
-//! go through two pipes to `cat` and back.
+//! Measures how long it takes to exchange messages with a program. `exchanges COUNT PROGRAM ARGUMENTS` sends COUNT
+//! reports to the program. If no program is given, lines go through two pipes to `cat` and back.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -26,7 +26,7 @@ fn main() {
     assert_eq!(fault.take(), None);
 }
 
-/// A line as long as a report, to `cat` and back.
+/// Sends `count` lines to `cat` and reads them back. A line is as long as a report.
 fn pipes(count: u64) {
     let mut cat = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat");
     let (mut input, mut output) = cat.stdin.take().zip(cat.stdout.take()).expect("pipes");

@@ -1,4 +1,4 @@
-//! Parses the answers of a program: any bytes are a valid answer or an error.
+//! Parses the answers of a program. Any sequence of bytes is either a valid answer or an error.
 
 use crate::half::Decided;
 use crate::one_line;
@@ -7,17 +7,17 @@ use steadycast_control::FeedbackFormat;
 use steadycast_settings::nearest;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The version of the protocol.
+/// Version of the protocol between this program and an external one.
 pub(crate) const VERSION: u64 = 1;
-/// The most characters of a decision's reason.
+/// Maximum length of a decision's reason, in characters.
 const LONGEST_WHY: usize = 200;
 
 /// An error in an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// The problem.
+    /// What is wrong with the answer.
     pub problem: String,
-    /// The remedy.
+    /// What the program's author should do about it.
     pub remedy: &'static str,
 }
 
@@ -25,20 +25,20 @@ fn wrong<T>(problem: impl Into<String>, remedy: &'static str) -> Result<T, Wrong
     Err(Wrong { problem: problem.into(), remedy })
 }
 
-/// The capabilities that a program declares.
+/// What a program declares in its answer to `hello`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The interval of reports in the format [`FeedbackFormat::Own`] ("echo").
+    /// Interval of reports in the format [`FeedbackFormat::Own`], which the protocol calls "echo".
     pub every: Span,
-    /// The format of the reports that the controller receives.
+    /// Format of the reports that the controller wants to receive.
     pub feedback: FeedbackFormat,
-    /// Whether reports and timers list the packets that were sent.
+    /// Whether reports and timers should list the packets that were sent.
     pub sent: bool,
-    /// Whether the controller decides at each packet that was sent.
+    /// Whether the controller decides again after each packet that was sent.
     pub each: bool,
 }
 
-/// Values of `feedback`.
+/// The values that a program may give for `feedback`.
 const FEEDBACK: [(&str, FeedbackFormat); 4] = [
     ("echo", FeedbackFormat::Own),
     ("packets", FeedbackFormat::Rfc8888),
@@ -61,9 +61,9 @@ pub fn hello(line: &[u8]) -> Result<Hello, Wrong> {
         None => return wrong("its hello has no \"v\"", "answer {\"v\":1}: the version of the protocol"),
     }
     let every = match number(&table, "every", "nanoseconds from 1000000 to 60000000000")? {
-        // As for Python classes.
+        // The default is the same as for Python classes.
         None => Span::millis(100),
-        // Shorter intervals would flood the path, longer ones exceed any control loop.
+        // Shorter intervals would flood the path. Longer intervals are too slow for any control loop.
         Some(ns) if (1e6..=6e10).contains(&ns) => Span::nanos(ns as u64),
         Some(ns) => return wrong(format!("its \"every\" is {ns}"), "give nanoseconds from 1000000 to 60000000000"),
     };
@@ -109,7 +109,7 @@ pub fn decision(line: &[u8]) -> Result<Decided, Wrong> {
     };
     let why = match table.get("why") {
         None | Some(Value::Null) => None,
-        // It is stored with every decision.
+        // Cut the reason, because it is stored with every decision.
         Some(Value::String(why)) => Some(why.chars().take(LONGEST_WHY).collect()),
         Some(other) => {
             return wrong(format!("its \"why\" is {}", shown(other)), "give a text: the reason in a few words");
@@ -128,12 +128,12 @@ pub fn decision(line: &[u8]) -> Result<Decided, Wrong> {
 /// Parses the answer of a switching rule that chooses between `rungs` rungs.
 ///
 /// # Errors
-/// The answer is not an object, or names none of the rungs.
+/// The answer is not an object, or its number is not that of a rung.
 pub fn rung(line: &[u8], rungs: usize) -> Result<usize, Wrong> {
     let table = object(line)?;
     let remedy = "answer {\"rung\":N}: the number of a rung; 0 is the finest";
     let Some(value) = table.get("rung") else { return wrong("it has no \"rung\"", remedy) };
-    // A whole number may be written as a float.
+    // Accept a float such as 2.0, because some languages write whole numbers like this.
     let number = value.as_f64().filter(|n| *n >= 0.0 && *n < rungs as f64 && n.fract() == 0.0);
     let Some(number) = number else {
         let last = rungs.saturating_sub(1);
@@ -244,7 +244,7 @@ mod tests {
         }
     }
 
-    /// Generates lines that are almost valid, so that each check is reached.
+    /// Generates lines that are almost valid, so that the tests reach each check.
     fn nearly() -> impl Strategy<Value = Vec<u8>> {
         let value = prop_oneof![
             any::<f64>().prop_map(|n| n.to_string()),

@@ -5,28 +5,28 @@ use steadycast_units::{Span, Time};
 /// Why an external controller has stopped a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// An error in the controller.
+    /// The controller made an error.
     Wrong {
-        /// The place of the error.
+        /// Where the error happened: the flow and the controller.
         place: String,
-        /// The time and the problem.
+        /// When the error happened, and what it was.
         problem: String,
-        /// The remedy.
+        /// What the controller's author should do about it.
         remedy: String,
     },
     /// Ctrl-C was pressed while the controller was running.
     Interrupted,
 }
 
-/// A slot that holds the first fault of a run.
+/// Stores the first fault of a run. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct FaultSlot(Arc<Mutex<Option<Fault>>>);
 
 impl FaultSlot {
-    /// Keeps the first fault; an interruption replaces any other.
+    /// Stores a fault if there is none yet. An interruption replaces any other fault.
     pub fn put(&self, new: Fault) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Later faults are mostly consequences of the first one.
+        // Keep the first fault, because later faults are mostly its consequences.
         if kept.is_none() || new == Fault::Interrupted {
             *kept = Some(new);
         }
@@ -37,20 +37,20 @@ impl FaultSlot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Returns the fault and empties the slot.
+    /// Removes the fault from the slot and returns it.
     pub fn take(&self) -> Option<Fault> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// The time of a fault, as text.
+/// When a fault happened, for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// The time before the flow's first packet.
+    /// Before the flow's first packet.
     Start,
-    /// A time of the run.
+    /// At this time of the run.
     Run(Time),
-    /// A time since the flow's start.
+    /// At this time after the flow's start.
     Stream(Span),
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// Returns a text with all white space replaced by single spaces.
+/// Returns `text` as one line. All white space becomes single spaces.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

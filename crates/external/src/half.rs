@@ -4,19 +4,19 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Minimum wait for a timer. Without this minimum, a controller could keep virtual time from advancing.
+/// Minimum time until a timer expires. With shorter timers, a controller could prevent virtual time from advancing.
 const SHORTEST_WAIT: Span = Span::micros(100);
-/// The size of an [`Echo`] in bytes; an external receiver's content follows.
+/// Size of an [`Echo`] in bytes. In a report, the bytes that an external receiver has added follow it.
 const ECHO: usize = 24;
 
-/// The decision rules of a controller outside this program.
+/// The decision rules of a controller that is not part of this program.
 pub trait Law: Send {
-    /// Returns the new decision; `None` if the old one stays, or after a failure. `now` is `None` at the start of the
-    /// flow.
+    /// Returns the new decision. Returns `None` if the previous decision stays, or after a failure. `now` is `None`
+    /// when the flow starts.
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided>;
 }
 
-/// An event that is passed to a control law.
+/// An event that a [`Law`] is informed about.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// The flow starts.
@@ -25,46 +25,46 @@ pub enum Event<'a> {
     Report(&'a LawReport<'a>),
     /// A media packet was sent.
     Sent(&'a Sent),
-    /// The requested timer has expired.
+    /// The timer that the law requested has expired.
     Timer,
     /// A receiver has left.
     Leave(ReceiverId),
 }
 
-/// A report for a law. Values that the feedback does not contain are `None`.
+/// A report for a [`Law`]. Values that the feedback does not contain are `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct LawReport<'a> {
-    /// The arrival time.
+    /// When the report arrived.
     pub at: Time,
     /// The receiver that sent the report.
     pub from: ReceiverId,
-    /// Receivers in the session when the report arrives.
+    /// Number of receivers in the session when the report arrives.
     pub members: u32,
     /// The round-trip time.
     pub rtt: Option<Span>,
-    /// The numbers of expected and of missing packets since the previous report.
+    /// Number of packets that were expected since the previous report, and number of those that are missing.
     pub counts: Option<(u32, u32)>,
-    /// The receive rate since the previous report.
+    /// Rate at which packets arrived since the previous report.
     pub received: Option<Rate>,
-    /// The newest packet's one-way delay minus the smallest one so far.
+    /// One-way delay of the newest packet minus the smallest one-way delay so far.
     pub queueing: Option<Span>,
     /// The interarrival jitter (RFC 3550).
     pub jitter: Option<Span>,
-    /// What an external receiver has appended to its echo.
+    /// Bytes that an external receiver has added after its echo.
     pub added: Option<&'a [u8]>,
-    /// The per-packet feedback.
+    /// Per-packet feedback.
     pub packets: &'a [PacketReport],
-    /// The bytes in the pacer, and the time for which the pacer's oldest packet has waited.
+    /// Bytes in the pacer, and how long the oldest packet in the pacer has waited.
     pub waiting: (Bytes, Span),
 }
 
 impl<'a> LawReport<'a> {
     fn of(report: &Report<'a>, feedback: FeedbackFormat, waiting: (Bytes, Span)) -> Self {
         let (echo, added) = report.body.map_or((None, None), split);
-        // The law gets report blocks only if they are the flow's feedback format.
+        // Pass report blocks only if they are the feedback format of the flow.
         let blocks = report.reception.filter(|_| feedback == FeedbackFormat::Blocks);
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        // Duplicates can make the number negative (RFC 3550, section 6.4.1).
+        // Duplicates can make the number of lost packets negative (RFC 3550, section 6.4.1). Pass zero then.
         let of_block = || blocks.map(|b| (count(b.expected), count(b.lost.max(0).unsigned_abs())));
         Self {
             at: report.at,
@@ -73,7 +73,7 @@ impl<'a> LawReport<'a> {
             rtt: echo.map(|e| e.rtt(report.at)).or(report.rtt),
             counts: echo.map(|e| (e.expected, e.lost)).or_else(of_block),
             received: echo.map(|e| e.received),
-            // A browser's statistics contain no one-way delay.
+            // Leave the delay out of a browser's statistics, because they contain no one-way delay.
             queueing: echo.filter(|_| feedback != FeedbackFormat::Stats).map(|e| e.queueing),
             jitter: report.reception.map(|r| r.jitter),
             added,
@@ -82,7 +82,7 @@ impl<'a> LawReport<'a> {
         }
     }
 
-    /// Returns the share of the expected packets that are missing.
+    /// Returns the share of expected packets that are missing, from 0 to 1.
     pub fn loss(&self) -> f64 {
         self.counts
             .filter(|(expected, _)| *expected > 0)
@@ -90,31 +90,32 @@ impl<'a> LawReport<'a> {
     }
 }
 
-/// Splits a report into the echo and the bytes that an external receiver appended. An invalid part is `None`.
+/// Splits the body of a report into the echo and the bytes that an external receiver has added. A part that is invalid
+/// becomes `None`.
 fn split(body: &Body) -> (Option<Echo>, Option<&[u8]>) {
     let Some((echo, rest)) = body.bytes.split_at_checked(ECHO) else { return (None, None) };
     let echo = Echo::parse(&Body { subtype: body.subtype, bytes: echo.to_vec() });
-    // A length precedes the added bytes, because RTCP pads the report to whole words.
+    // Read the length of the added bytes first, because RTCP pads the report to whole words.
     let added = rest.split_first_chunk::<4>().and_then(|(len, rest)| rest.get(..u32::from_be_bytes(*len) as usize));
     (echo, added)
 }
 
-/// The decision of a control law.
+/// The decision of a [`Law`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decided {
-    /// The rate, limited to the range from floor to cap.
+    /// Rate at which to send. It is limited to the range from floor to cap.
     pub rate: Rate,
-    /// `None`: the same as `rate`.
+    /// Pacing rate. If `None`, it is the same as `rate`.
     pub pacing: Option<Rate>,
-    /// The bytes that may be sent before the next decision; `None`: no limit.
+    /// Bytes that may be sent before the next decision. If `None`, there is no limit.
     pub window: Option<Bytes>,
-    /// When the law's timer expires; `None`: never.
+    /// When the timer of the law expires. If `None`, it never expires.
     pub wake: Option<Time>,
-    /// `None`: the previous reason stays.
+    /// Reason for the decision. If `None`, the previous reason stays.
     pub why: Option<String>,
 }
 
-/// The sender half of a [`Law`].
+/// Turns a [`Law`] into the sender part of a controller.
 pub struct Half<L> {
     law: L,
     feedback: FeedbackFormat,
@@ -128,7 +129,7 @@ pub struct Half<L> {
 }
 
 impl<L: Law> Half<L> {
-    /// Creates the half and gets the first decision from `law`. `feedback` is the format of the reports.
+    /// Creates the sender part and gets the first decision from `law`. `feedback` is the format of the reports.
     pub fn new(law: L, setup: &Setup, feedback: FeedbackFormat) -> Self {
         let (floor, cap) = (setup.floor, setup.cap);
         let decided = Decided { rate: floor.max(Rate::kbps(8)).min(cap), ..Decided::default() };
@@ -141,7 +142,7 @@ impl<L: Law> Half<L> {
 
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) {
         let Some(mut new) = self.law.on_event(now, event) else { return };
-        // The session's limits apply even to a faulty controller.
+        // Apply the session's limits here, so that even a faulty controller can't exceed them.
         new.rate = new.rate.max(self.floor).min(self.cap);
         new.pacing = new.pacing.map(|pacing| pacing.max(self.floor));
         new.wake = new.wake.map(|at| at.max(now.unwrap_or(Time::ZERO) + SHORTEST_WAIT));
@@ -182,7 +183,7 @@ impl<L: Law> SenderHalf for Half<L> {
     }
 
     fn on_timer(&mut self, now: Time) {
-        // The law has to request the next timer.
+        // Clear the timer. The law has to request the next timer in its decision.
         self.decided.wake = None;
         self.on_event(Some(now), &Event::Timer);
     }

@@ -1,10 +1,10 @@
-//! Controllers and switching rules outside this program: a class or another program decides.
+//! Controllers and switching rules that are not part of this program. A Python class or another program decides.
 //!
-//! A [`Law`] receives reports, timers and packets, and returns decisions; [`Half`] turns it into a controller's sender
-//! half. A [`Program`] is a law in any language (`docs/controllers-in-any-language.md`).
+//! A [`Law`] receives reports, timers and packets, and returns decisions. [`Half`] turns a law into the sender part of
+//! a controller. A [`Program`] is a law that can be written in any language (`docs/controllers-in-any-language.md`).
 //!
-//! A fault in a law stops the run and is stored as a [`Fault`]. The law is no longer called, and its last valid rate
-//! applies until the run stops.
+//! A fault in a law stops the run and is stored as a [`Fault`]. The law is not called again. Its last valid rate
+//! applies until the run has stopped.
 
 mod answer;
 mod fault;

@@ -1,4 +1,4 @@
-//! The messages to a program: lines of JSON, whose values are numbers.
+//! The messages to a program. They are lines of JSON, and most values in them are numbers.
 
 use crate::answer::VERSION;
 use crate::half::LawReport;
@@ -8,7 +8,7 @@ use steadycast_control::{PacketReport, ReceiverId, Sent, Setup};
 use steadycast_media::RungContext;
 use steadycast_units::{Ecn, Time};
 
-/// `null` in JSON if the number is missing.
+/// Writes a number as JSON, or `null` if there is no number.
 struct Or<T>(Option<T>);
 
 impl<T: Display> Display for Or<T> {
@@ -20,7 +20,7 @@ impl<T: Display> Display for Or<T> {
     }
 }
 
-/// A message that is being written; writing to a `String` never fails.
+/// A message that is being written. Errors are ignored, because writing to a `String` never fails.
 #[derive(Debug, Default)]
 pub(crate) struct Message(String);
 
@@ -48,7 +48,7 @@ impl Message {
     pub(crate) fn setup(&mut self, setup: &Setup) {
         let (packet, floor, cap) = (setup.packet.get(), setup.floor.as_bps(), setup.cap.as_bps());
         let (session, group, ecn) = (setup.session_bandwidth.as_bps(), setup.group, setup.ecn.bits());
-        // A clone, so that the random sequence of the controller's half does not change.
+        // Draw the seed from a clone, so that the random sequence of the controller does not change.
         let seed = setup.chance.clone().bits32();
         let _ = write!(
             self.begin("setup"),
@@ -86,7 +86,7 @@ impl Message {
         self.close(sent);
     }
 
-    /// Writes a message with the packets sent since the previous one.
+    /// Writes a message of the kind `kind`. `sent` lists the packets that were sent since the previous message.
     pub(crate) fn at(&mut self, kind: &str, now: Time, sent: Option<&mut String>) {
         let _ = write!(self.begin(kind), ",\"t\":{}", now.as_nanos());
         self.close(sent);
@@ -107,7 +107,7 @@ impl Message {
         self.end();
     }
 
-    /// Ends a message with the packets sent since the previous one.
+    /// Ends a message with the list of packets that were sent since the previous message. Clears that list.
     fn close(&mut self, sent: Option<&mut String>) {
         if let Some(rows) = sent {
             let _ = write!(self.0, ",\"sent\":[{rows}]");
@@ -124,7 +124,7 @@ pub(crate) fn departed(rows: &mut String, sent: &Sent) {
 }
 
 fn row(text: &mut String, packet: &PacketReport) {
-    // −1: it has arrived at an unknown time.
+    // The value −1 means that the packet has arrived at an unknown time.
     let arrived = packet.arrived.map(|arrived| arrived.at.map_or(-1, steadycast_units::PeerTime::as_nanos));
     let ecn = packet.arrived.and_then(|arrived| arrived.ecn).map(Ecn::bits);
     let (sent, size) = (packet.sent.as_nanos(), packet.size.get());

@@ -1,4 +1,4 @@
-//! A child process that answers each line with one line, and never outlives this process.
+//! A child process that answers each line with one line. It never outlives this process.
 #![allow(clippy::disallowed_methods, reason = "how long another process takes, only the machine's clock can tell")]
 
 use rustix::buffer::spare_capacity;
@@ -11,19 +11,19 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The most bytes of a line.
+/// Maximum size of a line from the process, in bytes.
 pub(crate) const LONGEST_LINE: usize = 1 << 20;
-/// The time in which a process has to end after it was asked to.
+/// How long a process may take to end after its input was closed.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why an exchange has no answer.
+/// Why there is no answer to a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ExchangeError {
     Timeout,
-    /// A line without a request.
+    /// The process wrote this line although it was not asked to.
     Unsolicited(Vec<u8>),
     TooLong,
-    /// The process has closed its output; the text says how it ended.
+    /// The process has closed its output. The text says how the process ended, if that is known.
     Closed(Option<String>),
 }
 
@@ -31,19 +31,19 @@ pub(crate) struct Process {
     child: Child,
     input: Option<ChildStdin>,
     output: ChildStdout,
-    /// Output that has been read but not processed.
+    /// Output that was read from the process but is not processed yet.
     buffer: Vec<u8>,
     guard: Child,
-    /// A failed process is killed without being asked to end.
+    /// Whether an exchange has failed. The process is then killed without a request to end.
     failed: bool,
 }
 
 impl Process {
-    /// Starts a program in its own process group, with its stderr in `log`.
+    /// Starts a program in a process group of its own. Its stderr is written to `log`.
     pub(crate) fn start(words: &[String], log: File) -> io::Result<Self> {
         let (name, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        // The guard kills the program when this process dies. The guard starts first, because it then learns the
-        // program's ID sooner.
+        // Start a guard that kills the program if this process dies. Start the guard before the program, because it
+        // then learns the program's ID sooner.
         let mut guard = start_guard()?;
         let mut child = Command::new(name)
             .args(arguments)
@@ -63,13 +63,13 @@ impl Process {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let process = Self { child, input: Some(input), output, buffer: Vec::new(), guard, failed: false };
-        // A process that neither reads nor writes can't block this one.
+        // Make the pipes non-blocking, so that a process that neither reads nor writes can't block this process.
         ioctl_fionbio(&process.output, true)?;
         process.input.as_ref().map_or(Ok(()), |input| ioctl_fionbio(input, true))?;
         Ok(process)
     }
 
-    /// Sends a line and returns the answer, both without the newline.
+    /// Sends `line` and returns the answer without its newline. Fails if the answer takes longer than `timeout`.
     pub(crate) fn exchange(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
         let result = self.answer(line, timeout);
         self.failed |= result.is_err();
@@ -77,7 +77,7 @@ impl Process {
     }
 
     fn answer(&mut self, line: &[u8], timeout: Duration) -> Result<Vec<u8>, ExchangeError> {
-        // Earlier output would be mistaken for the answer.
+        // Refuse output that was written before the request, because it would be mistaken for the answer.
         let open = self.fill();
         if !self.buffer.is_empty() {
             return Err(ExchangeError::Unsolicited(std::mem::take(&mut self.buffer)));
@@ -86,7 +86,7 @@ impl Process {
         let mut open = open && self.write(&mut rest);
         loop {
             if let Some(end) = self.buffer[read..].iter().position(|b| *b == b'\n') {
-                // A second line would be mistaken for the next answer.
+                // Refuse a second line, because it would be mistaken for the next answer.
                 let (answer, more) = self.buffer.split_at(read + end);
                 let result = if more == b"\n" {
                     Ok(answer.to_vec())
@@ -97,7 +97,7 @@ impl Process {
                 return result;
             }
             read = self.buffer.len();
-            // A line without end must not fill the memory.
+            // Refuse a line that never ends before it fills the memory.
             if read > LONGEST_LINE {
                 return Err(ExchangeError::TooLong);
             }
@@ -107,12 +107,12 @@ impl Process {
             if !self.wait(rest.is_empty(), until) {
                 return Err(ExchangeError::Timeout);
             }
-            // Reads even after the process has ended, because it may have answered before.
+            // Read even after the process has ended, because it may have answered before.
             open = self.write(&mut rest) & self.fill();
         }
     }
 
-    /// Writes as much as the pipe accepts; returns whether the process still reads.
+    /// Writes as much of `rest` as the pipe accepts. Returns whether the process still reads.
     fn write(&self, rest: &mut &[u8]) -> bool {
         let Some(input) = &self.input else { return false };
         while !rest.is_empty() {
@@ -126,7 +126,7 @@ impl Process {
         true
     }
 
-    /// Reads the available output; returns whether the process still writes.
+    /// Reads the output that is available. Returns whether the process still writes.
     fn fill(&mut self) -> bool {
         while self.buffer.len() <= LONGEST_LINE {
             self.buffer.reserve(4096);
@@ -141,7 +141,8 @@ impl Process {
         true
     }
 
-    /// Waits for output, or, unless all input is `written`, for room in the input. Returns false on a timeout.
+    /// Waits until there is output, or until `until`. If not all input is `written`, also waits for room in the input.
+    /// Returns false on a timeout.
     fn wait(&self, written: bool, until: Instant) -> bool {
         loop {
             let mut fds = vec![PollFd::new(&self.output, PollFlags::IN)];
@@ -154,8 +155,8 @@ impl Process {
         }
     }
 
-    /// Waits up to one second for the process to end, and returns how it ended. The process is not reaped, so that its
-    /// group can still be killed.
+    /// Waits up to one second for the process to end, and returns how it ended. Does not reap the process, so that its
+    /// process group can still be killed.
     fn ending(&self) -> Option<String> {
         let pid = Pid::from_child(&self.child);
         for _ in 0..100 {
@@ -164,34 +165,35 @@ impl Process {
                 let signal = status.terminating_signal().map(|signal| format!("signal {signal}"));
                 return signal.or_else(|| status.exit_status().map(|code| format!("code {code}")));
             }
-            // The process may never end, so it is polled.
+            // Poll with a short sleep, because the process may never end.
             let _ = poll(&mut [], Some(&span(Duration::from_millis(10))));
         }
         None
     }
 
-    /// Sends the run's last message, and waits until the process closes its output.
+    /// Sends the last message of the run. Then closes the input and waits until the process closes its output, for up
+    /// to [`END_TIMEOUT`].
     pub(crate) fn end(&mut self, mut line: &[u8]) {
         if self.failed || !self.write(&mut line) {
             return;
         }
         self.input = None;
         let until = Instant::now() + END_TIMEOUT;
-        // The process may write until it ends.
+        // Read until the end, because the process may still write.
         while self.fill() && self.buffer.len() <= LONGEST_LINE && self.wait(true, until) {}
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The guard kills the process group before `wait`, because the group's ID may be reused afterwards.
+        // Kill the process group before `wait`. After `wait`, the ID of the group may be reused.
         end_guard(&mut self.guard);
         let _ = self.child.wait();
     }
 }
 
-/// Starts the guard, a process that reads the ID of a process group. The guard kills the group when the guard's input
-/// is closed, for example because this process has died.
+/// Starts the guard. The guard is a process that reads the ID of a process group. It kills that group when its own
+/// input is closed, for example because this process has died.
 fn start_guard() -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", "read -r group || exit; read -r _; kill -s KILL -- \"-$group\""])

@@ -1,4 +1,5 @@
-//! A rate controller or a switching rule in any language: a process that answers lines of JSON.
+//! A rate controller or switching rule in any language. It runs in a process that answers lines of JSON with lines of
+//! JSON.
 
 use crate::answer::{self, Hello, shortened};
 use crate::fault::{Fault, FaultSlot, Moment};
@@ -15,12 +16,12 @@ use steadycast_control::{EchoReceiver, FeedbackFormat, Need, ReceiverHalf, Sende
 use steadycast_media::{RungContext, SwitchingFactory, SwitchingRule};
 use steadycast_units::Time;
 
-/// The timeouts of a process, in real time.
+/// How long a process may take to answer, in real time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// The timeout of the answer to `hello`.
+    /// Timeout for the answer to `hello`.
     pub start: Duration,
-    /// The timeout of any other answer.
+    /// Timeout for any other answer.
     pub answer: Duration,
 }
 
@@ -30,18 +31,18 @@ impl Default for Timeouts {
     }
 }
 
-/// The bytes that are searched for a log's last line.
+/// How many bytes at the end of a log are searched for its last line.
 const LAST: u64 = 4096;
 
-/// Bytes at the start of a log that are kept; a final line counts the others.
+/// Maximum number of bytes of a log. If more were written, a final line says how many bytes were left out.
 pub const LOG_BYTES: u64 = 4 << 20;
 
-/// A flow's external program. Each sender half or switching rule starts its own process of the program.
+/// The external program of a flow. Each controller or switching rule runs in its own process of the program.
 pub struct Program {
     source: Arc<Source>,
     hello: Hello,
     feedback: FeedbackFormat,
-    /// The first process, which has answered `hello`.
+    /// The first process, which has answered `hello` already. `None` after a controller or rule has taken it.
     first: Mutex<Option<Process>>,
 }
 
@@ -51,14 +52,15 @@ struct Source {
     words: Vec<String>,
     timeouts: Timeouts,
     log: Mutex<File>,
-    /// Bytes that were cut from the log.
+    /// Number of bytes that were cut from the log.
     left_out: AtomicU64,
     fault: FaultSlot,
 }
 
 impl Program {
-    /// Starts a flow's program and asks it for its capabilities. `name` is that of the controller or switching rule,
-    /// `words` the command and its arguments, and `feedback` the scenario's setting for a controller.
+    /// Starts the program of a flow and asks for its capabilities. `name` is the name of the controller or switching
+    /// rule. `words` are the command and its arguments. `feedback` is the scenario's setting, which a switching rule
+    /// ignores.
     ///
     /// # Errors
     /// The program can't be started, or its answer to `hello` is invalid.
@@ -78,12 +80,12 @@ impl Program {
         })?;
         let source = Source { place, words, timeouts, log: Mutex::new(log), left_out: AtomicU64::new(0), fault };
         let (first, hello) = source.begin()?;
-        // The scenario overrides the format that the program requests.
+        // A format in the scenario overrides the format that the program requests.
         let feedback = if feedback == FeedbackFormat::Own { hello.feedback } else { feedback };
         Ok(Self { source: Arc::new(source), hello, feedback, first: Mutex::new(Some(first)) })
     }
 
-    /// Returns the stderr of the program's processes, at most [`LOG_BYTES`].
+    /// Returns what the processes of the program have written to stderr, up to [`LOG_BYTES`].
     pub fn log(&self) -> Vec<u8> {
         self.source.cut_log();
         let mut bytes = self.source.log_from(SeekFrom::Start(0));
@@ -96,7 +98,8 @@ impl Program {
 }
 
 impl Program {
-    /// Returns a process that has answered `hello`: at first that of [`Program::start`], then a new one.
+    /// Returns a process that has answered `hello`. The first call returns the process of [`Program::start`]. Later
+    /// calls start a new process.
     fn running(&self) -> Running {
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let process = first.map(Ok).unwrap_or_else(|| self.source.begin().map(|(process, _)| process));
@@ -105,14 +108,14 @@ impl Program {
     }
 }
 
-/// A temporary file that is deleted when it is closed.
+/// Creates a temporary file that is deleted when it is closed.
 fn unnamed_file() -> io::Result<File> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.log", std::process::id()));
-    // `create_new` fails if someone else has placed a file or a link there.
+    // Use `create_new`, which fails if another user has placed a file or a link at this path.
     let file = OpenOptions::new().read(true).append(true).create_new(true).open(&path)?;
-    // The open handle keeps the file alive, and a crash leaves none behind.
+    // Remove the name now. The open handle keeps the file alive, and a crash leaves no file behind.
     remove_file(&path)?;
     Ok(file)
 }
@@ -166,7 +169,7 @@ impl Source {
         self.wrong(format!("{at} it answered \"{kind}\" with {}: {problem}", text(line)), remedy)
     }
 
-    /// The file is open for appending, so later output goes to its new end.
+    /// Cuts the log to [`LOG_BYTES`]. The file is open for appending, so later output follows the new end.
     fn cut_log(&self) {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let len = log.metadata().map_or(0, |about| about.len());
@@ -175,18 +178,18 @@ impl Source {
         }
     }
 
-    /// Returns the log from position `from` on. If `from` is before the start, returns the whole log.
+    /// Returns the log from position `from` on. Returns the whole log if `from` is before the start.
     fn log_from(&self, from: SeekFrom) -> Vec<u8> {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = Vec::new();
-        // Processes append, so seeking does not affect them.
+        // Seek freely. The processes append to the file, so seeking does not affect them.
         let found = log.seek(from).or_else(|_| log.seek(SeekFrom::Start(0)));
         let _ = found.and_then(|_| log.read_to_end(&mut bytes));
         bytes
     }
 }
 
-/// The line may contain any bytes.
+/// Returns a line as text for a message. The line may contain any bytes.
 fn text(line: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(&line[..line.len().min(400)]))
 }
@@ -227,20 +230,20 @@ impl SwitchingFactory for Program {
 
 struct Running {
     source: Arc<Source>,
-    /// `None` after a fault.
+    /// The process. `None` after a fault.
     process: Option<Process>,
     message: Message,
 }
 
 impl Running {
-    /// Whether nothing has failed yet.
+    /// Returns whether nothing has failed yet.
     fn answers(&self) -> bool {
         self.process.is_some() && !self.source.fault.is_set()
     }
 
-    /// Sends the message and returns its parsed answer; `None` after a fault.
+    /// Sends the message and returns its parsed answer. Returns `None` after a fault.
     fn ask<T>(&mut self, at: Moment, kind: &str, parse: impl FnOnce(&[u8]) -> Result<T, answer::Wrong>) -> Option<T> {
-        // At each message, so that the log can't fill the disk.
+        // Cut the log at each message, so that it can't fill the disk.
         self.source.cut_log();
         let process = self.process.as_mut().filter(|_| !self.source.fault.is_set())?;
         let answered = match process.exchange(self.message.line(), self.source.timeouts.answer) {
@@ -250,7 +253,7 @@ impl Running {
         answered
             .map_err(|fault| {
                 self.source.fault.put(fault);
-                // Answers could no longer be matched to messages.
+                // End the process, because its answers could no longer be matched to messages.
                 self.process = None;
             })
             .ok()
@@ -266,11 +269,11 @@ impl Drop for Running {
     }
 }
 
-/// A control law in a process; its first message is the setup.
+/// A [`Law`] that runs in a process. The first message to the process is the setup.
 struct ProgramLaw {
     running: Running,
     hello: Hello,
-    /// Rows of packets since the previous message.
+    /// JSON rows of the packets that were sent since the previous message.
     sent: String,
 }
 
@@ -281,7 +284,7 @@ impl Law for ProgramLaw {
             if self.hello.sent || self.hello.each {
                 departed(&mut self.sent, sent);
             }
-            // A message per packet would cost a write and a read each.
+            // Return unless the program asked for each packet, because each message costs a write and a read.
             if !self.hello.each {
                 return None;
             }
@@ -315,7 +318,7 @@ impl SwitchingRule for ProgramRule {
         let rungs = context.needs.len();
         self.0.message.rungs(context);
         let chosen = self.0.ask(Moment::Stream(context.at), "rungs", |line| answer::rung(line, rungs));
-        // After a fault the stream keeps its rung until the run stops.
+        // After a fault, keep the stream's rung until the run stops.
         chosen.or(context.rung).unwrap_or(0)
     }
 }

@@ -1,11 +1,12 @@
-//! The input of a switching rule outside this program.
+//! The input of a switching rule that is not part of this program.
 
 use std::fmt::Write;
 use steadycast_media::RungContext;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// Declares the input of a switching rule, for messages to programs, objects for Python classes and the docs. A row has
-/// the message's key, the Python attribute, and the value of a context. Calls the macro `$with` with the rows.
+/// Declares the input of a switching rule. Messages to programs, objects for Python classes and the docs are created
+/// from it. Each row has the key in the message, the attribute in Python, and a function that returns the value. Calls
+/// the macro `$with` with all rows.
 #[macro_export]
 macro_rules! switching_input {
     ($with:ident) => {
@@ -30,13 +31,13 @@ macro_rules! switching_input {
     };
 }
 
-/// A value of a switching rule's input.
+/// A value in the input of a switching rule.
 pub trait InputValue {
     /// The type of the value in Python.
     type Python;
-    /// Returns the value for Python: times in seconds, rates in bit/s, sizes in bytes.
+    /// Returns the value for Python. Times are in seconds, rates in bit/s and sizes in bytes.
     fn python(self) -> Self::Python;
-    /// Appends the value to a message: times in nanoseconds, rates in bit/s, sizes in bytes.
+    /// Appends the value to a message. Times are in nanoseconds, rates in bit/s and sizes in bytes.
     fn write(&self, message: &mut String);
 }
 
@@ -98,25 +99,25 @@ impl<V: InputValue> InputValue for Vec<V> {
     }
 }
 
-/// A row of [`SWITCHING_INPUT`].
+/// A row of [`SWITCHING_INPUT`], which describes one value of a switching rule's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputField {
-    /// The key of the message to a program.
+    /// Key in the message to a program.
     pub key: &'static str,
-    /// The attribute of the object for a Python class.
+    /// Attribute of the object that a Python class gets.
     pub attribute: &'static str,
-    /// The meaning.
+    /// What the value means.
     pub about: &'static str,
 }
 
 macro_rules! messages {
     ($(#[doc = $about:literal] $key:literal, $attribute:ident: $type:ty = $value:expr;)+) => {
-        /// The input of a switching rule.
+        /// All values in the input of a switching rule.
         pub const SWITCHING_INPUT: &[InputField] = &[
             $(InputField { key: $key, attribute: stringify!($attribute), about: $about.trim_ascii() },)+
         ];
 
-        /// Appends the keys and values of a context to a message.
+        /// Appends the keys and values of `context` to `message`.
         pub(crate) fn write_context(context: &RungContext<'_>, message: &mut String) {
             $(
                 let _ = write!(message, ",\"{}\":", $key);

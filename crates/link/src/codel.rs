@@ -56,7 +56,7 @@ fn target_below_interval(codel: &CoDel, item: &Item, out: &mut Findings) {
 }
 
 impl CoDel {
-    /// The RFC's constants.
+    /// The constants of RFC 8289.
     pub const RFC: Self = Self {
         limit: Limit::Packets(1000),
         target: Span::millis(5),
@@ -87,14 +87,14 @@ impl Discipline for FqCoDel {
     }
 }
 
-/// The maximum drops per overflow (Linux; RFC 8290, section 4.1).
+/// Maximum number of drops after an overflow (Linux; RFC 8290, section 4.1).
 const MAX_DROP_BATCH: usize = 64;
 
-/// The queues of FQ-CoDel, or the single queue of CoDel.
+/// The state of FQ-CoDel's queues, or of the single queue of CoDel.
 #[derive(Debug)]
 struct State {
     codel: CoDel,
-    /// FQ-CoDel's number of queues and quantum; `None` for CoDel.
+    /// Number of queues and quantum of FQ-CoDel. `None` for CoDel.
     fair: Option<(u32, Bytes)>,
     mtu: Bytes,
     salt: u64,
@@ -107,13 +107,13 @@ struct State {
 struct Flow {
     waiting: VecDeque<Waiting>,
     bytes: u64,
-    /// Whether it is in the list of new or old queues.
+    /// Whether the queue is in the list of new or old queues.
     active: bool,
     credit: i64,
     control: ControlState,
 }
 
-/// CoDel's control state, named as in RFC 8289, section 5.
+/// State of CoDel's drops. The names are from RFC 8289, section 5.
 #[derive(Debug, Default)]
 struct ControlState {
     first_above: Option<Time>,
@@ -144,11 +144,11 @@ impl State {
         }
     }
 
-    /// Dequeues from queue `n`, after CoDel's drops (RFC 8289, section 5.5).
+    /// Dequeues a packet from queue `n`. Before that, drops the packets that CoDel drops (RFC 8289, section 5.5).
     fn dequeue_from(&mut self, n: u32, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let Self { queues, codel, mtu, .. } = self;
         let queue = queues.get_mut(&n)?;
-        // Whether the signal is a CE mark.
+        // Mark an ECN-capable packet instead of dropping it, if the settings say so.
         let marks = |packet: &Waiting| codel.ecn && packet.ecn.is_capable();
         let mut marked = false;
         let mut head = queue.pop(now, codel, *mtu);
@@ -181,7 +181,7 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // Dropping resumes with the last count if it ended less than 16 intervals ago (RFC 8289, section 5.5).
+            // If dropping ended less than 16 intervals ago, continue with the last count (RFC 8289, section 5.5).
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };
@@ -200,8 +200,8 @@ impl State {
 impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
-            // The link was idle. A real transmitter would have polled all queues, and removed the empty queues from the
-            // lists (RFC 8290, section 4.2).
+            // The link was idle. Remove all queues from the lists, because an idle transmitter would have polled them
+            // all and removed the empty ones (RFC 8290, section 4.2).
             for n in self.new.drain(..).chain(self.old.drain(..)) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.active = false;
@@ -209,7 +209,7 @@ impl DequeueAqm for State {
             }
         }
         let (flows, quantum) = self.fair.unwrap_or((1, self.mtu));
-        // Each seed assigns flows to queues differently.
+        // Mix in the salt, so that each seed assigns flows to queues differently.
         let n = (mix_bits(flow ^ self.salt) % u64::from(flows.max(1))) as u32;
         let queue = self.queues.entry(n).or_default();
         queue.bytes += packet.size.get();
@@ -226,7 +226,8 @@ impl DequeueAqm for State {
             let fresh = !self.new.is_empty();
             let n = *self.new.front().or(self.old.front())?;
             let queue = self.queues.entry(n).or_default();
-            // Deficit round robin.
+            // Deficit round robin: a queue without credit gets a quantum and moves to the end of the list of old
+            // queues.
             if queue.credit <= 0 {
                 queue.credit += quantum;
                 self.pop_queue(fresh);
@@ -235,13 +236,14 @@ impl DequeueAqm for State {
             }
             if let Some(head) = self.dequeue_from(n, now, out) {
                 if let Some(queue) = self.queues.get_mut(&n) {
-                    // The credit may fall below zero by less than a packet. The next quantum makes up for it.
+                    // The credit may fall below zero by less than a packet. The next quantum makes up for this.
                     queue.credit -= head.size.get() as i64;
                 }
                 return Some(head);
             }
             self.pop_queue(fresh);
-            // A flow that sends one packet at a time must not stay new (RFC 8290, section 4.2).
+            // Move the queue to the old queues. A flow that sends one packet at a time would otherwise always be new
+            // (RFC 8290, section 4.2).
             if fresh && !self.old.is_empty() {
                 self.old.push_back(n);
             } else if let Some(queue) = self.queues.get_mut(&n) {
@@ -254,7 +256,7 @@ impl DequeueAqm for State {
         self.fair.is_some()
     }
 
-    /// Drops from the longest queue until half of it is gone, at most [`MAX_DROP_BATCH`] packets.
+    /// Drops packets from the longest queue until half of its bytes are gone. Drops at most [`MAX_DROP_BATCH`] packets.
     fn shorten(&mut self, out: &mut CongestionSignals<'_>) {
         let Some(longest) = self.queues.values_mut().max_by_key(|queue| queue.bytes) else { return };
         let goal = longest.bytes / 2;
@@ -270,14 +272,15 @@ impl DequeueAqm for State {
 }
 
 impl Flow {
-    /// Returns the head, and whether the sojourn time has been above the target for an interval.
+    /// Removes the head of the queue. Returns it with whether the sojourn time has been above the target for an
+    /// interval.
     fn pop(&mut self, now: Time, codel: &CoDel, mtu: Bytes) -> Option<(Waiting, bool)> {
         let Some(head) = self.waiting.pop_front() else {
             self.control.first_above = None;
             return None;
         };
         self.bytes -= head.size.get();
-        // No packet is dropped while at most one MTU is queued, because an empty queue would leave the link idle.
+        // Do not drop while at most one MTU is queued. The queue could become empty, and the link idle.
         if now.since(head.since) < codel.target || self.bytes <= mtu.get() {
             self.control.first_above = None;
             return Some((head, false));
@@ -287,7 +290,7 @@ impl Flow {
     }
 }
 
-/// Returns the time of the next drop: `from` + interval / √count.
+/// Returns the time of the next drop, which is `from` + interval / √count.
 fn control_law(from: Time, interval: Span, count: u32) -> Time {
     from + interval.scale(1.0 / f64::from(count.max(1)).sqrt())
 }

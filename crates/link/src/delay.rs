@@ -65,7 +65,7 @@ impl JitterState {
 }
 
 impl Propagation {
-    /// Without jitter there is no generator, which saves memory.
+    /// Creates the propagation of a link. If there is no jitter, no random generator is stored, which saves memory.
     pub(crate) fn new(steps: &Steps<Span>, jitter: &Steps<Option<Jitter>>, chance: Chance) -> Self {
         let none = jitter.as_constant() == Some(&None);
         let jitter =
@@ -73,18 +73,18 @@ impl Propagation {
         Self { steps: steps.clone(), delay: Span::ZERO, valid: Time::ZERO, jitter, last: Time::ZERO }
     }
 
-    /// Returns the arrival of a packet, in order unless the jitter reorders.
+    /// Returns when a packet arrives. Packets arrive in order unless the jitter may reorder them.
     pub(crate) fn arrival(&mut self, departure: Time) -> Time {
         let at = self.unordered_arrival(departure);
         if self.jitter.as_ref().and_then(|varying| varying.now).is_some_and(|jitter| jitter.reorder) {
             return at;
         }
-        // A packet waits for the packet before.
+        // Delay the packet until the previous packet arrives.
         self.last = self.last.max(at);
         self.last
     }
 
-    /// Returns the arrival of a packet that later packets may overtake.
+    /// Returns when a packet arrives that later packets may overtake.
     pub(crate) fn unordered_arrival(&mut self, departure: Time) -> Time {
         if departure >= self.valid {
             self.delay = *self.steps.at(departure);
@@ -98,7 +98,7 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     match jitter.dist {
         JitterDist::Exponential => jitter.mean.scale(chance.exponential(1.0)),
         JitterDist::Uniform => jitter.mean.scale(2.0 * chance.unit()),
-        // Clamped symmetrically, which keeps the mean.
+        // Clamp symmetrically, which keeps the mean.
         JitterDist::Normal => jitter.mean.scale((1.0 + normal(chance) / 3.0).clamp(0.0, 2.0)),
         JitterDist::HalfNormal => {
             // The mean of |N(0, σ)| is σ·√(2/π), so σ = mean·√(π/2) ≈ 1.25 mean.
@@ -109,14 +109,14 @@ fn draw(jitter: Jitter, chance: &mut Chance) -> Span {
     }
 }
 
-/// Draws a delay from the Wi-Fi model of the C4 simulator, which was fitted to measurements (picoquic d199d45b,
+/// Draws a delay from the Wi-Fi model of the C4 simulator. The model was fitted to measurements (picoquic d199d45b,
 /// picoquic/sim_link.c). For `mean` from 1 ms to 85 ms, the actual mean is 0.684 ms + 86.25 / 84 · (`mean` − 1 ms).
 fn wifi(mean: Span, chance: &mut Chance) -> Span {
     const TURN: Span = Span::millis(1);
     const PAUSE: Span = Span::micros(7_500);
     let turns = poisson(E_TO_MINUS_1, chance);
     let mut delay = smoothed(TURN, turns, turns > 0, chance);
-    // A pause has a mean of 12 · 7.5 − 7.5 / 2 = 86.25 ms. Picoquic calculates its probability with 84 ms.
+    // A pause has a mean of 12 · 7.5 − 7.5 / 2 = 86.25 ms. Calculate its probability with 84 ms, as picoquic does.
     if chance.happens(mean.saturating_sub(TURN).ratio(Span::millis(84))) {
         let pauses = poisson(E_TO_MINUS_12, chance);
         delay += smoothed(PAUSE, pauses, pauses > 1, chance);
@@ -124,18 +124,19 @@ fn wifi(mean: Span, chance: &mut Chance) -> Span {
     delay
 }
 
-/// Returns `times` · `each`, minus a random part of `each` if `partly`.
+/// Returns `times` · `each`. If `partly`, subtracts a random part of `each`.
 fn smoothed(each: Span, times: u64, partly: bool, chance: &mut Chance) -> Span {
     let part = if partly { chance.span_between(Span::ZERO, each) } else { Span::ZERO };
     (each * times).saturating_sub(part)
 }
 
-/// The probability of zero at a Poisson mean of 1.
+/// Probability of the value 0 in a Poisson distribution with a mean of 1.
 const E_TO_MINUS_1: f64 = 0.367_879_441_171_442_33;
-/// The probability of zero at a Poisson mean of 12.
+/// Probability of the value 0 in a Poisson distribution with a mean of 12.
 const E_TO_MINUS_12: f64 = 6.144_212_353_328_21e-6;
 
-/// Draws from the Poisson distribution with the probability `none` of zero (Knuth).
+/// Draws from a Poisson distribution by Knuth's method. `none` is the probability of the value 0, which defines the
+/// mean.
 fn poisson(none: f64, chance: &mut Chance) -> u64 {
     let (mut count, mut product) = (0, chance.unit());
     while product > none {
@@ -145,7 +146,7 @@ fn poisson(none: f64, chance: &mut Chance) -> u64 {
     count
 }
 
-/// Draws from the standard normal distribution (Box and Muller).
+/// Draws from the standard normal distribution by the method of Box and Muller.
 fn normal(chance: &mut Chance) -> f64 {
     let radius = (-2.0 * libm::log(chance.unit_open())).sqrt();
     radius * libm::cos(std::f64::consts::TAU * chance.unit())

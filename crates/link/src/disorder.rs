@@ -37,7 +37,7 @@ pub(crate) struct Disorder {
 }
 
 impl Disorder {
-    /// Returns `None` if no packet is ever reordered or duplicated.
+    /// Creates the state. Returns `None` if no packet is ever reordered or duplicated.
     pub(crate) fn new(reorder: &Steps<Reorder>, duplicate: &Steps<f64>, chance: Chance) -> Option<Self> {
         let none = reorder.as_constant().is_some_and(|r| r.p == 0.0) && duplicate.as_constant() == Some(&0.0);
         let (now, valid) = ((Reorder::default(), 0.0), Time::ZERO);
@@ -52,7 +52,7 @@ impl Disorder {
         self.now
     }
 
-    /// Returns the extra delay of a reordered packet whose transmission ends at `at`.
+    /// Returns the extra delay of a packet if the packet is to be reordered. The packet's transmission ends at `at`.
     pub(crate) fn extra_delay(&mut self, at: Time) -> Option<Span> {
         let (reorder, _) = self.at(at);
         self.chance.happens(reorder.p).then_some(reorder.by)

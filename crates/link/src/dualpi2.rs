@@ -1,4 +1,4 @@
-//! The dual-queue coupled AQM DualPI2 (RFC 9332, appendix A).
+//! DualPI2, an AQM with two coupled queues (RFC 9332, appendix A).
 
 use crate::managed::{CongestionSignals, DequeueAqm, Managed, Waiting};
 use crate::queue::Discipline;
@@ -60,14 +60,15 @@ impl Discipline for DualPi2 {
 
 #[derive(Debug, Default)]
 struct Lane {
-    /// The packets, and whether each may be marked by its sojourn time.
+    /// The packets in the queue. The flag says whether a packet may be marked because of its sojourn time.
     waiting: VecDeque<(Waiting, bool)>,
-    /// The fraction of a signal left from earlier packets (`count` of RFC 9332's `recur`).
+    /// Part of the next signal that earlier packets have collected, from 0 to 1 (`count` of RFC 9332's `recur`).
     count: f64,
 }
 
 impl Lane {
-    /// Returns whether a signal occurs: n packets get n · `likelihood` signals (RFC 9332, appendix A.1).
+    /// Returns whether a signal occurs. Without randomness, n calls return about n · `likelihood` signals (RFC 9332,
+    /// appendix A.1).
     fn recur(&mut self, likelihood: f64) -> bool {
         self.count += likelihood;
         let happens = self.count > 1.0;
@@ -82,17 +83,17 @@ impl Lane {
     }
 }
 
-/// DualPI2's state, with the names of RFC 9332, appendix A.
+/// DualPI2's state. The names are from RFC 9332, appendix A.
 #[derive(Debug)]
 struct State {
     dual: DualPi2,
-    /// p'.
+    /// The base probability p'.
     base_probability: f64,
     prev_q: Span,
     next_update: Time,
     l4s: Lane,
     classic: Lane,
-    /// The bytes by which the Classic queue is behind its share. If positive, it is served next.
+    /// Bytes by which the Classic queue is behind its share. If positive, the Classic queue is served next.
     credit: f64,
     mtu: Bytes,
 }
@@ -107,18 +108,18 @@ impl State {
         state
     }
 
-    /// The L4S queue is served first until the Classic queue's credit is positive.
+    /// Resets the credit, so that the L4S queue is served first until the Classic queue's credit is positive.
     fn reset_scheduler(&mut self) {
         self.credit = -self.mtu.as_f64() * (1.0 - self.dual.classic_share);
     }
 
-    /// Applies the updates until `now`, without a change of the queues in between.
+    /// Applies the updates that were due until `now`. The queues have not changed since the last call.
     fn catch_up(&mut self, now: Time) {
         let DualPi2 { target, t_update, alpha, .. } = self.dual;
         let empty = self.l4s.waiting.is_empty() && self.classic.waiting.is_empty();
         while self.next_update <= now {
             if empty && self.prev_q.is_zero() {
-                // Further updates of empty queues all subtract the same.
+                // Skip ahead, because each further update of empty queues subtracts the same amount.
                 let missed = now.since(self.next_update).as_nanos() / t_update.as_nanos() + 1;
                 self.base_probability = (self.base_probability - alpha * target.as_secs_f64() * missed as f64).max(0.0);
                 self.next_update += t_update * missed;
@@ -131,7 +132,7 @@ impl State {
         }
     }
 
-    /// RFC 9332, appendix A.1.
+    /// Updates the base probability p' for the queuing delay `q` (RFC 9332, appendix A.1).
     fn update_base_probability(&mut self, q: Span) {
         let DualPi2 { target, alpha, beta, .. } = self.dual;
         let seconds = |span: Span| span.as_secs_f64();
@@ -140,7 +141,7 @@ impl State {
         self.prev_q = q;
     }
 
-    /// Returns the mark probability by the L4S queue's sojourn time (RFC 9332's `laqm`).
+    /// Returns the probability of a mark that depends on the sojourn time in the L4S queue (`laqm` in RFC 9332).
     fn native_mark_probability(&self, sojourn: Span) -> f64 {
         let DualPi2 { min_th, range, .. } = self.dual;
         if sojourn >= min_th + range {
@@ -152,21 +153,22 @@ impl State {
         }
     }
 
-    /// Returns p_C of a Classic drop or mark, and p_CL of a coupled L4S mark.
+    /// Returns the probability p_C that a Classic packet is dropped or marked, and the probability p_CL of a coupled
+    /// mark for an L4S packet.
     fn probabilities(&self) -> (f64, f64) {
         (self.base_probability * self.base_probability, (self.dual.k * self.base_probability).min(1.0))
     }
 
-    /// Returns the head of the L4S queue; `None` if it is dropped.
+    /// Removes the head of the L4S queue and returns it. Returns `None` if the packet is dropped.
     fn dequeue_l4s(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, by_wait) = self.l4s.waiting.pop_front()?;
         let (p_c, p_cl) = self.probabilities();
-        // The larger of the queue's own and the coupled probability (RFC 9332, section 2.4).
+        // Take the larger of the L4S queue's own probability and the coupled probability (RFC 9332, section 2.4).
         let marks = if p_cl < 1.0 {
             let native = if by_wait { self.native_mark_probability(now.since(head.since)) } else { 0.0 };
             self.l4s.recur(native.max(p_cl))
         } else {
-            // Overload: L4S packets are dropped as Classic ones are.
+            // The link is overloaded. Drop L4S packets with the same probability as Classic packets.
             if self.l4s.recur(p_c) {
                 out.drop(&head, Drop::Early);
                 return None;
@@ -179,12 +181,13 @@ impl State {
         Some(head)
     }
 
-    /// Returns the head of the Classic queue; `None` if it is dropped.
+    /// Removes the head of the Classic queue and returns it. Returns `None` if the packet is dropped.
     fn dequeue_classic(&mut self, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let (mut head, _) = self.classic.waiting.pop_front()?;
         let (p_c, _) = self.probabilities();
         if self.classic.recur(p_c) {
-            // Overload: the coupled probability is 1, and ECN can't be relied on.
+            // From this p_C on, the coupled probability is 1 and the link is overloaded. Drop even ECN-capable packets
+            // then, because marks have too little effect.
             let most = (1.0 / (self.dual.k * self.dual.k)).min(1.0);
             if !head.ecn.is_capable() || p_c >= most {
                 out.drop(&head, Drop::Early);
@@ -199,10 +202,10 @@ impl State {
 impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, _: u64, _: bool) {
         self.catch_up(packet.since);
-        // ECT(1) and CE have the low bit set (RFC 9331, section 5.1).
+        // ECT(1) and CE have the low bit set, so both go to the L4S queue (RFC 9331, section 5.1).
         if packet.ecn.bits() & 1 == 1 {
-            // The queue's length at arrival decides about the mark. At departure, a burst's last packet would find an
-            // empty queue.
+            // Decide by the queue's length at arrival whether the sojourn time may cause a mark. At departure, the last
+            // packet of a burst would find an empty queue.
             let by_wait = self.l4s.waiting.len() >= self.dual.th_len as usize;
             self.l4s.waiting.push_back((packet, by_wait));
         } else {
@@ -223,7 +226,7 @@ impl DequeueAqm for State {
             let is_l4s = l4s && (!classic || self.credit <= 0.0);
             let head = if is_l4s { self.dequeue_l4s(now, out) } else { self.dequeue_classic(out) };
             if let Some(head) = head {
-                // Weighted round robin, only while both queues have packets.
+                // Change the credit only while both queues have packets, as in weighted round robin.
                 self.credit += both * head.size.as_f64() * if is_l4s { share } else { share - 1.0 };
                 return Some(head);
             }

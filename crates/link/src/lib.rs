@@ -1,10 +1,11 @@
 //! One direction of a link: a queue, a transmitter, loss, and a propagation delay.
 //!
-//! The fate of a packet is decided when it is offered, because every change of the link is known and a FIFO queue
-//! does not depend on later packets. A hop costs one event in the simulator and one timer in real time.
+//! The fate of a packet is decided when the packet is offered. This is possible because every change of the link is
+//! known, and because a FIFO queue does not depend on later packets. Each packet costs one event in the simulator and
+//! one timer in real time.
 //!
-//! Queues that drop packets at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`]. The driver then collects fates
-//! with [`Link::take`], after each offer and at [`Link::due`].
+//! Queues that drop packets at dequeue (CoDel, FQ-CoDel, DualPI2) return [`Fate::Held`] instead. The caller then
+//! collects the fates with [`Link::take`], after each offer and at [`Link::due`].
 //!
 //! ```text
 //! offer ─▶ mtu ─▶ policer ─▶ queue (drop-tail | RED | PIE | CoDel | FQ-CoDel | DualPI2) ─▶ shaper ─▶ transmitter
@@ -67,32 +68,32 @@ settings! {
 
 const TRIES: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 (no retransmission) to 1000" };
 
-/// The configuration of a link. [`Steps`] describe every change during a run.
+/// The configuration of a link. [`Steps`] contain the changes of a value during the run.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The transmission rate.
     pub service: Service,
     /// The propagation delay.
     pub delay: Steps<Span>,
-    /// The random variation of the delay.
+    /// Random variation of the delay.
     pub jitter: Steps<Option<Jitter>>,
-    /// The random loss of the medium.
+    /// Random loss of the medium.
     pub loss: Steps<Loss>,
-    /// The link-layer retransmission, if there is any.
+    /// Link-layer retransmission, if the link has it.
     pub arq: Option<Arq>,
-    /// The packets that arrive late.
+    /// Random late arrival of packets.
     pub reorder: Steps<Reorder>,
-    /// The probability of a second arrival, 0…1.
+    /// Probability that a packet arrives twice, from 0 to 1.
     pub duplicate: Steps<f64>,
     /// The policer before the queue.
     pub policer: Option<Policer>,
     /// The shaper behind the queue. Its burst is at least [`Config::mtu`].
     pub shaper: Option<Shaper>,
-    /// Whether the link clears the ECN field on entry.
+    /// Whether the link clears the ECN field of packets that enter it.
     pub bleach: bool,
     /// The queue and its discipline.
     pub queue: Queue,
-    /// The largest packet; larger ones are dropped.
+    /// Size of the largest packet that the link accepts. Larger packets are dropped.
     pub mtu: Bytes,
 }
 
@@ -116,7 +117,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the sustained rate: [`Service::nominal`], limited by the shaper's rate; `None` if unlimited.
+    /// Returns the sustained rate. It is [`Service::nominal`], limited by the shaper's rate. Returns `None` if it is
+    /// unlimited.
     fn sustained(&self) -> Option<Rate> {
         self.service.nominal().into_iter().chain(self.shaper.map(|shaper| shaper.rate)).min()
     }
@@ -129,7 +131,7 @@ pub enum Drop {
     Full,
     /// RED, PIE or DualPI2 dropped the packet before the queue was full.
     Early,
-    /// CoDel dropped the packet: the sojourn time had been above the target for an interval.
+    /// CoDel dropped the packet, because the sojourn time had been above the target for an interval.
     Stale,
     /// The policer's bucket had too few tokens.
     Policed,
@@ -142,48 +144,49 @@ pub enum Drop {
 /// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The packet arrives; a duplicate's arrival is [`Link::copy`]. Arrivals are in order unless the link reorders.
+    /// The packet arrives. If it is duplicated, [`Link::copy`] returns when the copy arrives. Arrivals are in order
+    /// unless the link reorders.
     Arrives {
-        /// The time of arrival.
+        /// When the packet arrives.
         at: Time,
         /// The ECN field at arrival.
         ecn: Ecn,
     },
     /// The packet is dropped.
     Dropped(Drop),
-    /// The packet waits in the queue; [`Link::take`] returns its fate later.
+    /// The packet waits in the queue. [`Link::take`] returns its fate later.
     Held(Token),
 }
 
-/// Counters since the link's start.
+/// Counters since the start of the link.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// The packets offered.
+    /// Number of packets that were offered.
     pub offered: u64,
-    /// The bytes sent by the transmitter, with lost packets and retransmissions.
+    /// Bytes that the transmitter has sent. Lost packets and link-layer retransmissions are included.
     pub sent: Bytes,
-    /// The packets dropped because the queue was full.
+    /// Number of packets that were dropped because the queue was full.
     pub full: u64,
-    /// The packets dropped by the queue discipline with room left.
+    /// Number of packets that the queue discipline dropped although the queue was not full.
     pub early: u64,
-    /// The packets marked CE by the queue discipline.
+    /// Number of packets that the queue discipline marked CE.
     pub marked: u64,
-    /// The packets dropped by the policer.
+    /// Number of packets that the policer dropped.
     pub policed: u64,
-    /// The packets lost by the medium.
+    /// Number of packets that the medium lost.
     pub lost: u64,
-    /// The packets larger than the MTU.
+    /// Number of packets that were dropped because they were larger than the MTU.
     pub too_large: u64,
-    /// The packets delivered after a later one (RFC 4737), without copies.
+    /// Number of packets that arrived after a later packet (RFC 4737). Copies are not counted.
     pub reordered: u64,
-    /// The packets delivered twice.
+    /// Number of packets that arrived twice.
     pub duplicated: u64,
-    /// The time from offer to start of transmission, per packet.
+    /// Time from the offer to the start of the transmission, per packet.
     pub wait: Spread,
 }
 
 impl Counts {
-    /// Returns the packets that did not arrive.
+    /// Returns the number of packets that did not arrive.
     pub const fn dropped(&self) -> u64 {
         self.full + self.early + self.policed + self.lost + self.too_large
     }
@@ -196,25 +199,25 @@ pub struct Link {
     state: Box<LinkState>,
 }
 
-/// The state for a packet that finds a plain link idle. It fits into one cache line, for runs with ten thousand
-/// links.
+/// The state that decides the fate of a packet on an idle plain link. It fits into one cache line, because a run may
+/// have ten thousand links.
 #[derive(Debug)]
 struct Idle {
-    /// When the transmitter becomes free; on plain links only.
+    /// When the transmitter becomes free. It is maintained only on plain links.
     free: Time,
-    /// The last packet's size; [`NO_SIZE`] on links that are not plain.
+    /// Size of the last packet. On a link that is not plain, it is [`NO_SIZE`].
     size: Bytes,
-    /// The transmission time of `size`.
+    /// Transmission time of a packet of this size.
     span: Span,
-    /// The latency of `size` on the idle link.
+    /// Latency of a packet of this size if the link is idle.
     latency: Span,
-    /// The packets of `size` that found the link idle and are not in [`LinkState::counts`] yet.
+    /// Number of packets of this size that found the link idle and are not in [`LinkState::counts`] yet.
     passed: u64,
     plain: Plain,
 }
 
-/// A plain link has a constant rate and delay, a drop-tail queue and nothing else. Its only state is when its
-/// transmitter becomes free.
+/// Whether a link is plain. A plain link has a constant rate and delay, a drop-tail queue and nothing else. Its only
+/// state is the time when its transmitter becomes free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
     Yes { delay: Span },
@@ -228,20 +231,21 @@ struct LinkState {
     bleach: bool,
     arq: Option<Arq>,
     queue: QueueState,
-    /// The time from which all queued packets have the size [`Idle::size`]; [`Time::NEVER`] if the link is not plain.
-    /// From then on, `queue` is not maintained.
+    /// From this time on, all queued packets have the size [`Idle::size`], and `queue` is not maintained.
+    /// [`Time::NEVER`] if the link is not plain.
     uniform_from: Time,
-    /// The previous [`Idle::size`] and its transmission time; flows often have two sizes.
+    /// The previous [`Idle::size`] and its transmission time. They are cached because many flows alternate between two
+    /// sizes.
     before: (Bytes, Span),
-    /// Replaces `queue` if the discipline decides at dequeue.
+    /// Queue of a discipline that decides at dequeue. It replaces `queue`.
     managed: Option<Box<Managed>>,
     transmitter: Transmitter,
-    /// `None` if no packet is ever lost.
+    /// Random loss. `None` if no packet is ever lost.
     loss: Option<Box<LossState>>,
     propagation: Propagation,
     disorder: Option<Box<Disorder>>,
     reorder_counter: ReorderCounter,
-    /// The arrival of the last packet's copy.
+    /// When the copy of the last packet arrives, if the packet was duplicated.
     copy: Option<Time>,
     counts: Counts,
     waited: Span,
@@ -250,14 +254,15 @@ struct LinkState {
 const NO_SIZE: Bytes = Bytes::new(u64::MAX);
 
 impl Link {
-    /// Creates a link. It draws from `<name>.queue`, `.loss`, `.jitter` and `.disorder` of the seed.
+    /// Creates a link. Its random numbers come from the seed's parts `link.<name>.queue`, `.loss`, `.jitter` and
+    /// `.disorder`.
     pub fn new(config: &Config, name: &str, seed: Seed) -> Self {
         let part = |what: &str| seed.part(&format!("link.{name}.{what}"));
         let rate = config.sustained();
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
-        // Only one of the two draws from this part of the seed.
+        // Both may use this part of the seed, because only one of them draws from it.
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
-        // The fast path treats all packets alike.
+        // Exclude a queue in which not even one packet fits, because the fast path treats all packets alike.
         let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.fits(0, 0, config.mtu);
         let has_constant_rate = match &config.service {
             Service::Unlimited => true,
@@ -295,7 +300,7 @@ impl Link {
         Self { idle, state: Box::new(state) }
     }
 
-    /// Offers a packet at `now`, which must not decrease.
+    /// Offers a packet of `size` at the time `now`, which must not decrease from call to call.
     ///
     /// ```
     /// use steadycast_link::{Config, Drop, Ecn, Fate, Limit, Link, Queue, Service, Steps};
@@ -316,7 +321,7 @@ impl Link {
     /// assert_eq!(offer(), Fate::Dropped(Drop::Full));
     /// ```
     ///
-    /// A queue that decides at dequeue holds packets:
+    /// A queue that decides at dequeue holds packets until then:
     ///
     /// ```
     /// use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};
@@ -347,8 +352,8 @@ impl Link {
         }
     }
 
-    /// Offers a packet on the fast path and returns its latency. `None` means that the packet was not offered; use
-    /// [`Link::offer_slowly`].
+    /// Offers a packet on the fast path and returns its latency. If it returns `None`, the packet was not offered. Then
+    /// call [`Link::offer_slowly`].
     #[inline]
     pub fn pass(&mut self, now: Time, size: Bytes) -> Option<Span> {
         let idle = &mut self.idle;
@@ -360,33 +365,34 @@ impl Link {
         Some(idle.latency)
     }
 
-    /// Offers a packet with the number of its flow, for FQ-CoDel.
+    /// Offers a packet like [`Link::offer`]. `flow` is the number of the packet's flow, which FQ-CoDel needs.
     pub fn offer_with_flow(&mut self, now: Time, size: Bytes, ecn: Ecn, flow: u64) -> Fate {
         if self.state.managed.is_some() { self.state.enqueue(now, size, ecn, flow) } else { self.offer(now, size, ecn) }
     }
 
-    /// Whether the link may return [`Fate::Held`].
+    /// Returns whether the link may return [`Fate::Held`].
     pub const fn holds_packets(&self) -> bool {
         self.state.managed.is_some()
     }
 
-    /// Whether the link may reorder or duplicate packets.
+    /// Returns whether the link may reorder or duplicate packets.
     pub const fn can_disorder(&self) -> bool {
         self.state.disorder.is_some()
     }
 
-    /// Returns the arrival of the last packet's copy, once.
+    /// Returns when the copy of the last packet arrives, if there is a copy. A second call returns `None`.
     pub fn copy(&mut self) -> Option<Time> {
         self.state.copy.take()
     }
 
-    /// Returns when [`Link::take`] has the next fate without further offers; `None` if no packet is held.
+    /// Returns when [`Link::take`] has the next fate if no packet is offered until then. Returns `None` if no packet is
+    /// held.
     pub fn due(&self) -> Option<Time> {
         self.state.managed.as_ref().map(|managed| managed.next_fate_at()).filter(|at| *at < Time::NEVER)
     }
 
-    /// Returns the next known fate of a held packet. Call it until it returns `None`, after each offer and at
-    /// [`Link::due`].
+    /// Returns the next held packet whose fate is known, with this fate. Call it after each offer and at [`Link::due`]
+    /// until it returns `None`.
     pub fn take(&mut self, now: Time) -> Option<(Token, Fate)> {
         loop {
             let managed = self.state.managed.as_mut()?;
@@ -414,7 +420,7 @@ impl Link {
     #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
         let (idle, state) = (&mut self.idle, &mut *self.state);
-        // Counted now, before `idle.size` changes.
+        // Add up the packets now, because their size `idle.size` may change below.
         state.count_passed(idle);
         if size != idle.size {
             state.change_size(now, size, idle);
@@ -425,7 +431,8 @@ impl Link {
             return Fate::Arrives { at: idle.free + delay, ecn };
         }
         state.counts.offered += 1;
-        // With packets of one size, the queue's length follows from the time at which the transmitter becomes free.
+        // If all queued packets have the same size, compute the queue's length from the time at which the transmitter
+        // becomes free.
         let is_uniform = now >= state.uniform_from;
         let room = if is_uniform {
             let backlog = idle.backlog(now);
@@ -437,7 +444,7 @@ impl Link {
             state.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         }
-        // In a FIFO queue, the waiting time is known on arrival.
+        // The waiting time is known on arrival, because the queue is a FIFO.
         state.waited = idle.free.since(now);
         state.counts.wait.add(state.waited);
         state.counts.sent += size;
@@ -456,18 +463,19 @@ impl Link {
         counts
     }
 
-    /// Returns [`Counts::sent`]: the bits that have left, or whole packets with a trace.
+    /// Returns [`Counts::sent`] at `now`. The bits of a packet count as they leave. With a trace, a packet counts when
+    /// it has left completely.
     pub fn sent(&self, now: Time) -> Bytes {
         let taken = self.state.counts.sent + self.idle.bytes();
         taken.saturating_sub(self.unsent(now))
     }
 
-    /// Returns the accepted bytes that are not sent at `now`.
+    /// Returns how many bytes of accepted packets are not sent yet at `now`.
     fn unsent(&self, now: Time) -> Bytes {
         let unsent = |done: Time, spent: Bytes| self.state.transmitter.unsent(now, done, spent);
         if now >= self.state.uniform_from {
             let Idle { free, size, span, .. } = self.idle;
-            // Only the first packet can be partly sent.
+            // Count the packets behind the first one completely, because only the first packet can be partly sent.
             let behind = self.idle.backlog(now).saturating_sub(1);
             return unsent(free.before(span * behind), size) + Bytes::new(size.get() * behind);
         }
@@ -480,38 +488,40 @@ impl Link {
         first + waiting.map(|(_, spent)| spent).sum()
     }
 
-    /// Returns the packets accepted and not dropped, plus copies; some may be in flight.
+    /// Returns the number of packets that were accepted and not dropped, plus the number of copies. Some of them may
+    /// still be on their way.
     pub const fn arrived(&self) -> u64 {
         let counts = &self.state.counts;
         counts.offered + counts.duplicated + self.idle.passed - counts.dropped()
     }
 
-    /// Returns [`Counts::dropped`] so far.
+    /// Returns [`Counts::dropped`] up to now.
     pub const fn dropped(&self) -> u64 {
         self.state.counts.dropped()
     }
 
-    /// Returns how long the last offered packet waits. On a link that holds packets, returns how long the last
-    /// dequeued one has waited.
+    /// Returns how long the last offered packet waits for its transmission. If the link holds packets, returns how long
+    /// the last dequeued packet has waited.
     pub const fn waited(&self) -> Span {
         if self.idle.passed > 0 { Span::ZERO } else { self.state.waited }
     }
 
-    /// Whether the last packet found a plain link idle, so that its latency depends only on its size.
+    /// Returns whether the last packet found a plain link idle. Its latency then depends only on its size.
     #[inline]
     pub const fn was_idle(&self) -> bool {
         self.idle.passed > 0
     }
 
-    /// Whether the last packet waited for exactly one other, which had the same size, was offered at the same time
-    /// and found a plain link idle.
+    /// Returns whether the last packet waited for exactly one other packet. That packet must have had the same size,
+    /// must have been offered at the same time, and must have found a plain link idle. `latency` is the latency of the
+    /// last packet.
     #[inline]
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;
         passed == 0 && plain != Plain::No && self.state.waited == span && latency == self.idle.latency + span
     }
 
-    /// Returns the queued packets at `now`, with the one on the transmitter.
+    /// Returns the number of packets in the queue at `now`, including the packet on the transmitter.
     pub fn queued(&mut self, now: Time) -> usize {
         match &self.state.managed {
             Some(managed) => managed.length(now),
@@ -520,13 +530,13 @@ impl Link {
         }
     }
 
-    /// Returns the capacity in bytes from `from` to `until`; `None` if unlimited.
+    /// Returns how many bytes the link can send from `from` to `until`. Returns `None` if the rate is unlimited.
     pub fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         self.state.transmitter.capacity(from, until)
     }
 
-    /// Returns the long-term limit of the throughput between two times without a rate change; `None` without a limit.
-    /// The limit is zero while every packet is lost.
+    /// Returns the long-term limit of the throughput between `from` and `until`, if the rate does not change between
+    /// them. Returns `None` if there is no limit, and zero while every packet is lost.
     pub fn throughput_limit(&self, from: Time, until: Time) -> Option<Rate> {
         if self.state.loss.as_ref().is_some_and(|loss| loss.loses_all(from)) {
             return Some(Rate::ZERO);
@@ -534,24 +544,24 @@ impl Link {
         let span = until.since(from);
         let traced = || self.capacity(from, until).filter(|_| !span.is_zero()).map(|bytes| bytes.per(span));
         let rate = self.rate(from).filter(|rate| *rate < Service::UNLIMITED && !self.is_traced());
-        // A trace has only a mean rate.
+        // Use the mean rate of a trace, because a trace has no rate at a point in time.
         let own = rate.or_else(traced);
         let policer = self.state.policer.as_ref().map(|bucket| bucket.rate());
         [own, policer, self.state.transmitter.sustained()].into_iter().flatten().min()
     }
 
-    /// Returns the next change of [`Link::throughput_limit`]. Rates from a file count as constant.
+    /// Returns when [`Link::throughput_limit`] changes next. Rates from a file count as constant.
     pub fn next_change(&self, now: Time) -> Time {
         let loss = self.state.loss.as_ref().map_or(Time::NEVER, |loss| loss.next_change(now));
         self.state.transmitter.next_change(now).min(loss)
     }
 
-    /// Whether the rate comes from a file or a trace.
+    /// Returns whether the rate comes from a file or a trace.
     pub const fn is_traced(&self) -> bool {
         self.state.transmitter.is_traced()
     }
 
-    /// Returns the rate at `now`; `None` if unlimited or from a trace.
+    /// Returns the rate at `now`. Returns `None` if the rate is unlimited or comes from a trace.
     pub fn rate(&self, now: Time) -> Option<Rate> {
         self.state.transmitter.rate(now)
     }
@@ -562,7 +572,7 @@ impl Idle {
         Bytes::new(self.size.get().wrapping_mul(self.passed))
     }
 
-    /// Returns the number of packets that have not departed at `now`, if all have the size [`Idle::size`].
+    /// Returns how many packets have not departed at `now`. All of them must have the size [`Idle::size`].
     fn backlog(&self, now: Time) -> u64 {
         self.free.since(now).as_nanos().div_ceil(self.span.as_nanos().max(1))
     }
@@ -587,11 +597,11 @@ impl LinkState {
         }
     }
 
-    /// Prepares the fast path for another packet size.
+    /// Prepares the fast path for packets of the size `size`.
     #[inline(never)]
     fn change_size(&mut self, now: Time, size: Bytes, idle: &mut Idle) {
         if now < idle.free {
-            // All packets in the queue have the old size, so their departures are known.
+            // Fill the queue's list of packets. All of them have the old size, so their departures are known.
             if now >= self.uniform_from {
                 self.queue.clear();
                 for behind in (0..idle.backlog(now)).rev() {
@@ -600,7 +610,7 @@ impl LinkState {
             }
             self.uniform_from = idle.free;
         }
-        // Flows alternate between few sizes (data and ACKs).
+        // Flows alternate between two sizes, such as data and ACKs, so try the previous size first.
         let span = if size == self.before.0 { self.before.1 } else { self.transmitter.span(now, size) };
         self.before = (idle.size, idle.span);
         (idle.size, idle.span) = (size, span);
@@ -608,7 +618,7 @@ impl LinkState {
 
     fn refusal(&mut self, now: Time, size: Bytes) -> Option<Drop> {
         self.counts.offered += 1;
-        // A packet that is too large uses no tokens.
+        // Check the size before the policer, because a packet that is too large uses no tokens.
         if size > self.mtu {
             self.counts.too_large += 1;
             return Some(Drop::TooLarge);
@@ -636,7 +646,7 @@ impl LinkState {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
-        // A dropped packet takes no link time.
+        // Return early, because a dropped packet takes no time on the link.
         let ecn = match self.queue.admit(now, size, ecn, &self.transmitter) {
             Ok(marked) => {
                 self.counts.marked += u64::from(marked != ecn);
@@ -654,7 +664,7 @@ impl LinkState {
         self.waited = start.since(now);
         self.counts.wait.add(self.waited);
         let before = self.counts.sent;
-        // A lost packet has used the link.
+        // Transmit the packet before its loss is known, because a lost packet has used the link as well.
         let (done, lost) = self.transmit(start, size);
         self.queue.admitted(size, done, self.counts.sent.saturating_sub(before));
         if lost {
@@ -664,7 +674,7 @@ impl LinkState {
         Fate::Arrives { at: self.deliver(done), ecn }
     }
 
-    /// Transmits a packet. Returns its departure, and whether the medium has lost it after all retransmissions.
+    /// Transmits a packet. Returns when it departs, and whether the medium has lost it after all retransmissions.
     #[inline]
     fn transmit(&mut self, start: Time, size: Bytes) -> (Time, bool) {
         let mut done = self.transmitter.send(start, size);
@@ -674,7 +684,8 @@ impl LinkState {
         if let Some(arq) = self.arq {
             let mut tries = 1;
             while lost && tries < arq.tries {
-                // Retransmission blocks the packets behind it, as in Wi-Fi and LTE with in-order delivery.
+                // Add the retransmission to the transmitter's time, because it delays the packets behind it. Wi-Fi and
+                // LTE with in-order delivery do the same.
                 done = self.transmitter.send(done + arq.per_try, size);
                 self.counts.sent += size;
                 lost = loses(done);
@@ -684,20 +695,20 @@ impl LinkState {
         (done, lost)
     }
 
-    /// Returns when a packet that left at `done` arrives. If the packet is duplicated, stores the copy's arrival.
+    /// Returns when a packet that left at `done` arrives. If the packet is duplicated, stores when the copy arrives.
     fn deliver(&mut self, done: Time) -> Time {
         let at = self.arrival(done);
         self.counts.reordered += self.reorder_counter.pass(done, at);
         let twice = self.disorder.as_mut().is_some_and(|disorder| disorder.is_duplicated(done));
         self.counts.duplicated += u64::from(twice);
-        // The copy has its own jitter.
+        // Draw the arrival again, because the copy has its own jitter.
         self.copy = twice.then(|| self.arrival(done));
         at
     }
 
     fn arrival(&mut self, done: Time) -> Time {
         match self.disorder.as_mut().and_then(|disorder| disorder.extra_delay(done)) {
-            // Later packets overtake a late one.
+            // Let later packets overtake a late packet.
             Some(by) => self.propagation.unordered_arrival(done) + by,
             None => self.propagation.arrival(done),
         }
@@ -708,7 +719,7 @@ impl LinkState {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
-        // Dequeues that were due before `now` must not see this packet.
+        // Serve first the dequeues that were due before `now`, because they must not see this packet.
         while self.managed.as_ref().is_some_and(|managed| managed.due < now) {
             self.serve();
         }
@@ -717,7 +728,7 @@ impl LinkState {
             self.counts.full += 1;
             return Fate::Dropped(Drop::Full);
         };
-        // The transmitter was idle.
+        // If the transmitter was idle, it can serve this packet as soon as it is ready.
         if managed.due == Time::NEVER {
             managed.due = self.transmitter.ready(now);
         }

@@ -4,48 +4,50 @@ use steadycast_settings::tree::{Item, Value};
 use steadycast_settings::{Declared, Findings, FromToml, Packets, ToToml, packets};
 use steadycast_units::{Bytes, QuantityError, Rate, Span};
 
-/// A queue limit or threshold, including the packet on the transmitter.
+/// A limit of a queue's length, or a threshold. The length includes the packet on the transmitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// A number of packets.
     Packets(u32),
     /// A number of bytes.
     Bytes(Bytes),
-    /// The bytes that the link sends in this time at its nominal rate, at least one MTU. The nominal rate is the first
-    /// rate above 0, or the mean of a file.
+    /// The bytes that the link sends in this time at its nominal rate, but at least one MTU. The nominal rate is the
+    /// first rate above 0, or the mean rate of a file.
     Time(Span),
 }
 
 impl Limit {
-    /// Returns the limit in packets or bytes. At an unlimited rate, a time is no limit.
+    /// Returns the limit in packets or bytes for a link with the nominal rate `rate`. If the rate is unlimited, a limit
+    /// in time is no limit.
     pub(crate) fn on(self, rate: Option<Rate>, mtu: Bytes) -> Self {
         match (self, rate) {
-            // The limit is at least one MTU, because otherwise no packet would fit at a low rate.
+            // Allow at least one MTU, because otherwise no packet would fit at a low rate.
             (Self::Time(span), Some(rate)) => Self::Bytes(rate.over(span).max(mtu)),
             (Self::Time(_), None) => Self::Packets(u32::MAX),
             (limit, _) => limit,
         }
     }
 
-    /// Whether a packet of `size` fits behind `waiting` packets of `bytes` bytes.
+    /// Returns whether a packet of `size` fits if `waiting` packets with `bytes` bytes in total are queued.
     #[inline]
     pub(crate) fn fits(self, waiting: usize, bytes: u64, size: Bytes) -> bool {
         match self {
             Self::Packets(most) => waiting < most as usize,
             Self::Bytes(most) => bytes + size.get() <= most.get(),
-            // `Limit::on` has converted limits in time.
+            // There is no limit, because `Limit::on` has converted limits in time before.
             Self::Time(_) => true,
         }
     }
 }
 
 impl Service {
-    /// Returns the rate for limits in time: the first one above 0, or a file's mean; `None` if unlimited.
+    /// Returns the nominal rate, which limits in time refer to. It is the first rate above 0, or the mean rate of a
+    /// file. Returns `None` if the rate is unlimited.
     pub(crate) fn nominal(&self) -> Option<Rate> {
         match self {
             Self::Unlimited => None,
             Self::Rate(steps) => {
-                // The link may begin with an outage.
+                // Skip rates of 0, because the link may begin with an outage.
                 Some(steps.iter().map(|(_, rate)| *rate).find(|rate| *rate > Rate::ZERO).unwrap_or_default())
             }
             Self::Table { mean, .. } => Some(*mean),
@@ -76,7 +78,7 @@ impl FromToml for Limit {
         let limit = match (text.parse::<Bytes>(), text.parse::<Span>()) {
             (Ok(bytes), _) => Self::Bytes(bytes),
             (_, Ok(span)) => Self::Time(span),
-            // The unit is bytes, so the text is no span.
+            // The unit is one of bytes, so the text can't be a span.
             (Err(QuantityError::Range { .. }), _) => {
                 let what = format!("{} is out of range", item.shown());
                 return out.refuse(&item.at, what, "a queue limit is above 0 and below 1000 GB");

@@ -65,13 +65,13 @@ impl FromToml for Loss {
     }
 }
 
-/// Reads a plain number such as 0.01 or "1%" as a Bernoulli loss.
+/// Reads a plain number as a Bernoulli loss. Examples are 0.01 and "1%".
 fn share(item: &Item) -> Option<Table> {
     let p = match &item.value {
         Value::Real(_) | Value::Whole(_) => item.value.clone(),
         Value::Text(text) => match text.trim().strip_suffix('%').map(|percent| percent.trim().parse::<f64>()) {
             Some(Ok(percent)) => Value::Real(percent / 100.0),
-            // The text begins as a number, so it names no kind.
+            // The text begins like a number, so it is not the name of a kind of loss. Let the number be checked later.
             _ if text.trim().starts_with(|c: char| c.is_ascii_digit() || c == '.' || c == '-') => item.value.clone(),
             _ => return None,
         },
@@ -81,11 +81,11 @@ fn share(item: &Item) -> Option<Table> {
     Some(vec![("kind".to_owned(), kind.into()), ("p".to_owned(), p.into())])
 }
 
-/// Returns the problem and its remedy if `value` is no probability.
+/// Returns `None` if `value` is a probability. Otherwise returns what is wrong and what to do about it.
 pub fn probability(value: &f64) -> Option<(String, String)> {
     let remedy = match *value {
         p if (0.0..=1.0).contains(&p) => return None,
-        // Probably a percentage.
+        // The value is probably a percentage, so convert it in the remedy.
         percent if percent > 1.0 && percent <= 100.0 => {
             format!("write a number from 0 to 1; {percent} % is {}", percent / 100.0)
         }
@@ -99,7 +99,7 @@ fn run(mean: &Packets) -> Option<(String, String)> {
     short.then(|| (format!("runs of {} packets are too short", mean.0), "write a mean of at least \"1p\"".into()))
 }
 
-/// Packet numbers from 1, ascending.
+/// A set of packet numbers. They start from 1 and are sorted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketNumbers(Arc<[u64]>);
 
@@ -154,12 +154,12 @@ pub(crate) struct LossState {
     chance: Chance,
     packets: u64,
     bad: bool,
-    /// The position of a `Run`'s next loss, in packets since the start.
+    /// When a [`RunLoss`] loses the next packet, as a number of packets since the start.
     next: f64,
 }
 
 impl LossState {
-    /// Returns `None` if no packet is ever lost.
+    /// Creates the state. Returns `None` if no packet is ever lost.
     pub(crate) fn new(steps: &Steps<Loss>, chance: Chance) -> Option<Self> {
         if steps.as_constant() == Some(&Loss::None) {
             return None;
@@ -188,14 +188,14 @@ impl LossState {
     fn enter(&mut self, at: Time) {
         self.now = self.steps.at(at).clone();
         self.valid = self.steps.next_change(at);
-        // A change of the model resets the state to good.
+        // A change of the model resets the Gilbert–Elliott state to good.
         self.bad = false;
         if let Loss::Run(RunLoss { mean: Packets(mean) }) = self.now {
             self.next = self.packets as f64 + self.chance.exponential(mean).max(1.0);
         }
     }
 
-    /// Returns whether the next packet is lost. Its transmission ends at `at`.
+    /// Returns whether the next packet is lost. `at` is the time at which its transmission ends.
     pub(crate) fn next(&mut self, at: Time) -> bool {
         if at >= self.valid {
             self.enter(at);
@@ -207,14 +207,14 @@ impl LossState {
             Loss::Run(RunLoss { mean: Packets(mean) }) => {
                 let lost = self.packets as f64 >= self.next;
                 if lost {
-                    // `next` keeps its fraction, because rounding up would increase the mean distance of losses.
+                    // Keep the fraction in `next`, because rounding up would increase the mean distance between losses.
                     self.next = (self.next + self.chance.exponential(*mean)).max(self.packets as f64);
                 }
                 lost
             }
             Loss::Gilbert(GilbertLoss { p_bad, p_good, loss_good, loss_bad }) => {
                 let (turn, p) = if self.bad { (*p_good, *loss_bad) } else { (*p_bad, *loss_good) };
-                // A change of the state applies to the next packet.
+                // Draw the loss first, because a change of the state applies from the next packet on.
                 let lost = self.chance.happens(p);
                 if self.chance.happens(turn) {
                     self.bad = !self.bad;

@@ -1,11 +1,11 @@
-//! Queues that drop or mark packets at dequeue.
+//! Queues that drop or mark packets when the packets are dequeued.
 
 use crate::{Counts, Drop, Ecn, Fate, Limit};
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use steadycast_units::{Bytes, Time};
 
-/// The number of a held packet. Numbers are reused, so they stay small and can be used as an index.
+/// The number of a packet that a link holds. Numbers are reused, so they stay small and can be used as indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(pub u32);
 
@@ -24,13 +24,13 @@ pub(crate) struct Offered {
     pub(crate) flow: u64,
 }
 
-/// An AQM algorithm that drops or marks packets at dequeue.
+/// An AQM algorithm that drops or marks packets when they are dequeued.
 pub(crate) trait DequeueAqm: Debug + Send + Sync {
-    /// Enqueues a packet; `alone` if the queue and the transmitter were empty.
+    /// Enqueues a packet. `alone` says whether the queue and the transmitter were empty before.
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool);
-    /// Returns the next packet to send. The packets dropped before this packet go to `out`.
+    /// Returns the next packet to send. Adds to `out` the packets that are dropped before it.
     fn dequeue(&mut self, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting>;
-    /// Returns whether a full queue accepts a packet. [`DequeueAqm::shorten`] then drops packets.
+    /// Returns whether a full queue still accepts a packet. If so, [`DequeueAqm::shorten`] drops packets afterwards.
     fn drops_on_overflow(&self) -> bool {
         false
     }
@@ -38,7 +38,7 @@ pub(crate) trait DequeueAqm: Debug + Send + Sync {
     fn shorten(&mut self, _: &mut CongestionSignals<'_>) {}
 }
 
-/// The drops and marks of one call.
+/// Collects the drops and marks of one call.
 pub(crate) struct CongestionSignals<'a> {
     counts: &'a mut Counts,
     fates: &'a mut VecDeque<(Token, Fate, Option<Time>)>,
@@ -57,9 +57,9 @@ impl CongestionSignals<'_> {
         self.fates.push_back((packet.token, Fate::Dropped(why), None));
     }
 
-    /// Marks an ECN-capable packet.
+    /// Marks an ECN-capable packet with CE.
     pub(crate) fn mark(&mut self, packet: &mut Waiting) {
-        // An earlier link's mark is not counted again.
+        // Do not count a mark that an earlier link has set.
         if packet.ecn != Ecn::Ce {
             packet.ecn = Ecn::Ce;
             self.counts.marked += 1;
@@ -70,19 +70,19 @@ impl CongestionSignals<'_> {
 #[derive(Debug)]
 pub(crate) struct Managed {
     departure: Box<dyn DequeueAqm>,
-    /// The maximum length, in packets or bytes.
+    /// Maximum length of the queue, in packets or bytes.
     limit: Limit,
     len: usize,
     bytes: u64,
-    /// The end of the current transmission, and the size of the transmitted packet.
+    /// When the current transmission ends, and the size of the packet that is transmitted.
     on_air: (Time, Bytes),
-    /// The bytes of the current transmission, including link-layer retransmissions.
+    /// Bytes of the current transmission, including link-layer retransmissions.
     spent: Bytes,
-    /// The next dequeue; NEVER if the queue is empty.
+    /// When the next packet is dequeued. [`Time::NEVER`] if the queue is empty.
     pub(crate) due: Time,
-    /// The fates that were not collected yet. The time is the arrival of a duplicated packet's copy.
+    /// The fates that were not collected yet. The time is when the packet's copy arrives, if the packet is duplicated.
     fates: VecDeque<(Token, Fate, Option<Time>)>,
-    /// The time of the last decision.
+    /// When the last fate was decided.
     decided: Time,
     free: Vec<u32>,
     tokens: u32,
@@ -105,7 +105,7 @@ impl Managed {
         }
     }
 
-    /// Returns the number of packets at `now`, including the packet on the transmitter.
+    /// Returns how many packets are queued at `now`, including the packet on the transmitter.
     pub(crate) fn length(&self, now: Time) -> usize {
         self.len + usize::from(self.on_air.0 > now)
     }
@@ -114,7 +114,7 @@ impl Managed {
         if self.fates.is_empty() { self.due } else { self.decided }
     }
 
-    /// Returns the next fate. The time is the arrival of the packet's copy, if any.
+    /// Returns the next fate. The time is when the packet's copy arrives, if there is a copy.
     pub(crate) fn next_fate(&mut self) -> Option<(Token, Fate, Option<Time>)> {
         let next = self.fates.pop_front()?;
         self.free.push(next.0.0);
@@ -126,9 +126,9 @@ impl Managed {
         self.fates.push_back((token, fate, copy));
     }
 
-    /// Returns whether the queue exceeds the limit with `more` further packets of `size` bytes in total.
+    /// Returns whether the queue would exceed its limit after `more` further packets with `size` bytes in total.
     fn exceeds(&self, now: Time, more: usize, size: Bytes) -> bool {
-        // The packet on the transmitter counts until it has left.
+        // Count the packet on the transmitter until it has left.
         let on_air = if self.on_air.0 > now { self.on_air.1.get() } else { 0 };
         match self.limit {
             Limit::Packets(most) => self.length(now) + more > most as usize,
@@ -137,10 +137,10 @@ impl Managed {
         }
     }
 
-    /// Returns `None` if the packet does not fit.
+    /// Enqueues a packet and returns its number. Returns `None` if the packet does not fit.
     pub(crate) fn enqueue(&mut self, now: Time, packet: Offered, counts: &mut Counts) -> Option<Token> {
         let Offered { size, ecn, flow } = packet;
-        // CoDel and DualPI2 refuse it; FQ-CoDel drops from the longest queue.
+        // Refuse the packet if the queue is full. FQ-CoDel accepts it, and drops packets of its longest queue below.
         if !self.departure.drops_on_overflow() && self.exceeds(now, 1, size) {
             return None;
         }
@@ -165,7 +165,7 @@ impl Managed {
         Some(head)
     }
 
-    /// Calls the AQM algorithm, and subtracts the packets that it drops.
+    /// Calls the AQM algorithm. Then subtracts the packets that it dropped from the queue's length.
     fn run<T>(
         &mut self,
         now: Time,
@@ -185,7 +185,7 @@ impl Managed {
         (self.on_air, self.spent) = ((until, size), spent);
     }
 
-    /// Returns the end of the current transmission and its bytes.
+    /// Returns when the current transmission ends, and how many bytes it has.
     pub(crate) const fn on_air(&self) -> (Time, Bytes) {
         (self.on_air.0, self.spent)
     }

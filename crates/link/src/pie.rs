@@ -1,4 +1,4 @@
-//! Proportional integral controller enhanced, PIE (RFC 8033).
+//! PIE, the proportional integral controller enhanced (RFC 8033).
 
 use crate::queue::{Arrival, Discipline, EnqueueAqm};
 use crate::{Drop, Ecn, Limit, LinkProperties};
@@ -52,7 +52,7 @@ impl Discipline for Pie {
     }
 }
 
-/// PIE's state, named as in RFC 8033, appendix A.
+/// PIE's state. The names are from RFC 8033, appendix A.
 #[derive(Debug)]
 struct State {
     pie: Pie,
@@ -69,16 +69,16 @@ impl State {
         Self { pie, drop_prob: 0.0, accu_prob: 0.0, qdelay_old, burst_allowance, update: Time::ZERO + pie.t_update }
     }
 
-    /// Applies the updates that were due since the previous arrival. Since then, the queue has only drained, so the
-    /// delay at an update is the time until `free`.
+    /// Applies the updates that were due since the previous arrival. The queue has only drained since then. The delay
+    /// at an update is therefore the time until `free`, when the transmitter becomes free.
     fn catch_up(&mut self, now: Time, free: Time) {
         while self.update <= now {
-            // RFC 8033, section 5.2, permits different estimates of the delay. This delay is exact.
+            // Use the exact delay. RFC 8033, section 5.2, permits different ways to estimate it.
             let qdelay = free.since(self.update);
             self.update(qdelay);
             self.update += self.pie.t_update;
             if self.drop_prob == 0.0 && qdelay.is_zero() && self.qdelay_old.is_zero() {
-                // Further updates change nothing.
+                // Skip the further updates, because they change nothing.
                 let missed = now.since(self.update).as_nanos() / self.pie.t_update.as_nanos();
                 self.update += self.pie.t_update * missed;
             }
@@ -89,9 +89,10 @@ impl State {
     fn update(&mut self, qdelay: Span) {
         let Pie { target, alpha, beta, .. } = self.pie;
         let seconds = |span: Span| span.as_secs_f64();
-        // Section 4.2: the deviation of the delay, and its trend.
+        // Section 4.2: the change depends on the deviation of the delay from the target, and on its trend.
         let change = alpha * (seconds(qdelay) - seconds(target)) + beta * (seconds(qdelay) - seconds(self.qdelay_old));
-        // A fixed step would make light congestion oscillate.
+        // Reduce the change while the probability is small. Steps of the same size would cause oscillation under light
+        // congestion.
         let scale = match self.drop_prob {
             p if p < 0.000_001 => 2048.0,
             p if p < 0.000_01 => 512.0,
@@ -107,11 +108,12 @@ impl State {
         }
         self.drop_prob += change;
         if qdelay.is_zero() && self.qdelay_old.is_zero() {
-            // Section 4.2 requires zero delays here. Appendix A requires delays below half of `target`.
+            // Section 4.2 requires that both delays are zero. Appendix A only requires that they are below half of
+            // `target`.
             self.drop_prob *= 0.98;
         }
         self.drop_prob = self.drop_prob.clamp(0.0, 1.0);
-        // Bursts are allowed again after a calm time.
+        // After a calm time, allow a burst again.
         let calm = |delay: Span| delay < target / 2;
         self.burst_allowance = if self.drop_prob == 0.0 && calm(qdelay) && calm(self.qdelay_old) {
             self.pie.max_burst
@@ -121,7 +123,7 @@ impl State {
         self.qdelay_old = qdelay;
     }
 
-    /// Returns whether a packet behind `waiting` bytes is dropped early (RFC 8033, sections 4.1 and 5.4).
+    /// Returns whether a packet is dropped early if `waiting` bytes are queued (RFC 8033, sections 4.1 and 5.4).
     fn early(&mut self, waiting: u64, chance: &mut Chance) -> bool {
         let calm = self.qdelay_old < self.pie.target / 2 && self.drop_prob < 0.2;
         if !self.burst_allowance.is_zero() || calm || waiting <= 2 * self.pie.mean_packet.get() {
@@ -131,7 +133,7 @@ impl State {
             self.accu_prob = 0.0;
         }
         self.accu_prob += self.drop_prob;
-        // Derandomization: `accu_prob` below 0.85 prevents a drop, and `accu_prob` of 8.5 or more forces a drop.
+        // Derandomize the drops: `accu_prob` below 0.85 prevents a drop, and `accu_prob` of 8.5 or more forces one.
         let drops = self.accu_prob >= 8.5 || self.accu_prob >= 0.85 && chance.happens(self.drop_prob);
         if drops {
             self.accu_prob = 0.0;
@@ -144,7 +146,7 @@ impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
         self.catch_up(packet.now, packet.free);
         let early = self.early(packet.bytes - packet.on_air, chance);
-        // RFC 8033, section 5.1.
+        // Mark ECN-capable packets while the drop probability is low (RFC 8033, section 5.1).
         let marks = self.pie.ecn && packet.ecn.is_capable() && self.drop_prob <= self.pie.mark_ecnth;
         match (packet.room, early) {
             (false, _) => Err(Drop::Full),
@@ -177,11 +179,11 @@ mod tests {
     #[test]
     fn the_probability_follows_delay_and_its_growth_more_slowly_the_smaller_it_is() {
         let mut state = at(0.0, Span::ZERO);
-        // The change is 0.125 · (30 − 15) ms + 1.25 · (30 − 0) ms = 0.039375. Near a probability of 0 it is divided by
-        // 2048.
+        // The change is 0.125 · (30 − 15) ms + 1.25 · (30 − 0) ms = 0.039375. It is divided by 2048, because the
+        // probability is 0.
         state.update(Span::millis(30));
         near(state.drop_prob, 0.039_375 / 2048.0);
-        // The second change is 0.125 · 15 ms. At the present probability of 1.9e-5 it is divided by 128.
+        // The second change is 0.125 · 15 ms. It is divided by 128, because the probability is 1.9e-5.
         state.update(Span::millis(30));
         near(state.drop_prob, 0.039_375 / 2048.0 + 0.001_875 / 128.0);
         for (from, scale) in [(5e-6, 512.0), (5e-4, 32.0), (5e-3, 8.0), (0.05, 2.0), (0.5, 1.0)] {
@@ -196,7 +198,8 @@ mod tests {
         let mut state = at(0.1, Span::ZERO);
         state.update(Span::millis(100));
         near(state.drop_prob, 0.12);
-        // The change is 0.125 · (0 − 15) ms. The result is then multiplied by 0.98, because the queue is empty.
+        // The change is 0.125 · (0 − 15) ms. Afterwards the probability is multiplied by 0.98, because the queue is
+        // empty.
         let mut state = at(0.1, Span::ZERO);
         state.update(Span::ZERO);
         near(state.drop_prob, (0.1 - 0.001_875) * 0.98);
@@ -220,8 +223,8 @@ mod tests {
         let mut state = at(0.05, Span::millis(20));
         let drops: Vec<_> = (0..200_000).filter(|_| state.early(1_000_000, &mut chance)).collect();
         let gaps: Vec<_> = drops.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        // From 0.85/p packets after the last drop on, each packet is dropped with probability p. At 8.5/p packets a
-        // drop is certain.
+        // A drop is impossible for 0.85/p packets after the last drop. Then each packet is dropped with probability p.
+        // After 8.5/p packets a drop is certain.
         assert_eq!(gaps.iter().min(), Some(&17), "0.85 / 0.05");
         assert!(gaps.iter().max() <= Some(&170), "8.5 / 0.05");
         let mean = gaps.iter().sum::<i32>() as f64 / gaps.len() as f64;

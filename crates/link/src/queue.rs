@@ -1,4 +1,4 @@
-//! The queue disciplines, and their interface to a link.
+//! The queue disciplines, and the interface between them and a link.
 
 use crate::codel::{CoDel, FqCoDel};
 use crate::dualpi2::DualPi2;
@@ -32,10 +32,10 @@ kinds! {
     }
 }
 
-/// Reads a plain limit such as "100ms" as a drop-tail queue.
+/// Reads a plain limit as a drop-tail queue. An example is "100ms".
 fn size(item: &Item) -> Option<Table> {
     let begins = item.text()?.trim_start().chars().next()?;
-    // No discipline's name begins with a digit.
+    // Only a limit begins with a digit. The name of a discipline never does.
     begins.is_ascii_digit().then(|| vec![("limit".to_owned(), item.clone())])
 }
 
@@ -51,33 +51,33 @@ impl Queue {
         }
     }
 
-    /// Creates a drop-tail queue.
+    /// Creates a drop-tail queue with a maximum length.
     pub const fn drop_tail(limit: Limit) -> Self {
         Self::DropTail(DropTail { limit })
     }
 
-    /// Returns the maximum length.
+    /// Returns the maximum length of the queue.
     pub fn limit(&self) -> Limit {
         self.discipline().limit()
     }
 
-    /// Reads a link's queue. Problems are added to `out`.
+    /// Reads the queue of a link from `item`. Adds a problem to `out` and returns `None` if it is not valid.
     pub fn read(item: &Item, line: &LinkProperties, out: &mut Findings) -> Option<Self> {
         let queue = Self::read_for(item, line, out)?;
         needs_rate(queue.limit(), "limit", item, line, out).then_some(queue)
     }
 }
 
-/// What queue settings depend on.
+/// The properties of a link that the settings of its queue depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkProperties {
-    /// The rate at the start, or a trace's mean rate; `None` if unlimited.
+    /// Rate at the start, or mean rate of a trace. `None` if the rate is unlimited.
     pub rate: Option<Rate>,
     /// The propagation delay.
     pub delay: Span,
 }
 
-/// Returns false, and adds a problem to `out`, if the limit is a time and the link has no rate.
+/// Checks that a link with a limit in time has a rate. If it has none, adds a problem to `out` and returns false.
 pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {
@@ -95,45 +95,45 @@ pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProper
     fine
 }
 
-/// A queue discipline's settings.
+/// The settings of a queue discipline.
 pub(crate) trait Discipline {
     fn limit(&self) -> Limit;
-    /// Returns the algorithm that decides on arrival, if there is one.
+    /// Returns the algorithm that decides when a packet arrives, if the discipline has one.
     fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
         None
     }
-    /// Returns the algorithm that decides at dequeue, if there is one.
+    /// Returns the algorithm that decides when a packet is dequeued, if the discipline has one.
     fn on_departure(&self, _: Option<Rate>, _mtu: Bytes, _: Chance) -> Option<Managed> {
         None
     }
 }
 
-/// An algorithm that drops or marks on arrival.
+/// An AQM algorithm that drops or marks packets when they arrive.
 pub(crate) trait EnqueueAqm: Debug + Send + Sync {
-    /// Returns the packet's new ECN field, or why the packet is dropped. If [`Arrival::room`] is false, the packet must
-    /// be dropped.
+    /// Returns the packet's new ECN field, or the reason why the packet is dropped. The packet must be dropped if
+    /// [`Arrival::room`] is false.
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop>;
 }
 
-/// An arriving packet, and the queue without it.
+/// An arriving packet, and the state of the queue before the packet is added.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) now: Time,
     pub(crate) size: Bytes,
     pub(crate) ecn: Ecn,
-    /// Whether the packet fits.
+    /// Whether the packet fits into the queue.
     pub(crate) room: bool,
-    /// The queued packets, with the one on the transmitter.
+    /// Number of queued packets, including the packet on the transmitter.
     pub(crate) packets: usize,
-    /// The queued bytes, with the packet on the transmitter.
+    /// Number of queued bytes, including the packet on the transmitter.
     pub(crate) bytes: u64,
-    /// The bytes of the packet on the transmitter.
+    /// Size of the packet on the transmitter in bytes, or 0.
     pub(crate) on_air: u64,
     /// When the queue last became empty.
     pub(crate) empty_since: Time,
     /// When the transmitter becomes free.
     pub(crate) free: Time,
-    /// The current rate; `None` if unlimited or from a trace.
+    /// Rate at present. `None` if it is unlimited or comes from a trace.
     pub(crate) rate: Option<Rate>,
 }
 
@@ -154,14 +154,14 @@ impl Discipline for DropTail {
     }
 }
 
-/// A FIFO queue. A packet in it is never dropped.
+/// A FIFO queue. A packet that is in the queue is never dropped.
 #[derive(Debug)]
 pub(crate) struct QueueState {
-    /// In packets or bytes.
+    /// Maximum length in packets or bytes.
     pub(crate) limit: Limit,
-    /// The AQM on arrival. Boxed because most queues have none.
+    /// The AQM that decides on arrival. It is boxed because most queues have none.
     admission: Option<Box<(Box<dyn EnqueueAqm>, Chance)>>,
-    /// The packets that have not left.
+    /// The packets that have not departed yet.
     waiting: VecDeque<Waiting>,
     bytes: u64,
     empty_since: Time,
@@ -171,7 +171,7 @@ pub(crate) struct QueueState {
 struct Waiting {
     departure: Time,
     size: u32,
-    /// The bytes that the transmitter sends, with retransmissions.
+    /// Bytes that the transmitter sends for the packet, including link-layer retransmissions.
     spent: u32,
 }
 
@@ -187,7 +187,7 @@ impl QueueState {
         }
     }
 
-    /// Whether all packets with room are admitted.
+    /// Returns whether every packet that fits is admitted.
     pub(crate) const fn is_plain(&self) -> bool {
         self.admission.is_none()
     }
@@ -209,7 +209,7 @@ impl QueueState {
         self.bytes = 0;
     }
 
-    /// Returns, for each packet that has not departed at `now`, the departure and [`Waiting::spent`].
+    /// Returns the departure and [`Waiting::spent`] of each packet that has not departed at `now`.
     pub(crate) fn unsent(&self, now: Time) -> impl Iterator<Item = (Time, Bytes)> {
         let waiting = self.waiting.iter().skip_while(move |packet| packet.departure <= now);
         waiting.map(|packet| (packet.departure, Bytes::new(u64::from(packet.spent))))
@@ -229,7 +229,7 @@ impl QueueState {
     pub(crate) fn admit(&mut self, now: Time, size: Bytes, ecn: Ecn, link: &Transmitter) -> Result<Ecn, Drop> {
         let room = self.has_room(now, size);
         let Some(admission) = self.admission.as_deref_mut() else { return room.then_some(ecn).ok_or(Drop::Full) };
-        // An AQM sees the queue without the packet.
+        // Describe the queue without the new packet to the AQM.
         let packet = Arrival {
             now,
             size,

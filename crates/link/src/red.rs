@@ -76,11 +76,10 @@ fn thresholds(red: &Red, item: &Item, out: &mut Findings) {
     }
 }
 
-/// ns-2's default.
+/// Mean packet size that ns-2 uses by default.
 const NS2_MEAN_PACKET: Bytes = Bytes::new(500);
 
 impl Red {
-    /// The parameters of [`RedPreset::Classic`].
     const CLASSIC: Self = Self {
         limit: Limit::Packets(50),
         preset: RedPreset::Classic,
@@ -93,13 +92,13 @@ impl Red {
         mean_packet: Bytes::new(1000),
     };
 
-    /// The automatic configuration of ns-2.35 (`queue/red.cc`).
+    /// Returns the parameters that ns-2.35 computes by itself (`queue/red.cc`):
     ///
     /// ```text
     /// min = max(5, C · 5 ms / 2) packets of the mean size    max = 3 min
     /// w = 1 − exp(−1 / (10 · rtt · C)),  rtt = max(0.1 s, 3 (delay + 1/C))
     /// ```
-    /// with C the rate in packets of the mean size per second.
+    /// Here C is the link's rate in packets of the mean size per second.
     fn ns2(rate: Rate, delay: Span, mean_packet: Bytes) -> Self {
         let mean = mean_packet.as_f64().max(1.0);
         let packets = (rate.as_bytes_per_s() / mean).max(1e-9);
@@ -128,7 +127,8 @@ impl Kind<LinkProperties> for Red {
                 return out.refuse(&item.at, "RED's ns2 parameters derive from a rate, and there is none", remedy);
             }
             (RedPreset::Ns2, rate) => {
-                // A link without a rate requires explicit values, which replace those derived from 1 Mb/s.
+                // Derive parameters from 1 Mb/s if the link has no rate. They are not used, because such a link
+                // requires explicit values.
                 Self::ns2(rate.unwrap_or(Rate::mbps(1)), line.delay, mean_packet.unwrap_or(NS2_MEAN_PACKET))
             }
         };
@@ -144,7 +144,7 @@ impl Discipline for Red {
     }
 
     fn on_arrival(&self, rate: Option<Rate>, mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
-        // Bytes are converted to mean packets.
+        // Convert bytes to packets of the mean size.
         let packets = |limit: Limit| match limit.on(rate, mtu) {
             Limit::Bytes(bytes) => bytes.as_f64() / self.mean_packet.as_f64(),
             Limit::Packets(n) => f64::from(n),
@@ -159,22 +159,22 @@ impl Discipline for Red {
 #[derive(Debug)]
 struct State {
     red: Red,
-    /// The link's rate, or its trace's mean rate.
+    /// Rate of the link, or mean rate of its trace.
     nominal: Option<Rate>,
-    /// The average below which nothing is dropped, in (mean) packets.
+    /// Average queue length below which no packet is dropped, in packets (of the mean size if `by_bytes`).
     min: f64,
-    /// The average with the drop probability `max_p`.
+    /// Average queue length at which the drop probability is `max_p`, in the same unit as `min`.
     max: f64,
-    /// Whether the average counts bytes. The drop probability is then proportional to the size.
+    /// Whether the average queue length counts bytes. The drop probability is then proportional to the packet's size.
     by_bytes: bool,
     average: f64,
-    /// The packets since the last drop; `None` below the lower threshold.
+    /// Number of packets since the last drop. `None` while the average is below `min`.
     since: Option<u64>,
 }
 
 impl EnqueueAqm for State {
     fn admit(&mut self, packet: &Arrival, chance: &mut Chance) -> Result<Ecn, Drop> {
-        // The average includes packets that do not fit.
+        // Update the average even if the packet does not fit.
         let early = self.early(packet, chance);
         if !packet.room {
             self.since = Some(0);
@@ -189,17 +189,17 @@ impl EnqueueAqm for State {
 }
 
 impl State {
-    /// Returns whether to drop or mark the packet, and updates the average.
+    /// Updates the average queue length. Returns whether to drop or mark the packet.
     fn early(&mut self, packet: &Arrival, chance: &mut Chance) -> bool {
         let red = &self.red;
-        // As in ns-2, the packet on the transmitter does not count.
+        // Leave out the packet on the transmitter, as ns-2 does.
         let length = if self.by_bytes {
             (packet.bytes - packet.on_air) as f64 / red.mean_packet.as_f64()
         } else {
             packet.packets.saturating_sub(1) as f64
         };
         if packet.packets == 0 {
-            // While the queue was idle, a sample of zero counts for each packet that could have been sent.
+            // Add a sample of zero for each packet that could have been sent while the queue was idle.
             let one = packet.rate.or(self.nominal).map_or(0, |r| red.mean_packet.at(r).as_nanos()).max(1);
             let missed = packet.now.since(packet.empty_since).as_nanos() / one;
             self.average *= libm::pow(1.0 - red.weight, missed as f64 + 1.0);
@@ -211,7 +211,7 @@ impl State {
             self.since = None;
             return false;
         }
-        // The first packet above the threshold only starts the count.
+        // The first packet above the lower threshold is not dropped. It only starts the count.
         let Some(since) = self.since else {
             self.since = Some(0);
             return false;
@@ -226,7 +226,7 @@ impl State {
             1.0
         };
         let p = if self.by_bytes { base * packet.size.as_f64() / red.mean_packet.as_f64() } else { base };
-        // Drops are spread evenly: the next drop comes between 1/p and 2/p packets after the last drop.
+        // Spread the drops evenly: the next drop comes between 1/p and 2/p packets after the last drop.
         let count = since as f64 * p;
         let p = if base >= 1.0 || count >= 2.0 {
             1.0

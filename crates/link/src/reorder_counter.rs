@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 use steadycast_units::Time;
 
-/// The arrivals that later packets may overtake, ascending.
+/// Sorted arrival times of the packets that later packets may still overtake.
 #[derive(Debug, Default)]
 pub(crate) struct ReorderCounter {
     pending: VecDeque<Time>,
 }
 
 impl ReorderCounter {
-    /// Returns the number of packets that only this packet has overtaken so far (RFC 4737, section 3.3). The packet
-    /// leaves at `done` and arrives at `at`.
+    /// Counts the packets that this packet overtakes and that were not overtaken before (RFC 4737, section 3.3). This
+    /// packet leaves at `done` and arrives at `at`.
     pub(crate) fn pass(&mut self, done: Time, at: Time) -> u64 {
-        // Later packets can't overtake arrivals before `done`.
+        // Remove packets that arrived before `done`, because later packets can't overtake them.
         while self.pending.front().is_some_and(|arrival| *arrival <= done) {
             self.pending.pop_front();
         }

@@ -2,20 +2,20 @@ use crate::{Shaper, Steps};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
 
-/// The delivery opportunities of a recorded link (Mahimahi): at each, up to 1500 bytes leave.
+/// The times at which a recorded link can deliver data (Mahimahi). Up to 1500 bytes leave at each of these times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// The times from the start of the trace, not decreasing and not empty.
+    /// Times since the start of the trace. They do not decrease, and there is at least one.
     pub at: Arc<[Span]>,
     /// Whether the trace repeats.
     pub looped: bool,
 }
 
 impl Opportunities {
-    /// The bytes of one opportunity.
+    /// Number of bytes that can leave at one delivery opportunity.
     pub const BYTES: u64 = 1500;
 
-    /// Returns the mean rate up to the last opportunity; `None` if its time is zero.
+    /// Returns the mean rate up to the last opportunity. Returns `None` if the last opportunity is at time zero.
     pub fn mean_rate(&self) -> Option<Rate> {
         let period = self.at.last().filter(|last| !last.is_zero())?;
         Some(Bytes::new(Self::BYTES * self.at.len() as u64).per(*period))
@@ -25,18 +25,18 @@ impl Opportunities {
         let len = self.at.len() as u64;
         let last = *self.at.last()?;
         let round = n / len;
-        // The last time is the trace's period. A period of zero can't be looped.
+        // The last time is the period of the trace. A trace with a period of zero can't be repeated.
         if round > 0 && (!self.looped || last.is_zero()) {
             return None;
         }
         Some(Time::ZERO + last * round + self.at[(n % len) as usize])
     }
 
-    /// Returns the index of the first opportunity at or after `from`, at least `least`.
+    /// Returns the index of the first opportunity at or after `from`. The index is at least `least`.
     fn first_from(&self, from: Time, least: u64) -> u64 {
         let len = self.at.len() as u64;
         let last = self.at.last().map_or(0, |s| s.as_nanos());
-        // A search from the beginning of a long trace is slow.
+        // Skip whole periods, because a search from the beginning of a long trace is slow.
         let mut n = least;
         if self.looped && last > 0 {
             n = n.max((from.as_nanos() / last).saturating_sub(1) * len);
@@ -53,21 +53,22 @@ impl Opportunities {
 pub enum Service {
     /// Transmission takes no time.
     Unlimited,
-    /// A rate with steps. At 0 the queue holds its packets; [`Service::UNLIMITED`] is no limit.
+    /// A rate that changes at known times. At a rate of 0, the queue keeps its packets. [`Service::UNLIMITED`] means no
+    /// limit.
     Rate(Steps<Rate>),
-    /// The rates of a file.
+    /// Rates that were read from a file.
     Table {
         /// The rates over time.
         steps: Steps<Rate>,
-        /// The mean of the rates.
+        /// Mean of the rates.
         mean: Rate,
     },
-    /// A recorded trace.
+    /// A trace of a recorded link.
     Trace(Opportunities),
 }
 
 impl Service {
-    /// The rate that stands for "unlimited".
+    /// The rate that means "unlimited".
     pub const UNLIMITED: Rate = Rate::mbps(1_000_000);
 }
 
@@ -75,19 +76,19 @@ impl Service {
 pub(crate) struct Transmitter {
     service: Service,
     free: Time,
-    // Cached until `valid`, which saves most searches in the steps.
+    // The rate at present. It is cached until `valid`, which saves most searches in the steps.
     rate: Rate,
     valid: Time,
-    // The last packet size and its transmission time at `rate`.
+    // Size of the last packet, and its transmission time at `rate`.
     last: (Bytes, Span),
-    // The current opportunity of a trace, and the bytes left in it.
+    // Index of the current opportunity of a trace, and the bytes that are left in it.
     opportunity: u64,
     left: u64,
     shaping: Option<Box<Shaping>>,
 }
 
-/// A shaper's token bucket. A packet departs when the bucket has tokens for the largest packet size, because the queue
-/// selects the packet only at its departure.
+/// The token bucket of a shaper. A packet may depart only when there are tokens for the largest packet, because the
+/// queue selects the packet only at its departure.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,
@@ -111,18 +112,18 @@ impl Transmitter {
         }
     }
 
-    /// Returns when everything is sent and the shaper lets the next packet leave.
+    /// Returns when the transmitter has sent everything and the shaper lets the next packet leave.
     pub(crate) fn free_at(&self) -> Time {
         let holds_at = self.shaping.as_ref().map(|shaping| shaping.bucket.holds_at(shaping.largest));
         holds_at.map_or(self.free, |at| at.max(self.free))
     }
 
-    /// Returns the shaper's rate.
+    /// Returns the rate of the shaper, if there is one.
     pub(crate) fn sustained(&self) -> Option<Rate> {
         self.shaping.as_ref().map(|shaping| shaping.bucket.rate())
     }
 
-    /// Transmits `size` bytes from `start`, when the transmitter must be free. Returns the end.
+    /// Transmits `size` bytes from `start` on. The transmitter must be free then. Returns when the transmission ends.
     pub(crate) fn send(&mut self, start: Time, size: Bytes) -> Time {
         if let Some(shaping) = &mut self.shaping {
             shaping.bucket.take(start, size);
@@ -139,12 +140,12 @@ impl Transmitter {
                     self.last = (size, size.at(self.rate));
                 }
                 let done = start + self.last.1;
-                // A rate change splits the transmission.
+                // If the rate changes during the transmission, compute the end piece by piece.
                 if done <= self.valid { done } else { end_across_rate_changes(steps, start, size) }
             }
             Service::Trace(trace) => {
                 let mut n = trace.first_from(start, self.opportunity);
-                // Unused bytes are lost, as in Mahimahi.
+                // Bytes that an opportunity did not use are lost, as in Mahimahi.
                 if n != self.opportunity {
                     self.left = Opportunities::BYTES;
                 }
@@ -162,19 +163,19 @@ impl Transmitter {
         self.free
     }
 
-    /// Returns the earliest start of a transmission from `now` on.
+    /// Returns the earliest time from `now` on at which a transmission can start.
     pub(crate) fn ready(&self, now: Time) -> Time {
         let now = now.max(self.free_at());
         match &self.service {
             Service::Trace(trace) => {
                 let n = trace.first_from(now, self.opportunity);
-                // A spent opportunity can't start a packet.
+                // Take the next opportunity if all bytes of this one are used.
                 let spent = n == self.opportunity && self.left == 0;
                 trace.time(n + u64::from(spent)).unwrap_or(Time::NEVER)
             }
             Service::Rate(steps) | Service::Table { steps, .. } => {
                 let mut at = now;
-                // An outage ends with a rate above zero.
+                // During an outage, wait for a rate above zero.
                 while *steps.at(at) == Rate::ZERO && at < Time::NEVER {
                     at = steps.next_change(at);
                 }
@@ -188,12 +189,13 @@ impl Transmitter {
         self.rate(now).map_or(Span::ZERO, |rate| size.at(rate))
     }
 
-    /// Returns the unsent bytes at `now` of a transmission of `size` bytes that ends at `done`.
+    /// Returns how many bytes of a transmission are not sent yet at `now`. The transmission has `size` bytes and ends
+    /// at `done`.
     pub(crate) fn unsent(&self, now: Time, done: Time, size: Bytes) -> Bytes {
         match &self.service {
             Service::Unlimited => Bytes::ZERO,
             _ if done <= now => Bytes::ZERO,
-            // A trace sends a packet as a whole.
+            // Count the whole packet, because a trace sends a packet in one piece.
             Service::Trace(_) => size,
             _ if done == Time::NEVER => size,
             Service::Rate(_) | Service::Table { .. } => self.transmits(now, done).unwrap_or(size).min(size),
@@ -218,13 +220,14 @@ impl Transmitter {
         matches!(self.service, Service::Trace(_) | Service::Table { .. })
     }
 
-    /// Returns the bytes that can be sent after `from` and until `until`; `None` if the rate is unlimited at times.
+    /// Returns how many bytes can be sent between `from` and `until`. Returns `None` if the rate is unlimited for a
+    /// part of this time.
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         let shaped = self.shaping.as_ref().map(|s| s.burst + s.bucket.rate().over(until.since(from)));
         [self.transmits(from, until), shaped].into_iter().flatten().min()
     }
 
-    /// Without the shaper's limit.
+    /// Returns the capacity like [`Transmitter::capacity`], but without the limit of the shaper.
     fn transmits(&self, from: Time, until: Time) -> Option<Bytes> {
         match &self.service {
             Service::Unlimited => None,
@@ -232,7 +235,7 @@ impl Transmitter {
                 let (mut now, mut sum) = (from, Bytes::ZERO);
                 while now < until {
                     let (rate, next) = (*steps.at(now), steps.next_change(now).min(until));
-                    // A part without a limit makes the capacity infinite.
+                    // Return `None` if there is no limit for a part of the time.
                     sum += (rate < Service::UNLIMITED).then(|| rate.over(next.since(now)))?;
                     now = next;
                 }
@@ -248,7 +251,7 @@ impl Transmitter {
 }
 
 fn end_across_rate_changes(steps: &Steps<Rate>, start: Time, size: Bytes) -> Time {
-    // In bits · 10⁻⁹, which is exact over any number of changes.
+    // Count in bits · 10⁻⁹, so that no rounding error arises over any number of rate changes.
     let (mut now, mut bits) = (start, u128::from(size.get()) * 8_000_000_000);
     loop {
         let rate = u128::from(steps.at(now).as_bps());

@@ -1,6 +1,6 @@
 use steadycast_units::Time;
 
-/// A value that changes at known times.
+/// A value that changes at times which are known in advance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Steps<T> {
     first: T,
@@ -16,7 +16,7 @@ impl<T> Steps<T> {
     pub fn as_constant(&self) -> Option<&T> {
         self.later.is_empty().then_some(&self.first)
     }
-    /// Sets the value from `at` on. A step at the same time is replaced.
+    /// Sets the value from `at` until the next step. A step at the same time is replaced.
     pub fn then(&mut self, at: Time, value: T) {
         let place = self.later.partition_point(|(t, _)| *t < at);
         match self.later.get_mut(place).filter(|(t, _)| *t == at) {
@@ -30,12 +30,12 @@ impl<T> Steps<T> {
         let place = self.later.partition_point(|(t, _)| *t <= now);
         place.checked_sub(1).map_or(&self.first, |i| &self.later[i].1)
     }
-    /// Returns the first change after `now`; NEVER if there is none.
+    /// Returns the time of the first change after `now`. Returns [`Time::NEVER`] if there is none.
     pub fn next_change(&self, now: Time) -> Time {
         let place = self.later.partition_point(|(t, _)| *t <= now);
         self.later.get(place).map_or(Time::NEVER, |(t, _)| *t)
     }
-    /// Returns all values with their start times.
+    /// Returns each value with the time from which it applies.
     pub fn iter(&self) -> impl Iterator<Item = (Time, &T)> {
         std::iter::once((Time::ZERO, &self.first)).chain(self.later.iter().map(|(t, v)| (*t, v)))
     }

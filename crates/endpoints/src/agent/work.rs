@@ -84,7 +84,7 @@ impl Work {
     }
 
     /// Switches between writing and pausing at each period's end up to `now`. Registers each writing period's start in
-    /// `activity`.
+    /// `activity`. Its end is registered elsewhere, when the period's last packet is acknowledged.
     pub fn turn(&mut self, now: Time, chance: &mut Chance, activity: &mut Activity) {
         let Self::OnOff { on, off, until, writing, gap, write } = self else { return };
         while *until <= now {
