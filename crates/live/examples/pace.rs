@@ -1,5 +1,5 @@
-//! Compares our sender with a bare loop of timer and `send` at the same rate, towards an unread port on this machine.
-//! `pace bare|ours RATE_MBPS SECONDS` prints one line of JSON.
+//! Compares this project's sender with a bare loop that waits for a timer and calls `send`. Both send at the same rate
+//! to a port on this machine that nobody reads. `pace bare|ours RATE_MBPS SECONDS` prints one line of JSON.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it measures the machine, and may stop")]
 
 use rustix::time::{ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
@@ -19,7 +19,7 @@ fn cpu_seconds() -> f64 {
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-/// Returns the median and the 99th percentile of the gaps' errors in µs.
+/// Returns how far the gaps between `times` deviate from `gap`, as the median and the 99th percentile in µs.
 fn errors(times: &[u64], gap: f64) -> (f64, f64) {
     let mut off: Vec<f64> = times.windows(2).map(|w| ((w[1] - w[0]) as f64 - gap).abs() / 1e3).collect();
     off.sort_by(f64::total_cmp);
@@ -46,7 +46,7 @@ fn bare(to: SocketAddr, gap: u64, seconds: u64) -> Vec<u64> {
     times
 }
 
-/// Zero payloads that record each packet's send time.
+/// Writes payloads of zeros and records when each packet is sent.
 struct Noted(Clock, Arc<std::sync::Mutex<Vec<u64>>>);
 
 impl Payloads for Noted {
@@ -102,7 +102,7 @@ fn main() {
         std::process::exit(2);
     };
     let (rate, seconds) = (Rate::bps((mbps.parse::<f64>().unwrap() * 1e6) as u64), seconds.parse().unwrap());
-    // The bound port does not reject datagrams, but is never read.
+    // Bind the port, so that datagrams to it are not rejected. They are never read.
     let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
     let _reports = UdpSocket::bind(("127.0.0.1", listener.local_addr().unwrap().port() + 1));
     let to = listener.local_addr().unwrap();

@@ -1,5 +1,5 @@
-//! Many minimal browsers in one thread watch a stream of `steadycast serve`, and report each packet as Chromium does.
-//! `watchers http://HOST:PORT/#token=TOKEN COUNT SECONDS` prints one line of JSON.
+//! Runs many minimal browsers in one thread. They watch a stream of `steadycast serve` and report each packet as
+//! Chromium does. `watchers http://HOST:PORT/#token=TOKEN COUNT SECONDS` prints one line of JSON.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "it lives in real time, and may stop")]
 
 #[path = "../tests/browsers/mod.rs"]
@@ -15,9 +15,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use steadycast_units::Time;
 use steadycast_wire::rtp::{RtpHeader, TransportNumber};
 
-/// The server accepts ten offers per second.
+/// Time between two offers. The server accepts ten offers per second.
 const OFFERS: Duration = Duration::from_millis(120);
-/// Time between the last connection and the measurement.
+/// Time between the last browser's connection and the start of the measurement.
 const SETTLING: Duration = Duration::from_secs(5);
 
 struct Viewer {
@@ -34,7 +34,7 @@ impl Viewer {
         Self { browser, state, feedback: Feedback::default(), bytes: 0 }
     }
 
-    /// Returns a datagram's length and the kernel's receive time.
+    /// Returns the length of a datagram and the time at which the kernel received it.
     fn receive(&self, datagram: &mut [u8]) -> Option<(usize, Time)> {
         let (mut meta, buffers) = ([RecvMeta::default()], &mut [IoSliceMut::new(datagram)]);
         self.state.recv(UdpSockRef::from(&self.browser.socket), buffers, &mut meta).ok().filter(|count| *count > 0)?;
@@ -47,7 +47,7 @@ impl Viewer {
         let mut datagram = [0; 2_048];
         while let Some((len, at)) = self.receive(&mut datagram) {
             let Some(len) = self.browser.handle(&datagram, Some(len)) else { continue };
-            // SRTP headers are not encrypted.
+            // The RTP header can be read although the payload is encrypted, because SRTP does not encrypt headers.
             let datagram = &datagram[..len];
             let Ok((header, mut elements, _)) = RtpHeader::parse(datagram) else { continue };
             if steadycast_wire::is_rtcp(datagram) {
@@ -63,7 +63,7 @@ impl Viewer {
     }
 }
 
-/// Returns the answer to an offer, unless the server has no free place yet.
+/// Sends an offer and returns the answer. Returns `None` if the server has no free place yet.
 fn answered(host: &str, token: &str) -> Option<String> {
     let offer = offer();
     let mut stream = TcpStream::connect(host).unwrap();

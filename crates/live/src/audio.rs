@@ -1,4 +1,4 @@
-//! Audio between a session and the threads that encode and decode it.
+//! Audio between a session and the threads that encode or decode it.
 
 use crate::Waker;
 use crate::jitter_buffer::REORDER_WAIT;
@@ -9,17 +9,17 @@ use steadycast_media::{AudioFeed, CodedAudio};
 use steadycast_session::AUDIO_CLOCK_RATE;
 use steadycast_units::{Span, Time};
 
-/// Maximum number of packets that wait for the session: half a second of audio.
+/// Maximum number of packets that wait for the session. It corresponds to half a second of audio.
 const MAX_WAITING_PACKETS: usize = 25;
 
-/// An encoded packet of the source.
+/// An encoded audio packet of the source.
 #[derive(Debug)]
 struct EncodedAudio {
     /// When the packet is to be sent.
     due: Span,
-    /// The sampling time.
+    /// When the packet's audio was sampled.
     at: Span,
-    /// Whether the packet follows a silence.
+    /// Whether the packet is the first one after a silence.
     begins: bool,
     bytes: Vec<u8>,
 }
@@ -27,16 +27,16 @@ struct EncodedAudio {
 #[derive(Debug, Default)]
 struct AudioQueueState {
     waiting: VecDeque<EncodedAudio>,
-    /// Numbered packets that the session has taken, but not sent.
+    /// Packets that the session has taken but not sent yet, each with its number.
     taken: VecDeque<(u32, Vec<u8>)>,
     next: u32,
-    /// The share of packets reported as lost.
+    /// Share of audio packets that receivers report as lost, from 0 to 1.
     loss: f64,
     closed: bool,
     waker: Option<Waker>,
 }
 
-/// A queue of encoded audio from another thread's encoder to a session.
+/// A queue that carries encoded audio from the encoder's thread to the session's thread.
 #[derive(Clone, Debug, Default)]
 pub struct AudioQueue(Arc<(Mutex<AudioQueueState>, Condvar)>);
 
@@ -45,14 +45,17 @@ impl AudioQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a packet. Returns whether there was room within `patience`; `None` after the session's end.
+    /// Adds a packet. Waits up to `patience` for room in the queue. Returns whether there was room, or `None` if the
+    /// session has ended.
     ///
-    /// `at` is the sampling time, counted from the first picture. `begins` is true if the packet follows a silence.
+    /// `at` is the time at which the audio was sampled, counted from the first picture. `begins` is true if the packet
+    /// is the first one after a silence.
     pub fn push(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         self.push_due(at, at, begins, bytes, patience)
     }
 
-    /// Adds a packet that is to be sent at `due`, which may differ from its sampling time.
+    /// Adds a packet like [`AudioQueue::push`]. The packet is to be sent at `due`, which may differ from its sampling
+    /// time `at`.
     pub(crate) fn push_due(&self, due: Span, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let full = |queue: &mut AudioQueueState| queue.waiting.len() >= MAX_WAITING_PACKETS && !queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, full);
@@ -64,14 +67,14 @@ impl AudioQueue {
             return Some(false);
         }
         queue.waiting.push_back(EncodedAudio { due, at, begins, bytes: bytes.to_vec() });
-        // Earlier waiting packets have woken the session already.
+        // Wake the session only for the first waiting packet, because earlier packets have woken it already.
         if let Some(waker) = queue.waker.as_ref().filter(|_| queue.waiting.len() == 1) {
             waker.wake();
         }
         Some(true)
     }
 
-    /// Returns the reported audio loss, for the encoder's in-band FEC.
+    /// Returns the share of audio packets that receivers report as lost. The encoder needs it for in-band FEC.
     pub fn loss(&self) -> f64 {
         self.locked().loss
     }
@@ -80,7 +83,7 @@ impl AudioQueue {
         self.locked().loss = loss;
     }
 
-    /// Tells the encoder that the session has ended.
+    /// Informs the encoder that the session has ended.
     pub(crate) fn close(&self) {
         self.locked().closed = true;
         self.0.1.notify_all();
@@ -91,10 +94,10 @@ impl AudioQueue {
         self.locked().waker = Some(waker);
     }
 
-    /// Appends the payload of packet `index`, which is sent now.
+    /// Appends the payload of packet `index` to `out`. This packet is sent now.
     pub(crate) fn write(&self, index: u32, out: &mut Vec<u8>) {
         let mut queue = self.locked();
-        // Packets are sent in order.
+        // Remove the packets before `index` as well, because packets are sent in order.
         while let Some((number, bytes)) = queue.taken.pop_front_if(|(number, _)| *number <= index) {
             if number == index {
                 out.extend_from_slice(&bytes);
@@ -114,20 +117,21 @@ impl AudioFeed for AudioQueue {
         let (index, len) = (queue.next, u16::try_from(bytes.len()).unwrap_or(u16::MAX));
         queue.next = queue.next.wrapping_add(1);
         queue.taken.push_back((index, bytes));
-        // The encoder may wait for room.
+        // Wake the encoder, which may wait for room.
         self.0.1.notify_all();
         Some(CodedAudio { index, at, len, begins })
     }
 }
 
-/// A received audio packet.
+/// An audio packet that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedAudio {
-    /// The presentation time on the frames' clock, in ticks of 1/90000 s from the first received frame.
+    /// When the audio is to be played, in ticks of 1/90000 s. The time is on the clock of the frames and starts with
+    /// the first frame that was received.
     pub ticks: i64,
-    /// The number of packets missing directly before this packet.
+    /// Number of packets that are missing directly before this packet.
     pub missing: u64,
-    /// The payload: an Opus packet.
+    /// The payload, which is an Opus packet.
     pub bytes: Vec<u8>,
 }
 
@@ -138,11 +142,11 @@ struct ReceivedState {
     overrun: u64,
 }
 
-/// The queue of received audio for its reader.
+/// A queue of received audio packets for their reader.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedAudioQueue(Arc<Mutex<ReceivedState>>);
 
-/// Maximum number of packets that wait for a reader or for sender reports: 10 s of audio.
+/// Maximum number of packets that wait for a reader or for sender reports. It corresponds to 10 s of audio.
 const MAX_HELD_PACKETS: usize = 500;
 
 impl ReceivedAudioQueue {
@@ -150,17 +154,17 @@ impl ReceivedAudioQueue {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a reader. Without a reader, no packets are stored.
+    /// Registers a reader. No packets are stored until a reader is registered.
     pub fn want(&self) {
         self.locked().wanted = true;
     }
 
-    /// Takes the queued packets.
+    /// Removes all packets from the queue and returns them.
     pub fn take(&self) -> Vec<ReceivedAudio> {
         self.locked().packets.drain(..).collect()
     }
 
-    /// Returns the number of packets that were dropped because the reader is slow or the sender reports are missing.
+    /// Returns how many packets were dropped because the reader is slow or because sender reports are missing.
     pub fn overrun(&self) -> u64 {
         self.locked().overrun
     }
@@ -178,21 +182,23 @@ impl ReceivedAudioQueue {
     }
 }
 
-/// Maximum deviation of a packet's time from its sender reports, in ticks of 1/90000 s: 10 ms. A browser's reports
-/// deviate by a few milliseconds. If packets followed each deviation, a player would make audible corrections.
+/// Maximum difference between a packet's time and the time that sender reports give, in ticks of 1/90000 s. It is 10
+/// ms. The reports of a browser deviate by a few milliseconds. If packets followed each deviation, a player would make
+/// audible corrections.
 const MAX_DEVIATION: u64 = 900;
 
-/// Orders audio packets, and converts their times to the frames' clock.
+/// Puts audio packets into order, and converts their times to the clock of the frames.
 #[derive(Debug, Default)]
 pub(crate) struct AudioIntake {
     pub(crate) payload_type: u8,
     queue: ReceivedAudioQueue,
-    /// Packets that wait for earlier packets: arrival time, RTP timestamp and payload.
+    /// Packets that wait for earlier packets, by sequence number. Each has its arrival time, RTP timestamp and payload.
     held: BTreeMap<u64, (Time, u32, Vec<u8>)>,
     next: Option<u64>,
-    /// Packets that wait for sender reports: RTP timestamp, number of packets missing before the packet, and payload.
+    /// Packets that wait for sender reports. Each has its RTP timestamp, the number of packets missing before it, and
+    /// its payload.
     unaligned: VecDeque<(u32, u64, Vec<u8>)>,
-    /// The RTP timestamp of the last aligned packet, and its time on the clock of the frames.
+    /// RTP timestamp of the last packet that was aligned, and its time on the clock of the frames.
     last: Option<(u32, i64)>,
     pub(crate) counts: AudioCounts,
 }
@@ -200,12 +206,12 @@ pub(crate) struct AudioIntake {
 /// Counts of received audio packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AudioCounts {
-    /// The first packet's arrival.
+    /// When the first packet arrived.
     pub(crate) first: Option<Time>,
     pub(crate) received: u64,
-    /// Packets missing between received ones.
+    /// Number of packets missing between received packets.
     pub(crate) lost: u64,
-    /// Packets whose time on the clock of the frames is known.
+    /// Number of packets whose time on the clock of the frames is known.
     pub(crate) aligned: u64,
 }
 
@@ -214,7 +220,7 @@ impl AudioIntake {
         Self { payload_type, queue, ..Self::default() }
     }
 
-    /// Processes a packet with its extended sequence number.
+    /// Processes a packet. `seq` is its extended sequence number.
     pub(crate) fn take(&mut self, now: Time, seq: u64, timestamp: u32, payload: &[u8]) {
         self.counts.first.get_or_insert(now);
         self.counts.received += 1;
@@ -224,12 +230,13 @@ impl AudioIntake {
         self.release(|at| now.since(at) > REORDER_WAIT);
     }
 
-    /// Passes on the packets that still wait for earlier packets.
+    /// Releases the packets that still wait for earlier packets.
     pub(crate) fn end(&mut self) {
         self.release(|_| true);
     }
 
-    /// Passes on packets without missing predecessors, or with an `overdue` arrival time.
+    /// Releases packets in order. A packet is released if no packet before it is missing, or if `overdue` returns true
+    /// for its arrival time.
     fn release(&mut self, overdue: impl Fn(Time) -> bool) {
         while let Some((seq, (at, ..))) = self.held.first_key_value() {
             let (seq, due) = (*seq, self.next.is_none_or(|next| next == *seq));
@@ -241,7 +248,7 @@ impl AudioIntake {
             self.next = Some(seq + 1);
             self.counts.lost += missing;
             self.unaligned.push_back((timestamp, missing, payload));
-            // A sender may never send reports.
+            // Limit the number of packets, because a sender may never send the reports that they wait for.
             if self.unaligned.len() > MAX_HELD_PACKETS {
                 self.unaligned.pop_front();
                 self.queue.locked().overrun += 1;
@@ -249,7 +256,7 @@ impl AudioIntake {
         }
     }
 
-    /// Moves packets to `queue` while `ticks_of` can convert their RTP timestamps.
+    /// Moves packets to `queue` as long as `ticks_of` can convert their RTP timestamps.
     pub(crate) fn align(&mut self, ticks_of: impl Fn(u32) -> Option<i64>) {
         while let Some(reported) = self.unaligned.front().and_then(|(timestamp, ..)| ticks_of(*timestamp)) {
             let Some((timestamp, missing, bytes)) = self.unaligned.pop_front() else { return };
@@ -265,7 +272,7 @@ impl AudioIntake {
     }
 
     pub(crate) fn restart(&mut self) {
-        // The held packets have old sequence numbers, so they are passed on before the restart.
+        // Release the packets that wait, because their sequence numbers belong to the old stream.
         self.end();
         (self.next, self.last) = (None, None);
     }
@@ -299,7 +306,8 @@ mod tests {
         queue.want();
         for duration in [120u32, 240, 480, 960, 1_920, 2_880, 5_760] {
             let mut intake = AudioIntake::new(111, queue.clone());
-            // A report changes the relation of the clocks before each packet. Then the source's clock jumps.
+            // Before each packet, a report changes the relation of the clocks. After 100 packets, the source's clock
+            // jumps.
             for n in 0..200u32 {
                 intake.take(at(u64::from(n)), u64::from(n), (u32::MAX - 5_000).wrapping_add(n * duration), &[1]);
                 let moved = i64::from(n * 37 % 200) * 4 - 400 + if n < 100 { 0 } else { 9_000 };

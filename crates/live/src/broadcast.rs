@@ -1,4 +1,5 @@
-//! A live source encoded once for all viewers, at a few rates ("rungs") with common key frames.
+//! A live source that is encoded once for all viewers. It is encoded at a few rates ("rungs"), which share their key
+//! frames.
 
 use crate::group_control::{GroupControl, LastGroup, room};
 use crate::{AudioQueue, Clock, PayloadStore, SizeStats, Steering, Waker};
@@ -12,53 +13,54 @@ use steadycast_media::{
 use steadycast_session::{FrameKind, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Assumed header bytes per packet of a rung.
+/// Number of header bytes to assume for each packet of a rung.
 const HEADERS: u64 = 64;
-/// Assumed payload bytes per packet of a rung.
+/// Number of payload bytes to assume for each packet of a rung.
 const PAYLOAD: u64 = 1_100;
 
-/// Minimum time between a key frame and a requested key frame.
+/// Minimum time between a key frame and the next key frame that a viewer requests.
 const KEY_FRAMES_APART: Span = Span::secs(1);
-/// A regular key frame within this time answers a request.
+/// If a regular key frame is due within this time, a request gets no additional key frame.
 const SOON: Span = Span::millis(600);
 
-/// The time over which the encoders' lag is evaluated.
+/// Time over which it is evaluated whether the encoders lag behind.
 const LAG_OVER: Span = Span::secs(6);
-/// The share of pictures left out in [`LAG_OVER`] above which the finest rung is no longer encoded.
+/// Maximum share of pictures that may be left out in [`LAG_OVER`]. Above it, the finest rung is no longer encoded.
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;
 
-/// Share of left-out pictures up to which the encoders are on time.
+/// Maximum share of left-out pictures at which the encoders still count as on time.
 const ON_TIME_SHARE: f64 = 0.01;
-/// The initial time without lag before a removed rung returns. The time doubles when a returned rung is removed again.
+/// How long the encoders must be on time before a removed rung returns. If the rung is then removed again, this time
+/// doubles.
 const FIRST_RETURN_WAIT: Span = Span::secs(60);
-/// The maximum time without lag before a removed rung returns.
+/// Maximum of the time before a removed rung returns.
 const MAX_RETURN_WAIT: Span = Span::secs(3_600);
 
-/// Number of groups of pictures that are stored for late viewers.
+/// Number of groups of pictures that are stored for viewers that are late.
 const KEPT_GROUPS: usize = 3;
 
-/// Audio is passed on this long before its sampling time.
+/// Audio is passed to the viewers this long before its time on the source's timeline.
 const AUDIO_LEAD: Span = Span::millis(60);
 
-/// Pictures are coded this long before they are sent, because otherwise each picture would be late by its encoding
+/// Pictures are coded this long before they are sent. Without this lead, each picture would be late by its encoding
 /// time. On two cores with a load of 7, encoding took up to 92 ms (99 % below 50 ms).
 const PICTURE_LEAD: Span = Span::millis(100);
 
-/// The jobs of a picture's encoders.
+/// A picture that is to be encoded at each rung.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BroadcastJob {
-    /// The picture's number.
+    /// Number of the picture.
     pub picture: u32,
     /// Whether the picture starts a group of pictures.
     pub first: bool,
-    /// The quantizer and the size (an index of [`Steering::sizes`]) of each rung, finest rung first.
+    /// The quantizer and the size of each rung, finest rung first. The size is an index of [`Steering::sizes`].
     pub rungs: Vec<(u8, u8)>,
 }
 
-/// The answer to encoders that request jobs.
+/// The answer to an encoder that asks for its next job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextBroadcastJob {
-    /// The jobs of a picture.
+    /// A picture that is to be encoded.
     Job(BroadcastJob),
     /// No picture is due yet, or there are no viewers.
     Nothing,
@@ -74,17 +76,18 @@ struct RungUnit {
     bytes: Arc<[u8]>,
 }
 
-/// A picture at all rungs.
+/// A picture that was encoded at all rungs.
 #[derive(Debug)]
 struct SharedFrame {
     number: u64,
     picture: u32,
-    /// The sampling time, counted from the source's first picture.
+    /// When the picture was sampled, counted from the source's first picture.
     sampled: Span,
-    /// When the picture may be sent: at its time on the source's timeline, but not before it was coded.
+    /// When the picture may be sent. This is its time on the source's timeline, or the time at which it was coded if
+    /// that is later.
     at: Time,
     first: bool,
-    /// The number of rungs that were given up when the picture was coded.
+    /// How many rungs had been given up when the picture was coded.
     given_up: u32,
     units: Vec<RungUnit>,
 }
@@ -93,7 +96,8 @@ struct SharedFrame {
 struct Member {
     id: u64,
     waker: Option<Waker>,
-    /// The queue, the source time of the session's start, and whether a packet was queued yet.
+    /// The viewer's audio queue, the time on the source's timeline at which its session started, and whether a packet
+    /// was queued yet.
     audio: Option<(AudioQueue, Span, bool)>,
 }
 
@@ -101,13 +105,13 @@ struct Member {
 struct State {
     controls: Vec<GroupControl>,
     rates: Vec<Rate>,
-    /// The time of the first picture.
+    /// When the first picture was due.
     start: Option<Time>,
-    /// The number of the next picture.
+    /// Number of the next picture.
     next: u32,
-    /// The first picture of the present group.
+    /// Number of the first picture of the present group.
     group_began: u32,
-    /// Pictures since the last key frame.
+    /// Number of pictures since the last key frame.
     since_key: u32,
     job: Option<BroadcastJob>,
     group: Vec<Bytes>,
@@ -115,17 +119,17 @@ struct State {
     frames: VecDeque<Arc<SharedFrame>>,
     pushed: u64,
     key_wanted: bool,
-    /// Whether the broadcast had no viewers until now. The group before is then incomplete, and is not evaluated.
+    /// Whether the broadcast had no viewers until now. The last group is then incomplete and must not be evaluated.
     fresh: bool,
-    /// The rates of rungs that were given up, the coarsest last.
+    /// Target rates of the rungs that were given up. The last one is the coarsest.
     given_up: Vec<Rate>,
-    /// The time for which the encoders have been on time.
+    /// How long the encoders have been on time.
     on_time: Span,
-    /// The time for which pictures must be on time before a rung returns.
+    /// How long the encoders must be on time before a rung returns.
     return_wait: Span,
-    /// Whether a given-up rung has returned since the last rung was given up.
+    /// Whether a rung has returned since the last rung was given up.
     has_returned: bool,
-    /// Coded and left-out pictures since the last evaluation.
+    /// Number of pictures that were coded and number of pictures that were left out since the last evaluation.
     lag: (u64, u64),
     lag_since: Time,
     left_out: u64,
@@ -135,7 +139,7 @@ struct State {
     closed: bool,
 }
 
-/// A live source for many viewers, with one encoder per rung.
+/// A live source for many viewers. There is one encoder per rung.
 #[derive(Clone, Debug)]
 pub struct Broadcast {
     shared: Arc<(Mutex<State>, Condvar)>,
@@ -149,19 +153,19 @@ enum Waited<'a> {
     Ended,
 }
 
-/// A broadcast's figures for an operator.
+/// The status of a broadcast, for an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BroadcastStatus {
-    /// Each rung's target rate and picture size, finest rung first.
+    /// Target rate and picture size of each rung, finest rung first.
     pub rungs: Vec<(Rate, (u32, u32))>,
-    /// Rungs given up because the encoders fell behind.
+    /// Number of rungs that were given up because the encoders fell behind.
     pub given_up: u32,
-    /// Pictures left out because the encoders were too slow.
+    /// Number of pictures that were left out because the encoders were too slow.
     pub left_out: u64,
 }
 
 impl Broadcast {
-    /// Creates a broadcast of `count` rungs between the rates `bottom` and `top`.
+    /// Creates a broadcast with `count` rungs. Their rates lie between `bottom` and `top`.
     pub fn new(mut steering: Steering, count: usize, top: Rate, bottom: Rate) -> Self {
         steering.overhead = HEADERS;
         let rates = spaced_rates(count.max(1), top, bottom);
@@ -199,12 +203,12 @@ impl Broadcast {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a picture's sampling time, counted from the first picture.
+    /// Returns when a picture is sampled, counted from the first picture.
     fn time(&self, picture: u32) -> Span {
         self.steering.time(picture)
     }
 
-    /// Returns the due picture's jobs. Waits up to `patience`.
+    /// Waits up to `patience` until the next picture is due, and returns the job of encoding it.
     pub fn next_job(&self, patience: Duration) -> NextBroadcastJob {
         let due = |state: &State| if state.members.is_empty() { Time::NEVER } else { self.due(state) };
         match self.wait_until(due, patience) {
@@ -214,7 +218,7 @@ impl Broadcast {
         }
     }
 
-    /// Waits up to `patience` for the time `due`, which may change meanwhile.
+    /// Waits up to `patience` for the time that `due` returns. This time may change while it waits.
     fn wait_until(&self, due: impl Fn(&State) -> Time, patience: Duration) -> Waited<'_> {
         let until = self.clock.now() + Span::nanos(patience.as_nanos() as u64);
         let mut state = self.locked();
@@ -235,12 +239,12 @@ impl Broadcast {
         }
     }
 
-    /// Returns the time at which the next picture is to be coded.
+    /// Returns when the next picture is to be coded.
     fn due(&self, state: &State) -> Time {
         self.shown(state, state.next).before(PICTURE_LEAD)
     }
 
-    /// Returns the time of a picture on the source's timeline; zero if the source has its own pace.
+    /// Returns when a picture is due on the source's timeline. Returns zero if the source has its own pace.
     fn shown(&self, state: &State, picture: u32) -> Time {
         match state.start {
             Some(start) if !self.steering.own_pace => start + self.time(picture),
@@ -251,7 +255,7 @@ impl Broadcast {
     fn begin(&self, state: &mut State, now: Time) -> BroadcastJob {
         let start = *state.start.get_or_insert(now);
         if !self.steering.own_pace {
-            // Late encoders leave pictures out until they have caught up.
+            // If the encoders are late, leave out the pictures whose time is over.
             state.next += self.pictures_since(start + self.time(state.next));
         }
         let since = self.time(state.since_key);
@@ -268,7 +272,7 @@ impl Broadcast {
         job
     }
 
-    /// Evaluates the group that has ended, and sets the quantizers of the next group.
+    /// Evaluates the group of pictures that has ended. Sets the quantizers of the group that begins.
     fn begin_group(&self, state: &mut State, now: Time) {
         let lasted = self.time(state.next.saturating_sub(state.group_began));
         let whole = !std::mem::take(&mut state.fresh) && lasted > Span::ZERO;
@@ -279,9 +283,9 @@ impl Broadcast {
             has_new = self.judge_lag(state, now);
         }
         for (n, (control, rate)) in state.controls.iter_mut().zip(&state.rates).enumerate() {
-            // A rung that was just added has no previous group.
+            // A rung that has just returned has no previous group.
             let last = if whole && !(has_new && n == 0) { LastGroup::Whole } else { LastGroup::Cut };
-            // `steer` compares the budget with the previous group's bytes, so both need the same duration.
+            // Use the duration of the previous group, because `steer` compares the budget with the bytes of that group.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
             control.steer(self.time(state.next), room(rate.over(lasts), Bytes::ZERO), *rate, last);
         }
@@ -289,8 +293,8 @@ impl Broadcast {
         (state.group_began, state.since_key, state.key_wanted) = (state.next, 0, false);
     }
 
-    /// Removes the finest rung if too many pictures were left out. Adds a removed rung again after `return_wait`
-    /// without lag, and then returns true.
+    /// Removes the finest rung if too many pictures were left out. Adds a removed rung again if the encoders were on
+    /// time for `return_wait`, and returns true in this case.
     fn judge_lag(&self, state: &mut State, now: Time) -> bool {
         let lasted = now.since(state.lag_since);
         if lasted < LAG_OVER {
@@ -304,9 +308,9 @@ impl Broadcast {
             state.group.remove(0);
             state.given_up.push(state.rates.remove(0));
             state.history.remove_finest();
-            // If the rung had returned, `return_wait` was too short.
+            // If this rung had returned before, `return_wait` was too short.
             if std::mem::take(&mut state.has_returned) {
-                // On a slow machine, a rung must not come and go every minute.
+                // Double the time, so that a rung does not come and go every minute on a slow machine.
                 state.return_wait = (state.return_wait * 2).min(MAX_RETURN_WAIT);
             }
         }
@@ -323,9 +327,9 @@ impl Broadcast {
         true
     }
 
-    /// Adds a picture's access units, finest rung first.
+    /// Adds the encoded picture of the present job, as an access unit per rung. The finest rung comes first.
     ///
-    /// If the source has its own pace, `sampled` is the sampling time, counted from the first picture.
+    /// If the source has its own pace, `sampled` is when the picture was sampled, counted from the first picture.
     pub fn push(&self, picture: u32, sampled: Option<Span>, units: Vec<(FrameKind, Vec<u8>)>) {
         let mut state = self.locked();
         let Some(job) = state.job.take() else { return };
@@ -366,13 +370,13 @@ impl Broadcast {
         if firsts.len() > KEPT_GROUPS {
             state.frames.drain(..firsts[firsts.len() - KEPT_GROUPS]);
         }
-        // Woken without the lock, because each viewer's thread acquires it first.
+        // Release the lock before the viewers are woken, because each viewer's thread needs it first.
         let wakers = state.wakers();
         drop(state);
         wakers.iter().for_each(Waker::wake);
     }
 
-    /// Counts pictures that the source has skipped.
+    /// Counts pictures that the source has skipped because the encoders were too slow.
     pub fn passed(&self, pictures: u32) {
         let mut state = self.locked();
         if state.members.is_empty() {
@@ -382,8 +386,8 @@ impl Broadcast {
         state.lag.1 += u64::from(pictures);
     }
 
-    /// Ends the broadcast after the source's last picture. Pictures are coded in advance, so this waits until the last
-    /// picture's time is over.
+    /// Ends the broadcast after the source's last picture. Waits until the time of this picture is over, because
+    /// pictures are coded in advance.
     pub fn end(&self) {
         let over = |state: &State| self.shown(state, state.next);
         drop(self.wait_until(over, Duration::from_nanos(PICTURE_LEAD.as_nanos())));
@@ -401,19 +405,20 @@ impl Broadcast {
         self.shared.1.notify_all();
     }
 
-    /// Waits up to `patience`. Returns whether the broadcast has ended.
+    /// Waits up to `patience` for the end of the broadcast. Returns whether it has ended.
     pub fn wait(&self, patience: Duration) -> bool {
         let waited = self.shared.1.wait_timeout_while(self.locked(), patience, |state| !state.ended);
         waited.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
-    /// Passes an Opus packet to all viewers when it is due. Returns whether it was due within `patience`; `None` after
-    /// the end.
+    /// Waits until an Opus packet is due, for up to `patience`, and passes it to all viewers. Returns whether the
+    /// packet was due, or `None` if the broadcast has ended.
     ///
-    /// `at` is the sampling time, counted from the first picture. `begins` is true if the packet follows a silence.
+    /// `at` is the time at which the audio was sampled, counted from the first picture. `begins` is true if the packet
+    /// is the first one after a silence.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let due = |state: &State| match state.start {
-            // A source with its own pace delivers each packet when it is due.
+            // A source that has its own pace delivers each packet when the packet is due.
             Some(_) if self.steering.own_pace => Time::ZERO,
             Some(start) => (start + at).before(AUDIO_LEAD),
             None => Time::NEVER,
@@ -428,9 +433,10 @@ impl Broadcast {
                 continue;
             };
             let at = at.saturating_sub(*began);
-            // The clock of a source with its own pace may be ahead of this clock, so packets are sent immediately.
+            // Send the packets of a source with its own pace immediately, because the source's clock may be ahead of
+            // this clock.
             let due = if self.steering.own_pace { Span::ZERO } else { at };
-            // With a full queue, only this viewer misses the packet.
+            // If the viewer's queue is full, only this viewer misses the packet.
             match queue.push_due(due, at, begins || !*has_begun, bytes, Duration::ZERO) {
                 Some(taken) => *has_begun |= taken,
                 None => member.audio = None,
@@ -439,14 +445,14 @@ impl Broadcast {
         Some(true)
     }
 
-    /// Returns the highest audio loss that a viewer reports.
+    /// Returns the highest share of lost audio packets that a viewer reports.
     pub fn audio_loss(&self) -> f64 {
         let state = self.locked();
         let queues = state.members.iter().filter_map(|member| member.audio.as_ref());
         queues.map(|(queue, ..)| queue.loss()).fold(0.0, f64::max)
     }
 
-    /// Returns the status for an operator.
+    /// Returns the status of the broadcast, for an operator.
     pub fn status(&self) -> BroadcastStatus {
         let state = self.locked();
         let size = |control: &GroupControl| self.steering.sizes.get(control.size).copied().unwrap_or_default();
@@ -467,22 +473,23 @@ impl Broadcast {
         state.joined += 1;
         let id = state.joined;
         if state.members.is_empty() {
-            // Nothing was coded without viewers.
+            // Forget the lag, because nothing was coded while there were no viewers.
             (state.fresh, state.lag, state.lag_since) = (true, (0, 0), self.clock.now());
         }
         state.members.push(Member { id, waker: None, audio: None });
-        // A new viewer can only start with a key frame.
+        // Request a key frame, because a new viewer can start only with one.
         state.key_wanted = true;
         self.shared.1.notify_all();
         id
     }
 
-    /// Returns the picture that is due, for a source without its own pace.
+    /// Returns the number of the picture that is due now. The source must not have its own pace.
     fn due_picture(&self) -> u32 {
         self.locked().start.map_or(0, |start| self.pictures_since(start))
     }
 
-    /// Passes audio packets to a viewer, from the time `origin` on the source's timeline.
+    /// Connects an audio queue to viewer `id`. The viewer's session starts at the time `origin` on the source's
+    /// timeline.
     fn join_audio(&self, id: u64, audio: Option<AudioQueue>, origin: Span) {
         let mut state = self.locked();
         if let Some(member) = state.members.iter_mut().find(|member| member.id == id) {
@@ -490,7 +497,7 @@ impl Broadcast {
         }
     }
 
-    /// Returns the number of whole pictures since `time`.
+    /// Returns how many whole pictures fit between `time` and now.
     fn pictures_since(&self, time: Time) -> u32 {
         self.clock.now().since(time).ratio(self.time(1)).floor().clamp(0.0, f64::from(u32::MAX)) as u32
     }
@@ -499,14 +506,15 @@ impl Broadcast {
         self.locked().members.retain(|member| member.id != id);
     }
 
-    /// Returns frame `number`. If the frame is no longer stored, returns the oldest stored frame, a key frame.
+    /// Returns frame `number`. If this frame is no longer stored, returns the oldest frame that is stored, which is a
+    /// key frame.
     fn frame(&self, number: u64) -> Option<Arc<SharedFrame>> {
         let state = self.locked();
         let oldest = state.frames.front()?.number;
         state.frames.get(number.saturating_sub(oldest) as usize).cloned()
     }
 
-    /// Returns the rates that the rungs need. Before the first group's end, these are the target rates.
+    /// Returns the rate that each rung needs. Before the first group has ended, it is the rung's target rate.
     fn needs(&self) -> Vec<RungNeed> {
         let state = self.locked();
         let needs = state.history.needs();
@@ -527,28 +535,28 @@ impl State {
     }
 }
 
-/// A rung's figures for the operator and the viewer.
+/// The status of the rung that a viewer gets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RungView {
-    /// The index of the rung; 0 is the finest rung.
+    /// Index of the rung. The finest rung has index 0.
     pub(crate) rung: usize,
     pub(crate) rungs: usize,
-    /// The highest recent rate of this rung.
+    /// Highest recent rate of this rung.
     pub(crate) need: Rate,
-    /// The highest recent rate of the next finer rung.
+    /// Highest recent rate of the next finer rung. `None` if this rung is the finest.
     pub(crate) finer: Option<Rate>,
-    /// The reason for this rung.
+    /// Why this rung was chosen.
     pub(crate) why: &'static str,
-    /// Number of changes of the rung after the first choice.
+    /// How often the rung was changed after the first choice.
     pub(crate) switches: u64,
     /// Number of pictures that were not sent because the rate had fallen.
     pub(crate) abandoned: u64,
-    /// Number of pictures left out since the viewer joined.
+    /// Number of pictures that were left out since the viewer joined.
     pub(crate) left_out: u64,
     pub(crate) sizes: SizeStats,
 }
 
-/// A viewer of a broadcast, for its session's status.
+/// Gives a viewer's session access to the status of its rung.
 #[derive(Clone, Debug)]
 pub(crate) struct RungStatus {
     broadcast: Broadcast,
@@ -572,26 +580,26 @@ impl RungStatus {
     }
 }
 
-/// A viewer's feed, which selects a rung at each key frame.
+/// The feed of one viewer. It chooses a rung at each key frame.
 pub(crate) struct RungFeed {
     broadcast: Broadcast,
     id: u64,
     store: PayloadStore,
     chooser: RungChooser,
-    /// The number of the next shared frame.
+    /// Number of the next shared frame.
     cursor: u64,
-    /// The session's start.
+    /// When the session started.
     began: Option<Time>,
-    /// The picture that was due at `began`. The session counts pictures from this picture.
+    /// Number of the picture that was due at `began`. The session counts its pictures from this one.
     base: Option<u32>,
-    /// The time on the source's timeline at which the session begins.
+    /// When the session started, on the source's timeline.
     origin: Span,
-    /// The sampling time of the last frame, from the session's beginning.
+    /// When the last frame was sampled, counted from the start of the session.
     sampled: Span,
     waits_for_key: bool,
     given_up: u32,
     index: u32,
-    /// The present rung; `None` before the first choice.
+    /// The rung at present. `None` before the first choice.
     rung: Option<usize>,
     rate: Rate,
     rate_sum: (f64, u32),
@@ -637,7 +645,7 @@ impl RungFeed {
         self.status.clone()
     }
 
-    /// Sets the waker that is called for each frame, and the queue that receives the audio packets.
+    /// Sets a waker, which is called for each frame, and a queue, which receives the audio packets.
     pub(crate) fn attach(&mut self, waker: Waker, audio: Option<AudioQueue>) {
         self.audio = audio;
         let mut state = self.broadcast.locked();
@@ -646,11 +654,11 @@ impl RungFeed {
         }
     }
 
-    /// Returns whether the rest of the group is skipped because the rate has fallen.
+    /// Returns whether the rest of the group is skipped, because the rate has fallen too far below the rung's need.
     fn abandons(&self, frame: &SharedFrame, rate: Rate) -> bool {
         let needs = self.broadcast.needs();
-        // A finer rung may have been added after the frame was coded. The frame's rungs are the last entries of
-        // `needs`.
+        // Use the last entries of `needs`, which are the frame's rungs. A finer rung may have been added after the
+        // frame was coded.
         abandons_group(self.rung, &needs[needs.len().saturating_sub(frame.units.len())..], rate)
     }
 
@@ -670,15 +678,15 @@ impl RungFeed {
             (sum, count) => Rate::from_bps_f64(sum / f64::from(count)),
         };
         let needs = self.broadcast.needs();
-        // A finer rung may have been added after the frame was coded. The frame's rungs are the last entries of
-        // `needs`.
+        // Use the last entries of `needs`, which are the frame's rungs. A finer rung may have been added after the
+        // frame was coded.
         let needs = &needs[needs.len().saturating_sub(frame.units.len())..];
         let context = RungContext {
             at: self.broadcast.time(frame.picture),
             rung: self.rung,
             needs,
             lasts: self.broadcast.time(self.broadcast.steering.gop),
-            // After a fall of the rate, the group's mean is too high.
+            // Take the present rate if it is lower than the group's mean, because the rate may have fallen.
             rate: mean.min(self.rate),
             backlog,
         };
@@ -693,15 +701,15 @@ impl RungFeed {
         view.why = self.chooser.reason().name();
     }
 
-    /// Returns a frame's picture number in this session, if it is to be sent.
+    /// Decides whether a frame is sent. Returns the number of its picture in this session if so.
     fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
         let began = self.began?;
         if self.base.is_none() && frame.first {
-            // The source has its own pace. Its first key frame shows which picture was due at `began`.
+            // The source has its own pace. Conclude from its first key frame which picture was due at `began`.
             let base = frame.picture.saturating_sub(self.broadcast.pictures_since(began));
             self.begin_at(base, self.broadcast.time(base).min(frame.sampled));
         }
-        // A picture that is older than the session has no number.
+        // Skip a picture that is older than the session, because it has no number.
         let display = frame.picture.checked_sub(self.base?)?;
         if frame.first {
             self.choose(frame, backlog);
@@ -717,7 +725,7 @@ impl RungFeed {
         Some(display)
     }
 
-    /// Sets the picture from which the session counts, and the time on the source's timeline at which it begins.
+    /// Sets the picture from which the session counts, and when the session starts on the source's timeline.
     fn begin_at(&mut self, base: u32, origin: Span) {
         (self.base, self.origin) = (Some(base), origin);
         self.broadcast.join_audio(self.id, self.audio.take(), origin);
@@ -735,7 +743,7 @@ impl RungFeed {
 
 impl Feed for RungFeed {
     fn due(&self) -> Span {
-        // A frame is not due before the session's beginning.
+        // A frame from before the start of the session is due at the start.
         if let Some(frame) = self.broadcast.frame(self.cursor) {
             return self.began.map_or(Span::ZERO, |began| frame.at.since(began));
         }
@@ -749,11 +757,11 @@ impl Feed for RungFeed {
         self.rate = rate;
         let begins = self.cursor;
         while let Some(frame) = self.broadcast.frame(self.cursor) {
-            // The caller knows only that the first frame is due.
+            // Stop at a frame that is not due yet. Only the first frame of this call is known to be due.
             if self.cursor > begins && frame.at > self.broadcast.clock.now() {
                 return None;
             }
-            // A late session continues with the first stored key frame.
+            // If the session is late, continue with the first key frame that is still stored.
             self.waits_for_key |= frame.number > self.cursor;
             self.cursor = frame.number + 1;
             let Some(display) = self.takes(&frame, rate, backlog) else { continue };
@@ -827,7 +835,7 @@ mod tests {
             quantizers: (2, 31),
             scale: Scale::Linear,
             sizes: vec![(352, 288), (176, 144)],
-            // The pictures of a source with its own pace are due immediately, so no test has to wait.
+            // With a pace of its own, the source's pictures are due immediately, so that tests need not wait.
             own_pace: true,
             overhead: 0,
         }
@@ -843,9 +851,8 @@ mod tests {
         feed
     }
 
-    /// Codes the next picture at all rungs. Its bytes contain the picture, rung, quantizer and size, so that two
-    /// streams with the same bytes show the same pictures. At quantizer 1 a picture has 60 kB, and an I frame has 180
-    /// kB.
+    /// Encodes the next picture at all rungs. The bytes contain the picture, rung, quantizer and size, so that streams
+    /// with the same bytes show the same pictures. At quantizer 1, an I frame has 180 kB and any other picture 60 kB.
     fn code(broadcast: &Broadcast, picture: u32) -> bool {
         let NextBroadcastJob::Job(job) = broadcast.next_job(Duration::ZERO) else { panic!("there is work") };
         let kind = if job.first { FrameKind::I } else { FrameKind::P };
@@ -860,7 +867,8 @@ mod tests {
         job.first
     }
 
-    /// Takes the available frames at a rate. Returns (picture, rung, kind) of each.
+    /// Takes all frames that are available at a rate. Returns the picture, rung, kind, quantizer and size of each
+    /// frame.
     fn taken(feed: &mut RungFeed, rate: Rate) -> Vec<(u32, usize, FrameKind, u8, u64)> {
         let mut found = Vec::new();
         while feed.due() < Span::MAX {
@@ -931,7 +939,8 @@ mod tests {
         }
         for (need, (rate, _)) in broadcast.needs().iter().zip(broadcast.status().rungs) {
             let share = need.worst.as_bps_f64() / rate.as_bps_f64();
-            // Adjacent whole quantizers at the fine end of the scale differ in size by up to a half.
+            // Allow a deviation, because adjacent quantizers at the fine end of the scale differ in size by up to a
+            // half.
             assert!((0.6..1.5).contains(&share), "{rate:?}: {share}");
         }
     }
@@ -983,7 +992,7 @@ mod tests {
                 code(&broadcast, picture);
                 let frames = taken(&mut feed, Rate::mbps(1));
                 assert_eq!(frames.len(), 1, "{n}");
-                // One in `every` pictures is left out, and the lag is evaluated at each key frame.
+                // Leave out one in `every` pictures, and evaluate the lag at each key frame.
                 let late = u32::from(n % every == 0);
                 picture += 1 + late;
                 broadcast.passed(late);
@@ -997,15 +1006,15 @@ mod tests {
         }
     }
 
-    /// Codes pictures for this many seconds, of which one in `every` is left out. The lag is evaluated every six
+    /// Encodes pictures for `seconds` seconds. One in `every` pictures is left out. The lag is evaluated every six
     /// seconds.
     fn code_for(broadcast: &Broadcast, feed: &mut RungFeed, picture: &mut u32, seconds: u32, every: Option<u32>) {
         let until = *picture + 25 * seconds;
         let mut n = 0;
         while *picture < until {
             n += 1;
-            // The test codes pictures faster than the clock advances. It therefore sets back the start of the
-            // evaluation when six seconds of pictures have been coded.
+            // The test codes pictures faster than the clock advances. When six seconds of pictures have been coded, it
+            // therefore sets the start of the evaluation back.
             let is_due = (until - *picture) % 150 < 6;
             broadcast.locked().lag_since = broadcast.clock.now().before(if is_due { LAG_OVER } else { Span::ZERO });
             code(broadcast, *picture);
@@ -1024,8 +1033,8 @@ mod tests {
         let before: Vec<Rate> = broadcast.status().rungs.iter().map(|rung| rung.0).collect();
         let mut picture = 0;
         let given_up = |broadcast: &Broadcast| broadcast.status().given_up;
-        // If two rungs are given up in a row, this shows how many rungs the encoders can encode. The wait does not
-        // become longer.
+        // Two rungs that are given up in a row do not make the wait longer. They only show how many rungs the encoders
+        // can encode.
         while given_up(&broadcast) < 2 {
             code_for(&broadcast, &mut feed, &mut picture, 6, Some(3));
         }
@@ -1043,12 +1052,12 @@ mod tests {
                 code_for(&broadcast, &mut feed, &mut picture, 6, Some(3));
             }
         }
-        // Evaluations lie six seconds apart, and the first one still covers pictures that were left out.
+        // Evaluations are six seconds apart. The first one after a fall still includes pictures that were left out.
         for (n, waited) in waits.iter().enumerate() {
             let expected = 60 << n;
             assert!((expected..=expected + 18).contains(waited), "{waits:?}");
         }
-        // Between 1 and 10 % nothing changes: the encoders are not on time.
+        // If between 1 and 10 % of the pictures are left out, nothing changes, because the encoders are not on time.
         (broadcast.locked().return_wait, broadcast.locked().lag) = (FIRST_RETURN_WAIT, (0, 0));
         code_for(&broadcast, &mut feed, &mut picture, 120, Some(20));
         assert_eq!(given_up(&broadcast), 2);
@@ -1064,7 +1073,7 @@ mod tests {
         let mut feed = RungFeed::new(broadcast.clone(), PayloadStore::new(PayloadFormat::Mpeg4, 900));
         feed.on_rate(Rate::mbps(1));
         let began = feed.began.unwrap();
-        // No picture of the test is due before its end, even on a slow machine.
+        // Set a start so late that no picture is due before the test ends, even on a slow machine.
         let start = began + Span::secs(1_000);
         broadcast.locked().start = Some(start);
         for picture in 0..14 {
@@ -1081,7 +1090,8 @@ mod tests {
         assert_eq!(feed.due(), start.since(began));
         assert_eq!(feed.next(Rate::mbps(1), Bytes::ZERO).map(|coded| coded.display), Some(0));
         assert_eq!(feed.due(), start.since(began) + broadcast.time(1));
-        // The frames up to the next key frame are skipped, but none of those after the first is due.
+        // Frames up to the next key frame are skipped. Each call skips only one, because the frames after it are not
+        // due.
         feed.waits_for_key = true;
         for picture in 1..12 {
             assert_eq!(feed.next(Rate::mbps(1), Bytes::ZERO), None);
@@ -1098,7 +1108,7 @@ mod tests {
             feed.audio = Some(queue.clone());
             let mut taken = queue;
             for n in 0..40u32 {
-                // The pictures have numbers at 25 per second, whatever their rate.
+                // The numbers of the pictures advance at 25 per second, whatever their real rate is.
                 let at = Span::from_secs_f64(f64::from(n) / rate + offset_ms * f64::from(n.min(1)) / 1e3);
                 let picture = (at.as_secs_f64() * 25.0).round() as u32;
                 let NextBroadcastJob::Job(job) = broadcast.next_job(Duration::ZERO) else { panic!("there is work") };

@@ -1,4 +1,4 @@
-//! A browser or WHIP server as a peer: negotiation, and media over ICE and DTLS-SRTP.
+//! A browser or a WHIP server as a peer. Parameters are negotiated, and media is sent over ICE and DTLS-SRTP.
 
 use crate::flow::{FLOW, FlowKeys, SOURCE};
 use crate::sdp::{AudioStream, Description, PacketFeedback, Retransmissions, Sources};
@@ -16,43 +16,44 @@ use steadycast_web::{
     Output, Protocol, Role, State, Stream, Tunnel, TunnelParameters, agree, agree_to_receive, propose,
 };
 
-/// A publishing browser (WHIP, RFC 9725).
+/// A browser that publishes its media here (WHIP, RFC 9725).
 #[derive(Clone, Debug)]
 pub struct Publisher {
     /// The browser's offer, a session description.
     pub offer: String,
-    /// The port for the browser's media.
+    /// The port that receives the browser's media.
     pub port: Arc<MediaPort>,
-    /// The address at which the browser reaches the port.
+    /// Address at which the browser reaches this port.
     pub address: IpAddr,
-    /// Further addresses of the port.
+    /// Other addresses of this port.
     pub others: Vec<IpAddr>,
     /// Whether to receive the browser's audio.
     pub audio: bool,
 }
 
-/// The destination of a live sender.
+/// Where a live sender sends.
 #[derive(Clone, Debug)]
 pub enum Destination {
-    /// The RTP address of a receiver or group.
+    /// The RTP address of a receiver or of a group.
     Address(SocketAddr),
     /// A browser.
     Browser {
         /// The browser's offer, a session description.
         offer: String,
-        /// The port for the browser's media.
+        /// The port from which media is sent to the browser.
         port: Arc<MediaPort>,
-        /// The address at which the browser reaches the port.
+        /// Address at which the browser reaches this port.
         address: IpAddr,
-        /// Further addresses of the port.
+        /// Other addresses of this port.
         others: Vec<IpAddr>,
     },
-    /// A server for publishing ([`LocalOffer`](crate::LocalOffer)). The value is the local address of the connection.
+    /// A server that the media is published to ([`LocalOffer`](crate::LocalOffer)). The value is the local address of
+    /// the connection.
     Server(IpAddr),
 }
 
 impl Destination {
-    /// Returns the destination's address. For a browser or server, this is the local address.
+    /// Returns the address of the destination. If the destination is a browser or a server, returns the local address.
     pub(crate) const fn ip(&self) -> IpAddr {
         match self {
             Self::Address(at) => at.ip(),
@@ -77,16 +78,17 @@ impl From<NegotiationError> for LiveError {
     }
 }
 
-/// After this time without a picture, libwebrtc requests a key frame. Retransmissions are useful before that.
+/// If no picture arrives for this time, libwebrtc requests a key frame. A retransmission is useful only before that.
 const KEY_FRAME_WAIT: Span = Span::secs(3);
 
-/// Returns the program's DTLS certificate, which is made once per run.
+/// Returns the DTLS certificate of this program, which is created once per run.
 fn certificate() -> Result<&'static Certificate, LiveError> {
     static ONE: LazyLock<Option<Certificate>> = LazyLock::new(|| Certificate::new(&entropy::secret().ok()?));
     ONE.as_ref().ok_or_else(|| LiveError::new("DTLS", "no certificate could be made", "try again"))
 }
 
-/// An SDP offer that this end can answer or has made.
+/// The parameters of an SDP offer. Either a peer has made the offer and this end can answer it, or this end has made
+/// it.
 #[derive(Clone, Debug)]
 pub(crate) struct NegotiatedOffer {
     negotiated: NegotiatedParameters,
@@ -95,20 +97,20 @@ pub(crate) struct NegotiatedOffer {
 }
 
 impl NegotiatedOffer {
-    /// Negotiates a browser's offer for this medium.
+    /// Negotiates the offer of a browser that wants to receive `medium`.
     pub(crate) fn of(offer: &str, medium: &Medium, audio: bool) -> Result<Self, LiveError> {
         let config = medium.config();
         let negotiated = agree(offer.as_bytes(), &Stream { format: medium.format(), config: &config, audio })?;
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Negotiates a publishing browser's offer.
+    /// Negotiates the offer of a browser that wants to publish.
     pub(crate) fn to_receive(publisher: &Publisher) -> Result<Self, LiveError> {
         let negotiated = agree_to_receive(publisher.offer.as_bytes(), publisher.audio)?;
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Creates an offer to a WHIP server. `keys` decides about feedback and audio.
+    /// Creates an offer to a WHIP server. `keys` sets the feedback format and whether there is audio.
     pub(crate) fn to_server(medium: &Medium, keys: &FlowKeys) -> Result<Self, LiveError> {
         if keys.is("feedback", "own") {
             return Err(LiveError::new("--feedback own", "a WHIP server has no such reports", "take twcc or rfc8888"));
@@ -120,7 +122,7 @@ impl NegotiatedOffer {
         Ok(Self { negotiated, own: Credentials::of(&entropy::secret()?), certificate: certificate()? })
     }
 
-    /// Returns this offer with the server's answer. `address` is the local address.
+    /// Completes this offer with the server's answer. `address` is the local address.
     pub(crate) fn accepted(mut self, answer: &str, medium: &Medium, address: IpAddr) -> Result<Self, LiveError> {
         let (config, audio) = (medium.config(), self.negotiated.audio.is_some());
         let stream = Stream { format: medium.format(), config: &config, audio };
@@ -135,7 +137,7 @@ impl NegotiatedOffer {
         Ok(self)
     }
 
-    /// Describes the media that a publishing browser sends to this address.
+    /// Describes the media that a publishing browser sends. `address` is where they arrive.
     pub(crate) fn description(&self, address: SocketAddr) -> Description {
         let negotiated = &self.negotiated;
         let cname = String::new();
@@ -157,21 +159,22 @@ impl NegotiatedOffer {
         }
     }
 
-    /// Prefers RFC 8888 to transport-wide feedback.
+    /// Returns the format of per-packet feedback. If the peer supports both, RFC 8888 is preferred to transport-wide
+    /// feedback.
     fn feedback(&self) -> Option<PacketFeedback> {
         let congestion = self.negotiated.congestion.then_some(PacketFeedback::Congestion);
         congestion.or(self.negotiated.transport.map(PacketFeedback::Transport))
     }
 
-    /// Returns the answer to a publishing browser.
+    /// Returns the answer to a browser that publishes.
     pub(crate) fn receiver_answer(&self, address: SocketAddr, others: &[SocketAddr], session: u64) -> String {
         let feedback = self.feedback().map_or(FeedbackFormat::Own, PacketFeedback::format);
-        // The session takes send times from the media clock.
+        // Do not negotiate send times, because the session takes them from the media clock.
         let own = LocalParameters { send_time: false, ..self.local((address, others), feedback, session, true) };
         self.negotiated.describe(&own)
     }
 
-    /// Returns this end's parameters, without SSRCs.
+    /// Returns the parameters of this end. They contain no SSRCs.
     fn local<'a>(
         &'a self,
         (address, others): (SocketAddr, &'a [SocketAddr]),
@@ -196,12 +199,12 @@ impl NegotiatedOffer {
         }
     }
 
-    /// Returns `apart`, completed for a browser.
+    /// Returns `apart` with the values that the negotiation has determined.
     pub(crate) fn apart(&self, apart: RemotePeer) -> RemotePeer {
         RemotePeer {
-            // The address is unknown until ICE has checked a pair.
+            // Leave the peer's address open, because it is unknown until ICE has checked a pair.
             peer: None,
-            // DTLS negotiates the profile later, so the largest tag is assumed.
+            // Assume the largest tag, because DTLS negotiates the SRTP profile later.
             tag: SrtpProfile::Aes256Gcm.tag() as u64,
             payload_type: self.negotiated.payload_type,
             again: self.negotiated.repair.unwrap_or(apart.again),
@@ -214,14 +217,14 @@ impl NegotiatedOffer {
         }
     }
 
-    /// Adds what the browser supports to the flow's scenario keys. Removes audio if the browser does not accept it.
+    /// Adds to the flow's scenario keys what the browser supports. Removes audio if the browser does not accept it.
     ///
     /// # Errors
     /// The flow requires a feature that the browser does not support.
     pub(crate) fn keys(&self, keys: FlowKeys) -> Result<FlowKeys, LiveError> {
         let NegotiatedParameters { congestion, transport, repair, audio, .. } = &self.negotiated;
         let keys = if audio.is_some() { keys } else { keys.without("audio") };
-        // RFC 8888 is preferred because it includes ECN.
+        // RFC 8888 comes first, because it includes ECN.
         let can = [("rfc8888", *congestion), ("twcc", transport.is_some())];
         if let Some((word, _)) = can.iter().find(|(word, can)| keys.is("feedback", word) && !can) {
             let remedy = "leave --feedback out; the browser's offer then decides";
@@ -229,7 +232,7 @@ impl NegotiatedOffer {
         }
         let feedback = can.into_iter().find(|(_, can)| *can).map(|(word, _)| word);
         let keys = feedback.into_iter().fold(keys, |keys, word| keys.or("feedback", word));
-        // Browsers have other parity formats (FlexFEC, ULPFEC), so only RTX is used.
+        // Repair with RTX only, because browsers use other parity formats (FlexFEC, ULPFEC).
         let again = repair.is_some() && !keys.is("repair", "none") && !keys.is("mode", "paper");
         Ok(keys.with("repair", if again { "rtx" } else { "none" }))
     }
@@ -239,12 +242,12 @@ impl NegotiatedOffer {
         HeaderIds { transport: self.negotiated.transport.unwrap_or(HeaderIds::default().transport), send_time }
     }
 
-    /// Registers the session at the shared port, which then accepts the browser's ICE checks.
+    /// Registers the session at the shared port. From now on, the port accepts the browser's ICE checks.
     pub(crate) fn attach(&self, port: &MediaPort, local: IpAddr) -> Result<Pair, LiveError> {
         port.attach(self.own.clone(), self.negotiated.peer.ufrag.clone(), local)
     }
 
-    /// Returns a sender's answer to a browser or offer to a server.
+    /// Returns the session description of a sender, which is an answer to a browser or an offer to a server.
     pub(crate) fn describe(
         &self,
         address: SocketAddr,
@@ -277,21 +280,22 @@ impl NegotiatedOffer {
 /// The ICE and DTLS connection to a browser.
 pub(crate) struct BrowserConnection {
     pub(crate) tunnel: Tunnel,
-    /// The browser's first address, which identifies the browser in the session even after it has moved.
+    /// The first address of the browser. It identifies the browser in the session even after the browser has moved.
     home: Option<SocketAddr>,
-    /// The common SSRC of a server's reports; `None` for a browser.
+    /// Gives the reports of a server one SSRC. `None` if the peer is a browser.
     reporter: Option<Reporter>,
 }
 
-/// Gives all of a server's reports one SSRC. A server may use several, which would count as several receivers, although
-/// DTLS has authenticated one peer.
+/// Gives all reports of a server the same SSRC. A server may use several SSRCs. They would count as several receivers,
+/// although DTLS has authenticated only one peer.
 #[derive(Default)]
 struct Reporter {
     ssrc: Option<[u8; 4]>,
 }
 
 impl Reporter {
-    /// Sets the SSRC of each packet to the first SSRC other than 0. The SSRC is the second word (RFC 3550, section 6).
+    /// Sets the SSRC of each packet to the first SSRC that was seen and is not 0. The SSRC is the second word of a
+    /// packet (RFC 3550, section 6).
     fn unify(&mut self, mut compound: &mut [u8]) {
         while let Some(&[_, _, high, low]) = compound.first_chunk() {
             let len = 4 * (1 + usize::from(u16::from_be_bytes([high, low])));
@@ -328,11 +332,11 @@ impl BrowserConnection {
         })
     }
 
-    /// Demultiplexes a datagram (RFC 7983). Returns the browser's first address if the datagram is RTP or RTCP.
+    /// Demultiplexes a datagram (RFC 7983). If it is RTP or RTCP, returns the browser's first address.
     pub(crate) fn sort(&mut self, now: Time, from: SocketAddr, bytes: &[u8]) -> Option<SocketAddr> {
         match Protocol::of(bytes) {
             Protocol::Stun | Protocol::Dtls => self.tunnel.on_datagram(now, from, bytes),
-            // SRTP authenticates the packet later.
+            // Accept the packet here, because SRTP authenticates it later.
             Protocol::Rtp => return self.home,
             Protocol::Other => {}
         }
@@ -345,20 +349,20 @@ impl BrowserConnection {
         }
     }
 
-    /// Sends the tunnel's output. Returns the SRTP context once there are keys.
+    /// Sends what the tunnel has to send. Returns the SRTP context once the tunnel has its keys.
     pub(crate) fn drain(&mut self, now: Time, out: &mut Outbox) -> Option<Srtp> {
         let mut connected = None;
         while let Some(output) = self.tunnel.poll() {
             match output {
                 Output::Send(to, bytes) => out.push(Which::Rtp, Some(to), |all| all.extend_from_slice(&bytes)),
                 Output::Peer(at) => {
-                    // A move of the browser must not look like a new receiver.
+                    // Keep the first address, so that a browser that has moved does not look like a new receiver.
                     self.home.get_or_insert(at);
                     out.redirect(at);
                 }
                 Output::Keys(keys) => match protection(&keys, self.tunnel.is_dtls_client()) {
                     Some(srtp) => connected = Some(srtp),
-                    // Media must not be sent unprotected.
+                    // Close the connection, because media must not be sent unprotected.
                     None => self.tunnel.close(now),
                 },
             }
@@ -376,7 +380,7 @@ fn protection(keys: &Keys, is_dtls_client: bool) -> Option<Srtp> {
         _ => return None,
     };
     let [client, server] = MasterKey::exported(profile, &keys.material)?;
-    // Each end sends with the key of its DTLS role.
+    // Each end sends with the key that belongs to its DTLS role.
     Some(if is_dtls_client { Srtp::pair(&client, &server) } else { Srtp::pair(&server, &client) })
 }
 
@@ -405,7 +409,7 @@ mod tests {
         }
     }
 
-    /// Returns an RTCP packet of this type and SSRC, with further words.
+    /// Returns an RTCP packet of type `kind` from `ssrc`. It has `words` further words.
     fn packet(kind: u8, ssrc: u32, words: u16) -> Vec<u8> {
         let length = (1 + words).to_be_bytes();
         [&[0x80, kind, length[0], length[1]][..], &ssrc.to_be_bytes(), &vec![7; usize::from(words) * 4]].concat()

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use steadycast_units::Time;
 use steadycast_wire::ntp::NtpEpoch;
 
-/// A monotonic clock from its creation on. Copies have the same zero.
+/// A monotonic clock that starts at zero when it is created. Copies share this zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,
@@ -40,7 +40,7 @@ impl Clock {
         self.start + Duration::from_nanos(time.as_nanos())
     }
 
-    /// Converts an instant to this clock; before its zero, to zero.
+    /// Converts an instant to this clock's time. An instant before the clock's zero becomes zero.
     pub fn time(&self, instant: Instant) -> Time {
         let since = instant.saturating_duration_since(self.start).as_nanos();
         Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
@@ -53,8 +53,8 @@ impl Clock {
         NtpEpoch(whole.0.wrapping_add(fraction))
     }
 
-    /// Converts a wall-clock time, such as the kernel's receive timestamp; `None` if it is in the future or more than a
-    /// second ago. Reads both clocks now, because the wall clock may have been set.
+    /// Converts a wall-clock time, such as the kernel's receive timestamp. Returns `None` if it is in the future or
+    /// more than a second ago. Reads both clocks at each call, because the wall clock may have been set meanwhile.
     pub fn of_wall(&self, stamp: Duration) -> Option<Time> {
         let now = self.now();
         let age = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(stamp)?;

@@ -1,4 +1,4 @@
-//! The event loop that drives endpoints over their sockets in one thread.
+//! The event loop that runs endpoints over their sockets in one thread.
 
 use crate::net::Buffers;
 use crate::{Clock, Meta, Pair, Which};
@@ -12,15 +12,15 @@ use steadycast_units::{Ecn, Span, Spread, Time};
 /// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
-    /// The port of arrival.
+    /// The port at which the datagram arrived.
     pub which: Which,
     /// The datagram's bytes.
     pub bytes: &'a [u8],
-    /// The source address and arrival time.
+    /// Address that sent the datagram, and when it arrived.
     pub meta: Meta,
 }
 
-/// The datagrams that an end sends, in order.
+/// The datagrams that an endpoint ([`End`]) sends, in order.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
@@ -29,18 +29,20 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Appends a datagram that is not ECN-capable. Without an address, the datagram goes to the pair's peer.
+    /// Appends a datagram that is not ECN-capable. If `to` is `None`, the datagram is sent to the peer of the
+    /// endpoint's sockets.
     pub fn push(&mut self, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         self.push_as(Ecn::NotEct, which, to, write);
     }
 
-    /// Like [`Outbox::push`], with this ECN field.
+    /// Appends a datagram like [`Outbox::push`], but with the ECN field `ecn`.
     pub fn push_as(&mut self, ecn: Ecn, which: Which, to: Option<SocketAddr>, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.list.push((ecn, which, to, self.bytes.len()));
     }
 
-    /// Changes the peer of all datagrams without an address, including datagrams that are already queued.
+    /// Changes the peer, to which all datagrams without an address are sent. This includes datagrams that are queued
+    /// already.
     pub fn redirect(&mut self, to: SocketAddr) {
         self.other_end = Some(to);
     }
@@ -51,9 +53,9 @@ impl Outbox {
         }
         let mut from = 0;
         for (ecn, which, to, until) in self.list.drain(..) {
-            // A browser may have moved since the datagram was queued.
+            // Look up the peer now, because a browser may have moved since the datagram was queued.
             let to = to.unwrap_or_else(|| pair.peer(which));
-            // Senders ignore looped-back media.
+            // Remember only RTCP, because senders ignore looped-back media.
             if matches!(which, Which::Rtcp | Which::AudioRtcp) && to.ip().is_multicast() {
                 echo.wrote(&self.bytes[from..until]);
             }
@@ -64,14 +66,14 @@ impl Outbox {
     }
 }
 
-/// Digests of the last RTCP datagrams to the group. The kernel loops them back, which must not look like an SSRC
-/// collision (RFC 3550, section 8.2).
+/// Digests of the last RTCP datagrams that were sent to the group. The kernel loops these datagrams back. They must not
+/// look like an SSRC collision (RFC 3550, section 8.2).
 #[derive(Debug, Default)]
 struct Echo([u64; 16], usize);
 
 impl Echo {
     fn digest(bytes: &[u8]) -> u64 {
-        // FNV-1a, but any hash would do for an end's own datagrams.
+        // This is FNV-1a, but any hash is good enough for datagrams that this endpoint has sent itself.
         bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
     }
     fn wrote(&mut self, bytes: &[u8]) {
@@ -83,28 +85,28 @@ impl Echo {
     }
 }
 
-/// Handles timers and datagrams in an event loop. The loop reads [`End::wake`] after each call.
+/// An endpoint in an event loop, which handles timers and datagrams. The loop reads [`End::wake`] after each call.
 pub trait End {
-    /// Returns when [`End::on_wake`] is due. A time in the past means immediately.
+    /// Returns when [`End::on_wake`] is due. If this time is in the past, the call is due immediately.
     fn wake(&self) -> Time;
     /// Handles the timer of [`End::wake`], or a call of [`Waker::wake`].
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
-    /// Handles a datagram. The end's own looped-back RTCP is left out.
+    /// Handles a datagram. RTCP that this endpoint has sent itself and that was looped back is left out.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// Handles the end of a suspension of the process. Datagrams that arrived during the suspension are delivered after
-    /// this call.
+    /// Handles a suspension of the process, after it has ended. Datagrams that arrived during the suspension are
+    /// delivered after this call.
     fn on_clock_gap(&mut self, _now: Time) {}
-    /// Returns whether the end is done. A loop returns when all ends are done.
+    /// Returns whether this endpoint has finished. A loop returns when all its endpoints have finished.
     fn done(&self) -> bool {
         false
     }
 }
 
-/// The index of a sender or receiver (an *end*) in the event loop that drives it.
+/// Index of an endpoint ([`End`]) in its event loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndIx(pub usize);
 
-/// Wakes a loop from another thread.
+/// Wakes an event loop from another thread.
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
@@ -113,14 +115,14 @@ impl Waker {
         Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
     }
 
-    /// Makes the loop call [`End::on_wake`] of every end as soon as possible.
+    /// Makes the loop call [`End::on_wake`] of every endpoint as soon as possible.
     pub fn wake(&self) {
-        // The write fails only at 2⁶⁴ − 2 pending calls, which wake the loop anyway.
+        // Ignore an error. The write fails only if 2⁶⁴ − 2 calls are pending, and these wake the loop anyway.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
     pub(crate) fn reset(&self) {
-        // One read resets the counter.
+        // Read once, which resets the counter to zero.
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.0, &mut count);
     }
@@ -137,41 +139,42 @@ struct AttachedEnd<E> {
     pair: Pair,
     echo: Echo,
     wake: Time,
-    /// An end's time never goes back.
+    /// Time of the last call. The time that an endpoint sees never goes back.
     last_call: Time,
 }
 
-/// The event loop, which drives ends over their sockets in one thread.
+/// An event loop that runs endpoints ([`End`]) over their sockets in one thread.
 pub struct Loop<E> {
-    /// The clock of timers and arrival times.
+    /// The clock of the timers and arrival times.
     pub clock: Clock,
     poll: OwnedFd,
     waker: Waker,
     places: Vec<AttachedEnd<E>>,
     buffers: Buffers,
     out: Outbox,
-    /// The last reading of the clock, to detect clock gaps.
+    /// When the clock was read last. It is needed to detect that the process was suspended.
     last_reading: Option<Time>,
-    /// Lateness of timer calls.
+    /// How late timers were served.
     pub late: Spread,
 }
 
 const WAKER: u64 = u64::MAX;
-/// The number of bits of an epoll token for an end's port ([`Which`]).
+/// Number of bits of an epoll token that contain the port ([`Which`]). The other bits contain the endpoint's index.
 const PORT_BITS: u32 = 2;
-/// The lowest bits of an epoll token, which are the port.
+/// The bits of an epoll token that contain the port.
 const PORT_MASK: u64 = 3;
 
-/// Maximum number of batches read from a socket before other sockets are served. Epoll reports the rest again.
+/// Maximum number of batches that are read from a socket before the other sockets are served. Epoll reports the socket
+/// again if it has more.
 const BATCHES: usize = 16;
-/// The minimum delay of a clock reading, beyond the requested wait, that counts as a clock gap. On a busy machine,
-/// readings are delayed by milliseconds, and seldom by hundreds of milliseconds.
+/// A reading of the clock shows a gap if it is later than expected by more than this time. On a busy machine, readings
+/// are late by milliseconds, and seldom by hundreds of milliseconds.
 const MIN_CLOCK_GAP: Span = Span::secs(1);
-/// Maximum time for emptying the sockets after a gap. The kernel queues about 16,000 small datagrams per socket.
+/// Maximum time for reading the sockets after a clock gap. The kernel queues about 16,000 small datagrams per socket.
 const MAX_EMPTYING: Span = Span::secs(1);
 
 impl<E: End> Loop<E> {
-    /// Creates a loop, which [`Loop::run`] drives in the calling thread.
+    /// Creates a loop that has no endpoints yet. [`Loop::run`] runs it in the calling thread.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -196,7 +199,7 @@ impl<E: End> Loop<E> {
         self.waker.clone()
     }
 
-    /// Adds an end. Its sockets may be of any network namespace.
+    /// Adds an endpoint with its sockets. The sockets may belong to any network namespace.
     ///
     /// # Errors
     /// The system can't watch more sockets.
@@ -211,17 +214,17 @@ impl<E: End> Loop<E> {
         Ok(EndIx(ix))
     }
 
-    /// Returns the end with this index.
+    /// Returns the endpoint with this index.
     pub fn end(&self, ix: EndIx) -> &E {
         &self.places[ix.0].end
     }
 
-    /// Returns the sockets of the end with this index.
+    /// Returns the sockets of the endpoint with this index.
     pub fn pair(&self, ix: EndIx) -> &Pair {
         &self.places[ix.0].pair
     }
 
-    /// Calls `what` with an end, and sends what the end emits.
+    /// Calls `what` with an endpoint. Then sends the datagrams that the endpoint has emitted.
     pub fn call(&mut self, ix: EndIx, what: impl FnOnce(&mut E, Time, &mut Outbox)) {
         let now = self.now(Span::ZERO);
         let place = &mut self.places[ix.0];
@@ -230,18 +233,19 @@ impl<E: End> Loop<E> {
         place.settle(&mut self.out);
     }
 
-    /// Returns all ends with their sockets.
+    /// Returns all endpoints with their sockets.
     pub fn into_ends(self) -> Vec<(E, Pair)> {
         self.places.into_iter().map(|p| (p.end, p.pair)).collect()
     }
 
-    /// Runs until `until`, until all ends are done, or until `go_on`, called after every wait, returns false. Reads
-    /// sockets before it serves timers, so that silence timers know all arrivals.
+    /// Runs the loop until the time `until`, until all endpoints have finished, or until `go_on` returns false. `go_on`
+    /// is called after every wait. Sockets are read before timers are served, so that a timer for silence knows all
+    /// arrivals.
     ///
     /// # Errors
-    /// The system refuses to wait: a bug, or out of memory.
+    /// The system refuses to wait, because of a bug or because it is out of memory.
     pub fn run(&mut self, until: Time, mut go_on: impl FnMut(&mut Self) -> bool) -> io::Result<()> {
-        // Linux's default timer slack of 50 µs would disturb pacing.
+        // Reduce the timer slack. Linux's default of 50 µs would disturb pacing.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         let mut events = Vec::with_capacity(64);
         loop {
@@ -249,14 +253,14 @@ impl<E: End> Loop<E> {
             let next = self.places.iter().map(|place| place.wake).fold(until, Time::min);
             let all_done = !self.places.is_empty() && self.places.iter().all(|place| place.end.done());
             let over = now >= until || all_done;
-            // The last iteration does not wait, but still reads the datagrams that have arrived.
+            // Do not wait in the last iteration, but still read the datagrams that have arrived.
             let wait = if over { 0 } else { next.since(now).as_nanos() };
             let timeout = Timespec { tv_sec: (wait / 1_000_000_000) as i64, tv_nsec: (wait % 1_000_000_000) as i64 };
             events.clear();
             let waited =
                 epoll::wait(&self.poll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)).map(|_| ());
             match waited {
-                // A signal only shortens the wait.
+                // A signal only ends the wait early, so continue.
                 Ok(()) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -287,8 +291,8 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Reads the clock. If the process was suspended since the last reading, calls [`End::on_clock_gap`] of every end
-    /// first. A requested wait, which lasts `waited`, is no suspension.
+    /// Reads the clock. If the process was suspended since the last reading, calls [`End::on_clock_gap`] of every
+    /// endpoint first. `waited` is how long the caller has waited on purpose, which is no suspension.
     fn now(&mut self, waited: Span) -> Time {
         let now = self.clock.now();
         let last = self.last_reading.replace(now);
@@ -299,14 +303,14 @@ impl<E: End> Loop<E> {
         now
     }
 
-    /// Tells the ends about the clock gap, then empties the sockets.
+    /// Informs the endpoints of a clock gap, and then reads everything from the sockets.
     fn on_clock_gap(&mut self, now: Time) {
         for place in &mut self.places {
             place.last_call = now.max(place.last_call);
             place.end.on_clock_gap(place.last_call);
             place.settle(&mut self.out);
         }
-        // What the kernel has queued is delivered before timers are served.
+        // Deliver what the kernel has queued before timers are served.
         let until = now + MAX_EMPTYING;
         for ix in 0..self.places.len() {
             let ports: Vec<Which> = self.places[ix].pair.ports().map(|(which, _)| which).collect();
@@ -324,7 +328,7 @@ impl<E: End> Loop<E> {
         }
     }
 
-    /// Reads up to [`BATCHES`] batches. Returns whether there may be more.
+    /// Reads up to [`BATCHES`] batches of datagrams from a port. Returns whether there may be more.
     fn readable(&mut self, ix: usize, at: Which) -> bool {
         (0..BATCHES).all(|_| {
             self.now(Span::ZERO);
@@ -332,19 +336,19 @@ impl<E: End> Loop<E> {
         })
     }
 
-    /// Reads a batch. Returns whether there may be more.
+    /// Reads a batch of datagrams from a port. Returns whether there may be more.
     fn read_batch(&mut self, ix: usize, at: Which) -> bool {
         let Self { clock, places, buffers, out, .. } = self;
         let Some(place) = places.get_mut(ix) else { return false };
         let AttachedEnd { end, pair, echo, last_call, .. } = place;
         let port = pair.port_mut(at);
         let mut each = |bytes: &[u8], meta: &Meta| {
-            // Reports and media may share a port (RFC 5761).
+            // Look at the datagram, because reports and media may share a port (RFC 5761).
             let which = if steadycast_wire::is_rtcp(bytes) { Which::Rtcp } else { Which::Rtp };
             if which == Which::Rtcp && echo.is_own(bytes) {
                 return;
             }
-            // The time of a call must not go back.
+            // Use the last call's time if it is later, because an endpoint's time must not go back.
             *last_call = meta.at.max(*last_call);
             end.on_datagram(*last_call, &Datagram { which, bytes, meta: *meta }, out);
         };
@@ -361,7 +365,7 @@ impl<E: End> AttachedEnd<E> {
         self.settle(out);
     }
 
-    /// Sends what the end emitted, and reads its next timer.
+    /// Sends the datagrams that the endpoint has emitted, and reads its next timer.
     fn settle(&mut self, out: &mut Outbox) {
         out.flush(&mut self.pair, &mut self.echo);
         self.wake = self.end.wake();
@@ -375,11 +379,11 @@ mod tests {
     use std::net::UdpSocket;
     use std::time::Duration;
 
-    /// An end that records its calls.
+    /// An endpoint that records how it is called.
     struct Witness {
         seen: Vec<&'static str>,
         wake: Time,
-        /// The call during which the process is suspended.
+        /// Name of the call during which the process is suspended.
         suspended_in: &'static str,
     }
 
@@ -412,7 +416,7 @@ mod tests {
         }
     }
 
-    /// Returns a loop with an end whose timer is due, and with this many datagrams queued at its socket.
+    /// Returns a loop with one endpoint. The endpoint's timer is due, and `count` datagrams are queued at its socket.
     fn filled(count: usize) -> (Loop<Witness>, EndIx) {
         let out = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -465,7 +469,7 @@ mod tests {
 
     #[test]
     fn after_a_clock_gap_the_end_is_notified_before_the_sockets_are_emptied() {
-        // The largest count needs several reads of the socket, but fits the smallest default receive buffer.
+        // The largest count needs several reads, but still fits into the smallest default receive buffer.
         for count in [0, 1, 100, 250] {
             let (mut driver, ix) = filled(count);
             driver.on_clock_gap(Time::ZERO);

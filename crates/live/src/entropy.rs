@@ -15,7 +15,7 @@ fn none(error: getrandom::Error) -> LiveError {
     LiveError::new("no random numbers for a session", error, remedy)
 }
 
-/// Returns a random seed for SSRC, first sequence number and RTCP intervals.
+/// Returns a random seed for the SSRC, the first sequence number and the RTCP intervals.
 ///
 /// # Errors
 /// The system provides no random numbers.
@@ -32,17 +32,18 @@ pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
     getrandom::fill(&mut bytes).map(|()| bytes).map_err(none)
 }
 
-/// Returns a pseudo-random number, equal for equal bytes. Its secret key prevents constructed collisions.
+/// Returns a pseudo-random number that is the same for the same bytes. Because of a secret key, nobody can construct
+/// bytes that collide.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
-        // A key of zero does no harm, because no session can start while `seed` fails.
+        // If there are no random numbers, a key of zero does no harm, because no session can start.
         let half = || seed().map_or(0, |seed| seed.0).to_be_bytes();
         let mut key = [0; 16];
         key[..8].copy_from_slice(&half());
         key[8..].copy_from_slice(&half());
         key
     });
-    // The first block of this key stream is AES(key, bytes).
+    // The first block of the key stream is AES(key, bytes).
     let mut out = [0; 8];
     Ctr128BE::<Aes128>::new(&(*KEY).into(), &bytes.into()).apply_keystream(&mut out);
     u64::from_be_bytes(out)

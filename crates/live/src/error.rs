@@ -4,15 +4,15 @@ use std::io;
 use steadycast_endpoints::BuildError;
 use steadycast_scenario::Problem;
 
-/// An error with its place, its problem and its remedy.
+/// An error in a key, an address or an option.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct LiveError {
-    /// The wrong key, address or option.
+    /// The key, address or option that is wrong.
     pub place: String,
-    /// The problem.
+    /// What is wrong with it.
     pub problem: String,
-    /// The remedy.
+    /// What the user should do about it.
     pub remedy: String,
 }
 
@@ -21,12 +21,12 @@ impl LiveError {
         Self { place: place.to_string(), problem: problem.to_string(), remedy: remedy.to_owned() }
     }
 
-    /// Creates the error of a record that can't be written because of a bug.
+    /// Creates the error that the record of a session can't be written. This only happens because of a bug.
     pub(crate) fn unwritten(what: &str) -> Self {
         Self::new("the record can't be written", what, "please report this")
     }
 
-    /// If the place is a flow's scenario key, names the session description's attribute as the place instead.
+    /// Changes the place from a scenario key of the flow to the attribute of the session description that set this key.
     pub(crate) fn of_description(self) -> Self {
         match self.place.strip_prefix("flow.video.") {
             Some(key) => Self { place: format!("the description's {key}"), ..self },

@@ -1,4 +1,4 @@
-//! The handle by which other threads observe and stop a session.
+//! A handle with which other threads observe and stop a session.
 
 use crate::{LiveError, LiveRecord, Waker};
 use serde_json::Value;
@@ -15,16 +15,16 @@ struct Shown {
     done: bool,
 }
 
-/// The state that a session's thread shares with its handles.
+/// State that is shared by a session's thread and its handles.
 #[derive(Default)]
 pub(crate) struct Shared {
     stop: AtomicBool,
-    /// Whether a status was requested, which is built only then.
+    /// Whether a status was requested. A status is built only on request.
     asked: AtomicBool,
     shown: Mutex<Shown>,
     change: Condvar,
     pub(crate) orders: OperatorControls,
-    /// The canonical names of excluded receivers.
+    /// Canonical names (CNAMEs) of receivers that are excluded.
     pub(crate) excluded: Mutex<Vec<String>>,
 }
 
@@ -37,14 +37,14 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a stop or status request ends the loop's wait.
+    /// Returns whether the loop must stop waiting, because a stop or a status was requested.
     pub(crate) fn calls(&self) -> bool {
         self.stopped() || self.asked.load(Ordering::Relaxed)
     }
 
-    /// Publishes the status if it was requested.
+    /// Builds the status with `make` and publishes it, if a status was requested.
     pub(crate) fn show(&self, make: impl FnOnce() -> Value) {
-        // One status answers all requests so far.
+        // Clear the request. One status answers all requests so far.
         if self.asked.swap(false, Ordering::Relaxed) {
             self.show_now(make());
         }
@@ -57,7 +57,7 @@ impl Shared {
         self.change.notify_all();
     }
 
-    /// Announces the session's end, after which no status follows.
+    /// Announces that the session has ended. No status follows.
     pub(crate) fn end(&self) {
         self.shown().done = true;
         self.change.notify_all();
@@ -66,7 +66,7 @@ impl Shared {
 
 type Ending = JoinHandle<Result<LiveRecord, LiveError>>;
 
-/// A handle of a live session for other threads. They may use it after the session has ended.
+/// A handle of a live session for other threads. It can still be used after the session has ended.
 #[derive(Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -75,7 +75,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Runs `session` in a thread of this name.
+    /// Runs `session` in a thread called `name`.
     pub(crate) fn start(
         name: &str,
         shared: Arc<Shared>,
@@ -85,7 +85,7 @@ impl Handle {
         let ends = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
             let record = session();
-            // Waiters must be woken even if the session failed.
+            // Wake the threads that wait for the session, even if it failed.
             ends.end();
             record
         })?;
@@ -95,7 +95,7 @@ impl Handle {
     /// Stops the session and returns its record.
     ///
     /// # Errors
-    /// The loop failed; the record was taken; or the thread has died, which is a bug.
+    /// The session's loop failed, the record was taken before, or the thread has died because of a bug.
     pub fn finish(&self) -> Result<LiveRecord, LiveError> {
         self.stop();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -103,9 +103,9 @@ impl Handle {
         thread.join().map_err(|_| LiveError::unwritten("the session's thread has died"))?
     }
 
-    /// Waits up to `patience` for a new status, and returns the latest as JSON, or `null`.
+    /// Waits up to `patience` for a new status. Returns the latest status as JSON, or `null` if there is none.
     pub fn status(&self, patience: Duration) -> Value {
-        // An earlier status must not count as the answer.
+        // Read the number of the present status, so that this status does not count as the answer.
         let before = self.shared.shown().number;
         self.shared.asked.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -114,18 +114,18 @@ impl Handle {
         waited.unwrap_or_else(PoisonError::into_inner).0.status.clone()
     }
 
-    /// Returns true if the session has ended.
+    /// Returns whether the session has ended.
     pub fn done(&self) -> bool {
         self.shared.shown().done
     }
 
-    /// Waits up to `patience`. Returns whether the session has ended.
+    /// Waits up to `patience` for the end of the session. Returns whether it has ended.
     pub fn wait(&self, patience: Duration) -> bool {
         let waited = self.shared.change.wait_timeout_while(self.shared.shown(), patience, |shown| !shown.done);
         waited.unwrap_or_else(PoisonError::into_inner).0.done
     }
 
-    /// Makes the session send a BYE and end.
+    /// Requests that the session send a BYE and end.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(handle.status(Duration::ZERO), Value::Null, "nobody answers");
         assert!(shared.calls() && !shared.stopped());
         let session = std::thread::spawn(move || {
-            // Each request is answered once, until the session stops.
+            // Answer each request once, until the session stops.
             let mut made = 0;
             while !shared.stopped() {
                 shared.show(|| {
