@@ -1,4 +1,5 @@
-//! Encoded frames from a live encoder in another thread, or from a ladder encoded in advance.
+//! Feeds of encoded frames. The frames come from a live encoder in another thread, or from a ladder that was encoded in
+//! advance.
 
 use crate::group_control::{DOWNSIZE_MARGIN, GroupControl, LastGroup, room};
 use crate::{Clock, Payloads, Steering, Waker};
@@ -11,7 +12,7 @@ use steadycast_session::{FrameKind, Media, Part};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::payload::{PayloadFormat, payloads};
 
-/// The payloads of frames in the pacer.
+/// The payloads of the frames that wait in the pacer.
 #[derive(Clone, Debug)]
 pub struct PayloadStore {
     format: PayloadFormat,
@@ -19,7 +20,8 @@ pub struct PayloadStore {
     frames: Arc<Mutex<BTreeMap<u32, PacketisedFrame>>>,
 }
 
-/// A frame's payloads. `places` has the frame offset of each payload and its range in `bytes`.
+/// A frame that was cut into payloads. `places` contains the offset of each payload in the frame, and the payload's
+/// range in `bytes`.
 #[derive(Debug, Default)]
 struct PacketisedFrame {
     bytes: Vec<u8>,
@@ -27,7 +29,7 @@ struct PacketisedFrame {
 }
 
 impl PayloadStore {
-    /// Payloads are at most `max_payload` bytes.
+    /// Creates a store. Each payload will have at most `max_payload` bytes.
     pub fn new(format: PayloadFormat, max_payload: usize) -> Self {
         Self { format, max_payload, frames: Arc::default() }
     }
@@ -36,7 +38,7 @@ impl PayloadStore {
         self.frames.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Packetises frame `index`, and stores its payloads until they have been sent.
+    /// Cuts frame `index` into payloads and stores them until they have been sent. Returns the sizes of the payloads.
     pub(crate) fn put(&self, index: u32, frame: &[u8]) -> VecDeque<Part> {
         let (mut cut, mut parts) = (PacketisedFrame::default(), VecDeque::new());
         for payload in payloads(self.format, frame, index, self.max_payload) {
@@ -61,42 +63,42 @@ impl Payloads for PayloadStore {
         debug_assert!(place.is_some_and(|p| p.len() == usize::from(media.header.payload_len)));
         out.extend_from_slice(place.unwrap_or_default());
         if media.header.marker {
-            // The pacer has skipped the earlier frames.
+            // Remove this frame and all earlier ones, because the pacer has skipped what it has not sent of them.
             *frames = frames.split_off(&(fragment.frame + 1));
         }
     }
 }
 
-/// A job for the encoder.
+/// A picture that the encoder is to encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderJob {
-    /// Number of the picture. If numbers are skipped between two jobs, these pictures are not encoded.
+    /// Number of the picture. If it is not the number after the last job's, the pictures in between are not encoded.
     pub picture: u32,
-    /// Whether the picture starts a group, which has a new encoder context.
+    /// Whether the picture starts a group of pictures. The group needs a new encoder context.
     pub first: bool,
-    /// The group's quantizer.
+    /// Quantizer of the group.
     pub quantizer: u8,
-    /// The group's picture size, as an index of [`Steering::sizes`].
+    /// Picture size of the group, as an index of [`Steering::sizes`].
     pub size: u8,
 }
 
-/// An encoded frame.
+/// An encoded frame that the encoder returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedFrame {
-    /// The number of the picture.
+    /// Number of the picture.
     pub picture: u32,
-    /// The frame's kind.
+    /// Kind of the frame.
     pub kind: FrameKind,
-    /// The quantizer.
+    /// Quantizer with which the frame was encoded.
     pub quantizer: u8,
-    /// The access unit.
+    /// The encoded bytes, which are one access unit.
     pub bytes: Vec<u8>,
 }
 
-/// The answer to an encoder that requests a job.
+/// The answer to an encoder that asks for its next job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextJob {
-    /// A job for the encoder.
+    /// A picture that is to be encoded.
     Job(EncoderJob),
     /// No job is available yet.
     Nothing,
@@ -110,28 +112,30 @@ struct EncoderQueueState {
     ready: VecDeque<EncodedFrame>,
     ended: bool,
     closed: bool,
-    /// Pictures not coded because the encoder was too slow.
+    /// Number of pictures that were not encoded because the encoder was too slow.
     left_out: u64,
-    /// Pictures not coded because the rate had no room.
+    /// Number of pictures that were not encoded because the rate had no room for them.
     no_room: u64,
-    /// Pictures to leave out before the job: first the number for the slow encoder, second the number for the low rate.
+    /// Number of pictures to leave out before the job. The first value is for the slow encoder, the second value for
+    /// the low rate.
     gap: (u32, u32),
     sizes: SizeStats,
     waker: Option<Waker>,
 }
 
-/// Statistics of coded picture sizes.
+/// Statistics of the sizes of encoded pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SizeStats {
-    /// The last frame's size, as an index of [`Steering::sizes`].
+    /// Size of the last frame, as an index of [`Steering::sizes`].
     pub now: u8,
-    /// Number of frames smaller than the source's pictures.
+    /// Number of frames that were smaller than the source's pictures.
     pub smaller: u64,
-    /// Number of changes of the size.
+    /// How often the size was changed.
     pub changes: u64,
 }
 
-/// The queue between a session and another thread's encoder: one job and the encoded frames.
+/// The queue between a session and the encoder's thread. It contains up to one job for the encoder, and the encoded
+/// frames.
 #[derive(Clone, Debug, Default)]
 pub struct EncoderQueue(Arc<(Mutex<EncoderQueueState>, Condvar)>);
 
@@ -140,7 +144,7 @@ impl EncoderQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the next job. Waits for it up to `patience`.
+    /// Waits up to `patience` for a job, and returns it.
     pub fn next_job(&self, patience: Duration) -> NextJob {
         let waits = |encoder_queue: &mut EncoderQueueState| encoder_queue.job.is_none() && !encoder_queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
@@ -161,17 +165,18 @@ impl EncoderQueue {
         }
     }
 
-    /// Counts pictures that the source skipped.
+    /// Counts pictures that the source has skipped.
     pub fn passed(&self, pictures: u32) {
         let mut encoder_queue = self.locked();
         let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
-        // A source that ends may skip fewer pictures than requested. Skipped pictures count for the slow encoder first.
+        // Attribute skipped pictures to the slow encoder first. A source that ends may skip fewer pictures than
+        // requested.
         let no_room = pictures.saturating_sub(late).min(no_room);
         encoder_queue.no_room += u64::from(no_room);
         encoder_queue.left_out += u64::from(pictures - no_room);
     }
 
-    /// Announces that the source has no more pictures.
+    /// Announces that the source has no further pictures.
     pub fn end(&self) {
         let mut encoder_queue = self.locked();
         encoder_queue.ended = true;
@@ -180,18 +185,18 @@ impl EncoderQueue {
         }
     }
 
-    /// Returns whether the source has ended and all its frames were taken.
+    /// Returns whether the source has ended and all its frames have been taken.
     pub fn over(&self) -> bool {
         let encoder_queue = self.locked();
         encoder_queue.ended && encoder_queue.ready.is_empty()
     }
 
-    /// Returns the number of pictures that were not coded because the encoder was too slow.
+    /// Returns how many pictures were not encoded because the encoder was too slow.
     pub fn left_out(&self) -> u64 {
         self.locked().left_out
     }
 
-    /// Returns the number of pictures that exceeded the rate even at the coarsest quantizer.
+    /// Returns how many pictures were not encoded because they exceeded the rate even at the coarsest quantizer.
     pub fn no_room(&self) -> u64 {
         self.locked().no_room
     }
@@ -201,18 +206,19 @@ impl EncoderQueue {
         self.locked().sizes
     }
 
-    /// Tells the encoder that the session has ended.
+    /// Informs the encoder that the session has ended.
     pub fn close(&self) {
         self.locked().closed = true;
         self.0.1.notify_all();
     }
 
-    /// Sets the waker that is woken when a frame is ready.
+    /// Sets a waker, which is called when a frame is ready.
     pub fn wake_by(&self, waker: Waker) {
         self.locked().waker = Some(waker);
     }
 
-    /// Makes the waiting job start a group. Returns false if it was taken already.
+    /// Changes the waiting job so that it starts a group of pictures. Returns false if the encoder has taken the job
+    /// already.
     fn begin_group(&self) -> bool {
         let mut encoder_queue = self.locked();
         let Some(job) = &mut encoder_queue.job else { return false };
@@ -226,17 +232,18 @@ impl EncoderQueue {
     }
 }
 
-/// The maximum backlog, as time at the rate. If the rate falls by half, the backlog becomes 800 ms, which is still
-/// below the pacer's limit of 1 s.
+/// Maximum backlog in the pacer, as the time that the rate needs to send it. If the rate falls by half, the backlog
+/// becomes 800 ms, which is still below the pacer's limit of 1 s.
 const MAX_BACKLOG: Span = Span::millis(400);
 
-/// [`MAX_BACKLOG`] after an aborted group, when the backlog already drains.
+/// Maximum backlog after a group was aborted, when the backlog already drains. It replaces [`MAX_BACKLOG`].
 const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
-/// A group with a larger predicted final backlog, as time at the rate, is aborted.
+/// If a group is predicted to end with a larger backlog, it is aborted. The backlog is the time that the rate needs to
+/// send it.
 const ABORT_BACKLOG: Span = Span::millis(250);
 
-/// Maximum time between two coded pictures, whatever the backlog.
+/// Maximum time between two encoded pictures, however large the backlog is.
 const MAX_PICTURE_GAP: Span = Span::secs(1);
 
 /// A feed of frames from a live encoder.
@@ -246,28 +253,28 @@ pub struct LiveFeed {
     control: GroupControl,
     clock: Clock,
     start: Option<Time>,
-    /// The next frame's number in coding order, which is the display order.
+    /// Number of the next frame in coding order. Coding order and display order are the same.
     index: u32,
     since_intra: u32,
-    /// Pictures of the present group left out for the slow encoder.
+    /// Number of pictures that were left out in the present group because the encoder is slow.
     late: u32,
-    /// The factor by which the slow encoder lengthened the previous group.
+    /// Factor by which the previous group became longer because the encoder is slow.
     slow: f64,
-    /// Whether the group ends early, so that its size does not count for the rate control.
+    /// Whether the present group is ended early. Its size is then not used for the rate control.
     cut: bool,
     rate_sum: (f64, u32),
     rate: Rate,
-    /// The bytes of the group's first frame, including packet headers.
+    /// Size of the first frame of the group in bytes, including packet headers.
     intra: Bytes,
-    /// The quantizer that an aborted group should have had.
+    /// The quantizer that the present group should have had, if it was aborted.
     aborted_quantizer: Option<f64>,
-    /// Whether the previous group was aborted because it outgrew the rate.
+    /// Whether the previous group was aborted because it exceeded the rate.
     follows_aborted: bool,
     parts: VecDeque<Part>,
 }
 
 impl LiveFeed {
-    /// Creates the feed of this queue's encoder.
+    /// Creates a feed of the encoder that uses `encoder_queue`.
     pub fn new(encoder_queue: EncoderQueue, store: PayloadStore, steering: Steering, clock: Clock) -> Self {
         Self {
             encoder_queue,
@@ -293,17 +300,17 @@ impl LiveFeed {
         self.control.time(picture)
     }
 
-    /// Returns the factor by which left-out pictures lengthen the present group.
+    /// Returns the factor by which the present group is longer because pictures were left out.
     fn longer(&self) -> f64 {
         1.0 + f64::from(self.late) / f64::from(self.since_intra.max(1))
     }
 
-    /// Sets the next group's quantizer and size.
+    /// Sets the quantizer and the picture size of the next group.
     fn steer(&mut self, picture: u32, backlog: Bytes) {
         let mean =
             if self.rate_sum.1 == 0 { self.rate.as_bps_f64() } else { self.rate_sum.0 / f64::from(self.rate_sum.1) };
         self.rate_sum = (0.0, 0);
-        // The smaller factor of the last two groups is used, because a stall affects only one group.
+        // Use the smaller factor of the last two groups, because a stall of the encoder affects only one group.
         let longer = self.longer();
         let lasts = self.time(self.control.steering.gop).scale(longer.min(self.slow));
         let whole = Rate::from_bps_f64(mean).over(lasts);
@@ -318,23 +325,24 @@ impl LiveFeed {
         self.control.steer(self.time(picture), room(whole, backlog), self.rate, last);
     }
 
-    /// Returns the quantizer that the group should have had, if its backlog would soon force pictures out.
+    /// If the backlog of the present group would soon force pictures out, returns the quantizer that the group should
+    /// have had.
     fn quantizer_if_outgrown(&self, backlog: Bytes, last_frame: Bytes, frame_headers: Bytes) -> Option<f64> {
         let gop = self.control.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
-        // The I frame alone does not predict the following frames.
+        // Wait for a second frame, because the I frame alone does not predict the frames after it.
         if self.since_intra < 2 || ahead == 0 {
             return None;
         }
         let times = |bytes: Bytes, pictures: u32| Bytes::new(bytes.get().saturating_mul(u64::from(pictures)));
         let lasts = |pictures: u32| self.time(pictures).scale(self.longer());
-        // Further frames are assumed to be as large as the last frame.
+        // Assume that all further frames are as large as the last frame.
         let left = (backlog + times(last_frame, ahead)).saturating_sub(self.rate.over(lasts(ahead)));
         if left.at(self.rate) <= ABORT_BACKLOG {
             return None;
         }
-        // `open` predicts the bytes of a new group's first `pictures` pictures. The I frame's bytes are spread over the
-        // whole group, so only the share `pictures / gop` counts.
+        // `open` is the predicted size of the first `pictures` pictures of a new group. The I frame counts only in the
+        // proportion `pictures / gop`, because its bytes are spread over the whole group.
         let pictures = gop.min(self.max_gap_pictures());
         let intra = self.intra.as_f64() * f64::from(pictures) / f64::from(gop.max(1));
         let open = intra + times(last_frame, pictures - 1).as_f64();
@@ -367,7 +375,7 @@ impl LiveFeed {
 impl Feed for LiveFeed {
     fn due(&self) -> Span {
         match self.encoder_queue.locked().ready.front() {
-            // A camera sets the pace itself.
+            // The frame is due immediately, because the source has a pace of its own, like a camera.
             Some(_) if self.control.steering.own_pace => Span::ZERO,
             Some(unit) => self.time(unit.picture),
             None => Span::MAX,
@@ -402,13 +410,13 @@ impl Feed for LiveFeed {
         };
         self.index += 1;
         self.since_intra += 1;
-        // If late by more than a picture, leaves pictures out until the encoder has caught up.
+        // If the encoder is late by more than a picture, leave out pictures until it has caught up.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
-        // A source with its own pace skips pictures itself.
+        // A source that has its own pace skips pictures itself.
         let left_out = if self.control.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
-        // The coded frame counts as backlog: it must be sent, because later frames are predicted from it.
+        // Count this frame as backlog. It must be sent, because later frames are predicted from it.
         let waits = backlog + size + headers;
         self.aborted_quantizer = self.quantizer_if_outgrown(waits, size + headers, headers);
         let most = if self.follows_aborted || self.aborted_quantizer.is_some() {
@@ -419,11 +427,11 @@ impl Feed for LiveFeed {
         let wait = waits.at(rate).saturating_sub(most).min(MAX_PICTURE_GAP);
         let spare =
             if self.control.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
-        // Pictures left out for the slow encoder reduce the backlog as well.
+        // Subtract the pictures that are left out for the slow encoder, because they reduce the backlog as well.
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {
-            // The next job starts a new group.
+            // Let the next job start a new group.
             self.since_intra = self.control.steering.gop;
         }
         self.ask(unit.picture + 1 + left_out + no_room, backlog);
@@ -444,11 +452,11 @@ impl Feed for LiveFeed {
     }
 
     fn key_frame(&mut self) {
-        // A waiting job that starts a group becomes a key frame anyway.
+        // A waiting job that starts a group becomes a key frame anyway, so there is nothing to do.
         if self.start.is_none() || self.since_intra == 0 {
             return;
         }
-        // A partial group does not predict a full one.
+        // Ignore the size of this group, because a part of a group does not predict a whole one.
         self.cut = true;
         if self.encoder_queue.begin_group() {
             (self.since_intra, self.late) = (0, 0);
@@ -462,7 +470,7 @@ impl Feed for LiveFeed {
     fn on_rate(&mut self, rate: Rate) {
         self.rate_sum = (self.rate_sum.0 + rate.as_bps_f64(), self.rate_sum.1 + 1);
         self.rate = rate;
-        // The first quantizer depends on the rate.
+        // Request the first picture only now, because its quantizer depends on the rate.
         if self.start.is_none() {
             self.start = Some(self.clock.now());
             self.ask(0, Bytes::ZERO);
@@ -474,38 +482,39 @@ impl Feed for LiveFeed {
     }
 }
 
-/// The access units of a ladder's rung.
+/// All access units of a rung, that is, of a clip that was encoded with one quantizer.
 #[derive(Clone, Debug)]
 pub struct RungData {
-    /// All access units, in coding order.
+    /// The access units in coding order.
     pub data: Vec<u8>,
-    /// The offset of each access unit, and the end of the last access unit.
+    /// Where each access unit begins in `data`, followed by the end of the last access unit.
     pub offsets: Vec<u64>,
-    /// Decoder configuration, repeated before every I frame for receivers that join late.
+    /// Decoder configuration. It is repeated before every I frame for receivers that join late.
     pub head: Vec<u8>,
 }
 
-/// A ladder's rungs by quantizer, shared by its sessions.
+/// The rungs of a ladder by quantizer. Several sessions may share them.
 pub type SharedRungs = Arc<BTreeMap<u8, RungData>>;
 
-/// A feed of a pre-encoded ladder. [`Encoder`] selects the frames, as in a simulation.
+/// A feed of a ladder that was encoded in advance. An [`Encoder`] selects the frames as in a simulation.
 pub struct LadderFeed {
     encoder: Encoder,
     store: PayloadStore,
     rungs: SharedRungs,
     parts: VecDeque<Part>,
-    /// Number of frames; `None` for an endless loop.
+    /// Number of frames. If `None`, the clip is repeated without end.
     frames: Option<u32>,
     over: Arc<std::sync::atomic::AtomicBool>,
 }
 
 impl LadderFeed {
-    /// Creates a feed of pre-encoded quantizer rungs. It ends after `frames` frames, or loops if `None`.
+    /// Creates a feed from rungs that were encoded in advance. It ends after `frames` frames. If `frames` is `None`, it
+    /// repeats the clip.
     pub fn new(encoder: Encoder, store: PayloadStore, rungs: SharedRungs, frames: Option<u32>) -> Self {
         Self { encoder, store, rungs, parts: VecDeque::new(), frames, over: Arc::default() }
     }
 
-    /// Returns a flag that is set when the last frame was taken.
+    /// Returns a flag that is set as soon as the last frame has been taken.
     pub fn over(&self) -> Arc<std::sync::atomic::AtomicBool> {
         Arc::clone(&self.over)
     }
@@ -522,7 +531,7 @@ impl Feed for LadderFeed {
         let at = |n: u32| rung.offsets.get(n as usize).map_or(0, |o| *o as usize);
         let unit = rung.data.get(at(coded.clip)..at(coded.clip + 1)).unwrap_or_default();
         let whole;
-        // Some encoders write the configuration into the stream themselves.
+        // Add the configuration unless the encoder has written it into the stream.
         let unit = if coded.kind == FrameKind::I && !rung.head.is_empty() && !unit.starts_with(&rung.head) {
             whole = [&rung.head, unit].concat();
             &whole
@@ -579,9 +588,9 @@ mod tests {
         }
     }
 
-    /// Returns the jobs of an encoder up to picture `until`, the maximum backlog, and the queue. `rate` gives the rate
-    /// at each picture. At the coarsest quantizer the first frame of a group has 3000 bytes and the others have 800, as
-    /// is typical of CIF. The size is inversely proportional to the quantizer to the power `by`.
+    /// Simulates an encoder up to picture `until`. Returns its jobs, the maximum backlog and the queue. `rate` gives
+    /// the rate at each picture. At the coarsest quantizer, the first frame of a group has 3000 bytes and the others
+    /// have 800, as is typical of CIF. The size is inversely proportional to the quantizer to the power `by`.
     fn coded(
         steering: Steering,
         until: u32,
@@ -592,8 +601,8 @@ mod tests {
         (jobs, longest, encoder_queue)
     }
 
-    /// Like `coded`, for an encoder that is `late(n)` pictures late after picture n. Also returns the total bytes
-    /// of the frames' packets, headers included.
+    /// Does the same as `coded` for an encoder that is `late(n)` pictures late after picture n. Also returns the size
+    /// of all packets in bytes, including headers.
     fn coded_late(
         steering: Steering,
         until: u32,
@@ -646,7 +655,7 @@ mod tests {
         Steering { gop: 12, sizes, ..steering() }
     }
 
-    /// Returns each change of the size, with its picture.
+    /// Returns each change of the size, as the picture's number and the new size.
     fn sizes(jobs: &[EncoderJob]) -> Vec<(u32, u8)> {
         let mut found: Vec<(u32, u8)> = Vec::new();
         for job in jobs {
@@ -660,7 +669,7 @@ mod tests {
 
     #[test]
     fn pictures_are_made_smaller_before_any_is_left_out() {
-        // The rate falls from 150 to 50 kb/s after four seconds, as with a player that sends no RTCP.
+        // The rate falls from 150 to 50 kb/s after four seconds, as it does for a player that sends no RTCP.
         let rate = |picture: u32| Rate::kbps(if picture < 100 { 150 } else { 50 });
         let (jobs, longest, encoder_queue) = coded(smaller(), 250, 0.9, rate);
         assert!((248..=250).contains(&jobs.len()), "{}", jobs.len());
@@ -677,7 +686,7 @@ mod tests {
 
     #[test]
     fn a_long_group_that_outgrows_the_rate_is_broken_off() {
-        // The rate is halved in each of three seconds.
+        // After three seconds, the rate is halved every second, three times.
         let rate = |picture: u32| Rate::kbps(400 >> (picture.saturating_sub(75) / 25).min(3));
         let (jobs, longest, _) = coded(Steering { gop: 250, ..smaller() }, 250, 0.9, rate);
         let groups: Vec<_> = jobs.iter().filter(|job| job.first).map(|job| (job.picture, job.quantizer)).collect();
@@ -710,7 +719,8 @@ mod tests {
                 "{kbps}: {found:?}"
             );
             assert!(found.len() <= 5, "{kbps}: {found:?}");
-            // The smallest size, 66x54, needs at most 30 kb/s at the coarsest quantizer.
+            // Few pictures are left out, because the smallest size of 66x54 needs at most 30 kb/s at the coarsest
+            // quantizer.
             assert!(encoder_queue.no_room() <= 15, "{kbps}: {}", encoder_queue.no_room());
         }
     }
@@ -746,9 +756,9 @@ mod tests {
     #[test]
     fn pictures_that_the_rate_has_no_room_for_are_left_out_before_they_are_coded() {
         let (pictures, longest, no_room) = coded_at(Rate::kbps(50));
-        // The pacer skips frames at a backlog of one second.
+        // The pacer would skip frames at a backlog of one second.
         assert!(longest < Span::secs(1), "{longest:?}");
-        // In 10 s, 50 kb/s carry 57 frames of 1100 bytes, including headers.
+        // In 10 s, 50 kb/s are enough for 57 frames of 1100 bytes, including headers.
         assert!((50..=62).contains(&pictures.len()), "{}", pictures.len());
         assert_eq!(pictures.len() as u64 + no_room, 250);
         assert!(pictures.windows(2).all(|pair| pair[1] - pair[0] <= 25), "{pictures:?}");
@@ -764,7 +774,7 @@ mod tests {
             assert_eq!(jobs.len() as u64 + encoder_queue.no_room(), u64::from(length), "{length}");
             assert_eq!(encoder_queue.left_out(), 0);
         }
-        // The rate is halved every second, for three seconds.
+        // Without a job, skipped pictures count as left out for the slow encoder.
         let encoder_queue = EncoderQueue::default();
         encoder_queue.passed(7);
         assert_eq!((encoder_queue.left_out(), encoder_queue.no_room()), (7, 0));
@@ -782,8 +792,8 @@ mod tests {
         feed.on_rate(Rate::mbps(1));
         let mut kinds = Vec::new();
         for picture in 0..12 {
-            // At the first request, the third picture is with the encoder; at the second one, the ninth is still
-            // waiting.
+            // At the first request, the encoder has already taken the third picture. At the second request, the ninth
+            // picture still waits.
             if picture == 8 {
                 feed.key_frame();
                 feed.key_frame();

@@ -1,4 +1,4 @@
-//! Converts options and session descriptions to the keys of a flow in a scenario file.
+//! Converts options and session descriptions to the keys that a flow has in a scenario file.
 
 use crate::sdp::{Description, PacketFeedback};
 use crate::{LiveError, source_specific};
@@ -9,23 +9,23 @@ use std::path::Path;
 use steadycast_scenario::{Document, FlowKind, Loaded, Problem, Video};
 use steadycast_units::{Bytes, Ecn, Rate, Span};
 
-/// The flow's name, from which its ends' random numbers are derived.
+/// Name of the flow. The random numbers of its sender and receivers are derived from it.
 pub(crate) const FLOW: &str = "video";
 pub(crate) const SOURCE: &str = "video.src";
 pub(crate) const SINK: &str = "video.dst1";
 
-/// The largest IP size that a live session sends: Ethernet's MTU.
+/// Size of the largest IP packet that a live session sends. It is the MTU of Ethernet.
 pub(crate) const MTU: Bytes = Bytes::new(1_500);
 
-/// In bits per second.
+/// Bandwidths of a session that are accepted, in bit/s.
 const SESSION_BANDWIDTHS: RangeInclusive<u64> = 10_000..=10_000_000_000;
 
-/// The keys of a `[[flow]]` without name, kind and ends.
+/// The keys of a `[[flow]]`, except its name, its kind, its sender and its receivers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowKeys(Map<String, Value>);
 
 impl FlowKeys {
-    /// Creates the flow of these keys in JSON form.
+    /// Creates flow keys from their JSON form.
     pub const fn new(keys: Map<String, Value>) -> Self {
         Self(keys)
     }
@@ -57,20 +57,20 @@ impl FlowKeys {
         self.0.get(key).and_then(Value::as_str) == Some(value)
     }
 
-    /// Adds a sender's default keys.
+    /// Adds the default keys of a sender.
     #[must_use]
     pub(crate) fn of_sender(self, to: IpAddr, pictures: bool) -> Self {
         let paper = self.is("mode", "paper");
         let keys = self.or("media", "greedy").or("defences", !paper);
         let keys = keys.or("repair", if pictures && !paper { "auto" } else { "none" });
-        // Padding uses the retransmission stream.
+        // Allow padding only with retransmissions, because padding uses the retransmission stream.
         let again = !to.is_multicast() && (keys.is("repair", "auto") || keys.is("repair", "rtx"));
         let keys = keys.or("padding", again);
-        // Receivers of a source-specific group don't get each other's reports.
+        // Receivers of a source-specific group do not get each other's reports, so the source reports for them.
         if source_specific(to) { keys.or("rtcp", json!({ "reports": "source" })) } else { keys }
     }
 
-    /// Returns the keys of a receiver's flow.
+    /// Returns the keys of a receiver's flow, as the session description implies them.
     ///
     /// # Errors
     /// The session bandwidth is out of range.
@@ -84,12 +84,13 @@ impl FlowKeys {
         }
         let address = description.address.ip();
         let reports = if source_specific(address) { "source" } else { "group" };
-        // A standard sender's description names no controller. A receiver of `fixed` sends standard reports only.
+        // If the description contains no controller, as with a standard sender, take `fixed`. Its receivers send only
+        // standard reports.
         let controller = description.private_value("controller").unwrap_or("fixed");
         let param = |(key, text): &(String, String)| Some((key.strip_prefix("param.")?.to_owned(), value(text)));
         let params: Map<String, Value> = description.ours.iter().filter_map(param).collect();
         let repair = match (&description.repair, &description.parity) {
-            // A sender does not retransmit to a group.
+            // Ignore retransmissions in a group, because a sender does not retransmit to a group.
             (Some(_), Some(_)) if !address.is_multicast() => "auto",
             (Some(_), None) if !address.is_multicast() => "rtx",
             (_, Some(_)) => "parity",
@@ -116,14 +117,14 @@ impl FlowKeys {
         };
         let said = [("feedback", feedback), ("ecn", ecn)];
         let said = said.into_iter().filter_map(|(key, word)| Some((key.to_owned(), word?.into())));
-        // The default media is a clip, but a description names no file.
+        // Set the media, because the default is a clip and a description does not contain a file.
         Ok(Self(keys.into_iter().chain(said).collect()).or("media", "greedy"))
     }
 
-    /// Returns a scenario with these receivers.
+    /// Returns a scenario that has this flow with these receivers.
     ///
     /// # Errors
-    /// The first wrong key.
+    /// Returns the error of the first wrong key.
     pub(crate) fn scenario(&self, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
         let to = plain(receivers);
         let mut flow = self.0.clone();
@@ -147,7 +148,8 @@ impl FlowKeys {
     }
 }
 
-/// Replaces problems and remedies that name parts of the scenario, which the user of a live session has not written.
+/// Rewrites a problem that refers to parts of the scenario, because the user of a live session has not written a
+/// scenario.
 fn typed(problem: Problem) -> Problem {
     if problem.key.rsplit('.').next() != Some("packet") {
         return problem;
@@ -159,9 +161,10 @@ fn typed(problem: Problem) -> Problem {
     Problem { what, remedy: "take 100 to 1500 bytes".to_owned(), ..problem }
 }
 
-/// Returns the scenario of an ended session: that of its start, `checked`, with the receivers that have reported.
+/// Returns the scenario of a session that has ended. It is the scenario `checked` from the start, with the receivers
+/// that have reported.
 ///
-/// The flow's keys are not checked again, because a clip may have been deleted during the session.
+/// The keys of the flow are not checked again, because a clip may have been deleted during the session.
 pub(crate) fn ended(checked: &Loaded, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
     let keys = FlowKeys::default().or("media", "greedy").or("controller", video(checked)?.controller.name());
     let mut loaded = keys.scenario(receivers, group, lasted)?;
@@ -171,8 +174,8 @@ pub(crate) fn ended(checked: &Loaded, receivers: &[String], group: bool, lasted:
     Ok(loaded)
 }
 
-/// Computes the session bandwidth from the receivers' RTCP bandwidth (RFC 3556). That is three quarters of 5 % (RFC
-/// 3550, section 6.2), so the factor is 80 / 3.
+/// Computes the session bandwidth from the RTCP bandwidth of the receivers (RFC 3556). Receivers get three quarters of
+/// 5 % (RFC 3550, section 6.2), so the factor is 80 / 3.
 fn of_reports(description: &Description) -> Option<u64> {
     let bandwidth = description.reports.filter(|rate| *rate > Rate::ZERO)?.as_bps().saturating_mul(80) / 3;
     Some(bandwidth.clamp(*SESSION_BANDWIDTHS.start(), *SESSION_BANDWIDTHS.end()))
@@ -187,7 +190,7 @@ pub(crate) fn video(loaded: &Loaded) -> Result<&Video, LiveError> {
     }
 }
 
-/// The error of a session whose flow is not a video, which is a bug.
+/// Returns the error that the flow of a session is not a video. This only happens because of a bug.
 fn no_video() -> LiveError {
     LiveError::new("the session", "its flow is no video", "please report this")
 }
@@ -201,12 +204,12 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Makes names valid and unique as a scenario's nodes.
+/// Changes names so that they are valid and unique names of nodes in a scenario.
 fn plain(names: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for name in names {
         let allowed = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c) { c } else { '-' };
-        // Canonical names come from the network.
+        // Replace other characters, because canonical names come from the network.
         let name: String = name.to_ascii_lowercase().chars().map(allowed).take(40).collect();
         let name = match name.trim_matches(['-', '.']) {
             "" => "receiver",
@@ -239,13 +242,13 @@ mod tests {
             let keys = keys.or("controller", if group { "asmp" } else { "steady" }).of_sender(to, true);
             let checked = keys.scenario(&[], group, Span::ZERO).unwrap();
             fs::remove_file(&clip).unwrap();
-            // Canonical names come from the network, and may be equal.
+            // Use equal names with upper case and spaces, because canonical names come from the network.
             let names: Vec<String> = (0..n).map(|n| format!("Desk {}", n / 2)).collect();
             let loaded = ended(&checked, &names, group, Span::secs(7)).unwrap();
             let flow = &loaded.scenario.flows[0];
             assert_eq!((flow.to.len(), loaded.scenario.duration), (names.len().max(1), Span::secs(7)));
             assert_eq!(flow.kind, checked.scenario.flows[0].kind);
-            // With the clip at its place again, the record's scenario can be run.
+            // When the clip is back at its place, the scenario in the record can be run.
             fs::write(&clip, "a clip").unwrap();
             let read = Document::parse(&loaded.resolved_toml(), Path::new("x.toml")).and_then(Document::check);
             fs::remove_file(&clip).unwrap();

@@ -1,84 +1,85 @@
-//! A live encoder's rate control: quantizer and picture size per group of pictures.
+//! The rate control of a live encoder. It chooses the quantizer and the picture size of each group of pictures.
 
 use steadycast_media::{Scale, bucket};
 use steadycast_units::{Bytes, Rate, Span};
 
-/// Parameters of a live encoder's rate control.
+/// Parameters of the rate control of a live encoder.
 #[derive(Clone, Debug)]
 pub struct Steering {
     /// Pictures per second, as a fraction.
     pub fps: (u32, u32),
-    /// Pictures from one I frame to the next.
+    /// Number of pictures from one I frame to the next.
     pub gop: u32,
     /// The finest and the coarsest quantizer.
     pub quantizers: (u8, u8),
-    /// The relation between quantizer and step size.
+    /// How the step size depends on the quantizer.
     pub scale: Scale,
-    /// Picture widths and heights, in decreasing order from the source's size. Smaller sizes are for rates that are too
-    /// low for the coarsest quantizer.
+    /// Picture sizes as width and height, from the source's size downwards. The smaller sizes are for rates that are
+    /// too low for the coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
-    /// Whether frames are sent when they arrive, as from a camera.
+    /// Whether the source has a pace of its own, like a camera. Frames are then sent as they arrive.
     pub own_pace: bool,
-    /// Overhead per packet in bytes beyond the payload.
+    /// Bytes that a packet has in addition to the payload.
     pub overhead: u64,
 }
 
 impl Steering {
-    /// Returns a picture's sampling time, counted from the first picture.
+    /// Returns when a picture is sampled, counted from the first picture.
     pub(crate) fn time(&self, picture: u32) -> Span {
         let (per, of) = self.fps;
         Span::nanos((u128::from(picture) * 1_000_000_000 * u128::from(of) / u128::from(per.max(1))) as u64)
     }
 }
 
-/// The bucket's size in groups of pictures (Evalvid-RA).
+/// Size of the leaky bucket, in groups of pictures (Evalvid-RA).
 const BUCKET_GROUPS: f64 = 1.5;
 
-/// A picture's bytes grow with its samples to the power of this exponent. The first value is for a smaller size, the
-/// second value for a larger size.
+/// Exponents by which the bytes of a picture grow with the number of its samples. The first one is for a change to a
+/// smaller size, the second one for a change to a larger size.
 ///
-/// The exponents of FFmpeg's test pattern are 0.6 to 1. The values are chosen to overestimate the bytes.
+/// Both exponents are chosen to overestimate the bytes. In FFmpeg's test pattern, the exponents are 0.6 to 1.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// Pictures get smaller if they need more than the largest step size times this factor. At the new size, they must need
-/// at most the largest step size divided by this factor.
+/// Pictures become smaller if they need more than the largest step size times this factor. At their new size, they must
+/// need at most the largest step size divided by this factor.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// Conditions for larger pictures, each a factor and a duration. During this time, the larger size must need at most
-/// the largest step size divided by the factor.
+/// The conditions under which pictures become larger. Each one has a factor and a duration. For this duration, pictures
+/// of the larger size must need at most the largest step size divided by the factor.
 ///
-/// With the second condition, pictures grow sooner if the rate is high.
+/// Because of the second condition, pictures grow sooner if the rate is high.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
-/// The result of the last group.
+/// How the last group of pictures ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum LastGroup {
-    /// The group was coded in full.
+    /// All pictures of the group were encoded.
     Whole,
-    /// The group ended early, so its size is not evaluated.
+    /// The group ended early. Its size is not evaluated.
     Cut,
-    /// The group outgrew the rate, and should have had this quantizer.
+    /// The group exceeded the rate. It should have had this quantizer.
     Outgrown(f64),
 }
 
-/// Chooses each group's quantizer and picture size by Evalvid-RA's leaky bucket.
+/// Chooses the quantizer and the picture size of each group by the leaky bucket of Evalvid-RA.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupControl {
     pub(crate) steering: Steering,
-    /// The present group's quantizer, before rounding.
+    /// Quantizer of the present group, before rounding.
     pub(crate) quantizer: f64,
-    /// The leaky bucket's level.
+    /// Level of the leaky bucket.
     fill: f64,
-    /// The bytes of the present group, including packet headers.
+    /// Size of the present group in bytes, including packet headers.
     sent: Bytes,
-    /// Packet headers in `sent`.
+    /// Bytes of packet headers in `sent`.
     headers: Bytes,
-    /// The present size, as an index of [`Steering::sizes`].
+    /// Picture size at present, as an index of [`Steering::sizes`].
     pub(crate) size: usize,
     begun: bool,
-    /// For each condition of [`UPSIZE_MARGINS`], the time since which a larger size has fitted.
+    /// For each condition of [`UPSIZE_MARGINS`], since when a larger size has met it.
     fits_since: [Option<Span>; 2],
-    /// Whether the encoder limits the stream: finest quantizer, full size, below the budget.
+    /// Whether the encoder limits the stream. The quantizer is then the finest, the size is that of the source, and the
+    /// frames are below the budget.
     pub(crate) limited: bool,
 }
 
@@ -101,7 +102,7 @@ impl GroupControl {
         self.steering.time(picture)
     }
 
-    /// Counts a coded frame with `headers` bytes of packet headers.
+    /// Adds an encoded frame of `size` bytes, of which `headers` bytes are packet headers.
     pub(crate) fn add(&mut self, size: Bytes, headers: Bytes) {
         self.sent += size;
         self.headers += headers;
@@ -115,14 +116,15 @@ impl GroupControl {
         libm::round(self.quantizer) as u8
     }
 
-    /// Returns the first group's quantizer, estimated from the rate per sample.
+    /// Returns the quantizer of the first group. It is estimated from the rate per sample.
     fn first_quantizer(&self, rate: Rate) -> f64 {
         let per_second = self.samples(0) * f64::from(self.steering.fps.0) / f64::from(self.steering.fps.1);
         let share = per_second / rate.as_bps_f64().max(1.0);
         match self.steering.scale {
-            // Quantizer 9 is assumed to need 0.1 bits per sample. The factor 1.5 is a margin.
+            // Assume that quantizer 9 needs 0.1 bits per sample. The factor 1.5 is a margin.
             Scale::Linear => 0.9 * share * 1.5,
-            // QP 28, or 36 on scales to 63, is assumed to need 0.1 bits per sample. The summand 0.5 is a margin.
+            // Assume that 0.1 bits per sample are needed at QP 28, or at QP 36 on scales that end at 63. The summand
+            // 0.5 is a margin.
             Scale::Logarithmic(steps) => {
                 let alike = if steps == 6 { 28.0 } else { 36.0 };
                 alike + f64::from(steps) * (libm::log2(0.1 * share) + 0.5)
@@ -134,12 +136,12 @@ impl GroupControl {
         (f64::from(self.steering.quantizers.0), f64::from(self.steering.quantizers.1))
     }
 
-    /// Returns the luma samples of a picture.
+    /// Returns the number of luma samples of a picture of this size.
     fn samples(&self, size: usize) -> f64 {
         self.steering.sizes.get(size).map_or(0.0, |(width, height)| f64::from(*width) * f64::from(*height))
     }
 
-    /// Returns the quantizer with `factor` times the step size.
+    /// Returns the quantizer whose step size is `factor` times as large.
     pub(crate) fn scaled(&self, quantizer: f64, factor: f64) -> f64 {
         match self.steering.scale {
             Scale::Linear => quantizer * factor,
@@ -147,16 +149,16 @@ impl GroupControl {
         }
     }
 
-    /// Returns the quantizer at which a group of `open` bytes would have `wanted` bytes. The `headers` bytes do not
-    /// depend on the quantizer.
+    /// Returns the quantizer at which a group of `open` bytes would have `wanted` bytes. Of the group's bytes,
+    /// `headers` bytes do not depend on the quantizer.
     pub(crate) fn needed(&self, open: f64, wanted: f64, headers: f64) -> f64 {
-        // At least a tenth of `wanted` is for payload, so that the factor stays finite.
+        // Leave at least a tenth of `wanted` to the payload, so that the factor stays finite.
         let room = (wanted - headers).max(0.1 * wanted).max(1.0);
         self.scaled(self.quantizer, (open - headers).max(1.0) / room)
     }
 
-    /// Sets the quantizer and the picture size of the group that begins at `at`. `budget` is the byte budget of
-    /// the last group.
+    /// Sets the quantizer and the picture size of the group that begins at `at`. `budget` is how many bytes the last
+    /// group was allowed to have.
     pub(crate) fn steer(&mut self, at: Span, budget: f64, rate: Rate, last: LastGroup) {
         let (low, high) = self.limits();
         let needed = if self.begun {
@@ -165,7 +167,7 @@ impl GroupControl {
                     self.quantizer = needed;
                     Some(needed)
                 }
-                // The bytes of a partial group do not show how many bytes a whole group needs.
+                // The bytes of a part of a group do not show how many bytes a whole group needs.
                 LastGroup::Cut => None,
                 LastGroup::Whole => Some(self.advance(budget, low)),
             }
@@ -181,13 +183,14 @@ impl GroupControl {
         self.reset();
     }
 
-    /// Advances the bucket by one group's bytes. Returns the quantizer that would have met the group's byte target.
+    /// Adds the bytes of the last group to the bucket. Returns the quantizer with which this group would have had the
+    /// right size.
     fn advance(&mut self, budget: f64, low: f64) -> f64 {
         let open = self.sent.as_f64().max(1.0);
         let (fill, wanted) = bucket(self.fill, BUCKET_GROUPS, budget, open, open);
         let needed = self.needed(open, wanted, self.headers.as_f64());
         self.fill = fill;
-        // While groups are within 5 % of their budget, the quantizer stays the same, so that it does not oscillate.
+        // Keep the quantizer while groups are within 5 % of their budget, so that it does not oscillate.
         if (open / budget - 1.0).abs() > 0.05 {
             self.quantizer = self.scaled(self.quantizer, open / wanted);
         }
@@ -195,8 +198,8 @@ impl GroupControl {
         needed
     }
 
-    /// Makes pictures smaller if the quantizer is too coarse. Makes them larger if a larger size has fitted for long
-    /// enough.
+    /// Makes pictures smaller if the quantizer that they need is too coarse. Makes pictures larger if a larger size has
+    /// met its condition for long enough.
     fn fit(&mut self, needed: f64, at: Span) {
         let (_, high) = self.limits();
         let there: Vec<f64> = (0..self.steering.sizes.len().max(1))
@@ -229,15 +232,15 @@ impl GroupControl {
             }
         }
         if to != self.size {
-            // The old fill belongs to the old size, so the bucket restarts half full.
+            // Restart with a bucket that is half full, because its level belongs to the old size.
             (self.quantizer, self.size, self.fill) = (there[to], to, 0.5);
             self.fits_since = [None; 2];
         }
     }
 }
 
-/// Returns a group's byte budget: `whole` minus the backlog, but at least half of `whole`. `whole` is what the rate
-/// sends during the group.
+/// Returns how many bytes a group may have. This is `whole` minus the backlog, but at least half of `whole`. `whole` is
+/// what the rate can send in the duration of the group.
 pub(crate) fn room(whole: Bytes, backlog: Bytes) -> f64 {
     whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).as_f64().max(1.0)
 }

@@ -1,4 +1,4 @@
-//! Packets in order, frames from packets, and a queue of frames for their reader.
+//! A buffer that puts packets into order and frames together, and a queue of these frames for a reader.
 
 mod frame_assembly;
 mod frame_queue;
@@ -15,42 +15,42 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// The wait for a missing packet without retransmissions. It starts at the latest arrival in sequence. Packets after
-/// the gap do not start it, because they may be forged.
+/// How long to wait for a missing packet if there are no retransmissions. The wait starts when the last packet in
+/// sequence arrives. Packets after the gap do not start it, because they may be forged.
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
-/// Maximum number of packets that wait for [`REORDER_WAIT`].
+/// Maximum number of packets that wait if the wait is [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
-/// The packets per millisecond of a longer wait: 160 Mb/s in packets of 1000 bytes.
+/// Number of packets per millisecond of a longer wait. It corresponds to 160 Mb/s in packets of 1000 bytes.
 const HELD_PER_MS: u64 = 20;
 const MAX_HELD: u64 = 1 << 14;
 
-/// A packet with its arrival time. A packet with empty payload only fills the gap of its sequence number.
+/// A packet and its arrival time. If the payload is empty, the packet only fills the gap at its sequence number.
 type Held = (Time, RtpHeader, Vec<u8>);
 
-/// A jitter buffer that puts packets into order and reassembles frames.
+/// A jitter buffer, which puts packets into order and reassembles frames.
 pub struct JitterBuffer {
     payload_types: PayloadTypes,
     assembler: FrameAssembler,
-    /// The packets that wait, by extended sequence number.
+    /// Packets that wait for earlier ones, by extended sequence number.
     held: BTreeMap<u64, Held>,
-    /// Maximum wait for an earlier packet, and maximum number of waiting packets.
+    /// Maximum time to wait for an earlier packet, and maximum number of packets that wait.
     limits: (Span, usize),
-    /// The next packet's extended sequence number.
+    /// Extended sequence number of the next packet.
     next: Option<u64>,
-    /// The latest arrival in sequence.
+    /// When the last packet in sequence arrived.
     progress: Time,
-    /// Packets since the last gap.
+    /// Number of packets since the last gap.
     since_gap: u64,
-    /// The first number of consecutive late packets, and the packets. A packet is late if its gap was given up.
+    /// Consecutive packets that arrived after their gap was given up, and the sequence number of the first one.
     late: (u64, Vec<Held>),
-    /// The extended sequence numbers at which the SSRC will change or the source will restart.
+    /// Extended sequence numbers at which the SSRC will change or the source will restart.
     runs: VecDeque<u64>,
-    /// The next packet's RTP sequence number, unless the source changes.
+    /// RTP sequence number of the next packet, if the source does not change.
     next_rtp_seq: Option<u16>,
 }
 
 impl JitterBuffer {
-    /// Creates the jitter buffer of these payload types.
+    /// Creates a jitter buffer for packets with these payload types. Frames are added to `frame_queue`.
     pub fn new(format: PayloadFormat, payload_types: PayloadTypes, frame_queue: FrameQueue) -> Self {
         Self {
             payload_types,
@@ -66,7 +66,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Sets the wait for the repair of earlier packets.
+    /// Sets how long to wait until earlier packets are repaired.
     #[must_use]
     pub fn waiting(self, wait: Span) -> Self {
         let most = (wait.as_nanos() / 1_000_000 * HELD_PER_MS).clamp(MAX_HELD_SHORT as u64, MAX_HELD);
@@ -78,7 +78,7 @@ impl JitterBuffer {
             let (seq, at) = (*seq, *at);
             let due = self.next.is_none_or(|next| seq == next);
             let (wait, most) = self.limits;
-            // The next packet is still missing, and no limit is reached.
+            // Keep waiting. The next packet is still missing, and no limit is reached.
             if !due && self.held.len() <= most && now.since(at.max(self.progress)) <= wait {
                 return;
             }
@@ -87,14 +87,15 @@ impl JitterBuffer {
         }
     }
 
-    /// Processes the next held packet, and gives up those missing before it.
+    /// Processes the first packet that waits. Gives up the packets that are missing before it.
     fn go_on(&mut self, seq: u64, (at, header, payload): Held) {
         if let Some(next) = self.next.filter(|next| seq > *next) {
             self.give_up(seq - next);
         } else {
             self.progress = self.progress.max(at);
         }
-        // A run's first packet may be lost, so `seq` may be above the number at which the run starts.
+        // Start the runs up to `seq`. The first packet of a run may be lost, so that `seq` is above the run's first
+        // number.
         while self.runs.front().is_some_and(|from| *from <= seq) {
             self.runs.pop_front();
             self.assembler.start_run(self.next_rtp_seq == Some(header.seq));
@@ -112,15 +113,15 @@ impl JitterBuffer {
         self.late.1.clear();
     }
 
-    /// Discards a packet whose gap was given up. Goes back to the late packets if they outnumber the packets since the
-    /// gap, because a forged sequence number may have caused the gap.
+    /// Discards a packet that arrived after its gap was given up. If such packets outnumber the packets since the gap,
+    /// goes back to them, because a forged sequence number may have caused the gap.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {
             run.clear();
             *first = seq;
         }
-        // This count is reverted below if the buffer goes back to this packet.
+        // Count the packet as too late. The count is corrected below if the buffer goes back to this packet.
         self.assembler.unused.add(UnusedReason::TooLate);
         run.push(packet);
         let (first, votes) = (*first, run.len() as u64);
@@ -134,7 +135,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Returns until when a frame with a marker waits for reordered packets.
+    /// Returns how long a frame that ends with a marker waits for reordered packets.
     fn ends_at(&self) -> Option<Time> {
         self.assembler.marked_at().filter(|_| self.held.is_empty()).map(|at| at + REORDER_WAIT)
     }
@@ -146,8 +147,8 @@ impl Consumer for JitterBuffer {
     }
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Parity packets may use the media's sequence numbers (RFC 5109). Without payload they only fill their numbers,
-        // so that the numbers do not count as lost.
+        // Remove the payload of unknown payload types. Parity packets may use the media's sequence numbers (RFC 5109).
+        // Without payload, they fill their numbers, so that these numbers do not count as lost.
         let payload = if self.payload_types.contains(header.payload_type) {
             if payload.is_empty() {
                 self.assembler.unused.add(UnusedReason::NoPayload);
@@ -171,7 +172,7 @@ impl Consumer for JitterBuffer {
     }
 
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Frames that were finished without this packet stay as they are.
+        // Ignore a packet of a frame that is finished. The frame stays as it is.
         if self.next.is_none_or(|next| seq >= next) {
             self.take(now, seq, header, payload);
         } else {
@@ -189,7 +190,7 @@ impl Consumer for JitterBuffer {
 
     fn wake(&self) -> Time {
         let waits = self.held.first_key_value().map(|(_, (at, ..))| (*at).max(self.progress) + self.limits.0);
-        // The limits are inclusive, so the timer expires just after them.
+        // Add a nanosecond, because the limits are inclusive and the timer must expire after them.
         waits.into_iter().chain(self.ends_at()).min().map_or(Time::NEVER, |at| at + Span::nanos(1))
     }
 
@@ -219,7 +220,7 @@ mod tests {
     const P: u8 = 0x40;
     const B: u8 = 0x80;
 
-    /// Returns an MPEG-4 frame of this kind, or a further part of a frame, that ends with two numbers.
+    /// Returns an MPEG-4 frame of the kind `kind`, or a part of a frame. It ends with the two numbers.
     fn frame_of(kind: u8, one: u8, other: u8) -> [u8; 7] {
         [0, 0, 1, 0xb6, kind, one, other]
     }
@@ -246,12 +247,12 @@ mod tests {
         frame_queue.want();
         let mut jitter_buffer =
             JitterBuffer::new(PayloadFormat::Mpeg4, [96].into_iter().collect(), frame_queue.clone());
-        // The sender's markers have proved right.
+        // Start as if the sender's markers had proved right.
         jitter_buffer.assembler.markers = Markers { proved: [true; 3], sparing: true, ..Markers::default() };
         (jitter_buffer, frame_queue)
     }
 
-    /// Returns the numbers of whole, damaged and missing frames.
+    /// Returns how many frames are whole, damaged and missing.
     fn counted(frame_queue: &FrameQueue) -> (u64, u64, u64) {
         let counts = frame_queue.counts();
         (counts.whole, counts.damaged, counts.missing)
@@ -292,7 +293,7 @@ mod tests {
         let (mut jitter_buffer, frame_queue) = fresh();
         packet(&mut jitter_buffer, 0, 1, 0, true);
         packet(&mut jitter_buffer, 40, 2, 1, true);
-        // Frames 2 and 3 of one packet each are lost.
+        // Frames 2 and 3 are lost. Each has one packet.
         packet(&mut jitter_buffer, 160, 5, 4, true);
         packet(&mut jitter_buffer, 300, 6, 5, true);
         assert_eq!(counted(&frame_queue), (3, 1, 2));
@@ -348,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Sends a frame of one packet every 10 ms, with further packets in between.
+    /// Sends a frame every 10 ms. Each frame has one packet. After each frame, `each` may send further packets.
     fn stream(
         jitter_buffer: &mut JitterBuffer,
         frames: std::ops::Range<u64>,
@@ -370,7 +371,7 @@ mod tests {
                 }
             });
             let (whole, seen, missing) = counted(&frame_queue);
-            // Sequence numbers alone do not always show the damage: if a foreign packet takes the place of another
+            // The sequence numbers alone do not always show the damage. If a foreign packet takes the place of a
             // frame's only packet, it forms a whole frame.
             assert_eq!((whole + seen, missing), (500, 0), "{ahead} ahead");
             assert!(seen <= damaged, "{ahead} ahead: {seen}");
@@ -382,7 +383,7 @@ mod tests {
         for ahead in [2, 90, 2_500, 20_000] {
             let (mut jitter_buffer, frame_queue) = fresh();
             stream(&mut jitter_buffer, 0..100, |_, _| {});
-            // The stream pauses.
+            // Pause the stream, and send two forged packets.
             packet(&mut jitter_buffer, 1_200, 100 + ahead, 7, true);
             packet(&mut jitter_buffer, 1_300, 101 + ahead, 8, true);
             stream(&mut jitter_buffer, 131..500, |_, _| {});
@@ -412,8 +413,8 @@ mod tests {
     #[test]
     fn many_losses_do_not_add_up_their_waits() {
         let (mut jitter_buffer, frame_queue) = fresh();
-        // Every third packet is lost. The packets are 10 ms apart, and each gap is waited for until 80 ms after the
-        // packet that follows it.
+        // Every third packet is lost. The packets are 10 ms apart. Each gap is given up 80 ms after the packet that
+        // follows it.
         for n in (0..300).filter(|n| n % 3 != 2) {
             packet(&mut jitter_buffer, n * 10, n, n as u32, true);
         }
@@ -425,7 +426,7 @@ mod tests {
     fn another_sources_time_stamps_go_on_where_the_ones_before_ended() {
         let (mut jitter_buffer, frame_queue) = fresh();
         stream(&mut jitter_buffer, 0..100, |_, _| {});
-        // Another source starts 4 s later, with timestamps hours away and without its first packet.
+        // Another source starts 4 s later. Its timestamps are hours away, and its first packet is lost.
         jitter_buffer.restart(100);
         for n in 101..200u64 {
             let header = RtpHeader {
@@ -443,16 +444,16 @@ mod tests {
         assert!((197..=198).contains(&counts.0) && counts.1 <= 1 && counts.2 == 0, "{counts:?}");
         let ticks: Vec<i64> = taken(&frame_queue).into_iter().map(|f| f.0).collect();
         let steps: Vec<i64> = ticks.windows(2).map(|w| w[1] - w[0]).filter(|step| *step != 3_600).collect();
-        // The step is the pause of 4 s and twice the distance between packets.
+        // The step consists of the pause of 4 s and twice the distance between packets.
         assert_eq!(steps, [4_020 * 90]);
     }
 
     #[test]
     fn frames_after_a_lost_reference_are_undecodable_until_the_next_intra_frame() {
-        // Each letter is the kind of a whole frame, and a dash is a lost frame. Losses are visible by the timestamps.
+        // Each letter is the kind of a whole frame. A dash is a lost frame, which shows in the timestamps.
         for (frames, fates) in [
             ("IPPP", [4, 0, 0]),
-            // The frame after the gap counts as damaged, because the lost packet may belong to either frame.
+            // The frame after the gap counts as damaged, because the lost packet may belong to it.
             ("IP-PPPIP", [4, 2, 2]),
             ("IBPBPBP", [7, 0, 0]),
             ("PPIP", [2, 0, 2]),
@@ -470,7 +471,7 @@ mod tests {
                 };
                 packet_of(&mut jitter_buffer, kind, n as u64 * 100, n as u64, n as u32, true);
             }
-            // This packet releases the packets that wait for the lost one.
+            // Send a packet that releases the packets that wait for the lost one.
             packet_of(&mut jitter_buffer, I, 2_000, frames.len() as u64, frames.len() as u32, true);
             let counts = frame_queue.counts();
             let told = [counts.whole - 1, counts.damaged + counts.missing, counts.undecodable];
@@ -483,12 +484,13 @@ mod tests {
 
     #[test]
     fn a_key_frame_is_needed_after_a_lost_reference_unless_one_is_due_soon() {
-        // Frames of 40 ms, with a dash for a lost one, and whether the first or a later key frame was ever needed.
+        // Each row has frames of 40 ms, whether the first key frame was ever needed, and whether a later key frame was.
+        // A dash is a lost frame.
         for (frames, first, another) in [
             ("PPIPP", true, false),
             ("IPPPPPPPPPIPP", false, false),
             ("IPPPPPPP-PPPIP", false, true),
-            // After the loss, a key frame is due in two frames, so none is requested.
+            // After the loss, no key frame is requested, because one is due in two frames.
             ("IPPPPPIPPP-PIP", false, false),
             ("IPPPPPPPP-BBBI", false, true),
         ] {
@@ -533,7 +535,7 @@ mod tests {
         let (mut jitter_buffer, frame_queue) = fresh();
         packet(&mut jitter_buffer, 0, 1, 0, true);
         packet(&mut jitter_buffer, 10, 2, 1, true);
-        // The sender left out one second, and one packet is missing.
+        // The sender has left out one second of frames, and one packet is missing.
         packet(&mut jitter_buffer, 1_000, 4, 26, true);
         packet(&mut jitter_buffer, 1_100, 5, 27, true);
         assert_eq!(counted(&frame_queue), (3, 1, 1));
@@ -560,7 +562,7 @@ mod tests {
                 packet(&mut jitter_buffer, n * 10, n, n as u32, true);
             }
             let seen = counted(&frame_queue);
-            // The lost frame counts as missing, and the frame after it as damaged.
+            // The lost frame counts as missing. The frame after it counts as damaged.
             let lost = (seen.0, seen.1 + seen.2, 0);
             let expected = if counts.1 == 0 { counts } else { (58, 2, 0) };
             assert_eq!(lost, expected, "{again} ms");

@@ -1,4 +1,4 @@
-//! A live session's record, in a simulation's format.
+//! The record of a live session. It has the same format as the record of a simulation.
 
 use crate::peers::ReceivedBlock;
 use crate::{FrameRow, Peers};
@@ -13,21 +13,21 @@ use steadycast_wire::rtcp::ReportBlock;
 /// Sampling interval of the time series.
 pub(crate) const STEP: Span = Span::millis(100);
 
-/// The record of one end of a session.
+/// The record of a session's sender or receiver.
 pub struct LiveRecord {
     scenario: Scenario,
     toml: String,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
-    /// The session's end, counted from its start.
+    /// When the session ended, counted from its start.
     pub now: Time,
     warnings: Vec<String>,
-    /// The frames of a receiver's jitter buffer; empty for a sender.
+    /// Frames from the jitter buffer of a receiver. Empty for a sender.
     frames: Vec<FrameRow>,
 }
 
 impl LiveRecord {
-    /// Creates the record of an agent that was active during `active`.
+    /// Creates the record of an agent, which was active during `active`.
     pub(crate) fn new(
         loaded: Loaded,
         agent: Agent,
@@ -63,17 +63,17 @@ impl LiveRecord {
         }
     }
 
-    /// Returns whether this receiver never got a usable media packet.
+    /// Returns whether this end is a receiver that never got a usable media packet.
     pub fn silent(&self) -> bool {
         self.agents.iter().any(|agent| matches!(agent, Agent::VideoSink(sink) if sink.intake.bytes == Bytes::ZERO))
     }
 
-    /// Returns the session as a scenario file.
+    /// Returns the session in the form of a scenario file.
     pub fn toml(&self) -> &str {
         &self.toml
     }
 
-    /// Returns the summary.
+    /// Returns the summary. `complete` says whether the session has reached its end.
     pub fn summary(&self, complete: bool) -> Value {
         let record = self.record();
         let mut tree = record.tree(complete);
@@ -81,13 +81,13 @@ impl LiveRecord {
         tree.into()
     }
 
-    /// Returns a table of the record.
+    /// Returns the table called `name`, if there is one.
     pub fn table(&self, name: &str) -> Option<Table> {
         let table = self.record().table(name)?;
         if name != frames::FRAME.table || self.frames.is_empty() {
             return Some(table);
         }
-        // A receiver does not know the sender's frames, so its table lists the jitter buffer's frames.
+        // List the frames of the jitter buffer, because a receiver does not know the sender's frames.
         let mut into = Table::called(name)?;
         let node = self.scenario.flows[0].to.first().map_or("receiver", |n| self.scenario.node_name(*n));
         for (n, frame) in (0..).zip(&self.frames) {
@@ -106,22 +106,22 @@ impl LiveRecord {
     }
 }
 
-/// Names and figures of the receivers that reported.
+/// Returns the names and the figures of the receivers that have reported.
 pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time) -> (Vec<String>, Vec<Figures>) {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for (_, peer) in peers.iter() {
         if peer.reports == 0 {
             continue;
         }
-        // Losses before the first report only count if the receiver was present from the start.
+        // Count losses before the first report only if the receiver was present from the start.
         let early = peer.first.since(start) < Span::secs(10);
         let (from, before) = match peer.begin {
             Some(ReceivedBlock { block, .. }) if !early => (block.highest_seq, block.cumulative_lost),
             _ => (u32::from(first_seq), 0),
         };
-        // A receiver that sends only per-packet feedback has no report block.
+        // There is no loss if the receiver sends only per-packet feedback, and therefore no report block.
         let loss = peer.block.and_then(|received| loss_since(from, before, &received.block));
-        // A millisecond is 90 ticks of the RTP clock.
+        // Convert to milliseconds. A millisecond is 90 ticks of the RTP clock.
         let jitter = peer.block.map(|received| f64::from(received.block.jitter) / 90.0);
         names.push(peer.cname.clone());
         let mut into = Figures::new(Of::Receiver);
@@ -141,19 +141,20 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time) -> (Vec<Strin
     (names, rows)
 }
 
-/// Returns the loss since the packet `from`, before which `before` packets were lost; `None` without new packets.
+/// Returns the share of packets that were lost after the packet `from`. `before` is how many packets were lost up to
+/// `from`. Returns `None` if there are no new packets.
 fn loss_since(from: u32, before: i32, block: &ReportBlock) -> Option<f64> {
     let expected = block.highest_seq.wrapping_sub(from);
     let lost = block.cumulative_lost.wrapping_sub(before);
-    // 2³¹ or more is forged or wrapped. Duplicates can make the loss negative.
+    // Ignore 2³¹ or more, which is forged or wrapped. Clamp the share, because duplicates can make the loss negative.
     (expected > 0 && expected < 1 << 31).then(|| (f64::from(lost) / f64::from(expected)).clamp(0.0, 1.0))
 }
 
-/// The shortest time between two reports in which a rate is measured.
+/// Minimum time between two reports that a rate can be computed from.
 const MIN_RATE_TIME: Span = Span::secs(1);
 
-/// Returns the rate that arrived between a receiver's first and last report: the bytes sent in this time, minus the
-/// reported loss. `None` if the reports do not show it.
+/// Returns the rate that arrived at a receiver between its first and its last report. It is computed from the bytes
+/// sent in this time and the reported loss. Returns `None` if the reports are too close or contain no new packets.
 fn received_rate((first, last): (ReceivedBlock, ReceivedBlock)) -> Option<Rate> {
     let time = last.at.since(first.at);
     let loss = loss_since(first.block.highest_seq, first.block.cumulative_lost, &last.block)?;
@@ -181,13 +182,13 @@ mod tests {
         for joined in [0, 3_000, 60_000] {
             for lost in [0, 25, 100] {
                 let first = received(joined, 500_000, block(u32::MAX - 10, 7));
-                // The sequence number wraps.
+                // Let the sequence number wrap.
                 let last = received(joined + 4_000, 1_500_000, block(89, 7 + lost));
                 let rate = received_rate((first, last)).unwrap().as_bps_f64();
                 let expected = 2e6 * (1.0 - f64::from(lost) / 100.0);
                 assert!((rate - expected).abs() <= 1.0, "{rate} b/s for {expected}");
             }
-            // Two equal reports, and reports within less than a second, show no rate.
+            // Neither two equal reports nor two reports within less than a second show a rate.
             let first = received(joined, 500_000, block(10, 0));
             assert_eq!(received_rate((first, received(joined + 5_000, 900_000, block(10, 0)))), None);
             assert_eq!(received_rate((first, received(joined + 900, 900_000, block(90, 0)))), None);

@@ -1,5 +1,5 @@
-//! A UDP port that all browsers' sessions share. One thread sorts the datagrams into the sessions' queues. The sessions
-//! authenticate their datagrams themselves.
+//! A UDP port that the sessions of all browsers share. One thread distributes the datagrams to the queues of the
+//! sessions. Each session authenticates its own datagrams.
 
 use crate::net::{PairOptions, Port};
 use crate::{Clock, Datagram, End, LiveError, Loop, Meta, Outbox, Pair, Waker};
@@ -14,18 +14,18 @@ use std::time::Instant;
 use steadycast_units::{Ecn, Span, Time};
 use steadycast_web::{Credentials, Demultiplexer, DropReason, Protocol};
 
-/// Maximum number of queued datagrams per session. A viewer sends 25 per second, a publisher 1,000 at 8 Mb/s, so only a
-/// flood fills it.
+/// Maximum number of datagrams in the queue of a session. A viewer sends 25 per second, and a publisher sends 1,000 per
+/// second at 8 Mb/s. Only a flood fills the queue.
 const MAX_QUEUE: usize = 512;
-/// The send buffer in bytes, shared by all sessions. The kernel limits it.
+/// Size of the send buffer that all sessions share, in bytes. The kernel limits it.
 const SEND_BUFFER: usize = 4 << 20;
-/// Datagrams that a session takes before it serves its timers.
+/// Number of datagrams that a session takes before it serves its timers.
 const BATCH: usize = 64;
 
-/// A queued datagram with its arrival time.
+/// A datagram in a queue, with its metadata and its arrival time.
 type Queued = (Vec<u8>, Meta, Instant);
 
-/// A session's queue. Its waker is readable while the queue is not empty.
+/// The queue of a session. Its waker is readable while the queue is not empty.
 struct Inbox {
     queue: Mutex<VecDeque<Queued>>,
     ready: Waker,
@@ -36,26 +36,26 @@ impl Inbox {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns false if the queue is full.
+    /// Adds a datagram. Returns false if the queue is full.
     fn push(&self, datagram: Queued) -> bool {
         let mut queue = self.queue();
         if queue.len() >= MAX_QUEUE {
             return false;
         }
         queue.push_back(datagram);
-        // The waker stays readable until the queue is empty.
+        // Wake the session only if the queue was empty, because the waker stays readable until it is empty again.
         if queue.len() == 1 {
             self.ready.wake();
         }
         true
     }
 
-    /// Takes a batch of datagrams. Returns whether there are more.
+    /// Removes up to [`BATCH`] datagrams from the queue and returns them. Also returns whether there are more.
     fn take(&self) -> (Vec<Queued>, bool) {
         let mut queue = self.queue();
         let count = queue.len().min(BATCH);
         let taken = queue.drain(..count).collect();
-        // Under the lock, so that a later datagram is not missed.
+        // Reset the waker while the queue is locked, so that a datagram that arrives now is not missed.
         if queue.is_empty() {
             self.ready.reset();
         }
@@ -63,9 +63,9 @@ impl Inbox {
     }
 }
 
-/// The state that the port's thread shares with its sessions.
+/// State that the thread of the port shares with the sessions.
 struct Shared {
-    /// The sockets, at most one per address family.
+    /// The sockets. There is at most one for IPv4 and one for IPv6.
     sockets: Vec<Port>,
     routes: Mutex<Demultiplexer<Arc<Inbox>>>,
     stop: AtomicBool,
@@ -77,7 +77,7 @@ impl Shared {
     }
 }
 
-/// One of the port's sockets in the thread's loop.
+/// Distributes the datagrams of one of the port's sockets. The thread's loop runs it.
 struct Router {
     shared: Arc<Shared>,
     clock: Clock,
@@ -94,7 +94,7 @@ impl End for Router {
         let mut routes = self.shared.routes();
         let delivered = match routes.route(now, datagram.meta.from, datagram.bytes) {
             Ok(inbox) => {
-                // The session's clock has another zero.
+                // Convert the time to an instant, because the session's clock has another zero.
                 let at = self.clock.instant(datagram.meta.at);
                 inbox.push((datagram.bytes.to_vec(), datagram.meta, at)).then_some(()).ok_or(DropReason::FullQueue)
             }
@@ -121,10 +121,11 @@ impl fmt::Debug for MediaPort {
 }
 
 impl MediaPort {
-    /// Opens and reads the port at these local addresses, at most one IPv4 and one IPv6.
+    /// Opens the port at these local addresses and starts to read it. There may be one IPv4 address and one IPv6
+    /// address.
     ///
     /// # Errors
-    /// An address can't be used, or the system is out of descriptors or threads.
+    /// An address can't be used, or the system has no descriptors or threads left.
     pub fn open(addresses: &[IpAddr], port: u16) -> Result<Self, LiveError> {
         let clock = Clock::start();
         let mut driver = Loop::new(clock)?;
@@ -132,7 +133,7 @@ impl MediaPort {
         for address in addresses {
             let own = Port::open(SocketAddr::new(*address, port), &PairOptions::default(), false)?;
             own.set_send_buffer_size(SEND_BUFFER)?;
-            // Sessions send through a copy while the thread reads.
+            // Give the sessions a copy of the socket, through which they send while the thread reads.
             sockets.push(own.duplicate()?);
             pairs.push(Pair::of_port(own));
         }
@@ -145,7 +146,7 @@ impl MediaPort {
         let thread = std::thread::Builder::new().name("steadycast-media".into()).spawn(move || {
             let mut runs = true;
             while runs {
-                // The waker ends this wait at the port's end. The loop fails only if the system refuses to wait.
+                // The waker ends this wait when the port is closed. The loop fails only if the system refuses to wait.
                 let until = clock.now() + Span::secs(3_600);
                 let waited = driver.run(until, |_| !routed.stop.load(Ordering::Relaxed));
                 runs = waited.is_ok() && !routed.stop.load(Ordering::Relaxed);
@@ -159,12 +160,12 @@ impl MediaPort {
         self.port
     }
 
-    /// Returns the datagrams delivered to no session, by reason.
+    /// Returns how many datagrams could not be delivered to a session, by reason.
     pub fn dropped(&self) -> [(DropReason, u64); DropReason::ALL.len()] {
         self.shared.routes().dropped()
     }
 
-    /// Creates a session's sockets. `local` is the address by which the browser reaches the port.
+    /// Creates the sockets of a session. `local` is the address at which the browser reaches the port.
     ///
     /// # Errors
     /// The system is out of descriptors.
@@ -188,17 +189,17 @@ impl Drop for MediaPort {
     }
 }
 
-/// A session's part of a [`MediaPort`].
+/// The part of a [`MediaPort`] that belongs to one session.
 pub struct SharedPort {
     shared: Arc<Shared>,
     inbox: Arc<Inbox>,
-    /// This end's user name, which identifies the session.
+    /// ICE user name of this end, which identifies the session.
     ufrag: String,
     local: SocketAddr,
-    /// The local address to which the browser sent its last connectivity check. The response must come from this
-    /// address (RFC 8445, section 7.2.5.2.1).
+    /// Local address to which the browser sent its last connectivity check. The response must come from this address
+    /// (RFC 8445, section 7.2.5.2.1).
     source: Option<IpAddr>,
-    /// Datagrams that this machine could not send.
+    /// Number of datagrams that this machine could not send.
     unsent: u64,
 }
 
@@ -219,7 +220,7 @@ impl SharedPort {
         is_sent
     }
 
-    /// Takes a batch of queued datagrams. Returns whether there are more.
+    /// Takes a batch of datagrams from the queue. Returns whether there are more.
     pub(crate) fn receive(&mut self, clock: &Clock, mut each: impl FnMut(&[u8], &Meta)) -> bool {
         let (taken, more) = self.inbox.take();
         for (bytes, meta, at) in taken {

@@ -1,4 +1,5 @@
-//! Sockets for RTP and RTCP: unicast, any-source and source-specific multicast, IPv4 and IPv6.
+//! Sockets for RTP and RTCP. They support unicast, any-source multicast and source-specific multicast over IPv4 and
+//! IPv6.
 
 use crate::{Clock, LiveError, SharedPort, entropy};
 use quinn_udp::{EcnCodepoint, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
@@ -12,7 +13,7 @@ use std::str::FromStr;
 use steadycast_rtcp::Origin;
 use steadycast_units::{Ecn, Time};
 
-/// A network interface, given by name or by address.
+/// A network interface. The user gives its name or its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interface {
     /// A name, as `ip link` shows it.
@@ -42,28 +43,28 @@ impl fmt::Display for Interface {
 pub enum Which {
     /// The port for media.
     Rtp,
-    /// The port for reports, which is the media's if multiplexed (RFC 5761).
+    /// The port for reports. It is the port for media if RTP and RTCP are multiplexed (RFC 5761).
     Rtcp,
-    /// The port for audio, which is the media's if bundled (RFC 9143).
+    /// The port for audio. It is the port for media if the streams are bundled (RFC 9143).
     Audio,
-    /// The port for the audio's reports.
+    /// The port for reports on audio.
     AudioRtcp,
 }
 
-/// Options of a pair of sockets.
+/// Options of the sockets of a sender or receiver.
 #[derive(Clone, Debug, Default)]
 pub struct PairOptions {
-    /// The interface for sending and joining; `None` leaves it to the routing table.
+    /// Interface through which to send and join groups. If `None`, the routing table decides.
     pub interface: Option<Interface>,
-    /// Time to live or hop limit; `None` is the system's default, 1 for multicast.
+    /// Time to live, or hop limit. If `None`, the system's default is used, which is 1 for multicast.
     pub ttl: Option<u8>,
-    /// The source of a source-specific join (RFC 4607), required in 232/8 and ff3x::/32.
+    /// Source of a source-specific join (RFC 4607). It is required in 232/8 and ff3x::/32.
     pub source: Option<IpAddr>,
     /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
-    /// A sender's local RTP port; `None` takes any free pair.
+    /// Local RTP port of a sender. If `None`, any free pair of ports is taken.
     pub local: Option<u16>,
-    /// The RTCP port, if it does not follow RTP's (RFC 3605).
+    /// RTCP port, if it is not the port after the RTP port (RFC 3605).
     pub reports: Option<u16>,
 }
 
@@ -73,27 +74,28 @@ pub struct Port {
     state: UdpSocketState,
     local: SocketAddr,
     connected: bool,
-    /// Datagrams that the peer refused (ICMP port unreachable).
+    /// Number of datagrams that the peer refused (ICMP port unreachable).
     refused: u64,
-    /// Datagrams that this machine could not send.
+    /// Number of datagrams that this machine could not send.
     unsent: u64,
 }
 
-/// The metadata of a received datagram.
+/// Metadata of a datagram that was received.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// The source address.
+    /// Address that the datagram came from.
     pub from: SocketAddr,
-    /// The destination address, if the system provides it.
+    /// Address that the datagram was sent to, if the system provides it.
     pub to: Option<IpAddr>,
-    /// The ECN field on arrival.
+    /// ECN field of the datagram on arrival.
     pub ecn: Ecn,
-    /// The kernel's receive time.
+    /// When the kernel received the datagram.
     pub at: Time,
 }
 
-/// Returns a sender's identity, without the port, which NAT may change. IPv6 addresses are hashed with a secret key
-/// against constructed collisions.
+/// Returns a number that identifies the host that a sender's datagrams come from. It does not depend on the port,
+/// because NAT may change the port. IPv6 addresses are hashed with a secret key, so that nobody can construct
+/// collisions.
 pub fn origin(address: IpAddr) -> Origin {
     match address.to_canonical() {
         IpAddr::V4(v4) => Origin(u64::from(u32::from(v4))),
@@ -101,7 +103,7 @@ pub fn origin(address: IpAddr) -> Origin {
     }
 }
 
-/// Returns whether joining a group needs a source (RFC 4607, sections 1 and 3).
+/// Returns whether a source must be given to join this group (RFC 4607, sections 1 and 3).
 pub fn source_specific(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(v4) => v4.octets()[0] == 232,
@@ -116,14 +118,14 @@ fn any(of: IpAddr) -> IpAddr {
     }
 }
 
-/// Receive buffers, which all sockets of a loop share.
+/// Receive buffers that all sockets of an event loop share.
 pub(crate) struct Buffers {
     bytes: Vec<u8>,
     metas: [RecvMeta; BATCH],
 }
 
 const BATCH: usize = 8;
-/// UDP GRO puts up to 64 datagrams into one buffer.
+/// Size of a buffer in bytes. UDP GRO puts up to 64 datagrams into one buffer.
 const MAX_GRO_DATAGRAM: usize = 65_536;
 
 impl Buffers {
@@ -137,19 +139,19 @@ impl Port {
         let make = || -> io::Result<(Socket, UdpSocketState, SocketAddr)> {
             let socket = Socket::new(Domain::for_address(bind), Type::DGRAM, Some(Protocol::UDP))?;
             if bind.is_ipv6() {
-                // Otherwise the socket would occupy the IPv4 port, too.
+                // Restrict the socket to IPv6, because it would otherwise occupy the IPv4 port as well.
                 socket.set_only_v6(true)?;
             }
-            // Only a group's port may be shared.
+            // Share the port with other programs only if it is the port of a group.
             socket.set_reuse_address(shared)?;
             if let Some(Interface::Name(name)) = &options.interface {
                 socket.bind_device(Some(name.as_bytes()))?;
             }
             socket.bind(&bind.into())?;
             let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-            // Allows fragmentation, because RTP header extensions can make a datagram larger than the MTU.
+            // Allow fragmentation, because RTP header extensions can make a datagram larger than the MTU.
             discover_no_mtu(&socket, bind.is_ipv6())?;
-            // The buffer holds what arrives while this thread sleeps. The kernel limits the size.
+            // Make room for datagrams that arrive while this thread sleeps. The kernel limits the size.
             socket.set_recv_buffer_size(1 << 21)?;
             let local = socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("no address"))?;
             Ok((socket, state, local))
@@ -165,7 +167,8 @@ impl Port {
                 }
                 _ => "choose another address, port or interface",
             };
-            // The user has given the interface's name or address, and not the address to which the socket is bound.
+            // Report the interface if the error concerns it. The user has given the interface, not the address that the
+            // socket is bound to.
             let named = match &options.interface {
                 Some(Interface::Name(_)) => e.raw_os_error() == Some(libc::ENODEV),
                 Some(Interface::Address(own)) => *own == bind.ip() && e.kind() == io::ErrorKind::AddrNotAvailable,
@@ -187,7 +190,7 @@ impl Port {
         Ok(Self { socket, state, local: self.local, connected: self.connected, refused: 0, unsent: 0 })
     }
 
-    /// Sets the send buffer in bytes, which the kernel limits.
+    /// Sets the size of the send buffer in bytes. The kernel limits it.
     pub(crate) fn set_send_buffer_size(&self, size: usize) -> io::Result<()> {
         self.socket.set_send_buffer_size(size)
     }
@@ -201,7 +204,8 @@ impl Port {
             let remedy = "no interface of this machine has it: see `ip address`";
             self.set_interface(interface).map_err(|e| LiveError::new(interface, e, remedy))?;
         }
-        // By default, Linux also delivers groups that other processes have joined.
+        // Receive only the groups that this socket has joined. By default, Linux also delivers groups that other
+        // processes have joined.
         let alone = if self.local.is_ipv6() {
             self.socket.set_multicast_all_v6(false)
         } else {
@@ -241,7 +245,7 @@ impl Port {
         };
         joined.map_err(|e| {
             let remedy = match e.raw_os_error() {
-                // Linux chooses the interface by the route to the group.
+                // Linux chooses the interface by the route to the group, and there is no such route.
                 Some(libc::ENODEV) => "no route leads to this group: name an interface with --interface",
                 Some(libc::EINVAL) => "group and source must be of one kind, IPv4 or IPv6",
                 _ => "name another --interface",
@@ -284,14 +288,14 @@ impl Port {
         self.local
     }
 
-    /// Datagrams that the peer refused, and that this machine could not send.
+    /// Returns how many datagrams the peer refused, and how many datagrams this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         (self.refused, self.unsent)
     }
 
-    /// Returns false if the datagram could not be sent, which counts as a loss.
+    /// Sends a datagram. Returns false if it could not be sent, which counts as a loss.
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
-        // An earlier datagram's pending ICMP error makes the next send fail once.
+        // Try twice, because the pending ICMP error of an earlier datagram makes the next send fail once.
         for _ in 0..2 {
             let sent = if ecn.is_capable() {
                 self.send_from(None, bytes, to, ecn)
@@ -310,8 +314,8 @@ impl Port {
         false
     }
 
-    /// Sends from this address by control messages (`IP_PKTINFO` and `IP_TOS`, or `IPV6_PKTINFO` and `IPV6_TCLASS`).
-    /// `None` leaves it to the routing table.
+    /// Sends from the address `source` with control messages (`IP_PKTINFO` and `IP_TOS`, or `IPV6_PKTINFO` and
+    /// `IPV6_TCLASS`). If `source` is `None`, the routing table chooses the address.
     pub(crate) fn send_from(&self, source: Option<IpAddr>, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> io::Result<()> {
         let ecn = EcnCodepoint::from_bits(ecn.bits());
         let transmit = Transmit { destination: to, ecn, contents: bytes, segment_size: None, src_ip: source };
@@ -328,13 +332,13 @@ impl Port {
         let count = match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, metas) {
             Ok(count) => count,
             Err(error) => {
-                // The error belongs to an earlier send.
+                // The error was caused by an earlier send.
                 self.refused += u64::from(error.kind() == io::ErrorKind::ConnectionRefused);
                 return false;
             }
         };
         for (slice, meta) in slices.iter().zip(metas.iter()).take(count) {
-            // The kernel's time excludes the wait for this thread.
+            // Prefer the kernel's time, because it does not include the wait for this thread.
             let at = meta.timestamp.and_then(|stamp| clock.of_wall(stamp)).unwrap_or_else(|| clock.now());
             let about = Meta {
                 from: meta.addr,
@@ -342,7 +346,7 @@ impl Port {
                 ecn: meta.ecn.map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8)),
                 at,
             };
-            // With GRO, a buffer contains several datagrams of `stride` bytes.
+            // With GRO, a buffer contains several datagrams, and each has `stride` bytes.
             for datagram in slice[..meta.len].chunks(meta.stride.max(1)) {
                 each(datagram, &about);
             }
@@ -361,9 +365,9 @@ fn index(socket: &Socket, name: &str) -> io::Result<u32> {
     Ok(name_to_index(socket, name)?)
 }
 
-/// A session's port: a socket, or a part of a shared one.
+/// A port of a session. It is a socket of its own or a part of a shared socket.
 pub enum PairPort {
-    /// A socket of this session only.
+    /// A socket that belongs to this session only.
     Own(Port),
     /// A part of a [`MediaPort`](crate::MediaPort).
     Shared(SharedPort),
@@ -378,16 +382,16 @@ impl PairPort {
         }
     }
 
-    /// Datagrams that the peer refused, and that this machine could not send.
+    /// Returns how many datagrams the peer refused, and how many datagrams this machine could not send.
     pub const fn failures(&self) -> (u64, u64) {
         match self {
             Self::Own(port) => port.failures(),
-            // Only a connected socket gets refusals.
+            // There are no refusals, because only a connected socket gets them.
             Self::Shared(port) => (0, port.unsent()),
         }
     }
 
-    /// Sends a datagram; see [`Port::send`].
+    /// Sends a datagram like [`Port::send`].
     pub(crate) fn send(&mut self, bytes: &[u8], to: SocketAddr, ecn: Ecn) -> bool {
         match self {
             Self::Own(port) => port.send(bytes, to, ecn),
@@ -395,7 +399,7 @@ impl PairPort {
         }
     }
 
-    /// Receives datagrams; see [`Port::receive`].
+    /// Receives datagrams like [`Port::receive`].
     pub(crate) fn receive(&mut self, clock: &Clock, buffers: &mut Buffers, each: impl FnMut(&[u8], &Meta)) -> bool {
         match self {
             Self::Own(port) => port.receive(clock, buffers, each),
@@ -413,20 +417,20 @@ impl AsFd for PairPort {
     }
 }
 
-/// The sockets of one end of a session.
+/// The sockets of a session's sender or receiver.
 pub struct Pair {
     rtp: PairPort,
-    /// The RTCP port; `None` if RTCP shares RTP's port.
+    /// The RTCP port. `None` if RTCP shares the port of RTP.
     rtcp: Option<PairPort>,
-    /// A sender's destination, or the address at which a receiver's media arrives.
+    /// The destination of a sender, or the address at which a receiver's media arrives.
     pub(crate) address: SocketAddr,
-    /// The destination of a sender's reports, and of reports to a group.
+    /// Where a sender sends its reports, and where a receiver in a group sends its reports.
     reports: SocketAddr,
-    /// The audio's sockets; `None` if it shares the video's.
+    /// The sockets for audio. `None` if audio shares the sockets of video.
     audio: Option<Box<Self>>,
 }
 
-/// Returns the audio's RTP address: the next pair of ports.
+/// Returns the RTP address for audio, which is on the next pair of ports after those of `video`.
 pub(crate) fn audio_address(video: SocketAddr) -> Result<SocketAddr, LiveError> {
     let mut next = video;
     let none = || LiveError::new(video, "audio needs the two ports after these", "take a port from 1 to 65532");
@@ -435,19 +439,19 @@ pub(crate) fn audio_address(video: SocketAddr) -> Result<SocketAddr, LiveError> 
 }
 
 impl Pair {
-    /// Gives the audio its own sockets.
+    /// Adds sockets for audio.
     #[must_use]
     pub fn with_audio(self, audio: Self) -> Self {
         Self { audio: Some(Box::new(audio)), ..self }
     }
 
-    /// Opens a sender's sockets towards the RTP address `to`, with RTCP on the next port.
+    /// Opens the sockets of a sender that sends RTP to the address `to` and RTCP to the next port.
     ///
     /// # Errors
-    /// An address can't be used; the error contains the remedy.
+    /// An address can't be used. The error contains the remedy.
     pub fn sender(to: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let reports = rtcp_port(to, options)?;
-        // Linux sends datagrams for 0.0.0.0 to the local host.
+        // Refuse this address, because Linux sends datagrams for 0.0.0.0 to the local host.
         if to.ip().is_unspecified() {
             return Err(LiveError::new(
                 to,
@@ -465,7 +469,7 @@ impl Pair {
             _ => any(to.ip()),
         };
         let multicast = to.ip().is_multicast();
-        // Reports go to an any-source group, so the sender joins it.
+        // Join an any-source group, because its receivers send their reports to the group.
         let group_port = multicast && !source_specific(to.ip()) && options.source.is_none();
         let (mut rtp, rtcp) = if options.mux {
             let port = if group_port {
@@ -481,10 +485,10 @@ impl Pair {
             (rtp, Some(rtcp))
         };
         if !options.mux {
-            // Only a connected socket gets ICMP errors. Connecting also checks the route.
+            // Connect the socket, because only a connected socket gets ICMP errors. Connecting also checks the route.
             let connected = rtp.socket.connect(&to.into());
             connected.map_err(|e| {
-                // Linux denies broadcasts to sockets without this option.
+                // Find out whether the address is a broadcast address. Linux refuses it to sockets without this option.
                 let broadcast = || {
                     let connected = rtp.socket.set_broadcast(true).and_then(|()| rtp.socket.connect(&to.into()));
                     connected.is_ok()
@@ -497,7 +501,7 @@ impl Pair {
         Ok(Self { rtp: PairPort::Own(rtp), rtcp: rtcp.map(PairPort::Own), address: to, reports, audio: None })
     }
 
-    /// Creates a pair whose peer is still unknown. [`Pair::redirect`] sets the peer's address.
+    /// Creates the sockets of an endpoint whose peer is still unknown. [`Pair::redirect`] sets the peer's address.
     fn waiting(rtp: PairPort) -> Self {
         let at = rtp.local();
         Self { rtp, rtcp: None, address: at, reports: at, audio: None }
@@ -507,7 +511,7 @@ impl Pair {
         Self::waiting(PairPort::Own(port))
     }
 
-    /// Opens one port at all addresses of this family, for a peer found by ICE.
+    /// Opens one port at all addresses of the same family as `family`. ICE finds the peer.
     pub(crate) fn to_server(family: IpAddr, options: &PairOptions) -> Result<Self, LiveError> {
         Ok(Self::of_port(Port::open(local(any(family), options, 0), options, false)?))
     }
@@ -520,7 +524,8 @@ impl Pair {
         (self.address, self.reports) = (to, to);
     }
 
-    /// Opens a receiver's sockets at this machine's address, the unspecified one, or a group, which is joined.
+    /// Opens the sockets of a receiver. `at` is an address of this machine, the unspecified address, or a group. A
+    /// group is joined.
     ///
     /// # Errors
     /// See [`Pair::sender`].
@@ -539,12 +544,12 @@ impl Pair {
         &self.rtp
     }
 
-    /// Returns the socket for reports, which may be the media's.
+    /// Returns the socket for reports. It may be the same as the socket for media.
     pub fn rtcp(&self) -> &PairPort {
         self.rtcp.as_ref().unwrap_or(&self.rtp)
     }
 
-    /// Returns the destination of a sender's datagrams, or of a receiver's reports to a multicast group.
+    /// Returns where a sender sends its datagrams, or where a receiver sends its reports to a multicast group.
     pub(crate) fn peer(&self, which: Which) -> SocketAddr {
         match (which, &self.audio) {
             (Which::Audio, Some(audio)) => audio.address,
@@ -565,7 +570,7 @@ impl Pair {
         }
     }
 
-    /// Returns each socket once.
+    /// Returns all sockets, each of them once.
     pub(crate) fn ports(&self) -> impl Iterator<Item = (Which, &PairPort)> {
         let audio = self.audio.as_ref();
         let rtp = std::iter::once((Which::Rtp, &self.rtp)).chain(self.rtcp.iter().map(|p| (Which::Rtcp, p)));
@@ -576,7 +581,8 @@ impl Pair {
 }
 
 impl Port {
-    /// Opens a port, shared with other programs, that only gets the group's datagrams.
+    /// Opens a port that may be shared with other programs, and joins the group at `at`. The port gets only datagrams
+    /// for the group.
     fn group(at: SocketAddr, options: &PairOptions) -> Result<Self, LiveError> {
         let port = Self::open(at, options, true)?;
         port.join(at.ip(), options)?;
@@ -584,14 +590,15 @@ impl Port {
     }
 }
 
-/// Returns whether the address is link-local without a zone (RFC 4007).
+/// Returns whether the address is link-local and has no zone (RFC 4007).
 fn link_local(address: SocketAddr) -> bool {
     let SocketAddr::V6(v6) = address else { return false };
     let first = v6.ip().segments()[0];
     v6.scope_id() == 0 && (first & 0xffc0 == 0xfe80 || first & 0xff0f == 0xff02)
 }
 
-/// Returns the remedy for a failed connection. `broadcast` is asked after a refused permission.
+/// Returns the remedy for a connection that failed. If permission was refused, `broadcast` finds out whether the
+/// address is a broadcast address.
 fn unreached(
     to: SocketAddr,
     error: &io::Error,
@@ -623,7 +630,7 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveE
     let port = if options.mux { Some(rtp.port()) } else { options.reports.or(rtp.port().checked_add(1)) };
     match port.filter(|_| rtp.port() > 0) {
         Some(port) => {
-            // Preserves the zone of an IPv6 address.
+            // Change a copy of the address, which keeps the zone of an IPv6 address.
             let mut next = rtp;
             next.set_port(port);
             Ok(next)
@@ -632,7 +639,7 @@ fn rtcp_port(rtp: SocketAddr, options: &PairOptions) -> Result<SocketAddr, LiveE
     }
 }
 
-/// Opens an even port and the next one (RFC 3550, section 11).
+/// Opens an even port and the port after it (RFC 3550, section 11).
 fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveError> {
     if options.local.is_some() {
         return Ok((
@@ -651,7 +658,7 @@ fn neighbours(own: IpAddr, options: &PairOptions) -> Result<(Port, Port), LiveEr
                 Err(_) => {}
             }
         }
-        // This socket stays open, so that the system assigns another port to the next one.
+        // Keep this socket open, so that the system assigns another port to the next socket.
         tried.push(first);
     }
 }
@@ -691,7 +698,7 @@ fn join_source_group(socket: &Socket, group: IpAddr, source: IpAddr, interface: 
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Linux's value of RFC 3678's option (section 5.1).
+/// The value of RFC 3678's option in Linux (section 5.1).
 const MCAST_JOIN_SOURCE_GROUP: libc::c_int = 46;
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! Forward error correction on symbols, which contain a packet's bytes: makes parity from the symbols of sent packets,
-//! and recovers lost packets from received symbols. The session decides which packets form a block.
+//! Forward error correction. A symbol contains the bytes of a packet. Parity is made from the symbols of packets that
+//! were sent, and lost packets are recovered from symbols that were received. The session decides which packets form a
+//! block.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};
 use steadycast_wire::parity::{MAX_PACKETS, ParityHeader, SYMBOL_HEAD, packet, parity, recover, symbol};
 
-/// The symbols of the latest sent packets, which are consecutive.
+/// Symbols of the packets that were sent last. Their sequence numbers are consecutive.
 #[derive(Debug, Default)]
 pub struct SentSymbols {
     first: u64,
@@ -13,13 +14,13 @@ pub struct SentSymbols {
 }
 
 impl SentSymbols {
-    /// Stores a sent media packet's symbol.
+    /// Stores the symbol of a media packet that was sent.
     pub fn keep(&mut self, seq: u64, packet: &[u8]) {
         let Ok(symbol) = symbol(packet) else {
             debug_assert!(false, "a session made a packet that is none");
             return;
         };
-        // Symbols are addressed by position, so a gap starts a new list.
+        // Start a new list after a gap, because symbols are found by their position.
         if self.first + self.symbols.len() as u64 != seq {
             (self.first, self.symbols) = (seq, VecDeque::new());
         }
@@ -30,12 +31,12 @@ impl SentSymbols {
         Some(self.symbols.get(seq.checked_sub(self.first)? as usize)?)
     }
 
-    /// Returns a packet's payload as sent; empty if not stored.
+    /// Returns the payload of a packet as it was sent. Returns an empty slice if the packet is not stored.
     pub fn payload(&self, seq: u64) -> &[u8] {
         self.get(seq).and_then(|symbol| symbol.get(SYMBOL_HEAD..)).unwrap_or_default()
     }
 
-    /// Appends parity to `out`. Returns false if a covered packet is not stored.
+    /// Appends a parity payload to `out`. Returns false if a packet that it protects is not stored.
     pub fn write(&self, protection: &Protection, out: &mut Vec<u8>) -> bool {
         let symbols: Option<Vec<&[u8]>> = protection.packets.iter().map(|packet| self.get(packet.seq)).collect();
         let Some(symbols) = symbols else { return false };
@@ -43,7 +44,7 @@ impl SentSymbols {
         true
     }
 
-    /// Drops the symbols of packets before this one.
+    /// Removes the symbols of all packets before `seq`.
     pub fn forget_before(&mut self, seq: u64) {
         let old = seq.saturating_sub(self.first).min(self.symbols.len() as u64);
         self.symbols.drain(..old as usize);
@@ -51,16 +52,17 @@ impl SentSymbols {
     }
 }
 
-/// Number of sequence numbers whose symbols are kept.
+/// Range of sequence numbers whose symbols are stored.
 const SEQUENCE_RANGE: u64 = 1_024;
 const MAX_BLOCKS: usize = 16;
-/// The size of a jumbo frame in bytes. Longer packets are ignored, which bounds the memory.
+/// Maximum size of a symbol in bytes, which is that of a jumbo frame. Longer packets are ignored, which bounds the
+/// memory.
 const MAX_SYMBOL: usize = 9_216;
 
-/// The symbols of recent media and parity packets.
+/// Symbols of the media and parity packets that were received last.
 #[derive(Debug, Default)]
 pub struct ReceivedSymbols {
-    /// The media's SSRC.
+    /// SSRC of the media.
     ssrc: u32,
     newest: Option<u64>,
     symbols: BTreeMap<u64, Vec<u8>>,
@@ -74,9 +76,9 @@ struct Parities {
 }
 
 impl ReceivedSymbols {
-    /// Stores a packet or its retransmission. A new SSRC discards all symbols.
+    /// Stores a packet or its retransmission. Discards all symbols if the SSRC is new.
     pub fn on_packet(&mut self, ssrc: u32, number: u16, packet: &[u8]) {
-        // Sequence numbers of different sources are unrelated.
+        // Discard the symbols, because sequence numbers of different sources are unrelated.
         if self.ssrc != ssrc {
             *self = Self { ssrc, ..Self::default() };
         }
@@ -85,7 +87,8 @@ impl ReceivedSymbols {
     }
 
     fn keep(&mut self, number: u16, symbol: Vec<u8>) {
-        // The first packet's number starts at 65,536, because earlier packets may arrive later and get lower numbers.
+        // Extend the first packet's number to at least 65,536, so that earlier packets that arrive later can get lower
+        // numbers.
         let seq = self.extended(number).unwrap_or(u64::from(number) + (1 << 16));
         let newest = self.newest.map_or(seq, |newest| newest.max(seq));
         self.newest = Some(newest);
@@ -98,14 +101,14 @@ impl ReceivedSymbols {
         }
     }
 
-    /// Stores a parity symbol.
+    /// Stores a parity symbol that has arrived.
     pub fn on_parity(&mut self, header: &ParityHeader, symbol: &[u8]) {
-        // A forged base far away must not displace blocks that are needed.
+        // Ignore a base that is far away. It may be forged, and must not displace blocks that are needed.
         let near = |base: &u64| self.newest.is_some_and(|newest| base.abs_diff(newest) < SEQUENCE_RANGE);
         let Some(base) = self.extended(header.base).filter(near).filter(|_| symbol.len() <= MAX_SYMBOL) else { return };
         let fresh = || Parities { packets: header.packets, symbols: BTreeMap::new() };
         let block = self.blocks.entry(base).or_insert_with(fresh);
-        // More than 64 symbols add no information.
+        // Ignore further symbols after 64, because they add no information.
         if block.packets == header.packets && block.symbols.len() < usize::from(MAX_PACKETS) {
             block.symbols.entry(header.index).or_insert_with(|| symbol.to_vec());
         }
@@ -114,8 +117,8 @@ impl ReceivedSymbols {
         }
     }
 
-    /// Returns the RTP packets that could be recovered, with the session's sequence numbers. Forged parity may give an
-    /// invalid packet, which is left out.
+    /// Returns those of the lost packets that can be recovered, with the session's sequence numbers. Forged parity may
+    /// produce an invalid packet, which is left out.
     pub fn recover_packets(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();
         for wanted in recovered {
@@ -129,7 +132,7 @@ impl ReceivedSymbols {
         all
     }
 
-    /// Recovers the missing packets of this packet's block.
+    /// Recovers the missing packets in the block of packet `seq`.
     fn solve(&mut self, seq: u64) {
         let Some((base, block)) = self.blocks.range(..=seq).next_back() else { return };
         let all = *base..*base + u64::from(block.packets);
@@ -139,13 +142,13 @@ impl ReceivedSymbols {
         let sources: Vec<(u8, &[u8])> =
             self.symbols.range(all).map(|(seq, symbol)| ((seq - base) as u8, &symbol[..])).collect();
         let parities: Vec<(u8, &[u8])> = block.symbols.iter().map(|(index, symbol)| (*index, &symbol[..])).collect();
-        // Nothing can be recovered if too many symbols are missing, or if they contradict each other.
+        // Give up if too many symbols are missing, or if the symbols contradict each other.
         let Ok(solved) = recover(block.packets, &sources, &parities) else { return };
         let base = *base;
         self.symbols.extend(solved.into_iter().map(|(place, symbol)| (base + u64::from(place), symbol)));
     }
 
-    /// Extends a 16-bit sequence number to the one nearest to the newest.
+    /// Extends a 16-bit sequence number. Of all possible values, takes the one nearest to the newest packet.
     fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.newest?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))
@@ -177,7 +180,7 @@ mod tests {
         bytes
     }
 
-    /// Returns the payload of parity `index` of a block.
+    /// Returns the payload of the parity packet `index`. Its block has `packets` packets from `base` on.
     fn protect(sent: &SentSymbols, base: u64, packets: u8, index: u8) -> Vec<u8> {
         let fragment = Fragment::default();
         let covered: Arc<[Protected]> =
@@ -226,11 +229,11 @@ mod tests {
         for seq in 100..120 {
             sent.keep(seq, &rtp(seq));
         }
-        // No media packet has been received at this point.
+        // Add parity before any media packet has been received.
         add_parity(&mut came, &protect(&sent, 100, 20, 0));
         assert!(came.blocks.is_empty());
         (100..119).for_each(|seq| came.on_packet(SSRC, seq as u16, &rtp(seq)));
-        // The first symbol belongs to no packet. The second symbol is shorter than the received packets.
+        // The first symbol belongs to no packet. The second symbol is shorter than the packets that were received.
         let header = ParityHeader { packets: 20, base: 100, index: 0, sent: 1 };
         came.on_parity(&header, &[0xff; 60]);
         assert_eq!(came.recover_packets(&missing(&[119])), []);
@@ -243,7 +246,7 @@ mod tests {
         }
         let kept: usize = came.blocks.values().map(|block| block.symbols.values().map(Vec::len).sum::<usize>()).sum();
         assert!(came.blocks.len() <= MAX_BLOCKS && kept <= MAX_BLOCKS * 64 * 1_400, "{kept}");
-        // The media's sequence numbers advance, so that old symbols and blocks are dropped.
+        // Let the media's sequence numbers advance, so that old symbols and blocks are dropped.
         (0..2_200u64).for_each(|seq| came.on_packet(SSRC, (120 + seq) as u16, &rtp(120 + seq)));
         assert!(came.symbols.len() <= SEQUENCE_RANGE as usize && came.blocks.is_empty());
         came.on_packet(SSRC + 1, 5, &rtp(5));

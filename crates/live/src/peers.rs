@@ -1,4 +1,4 @@
-//! The peers that send RTCP to a sender, for display only.
+//! The peers that send RTCP to a sender. The list is only for display.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,45 +6,45 @@ use steadycast_units::{Bytes, Span, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
 use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 
-/// A report block, with the sender's state at its arrival.
+/// A report block, and the state of this sender when it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedBlock {
-    /// The block on this sender's stream.
+    /// The block, which reports on the stream of this sender.
     pub block: ReportBlock,
-    /// The time of arrival.
+    /// When the block arrived.
     pub at: Time,
-    /// The IP bytes that this sender had sent.
+    /// How many IP bytes this sender had sent by then.
     pub sent: Bytes,
 }
 
 /// A peer that sends reports.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// The canonical name, or the SSRC while no name was received.
+    /// The canonical name (CNAME). Before it is received, the SSRC.
     pub cname: String,
-    /// The source address of the reports.
+    /// Address that the reports come from.
     pub address: SocketAddr,
-    /// The first report's arrival.
+    /// When the first report arrived.
     pub first: Time,
-    /// The last report's arrival.
+    /// When the last report arrived.
     pub last: Time,
-    /// Compounds with a report block or feedback on this sender.
+    /// Number of RTCP compounds that contained a report block or feedback on this sender's stream.
     pub reports: u64,
-    /// Whether the peer sends the controller's own kind of reports (RTCP APP).
+    /// Whether the peer sends reports in the controller's own format (RTCP APP).
     pub ours: bool,
     /// Whether the peer sends standard per-packet feedback.
     pub packets: bool,
-    /// The first report block on this sender's stream.
+    /// The first report block on the stream of this sender.
     pub begin: Option<ReceivedBlock>,
-    /// The latest report block on this sender's stream.
+    /// The latest report block on the stream of this sender.
     pub block: Option<ReceivedBlock>,
-    /// The RTT of the latest report with an LSR.
+    /// Round-trip time of the latest report that contained an LSR.
     pub rtt: Option<Span>,
     /// Whether the receiver has sent a BYE.
     pub left: bool,
 }
 
-/// The list of peers: at most 1,024, those with the latest reports.
+/// The list of peers. It contains at most 1,024 peers, which are those with the latest reports.
 #[derive(Debug)]
 pub struct Peers {
     all: BTreeMap<u32, Peer>,
@@ -54,11 +54,11 @@ pub struct Peers {
 }
 
 const MAX_PEERS: usize = 1_024;
-/// In characters.
+/// Maximum length of a name, in characters.
 const MAX_NAME: usize = 64;
 
 impl Peers {
-    /// Creates a sender's list. `app` is the name of the controller's APP packets.
+    /// Creates the list of a sender. `app` is the name in the controller's APP packets.
     pub fn new(epoch: NtpEpoch, app: [u8; 4]) -> Self {
         Self { all: BTreeMap::new(), epoch, app, unreadable: 0 }
     }
@@ -68,7 +68,7 @@ impl Peers {
         self.all.iter().map(|(ssrc, peer)| (*ssrc, peer))
     }
 
-    /// Returns the canonical name of a receiver.
+    /// Returns the canonical name of the receiver with this SSRC.
     pub fn name(&self, ssrc: u32) -> Option<&str> {
         self.all.get(&ssrc).map(|p| p.cname.as_str())
     }
@@ -78,18 +78,18 @@ impl Peers {
         self.unreadable
     }
 
-    /// Returns the peer with the latest report, which may have left.
+    /// Returns the peer whose report arrived last. The peer may have left since.
     pub(crate) fn latest(&self) -> Option<&Peer> {
         self.all.values().max_by_key(|peer| peer.last)
     }
 
-    /// Processes a datagram from `from`. The sender has the SSRC `mine`, and has sent `sent` bytes.
+    /// Processes a datagram from `from`. `mine` is the SSRC of this sender, and `sent` is how many bytes it has sent.
     pub(crate) fn on_rtcp(&mut self, now: Time, (mine, sent): (u32, Bytes), from: SocketAddr, datagram: &[u8]) {
         let Ok(compound) = Compound::parse(datagram) else {
             self.unreadable += 1;
             return;
         };
-        // Feedback next to a report does not count, because the report itself counts.
+        // Count feedback only if it comes without a report, because a report is counted itself.
         let alone =
             !compound.packets.iter().any(|p| matches!(p, Packet::ReceiverReport { .. } | Packet::SenderReport { .. }));
         for packet in &compound.packets {
@@ -104,7 +104,7 @@ impl Peers {
                         let received = ReceivedBlock { block: *block, at: now, sent };
                         peer.begin.get_or_insert(received);
                         peer.block = Some(received);
-                        // A block without an LSR keeps the previous RTT.
+                        // If the block has no LSR, keep the previous RTT.
                         peer.rtt = ntp::round_trip(epoch.middle(now), block.lsr, block.dlsr).or(peer.rtt);
                     }
                 }
@@ -113,7 +113,7 @@ impl Peers {
                         peer.ours = true;
                     }
                 }
-                // The controller reads the content.
+                // Look only at the format, because the controller reads the content.
                 Packet::Feedback { sender, .. } if *sender != mine && packet.is_packet_feedback() => {
                     if let Some(peer) = self.peer(now, *sender, from) {
                         peer.packets = true;
@@ -139,13 +139,14 @@ impl Peers {
         }
     }
 
-    /// Returns or adds this SSRC's peer; `None` if it is at another address.
+    /// Returns the peer with this SSRC. Adds the peer if it is new. Returns `None` if the SSRC belongs to a peer at
+    /// another address.
     fn peer(&mut self, now: Time, ssrc: u32, from: SocketAddr) -> Option<&mut Peer> {
-        // GStreamer uses this SSRC until its session has chosen one.
+        // Ignore this SSRC, because GStreamer uses it until its session has chosen one.
         if ssrc == u32::MAX {
             return None;
         }
-        // Bounds the memory that forged SSRCs can take.
+        // Remove the peer with the oldest report, because forged SSRCs must not fill the memory.
         if self.all.len() >= MAX_PEERS
             && !self.all.contains_key(&ssrc)
             && let Some(oldest) = self.all.iter().min_by_key(|(_, p)| p.last).map(|(ssrc, _)| *ssrc)
@@ -166,7 +167,7 @@ impl Peers {
             left: false,
         };
         let peer = self.all.entry(ssrc).or_insert_with(fresh);
-        // Another address must not take over an SSRC, but a NAT may change the port.
+        // Refuse another address, which must not take over an SSRC. Accept another port, because a NAT may change it.
         if peer.address.ip() != from.ip() {
             return None;
         }
@@ -183,11 +184,11 @@ mod tests {
     fn packet_feedback_is_recognised_by_its_format_alone() {
         let mut peers = Peers::new(NtpEpoch::from_unix_secs(0), *b"TEST");
         let from: SocketAddr = "10.0.0.1:5001".parse().unwrap();
-        // The first two formats are packet feedback: RFC 8888 and transport-wide feedback. The other two are not: NACK
-        // and application layer feedback.
+        // The first two formats are packet feedback: RFC 8888 and transport-wide feedback. The other two are NACK and
+        // application layer feedback.
         let formats: [(u8, u8); 4] = [(205, 11), (205, 15), (205, 1), (206, 15)];
         for (ssrc, (packet_type, fmt)) in (1..).zip(formats) {
-            // Each message consists of its header and the SSRCs only, so its content can't be recognised.
+            // Send only a header and the SSRCs, so that nothing but the format shows what the message is.
             let bytes = [0x80 | fmt, packet_type, 0, 2, 0, 0, 0, ssrc, 0, 0, 0, 9];
             peers.on_rtcp(Time::ZERO, (9, Bytes::ZERO), from, &bytes);
         }

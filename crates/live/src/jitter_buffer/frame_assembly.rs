@@ -1,4 +1,5 @@
-//! Reassembly of frames from packets in sequence: boundaries, presentation times, and fates.
+//! Reassembles frames from packets in sequence. Finds where frames begin and end, when they are shown, and what
+//! happened to them.
 
 use super::frame_queue::{FRAME_ARRIVAL_TIME, FrameQueue, ReceivedFrame};
 use super::markers::{Markers, Proof};
@@ -10,10 +11,11 @@ use steadycast_wire::ParseError;
 use steadycast_wire::payload::{Depacketiser, PayloadFormat, PictureKind, picture_kind};
 use steadycast_wire::rtp::RtpHeader;
 
-/// A key frame expected within this time (100 ms, in ticks) is not requested.
+/// A key frame is not requested if one is expected within this time, in ticks of 1/90000 s. It is 100 ms.
 const EXPECTED_SOON: i64 = 9_000;
 
-/// The reference for the next frame's time. Timestamps of different runs are not comparable.
+/// The previous frame, from which the presentation time of the next frame is computed. Timestamps of different runs
+/// can't be compared.
 #[derive(Clone, Copy)]
 struct PreviousFrame {
     timestamp: u32,
@@ -23,53 +25,53 @@ struct PreviousFrame {
 
 struct OpenFrame {
     timestamp: u32,
-    /// The first packet's arrival.
+    /// When the first packet arrived.
     first: Time,
-    /// The latest packet's arrival.
+    /// When the latest packet arrived.
     last: Time,
     /// Whether packets of the frame may be missing.
     damaged: bool,
     /// Whether packets before the frame are missing.
     after_gap: bool,
     packets: u32,
-    /// The latest packet's marker.
+    /// Whether the latest packet has the marker.
     marked: bool,
-    /// Whether the frame starts a new run.
+    /// Whether the frame starts a new run, after a change of the SSRC or a restart.
     anew: bool,
 }
 
-/// Maximum difference between timestamp step and arrival step at the start of a run, in ticks (1 s). With a larger
-/// difference, the run does not continue the previous timestamps.
+/// How much the step of the timestamps may differ from the step of the arrivals at the start of a run, in ticks. It is
+/// 1 s. If they differ more, the run does not continue the previous timestamps.
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
-/// Maximum excess of a timestamp step over the arrival step within a run, in ticks (60 s).
+/// How much the step of the timestamps may exceed the step of the arrivals within a run, in ticks. It is 60 s.
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
-/// Maximum backward step of timestamps within a run, in ticks (10 s).
+/// How far timestamps may step back within a run, in ticks. It is 10 s.
 const MAX_STEP_BEHIND: i64 = 10 * 90_000;
 
-/// Reassembles frames from packets in sequence, and queues them.
+/// Reassembles frames from packets in sequence, and adds them to a queue.
 pub(super) struct FrameAssembler {
     frame_queue: FrameQueue,
     format: PayloadFormat,
     pub(super) unused: Unused,
     chain: DecodeChain,
     depacketiser: Depacketiser,
-    /// Packets lost since the last frame.
+    /// Number of packets that were lost since the last frame.
     lost: u64,
     open: Option<OpenFrame>,
     before: Option<PreviousFrame>,
-    /// The minimum distance between two frames, in ticks.
+    /// The smallest distance between two frames so far, in ticks.
     period: Option<i64>,
     last_ticks: Option<i64>,
-    /// For a gap before the next packet: how many packets are known to be missing.
+    /// Set if there is a gap before the next packet. The value is how many packets are known to be missing.
     gap: Option<u64>,
     pub(super) markers: Markers,
-    /// Whether the next packet starts a new run.
+    /// Whether the next packet starts a new run, after a change of the SSRC or a restart.
     anew: bool,
-    /// `Some` if a key frame is needed; true before the first one.
+    /// `Some` if a key frame is needed. The value is true if no key frame has been received before.
     lacks: Option<bool>,
     /// Whether no key frame has been received yet.
     fresh: bool,
-    /// Frames since the last key frame, and between the last two.
+    /// Number of frames since the last key frame, and number of frames between the last two key frames.
     group: (Option<u32>, Option<u32>),
 }
 
@@ -95,32 +97,32 @@ impl FrameAssembler {
         }
     }
 
-    /// Reports `lost` packets before the next packet; zero if the number is unknown.
+    /// Registers a gap before the next packet. `lost` packets are missing. It is zero if their number is unknown.
     pub(super) fn lose(&mut self, lost: u64) {
         self.gap = Some(self.gap.unwrap_or(0) + lost);
     }
 
-    /// Begins a run with the next packet, after a change of the SSRC or a restart. If the RTP sequence numbers continue
-    /// (`in_sequence`) without a gap, the source is the same, and no run begins.
+    /// Starts a run with the next packet, after a change of the SSRC or a restart. If the RTP sequence numbers continue
+    /// without a gap (`in_sequence`), the source is still the same. No run is started then.
     pub(super) fn start_run(&mut self, in_sequence: bool) {
         self.anew = self.gap.is_some() || !in_sequence;
     }
 
-    /// Returns `Some` if a key frame is needed: `Some(true)` before the first frame, `Some(false)` later.
+    /// Returns `Some` if a key frame is needed. The value is true before the first key frame, and false later.
     pub(super) fn lacks_key_frame(&self) -> Option<bool> {
         self.lacks
     }
 
-    /// Returns a timestamp's presentation time; `None` before the first frame.
+    /// Returns the presentation time of an RTP timestamp in ticks. Returns `None` before the first frame.
     pub(super) fn ticks_of(&self, timestamp: u32) -> Option<i64> {
         let PreviousFrame { timestamp: known, ticks, .. } = self.before?;
         Some(ticks + i64::from(timestamp.wrapping_sub(known) as i32))
     }
 
-    /// Finishes the stream's last frame.
+    /// Finishes the last frame of the stream.
     pub(super) fn end(&mut self) {
-        // If no packet was lost but the expected marker is missing, the sender stopped within the frame. This
-        // incomplete frame is left out.
+        // Leave the frame out if it has no marker although a marker is expected and no packet was lost. The sender then
+        // stopped within the frame.
         let ended = |open: &OpenFrame| open.damaged || open.marked || !self.markers.needed(self.kind());
         if self.open.as_ref().is_some_and(ended) {
             self.finish();
@@ -144,10 +146,10 @@ impl FrameAssembler {
         }
         self.lost += lost.unwrap_or(0);
         if anew {
-            // Another sender may use markers differently.
+            // Forget how markers were used, because another sender may use them differently.
             self.markers = Markers::default();
         }
-        // The gap is between two frames, so only the new one's start is affected.
+        // The gap is between two frames, so only the start of the new frame is affected.
         if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
@@ -161,7 +163,7 @@ impl FrameAssembler {
         match self.depacketiser.push(payload) {
             Ok(()) if self.depacketiser.is_orphaned() => self.unused.add(UnusedReason::AfterLoss),
             Ok(()) => {}
-            // Unsupported packets are neither lost nor damaged.
+            // Do not count an unsupported packet as lost or damaged.
             Err(ParseError::Unsupported { what }) => {
                 self.unused.add_payload(UnusedReason::UnsupportedPacketisation, what);
             }
@@ -171,7 +173,7 @@ impl FrameAssembler {
                 self.unused.add_payload(UnusedReason::MalformedPayload, error.what());
             }
         }
-        // A marker within a unit can't end the frame.
+        // A marker within a unit can't be the end of the frame.
         let within = self.depacketiser.is_within_unit();
         open.marked = marker && !within;
         self.markers.wrong |= marker && within && !open.damaged;
@@ -181,7 +183,7 @@ impl FrameAssembler {
         }
     }
 
-    /// Finishes the open frame before a packet of another one.
+    /// Finishes the open frame, because the next packet belongs to another frame.
     fn next_frame(&mut self, gap: bool, anew: bool) {
         self.frame_queue.set_one_stamp(false);
         let proof = self.proof();
@@ -190,7 +192,7 @@ impl FrameAssembler {
         if marked && !gap && !anew {
             self.markers.prove(proof);
         } else if gap && !marked || anew && self.markers.needed(proof.0) && !marked {
-            // Lost packets may belong to either frame, so both count as damaged.
+            // Count both frames as damaged, because the lost packets may belong to either frame.
             self.depacketiser.gap();
             open.damaged = true;
         }
@@ -208,7 +210,7 @@ impl FrameAssembler {
         (self.kind(), self.open.as_ref().is_some_and(|open| open.packets > 1 && !open.damaged))
     }
 
-    /// Returns the open frame's kind, if its packets show it so far.
+    /// Returns the kind of the open frame if its packets show it already.
     fn kind(&self) -> Option<PictureKind> {
         picture_kind(self.format, self.depacketiser.so_far())
     }
@@ -217,20 +219,20 @@ impl FrameAssembler {
         self.open.as_ref().is_some_and(|open| open.damaged)
     }
 
-    /// Returns the last packet's arrival, if it has the marker.
+    /// Returns when the last packet arrived, if it has the marker.
     pub(super) fn marked_at(&self) -> Option<Time> {
         let open = self.open.as_ref().filter(|open| open.marked && !self.markers.wrong)?;
         self.kind().is_some().then_some(open.last)
     }
 
-    /// Returns a frame's presentation time in ticks from the first frame, by its timestamp or, if implausible, its
-    /// arrival.
+    /// Returns when a frame is shown, in ticks from the first frame. The time follows from the RTP timestamp, or from
+    /// the arrival if the timestamp is implausible.
     fn ticks(&self, open: &OpenFrame) -> i64 {
         let Some(before) = self.before else { return 0 };
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
         let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
         let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
-        // A new run continues the old timeline only if its step matches the arrivals.
+        // A new run continues the previous timestamps only if its step matches the step of the arrivals.
         let right = match open.anew {
             true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
             false => (-MAX_STEP_BEHIND..=waited + MAX_STEP_AHEAD).contains(&step),
@@ -249,22 +251,22 @@ impl FrameAssembler {
         if let Some(step) = step {
             let period = self.period.map_or(step, |p| p.min(step));
             self.period = Some(period);
-            // Without a loss, a larger step means that the sender skipped frames, so no frame is missing.
+            // If nothing was lost, a larger step means that the sender has skipped frames. No frame is missing then.
             if open.damaged || frame.damaged {
                 missing = u64::try_from(step / period - 1).unwrap_or(0).min(self.lost);
             }
         }
         self.lost = 0;
-        // With B frames, timestamps do not increase in decoding order.
+        // Keep the highest time, because timestamps of B frames do not increase in decoding order.
         self.last_ticks = Some(self.last_ticks.map_or(ticks, |last| last.max(ticks)));
         let damaged = open.damaged || frame.damaged;
         if !same {
-            // A new run does not reference the previous one's frames.
+            // Forget earlier frames, because a new run does not refer to them.
             self.chain = DecodeChain::default();
         }
         let gap = open.after_gap || missing > 0;
         if gap {
-            // The lost frames are assumed to be references.
+            // Assume that other frames refer to the lost frames.
             self.chain.next(FrameKind::P, false);
         }
         let kind = match picture_kind(self.format, &frame.bytes) {
@@ -272,7 +274,7 @@ impl FrameAssembler {
             Some(PictureKind::Disposable) => FrameKind::B,
             Some(PictureKind::Predicted) | None => FrameKind::P,
         };
-        // A frame without bytes and without loss consists of unsupported packets.
+        // A frame that has no bytes although nothing was lost consists of unsupported packets.
         let unsupported = frame.unsupported || frame.bytes.is_empty();
         let fate = match self.chain.next(kind, !damaged && !unsupported) {
             FrameFate::Lost if !damaged => FrameFate::Undecodable,
@@ -284,7 +286,8 @@ impl FrameAssembler {
         self.frame_queue.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
     }
 
-    /// Updates whether a key frame is needed. After a `gap`, references may be missing.
+    /// Updates whether a key frame is needed. `gap` says whether frames before this one are missing, which it may refer
+    /// to.
     fn update_key_frame_need(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);
@@ -293,7 +296,7 @@ impl FrameAssembler {
             (FrameKind::I, FrameFate::Ok) => (self.lacks, self.fresh) = (None, false),
             (FrameKind::B, _) | (_, FrameFate::Ok | FrameFate::Late) if !gap => {}
             _ => {
-                // In a group longer than the previous one, the next key frame can't be predicted.
+                // If the group is longer than the previous one, it can't be predicted when the next key frame comes.
                 let left = self.group.1.zip(self.group.0).and_then(|(whole, since)| whole.checked_sub(since));
                 let left = left.filter(|left| *left > 0).map(i64::from);
                 let soon = left.zip(self.period).is_some_and(|(left, period)| left * period <= EXPECTED_SOON);

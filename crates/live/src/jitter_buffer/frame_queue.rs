@@ -1,4 +1,4 @@
-//! Received frames for a reader in another thread, with counts and records.
+//! A queue of received frames for a reader in another thread. It also counts and records the frames.
 
 use crate::TempStore;
 use std::collections::VecDeque;
@@ -9,66 +9,67 @@ use steadycast_endpoints::{Fields, Row, Rows, StoredRows};
 use steadycast_media::FrameFate;
 use steadycast_units::{Bytes, Span, Time};
 
-/// A reassembled frame.
+/// A frame that was reassembled from its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedFrame {
-    /// Presentation time in ticks of 1/90000 s from the first received frame.
+    /// When the frame is to be shown, in ticks of 1/90000 s from the first frame that was received.
     pub ticks: i64,
-    /// The usable bytes of the frame.
+    /// The bytes of the frame that can be used.
     pub bytes: Vec<u8>,
     /// Whether a part of the frame is missing.
     pub damaged: bool,
-    /// Whether the frame and all frames on which it depends are complete.
+    /// Whether the frame and all frames that it depends on are complete.
     pub whole: bool,
-    /// The first packet's arrival.
+    /// When the first packet arrived.
     pub first: Time,
-    /// The last packet's arrival.
+    /// When the last packet arrived.
     pub last: Time,
 }
 
-/// Frames by fate, as far as packets show it.
+/// Number of frames by fate, as far as the packets show it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameCounts {
-    /// Complete frames whose references are complete, too.
+    /// Complete frames that depend only on complete frames.
     pub whole: u64,
-    /// Complete frames with a missing reference or an unsupported packetisation.
+    /// Complete frames that depend on an incomplete frame or have an unsupported packetisation.
     pub undecodable: u64,
-    /// Frames with a missing part.
+    /// Frames that lack a part.
     pub damaged: u64,
-    /// Frames without any packet, by the gaps of the timestamps.
+    /// Frames of which no packet arrived. Gaps in the timestamps show them.
     pub missing: u64,
-    /// Arrival of the latest displayable frame's last packet.
+    /// When the last packet of the latest frame arrived that can be shown.
     pub shown: Option<Time>,
-    /// Whether all packets have had one timestamp for more than `FRAME_ARRIVAL_TIME`.
+    /// Whether all packets have had the same timestamp for more than `FRAME_ARRIVAL_TIME`.
     pub one_stamp: bool,
 }
 
-/// Time in which a frame's packets usually arrive.
+/// Time in which all packets of a frame usually arrive.
 pub(super) const FRAME_ARRIVAL_TIME: Span = Span::secs(2);
 
 impl FrameCounts {
-    /// Returns a warning about the frames, if any.
+    /// Returns a warning if something is wrong with the frames.
     pub fn warning(&self) -> Option<String> {
         self.one_stamp.then(|| "all packets have one RTP time stamp, which makes one frame of them".into())
     }
 }
 
-/// A frame's record, without its bytes.
+/// The record of a frame. It does not contain the frame's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameRow {
-    /// See [`ReceivedFrame::ticks`].
+    /// When the frame is to be shown; see [`ReceivedFrame::ticks`].
     pub ticks: i64,
-    /// In bytes.
+    /// Size of the frame in bytes.
     pub size: Bytes,
-    /// The fate as far as packets show it. Lateness is unknown without a play-out time.
+    /// Fate of the frame, as far as the packets show it. Whether it was late is unknown, because there is no play-out
+    /// time.
     pub fate: FrameFate,
-    /// The arrivals of the first and the last packet.
+    /// When the first and the last packet arrived.
     pub came: (Time, Time),
 }
 
 impl Row for FrameRow {
     fn pass(&mut self, by: &mut Fields<'_>) {
-        // Negative for a frame displayed before the first received one.
+        // The value is negative if the frame is shown before the first frame that was received.
         self.ticks.pass(by);
         self.size.pass(by);
         by.one_of(&mut self.fate, &[FrameFate::Ok, FrameFate::Lost, FrameFate::Late, FrameFate::Undecodable]);
@@ -84,15 +85,15 @@ struct FrameQueueState {
     rows: Rows<FrameRow>,
     wanted: bool,
     closed: bool,
-    /// Frames dropped for a slow reader.
+    /// Number of frames that were dropped because the reader is slow.
     overrun: u64,
 }
 
-/// The queue of received frames for their reader.
+/// A queue of received frames for their reader.
 #[derive(Clone, Debug, Default)]
 pub struct FrameQueue(Arc<(Mutex<FrameQueueState>, Condvar)>);
 
-/// Maximum number of frames for a slow reader; the oldest are dropped.
+/// Maximum number of frames that wait for the reader. If there are more, the oldest frames are dropped.
 const MAX_WAITING_FRAMES: usize = 1_024;
 
 impl FrameQueue {
@@ -100,7 +101,7 @@ impl FrameQueue {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves older records to a temporary file, if possible.
+    /// Stores older records in a temporary file, if possible.
     #[must_use]
     pub fn spooled(self) -> Self {
         let mut frame_queue = self.locked();
@@ -109,12 +110,12 @@ impl FrameQueue {
         self
     }
 
-    /// Registers a reader. Without one, only sizes and times are kept.
+    /// Registers a reader. Until there is a reader, frames are not queued, and only their sizes and times are recorded.
     pub fn want(&self) {
         self.locked().wanted = true;
     }
 
-    /// Takes the queued frames. Waits up to `patience` for one. `None` after the end.
+    /// Waits up to `patience` for a frame. Returns the frames in the queue, or `None` after the last frame.
     pub fn take(&self, patience: Duration) -> Option<Vec<ReceivedFrame>> {
         let waits = |frame_queue: &mut FrameQueueState| frame_queue.frames.is_empty() && !frame_queue.closed;
         let waited = self.0.1.wait_timeout_while(self.locked(), patience, waits);
@@ -125,7 +126,7 @@ impl FrameQueue {
         Some(frame_queue.frames.drain(..).collect())
     }
 
-    /// Announces that no more frames follow.
+    /// Announces that no further frames follow.
     pub fn close(&self) {
         self.locked().closed = true;
         self.0.1.notify_all();
@@ -140,7 +141,7 @@ impl FrameQueue {
         self.locked().counts
     }
 
-    /// Returns the number of frames dropped for a slow reader.
+    /// Returns how many frames were dropped because the reader is slow.
     pub fn overrun(&self) -> u64 {
         self.locked().overrun
     }
@@ -150,7 +151,7 @@ impl FrameQueue {
     /// # Errors
     /// The temporary file can't be read.
     pub fn rows(&self) -> io::Result<Vec<FrameRow>> {
-        // The lock is released before the file is read.
+        // Copy the rows, so that the lock is released before the file is read.
         let rows = self.locked().rows.clone();
         rows.whole()
     }
@@ -160,7 +161,7 @@ impl FrameQueue {
         self.locked().rows.len()
     }
 
-    /// Counts, records and queues a frame. `missing` frames before it had no packet.
+    /// Counts, records and queues a frame. `missing` is how many frames before it are missing completely.
     pub(super) fn put(&self, frame: ReceivedFrame, fate: FrameFate, missing: u64) {
         let mut frame_queue = self.locked();
         frame_queue.counts.missing += missing;
@@ -183,7 +184,7 @@ impl FrameQueue {
             frame_queue.overrun += 1;
         }
         frame_queue.frames.push_back(frame);
-        // The woken reader needs the lock.
+        // Release the lock, because the reader needs it when it is woken.
         drop(frame_queue);
         self.0.1.notify_all();
     }
@@ -193,7 +194,7 @@ impl FrameQueue {
 mod tests {
     use super::*;
 
-    /// Returns a frame at `ms` that arrived within a millisecond.
+    /// Returns a frame that is shown at `ms` and arrived within a millisecond from then on.
     fn frame(ms: u64) -> ReceivedFrame {
         let first = Time::ZERO + Span::millis(ms);
         let (ticks, last) = (ms as i64 * 90, first + Span::millis(1));

@@ -1,33 +1,34 @@
-//! Whether a sender's RTP marker bits show the end of its frames.
+//! Decides whether the RTP marker bits of a sender can be trusted to show where frames end.
 
 use steadycast_wire::payload::PictureKind;
 
-/// A receiver must not rely on marker bits (RFC 6184, section 5.1). A marker ends a frame only if it was right for this
-/// kind of picture before, and the sender does not mark each packet.
+/// What is known about the marker bits of a sender. A receiver must not rely on marker bits (RFC 6184, section 5.1). A
+/// marker therefore ends a frame only if markers were right for this kind of picture before, and if the sender does not
+/// mark every packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Markers {
-    /// Whether a marker was right, for intra, predicted and disposable pictures.
+    /// Whether a marker has been right, for intra, predicted and disposable pictures in this order.
     pub(super) proved: [bool; 3],
-    /// Whether a frame of several packets had a marker only in its last packet.
+    /// Whether there was a frame of several packets that had a marker only in its last packet.
     pub(super) sparing: bool,
-    /// Whether a marker was set before a frame's end.
+    /// Whether a marker was set before the end of a frame.
     pub(super) wrong: bool,
-    /// The timestamp and the proof of a frame that was finished at its marker. If the next packet in sequence has
-    /// another timestamp, the marker was right.
+    /// Timestamp and proof of a frame that was finished at its marker. The marker was right if the next packet in
+    /// sequence has another timestamp.
     pub(super) early: Option<(u32, Proof)>,
 }
 
-/// A frame's kind of picture, and whether packets without a marker precede the frame's last packet. Both prove how the
-/// sender sets markers, if the frame's marker was right.
+/// The kind of a frame's picture, and whether the frame has packets without a marker before its last packet. If the
+/// frame's marker was right, both show how the sender sets markers.
 pub(super) type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
-    /// Returns whether a marker ends the frame. The kind may be unknown if the frame is damaged.
+    /// Returns whether a marker ends the frame. `kind` may be unknown if the frame is damaged.
     pub(super) fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
         self.needed(kind) && self.sparing && (kind.is_some() || damaged)
     }
 
-    /// Returns whether all frames of this kind so far ended with a marker.
+    /// Returns whether frames of this kind end with a marker, as far as is known.
     pub(super) fn needed(&self, kind: Option<PictureKind>) -> bool {
         !self.wrong && kind.map_or(self.proved.contains(&true), |kind| self.proved[kind as usize])
     }
@@ -39,7 +40,7 @@ impl Markers {
         }
     }
 
-    /// Handles a frame's first packet. `in_sequence` states whether the packet before has arrived.
+    /// Processes the first packet of a frame. `in_sequence` says whether the packet before it has arrived.
     pub(super) fn on_frame(&mut self, timestamp: u32, in_sequence: bool) {
         if let Some((before, proof)) = self.early.take() {
             if before == timestamp {
