@@ -34,7 +34,8 @@ use steadycast_wire::rtp::PayloadTypes;
 pub struct ReceiveOptions {
     /// The session description.
     pub description: Description,
-    /// The description's payload types with encodings ([`crate::sdp::offered`]); `None` if only an address was given.
+    /// Payload types and encodings in the session description ([`crate::sdp::offered`]). `None` if only an address was
+    /// given.
     pub offered: Option<Vec<String>>,
     /// Options of the sockets.
     pub pair: PairOptions,
@@ -42,66 +43,68 @@ pub struct ReceiveOptions {
     pub key: Option<MasterKey>,
     /// Canonical name (CNAME).
     pub cname: String,
-    /// Size of the play-out buffer; `None` uses the description's.
+    /// Size of the play-out buffer. If `None`, the size in the session description is used.
     pub buffer: Option<Bytes>,
-    /// Maximum wait for the repair of earlier packets; `None` uses [`LATENCY`].
+    /// Maximum time to wait for the repair of earlier packets. If `None`, it is [`LATENCY`].
     pub latency: Option<Span>,
-    /// Silence after which the session ends, at least five reporting intervals; `None` waits forever.
+    /// The session ends if nothing arrives for this time, but not before five reporting intervals. If `None`, it waits
+    /// for ever.
     pub give_up: Option<Span>,
-    /// The play-out buffer's drain rate; `None` uses the media clock.
+    /// Rate at which the play-out buffer drains. If `None`, it drains by the media clock.
     pub consume: Option<Rate>,
 }
 
-/// Default wait of packets for the repair of earlier ones.
+/// How long packets wait for the repair of earlier packets, by default.
 pub const LATENCY: Span = Span::millis(300);
 
-/// The interval of regular reports under AVPF to standard senders (RFC 3550, section 6.2).
+/// Interval of regular reports to standard senders under AVPF (RFC 3550, section 6.2).
 const REGULAR_REPORT_INTERVAL: Span = Span::secs(5);
 
-/// Step to which a player without a drain rate rounds media times.
+/// If a player has no drain rate, it rounds media times to multiples of this step.
 const PLAYOUT_STEP: Span = Span::millis(10);
 
-/// A running receiver.
+/// A receiver that is running.
 pub struct Receiving {
-    /// Observes and stops the session, which otherwise ends with the sender's BYE.
+    /// Observes and stops the session. Without a stop, the session ends when the sender sends a BYE.
     pub handle: Handle,
-    /// The queue of received frames.
+    /// Queue of the frames that were received.
     pub frame_queue: FrameQueue,
-    /// The queue of received audio packets.
+    /// Queue of the audio packets that were received.
     pub audio_queue: ReceivedAudioQueue,
-    /// The description of what is received.
+    /// Session description of the media that is received.
     pub description: Description,
-    /// The answer for a publishing browser.
+    /// The answer to a browser that publishes.
     pub answer: Option<String>,
 }
 
-/// A browser's offer, its sockets on the shared media port, and the SDP answer.
+/// The offer of a browser that publishes, its sockets on the shared media port, and the SDP answer.
 type Published = (NegotiatedOffer, Pair, String);
 
-/// The session description's parameters for a receiver.
+/// What a receiver needs from the session description.
 struct DescribedSession {
     payload_types: Option<PayloadTypes>,
     named: Option<u32>,
     repair: Option<RepairSettings>,
     parity: Option<ParitySettings>,
     audio: Option<u8>,
-    /// Maximum wait of packets for earlier ones.
+    /// Maximum time that packets wait for earlier packets.
     latency: Span,
 }
 
 impl DescribedSession {
     fn of(description: &Description, latency: Option<Span>) -> Self {
-        // A group's members lose different packets, so no sender retransmits.
+        // Ignore retransmissions in a group. Its members lose different packets, so no sender retransmits.
         let again = description.repair.as_ref().filter(|_| !description.address.ip().is_multicast());
         let covered = description.parity.as_ref();
         let comes_again = again.is_some() || covered.is_some();
         let latency = latency.unwrap_or(if comes_again { LATENCY } else { REORDER_WAIT });
-        // Without a codec only an address is known.
+        // Without a format and private values, nothing but an address is known.
         let described = description.format.is_some() || !description.ours.is_empty();
         Self {
             payload_types: described.then(|| description.payload_types()),
             named: description.sources().0.first().copied(),
-            // A restarted sender has new SSRCs, so `Self::receiver` accepts repair from any SSRC.
+            // The SSRC does not matter, because a restarted sender has new SSRCs. `Self::receiver` accepts repair from
+            // any SSRC.
             repair: again.map(|again| RepairSettings {
                 ssrc: again.sources.as_ref().map_or(0, |sources| sources.repair),
                 payload_type: again.payload_type,
@@ -117,7 +120,7 @@ impl DescribedSession {
         }
     }
 
-    /// Returns the receiver's factory, which is called at each join.
+    /// Returns a function that creates the receiver. It is called at each join.
     fn receiver(&self, plan: VideoPlan) -> MakeReceiver {
         let Self { payload_types, named, repair, parity, audio, .. } = *self;
         Box::new(move |now, times| {
@@ -129,7 +132,8 @@ impl DescribedSession {
             };
             let chance = plan.chance(&format!("{name}.parity"));
             let receiver = match parity {
-                // The play-out delay lets a sender with both kinds of repair choose the one that arrives in time.
+                // Report the play-out delay. If a sender offers both kinds of repair, it can then choose one that
+                // arrives in time.
                 Some(parity) if repair.is_some() => {
                     receiver.with_parity_of_any_source(parity, chance).telling_playout()
                 }
@@ -140,21 +144,21 @@ impl DescribedSession {
                 Some(payload_type) => receiver.with_audio(payload_type),
                 None => receiver,
             };
-            // In paper mode the sender never pauses.
+            // In paper mode, the sender never pauses.
             if plan.mode() == Mode::Paper { receiver } else { receiver.answering() }
         })
     }
 }
 
-/// Returns the RTCP timing towards a standard sender: regular reports about five seconds apart (RFC 3550). `asks`
-/// allows immediate NACKs and key-frame requests.
+/// Returns the RTCP settings for a standard sender. Regular reports are about five seconds apart (RFC 3550). If `asks`,
+/// NACKs and requests for key frames may be sent immediately.
 fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
     let profile = if asks { Profile::Avpf { t_rr_interval: REGULAR_REPORT_INTERVAL } } else { Profile::Rfc3550 };
     RtcpSettings { profile, group: plan.group || !asks, summary: false, ..plan }
 }
 
 impl Receiving {
-    /// Opens the sockets, joins a group, and starts to receive.
+    /// Opens the sockets, joins the group if the address is one, and starts to receive.
     ///
     /// # Errors
     /// An address can't be used, or the sender's controller is unknown.
@@ -162,7 +166,7 @@ impl Receiving {
         Self::begin(options, None)
     }
 
-    /// Answers a publishing browser's offer, and starts to receive.
+    /// Answers the offer of a browser that publishes, and starts to receive.
     ///
     /// # Errors
     /// The offer can't be answered.
@@ -172,7 +176,7 @@ impl Receiving {
         let local = pair.rtp().local();
         let others: Vec<SocketAddr> =
             publisher.others.iter().map(|ip| SocketAddr::new(*ip, publisher.port.port())).collect();
-        // The start's NTP seconds are a unique session number (RFC 8866, section 5.2).
+        // Use the NTP seconds of the start as the session number, because they are unique (RFC 8866, section 5.2).
         let answer = negotiated.receiver_answer(local, &others, Clock::start().epoch().0 >> 32);
         let options = ReceiveOptions {
             description: negotiated.description(local),
@@ -194,7 +198,7 @@ impl Receiving {
         let group = description.address.ip().is_multicast();
         let keys = FlowKeys::described(description)?;
         let own = std::slice::from_ref(&options.cname);
-        // The keys come from the session description, so an error names the description's attribute.
+        // Report an error as one of the session description, because the keys come from it.
         let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
         let apart = RemotePeer {
             cname: options.cname.clone(),
@@ -216,7 +220,7 @@ impl Receiving {
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
         let described_session = DescribedSession::of(description, options.latency);
         let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;
-        // Without a controller the sender is a standard one.
+        // If the description contains no controller, the sender is a standard one.
         if description.private_value("controller").is_none() {
             plan = plan.timed(|rtcp| standard(rtcp, described_session.repair.is_some() || description.key_frames));
         }
@@ -254,7 +258,7 @@ impl Drop for Receiving {
     }
 }
 
-/// Returns the only accepted source, and whether RTP and RTCP share a port.
+/// Returns the only source that is accepted, and whether RTP and RTCP share a port.
 fn source_and_mux(options: &ReceiveOptions) -> (Option<IpAddr>, bool) {
     let description = &options.description;
     (options.pair.source.or(description.source), options.pair.mux || description.mux)
@@ -276,15 +280,15 @@ fn reports_of(options: &ReceiveOptions) -> Reports {
     let description = &options.description;
     let (source, mux) = source_and_mux(options);
     match description.reports {
-        // `b=RR:0` forbids receiver reports.
+        // Send no reports, because `b=RR:0` forbids receiver reports.
         Some(Rate::ZERO) => Reports::Nowhere,
-        // Receivers can reach each other in a group, unless it is source-specific.
+        // Report to the group, because its members can reach each other. In a source-specific group they can't.
         _ if description.address.ip().is_multicast() && source.is_none() => Reports::Group,
         _ => Reports::Sender { known: None, mux, heard: false },
     }
 }
 
-/// Creates the receiving endpoint that the description requires.
+/// Creates the endpoint that receives what the session description describes.
 fn wired(
     options: &ReceiveOptions,
     described_session: &DescribedSession,
@@ -301,7 +305,7 @@ fn wired(
     let mut sink = VideoSink::new(described_session.receiver(plan), Intake::new(Time::ZERO, Time::NEVER), false, 0);
     sink.buffer = size.map(|size| Box::new(PlayBuffer::new(size, consume)));
     sink.repair = described_session.repair.is_some() || described_session.parity.is_some();
-    // Older rows are moved to a file, because a session may last for days.
+    // Move older rows to a file, because a session may last for days.
     TempStore::keep(sink.stored_rows());
     let consumer: Box<dyn Consumer> = match description.format {
         Some(format) => Box::new(
@@ -311,7 +315,7 @@ fn wired(
         None => Box::new(Discard),
     };
     let (sources, each) = description.sources();
-    // A stream may not announce its SSRC.
+    // Restrict SRTP to the announced SSRCs only if every stream has announced its own.
     let srtp = options.key.as_ref().map(|key| Srtp::new(key).of_sources(if each { sources } else { Vec::new() }));
     let mut wired = SocketSink::new(sink, consumer, reports).timing(PLAYOUT_STEP);
     wired.srtp = srtp;
@@ -331,18 +335,18 @@ struct Session {
     shared: Arc<Shared>,
     frame_queue: FrameQueue,
     options: ReceiveOptions,
-    /// The scenario at the start.
+    /// The scenario at the start of the session.
     loaded: Loaded,
-    /// The source's silence when the session gave up.
+    /// How long the source had been silent when the session gave up.
     given_up: Option<Span>,
 }
 
-/// Time without sound, or without reports on it, after which a warning says so.
+/// If no audio, or no report on it, arrives for this time, there is a warning.
 const AUDIO_GRACE: Span = Span::secs(3);
 
-/// Wait after a BYE for media packets that it has overtaken.
+/// How long to wait after a BYE for media packets that the BYE has overtaken.
 const BYE_GRACE: Span = Span::millis(300);
-/// A large group delays it.
+/// Maximum time for sending a BYE. In a large group, the BYE is delayed.
 const BYE_TIMEOUT: Span = Span::secs(1);
 
 impl Session {
@@ -355,18 +359,18 @@ impl Session {
             let shared = Arc::clone(&self.shared);
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
-            // After a stall several steps are due, and the series must have no gaps.
+            // Sample each step that is due, so that the series has no gaps after a stall.
             while next <= now {
                 self.driver.call(self.ix, |end, _, _| end.sink.sample(next));
                 next += STEP;
             }
             self.shared.show(|| self.status(now));
-            // A new source may follow the BYE.
+            // Forget the BYE if it no longer applies, because a new source may have followed.
             let says_so = self.session().is_some_and(Receiver::source_ended);
             ended = if says_so { ended.or(Some(now)) } else { None };
             let left = |least| self.session().and_then(|session| session.source_left(now, least));
             self.given_up = self.options.give_up.and_then(left);
-            // A browser's connection may end without a BYE.
+            // Look at the browser's connection as well, because it may end without a BYE.
             let is_over = self.driver.end(self.ix).browser.as_ref().is_some_and(BrowserConnection::is_over);
             if is_over
                 || self.given_up.is_some()
@@ -387,24 +391,24 @@ impl Session {
         self.driver.end(self.ix).sink.session()
     }
 
-    /// Returns why the session ended: a BYE with its address, or silence.
+    /// Returns why the session ended. The reason is a BYE, which is given with its address, or silence.
     fn ended_by(&self, end: &SocketSink) -> Option<String> {
         let bye = end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()));
         let silence = || Some(format!("silence: nothing came for {:.0} s", self.given_up?.as_secs_f64()));
         bye.or_else(silence)
     }
 
-    /// Returns warnings about arrived packets and frames, and about the sound.
+    /// Returns warnings about packets and frames that have arrived, and about the audio.
     fn anomalies(&self, now: Time, end: &SocketSink, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
         let unused = unused.explanations(self.options.offered.as_deref(), false).into_iter();
         unused.chain(counts.warning()).chain(self.lacks_audio(now, end)).collect()
     }
 
-    /// Returns why there is no sound although the description has some and pictures arrive.
+    /// Returns why there is no audio. Returns `None` unless audio is described and pictures arrive.
     fn lacks_audio(&self, now: Time, end: &SocketSink) -> Option<String> {
         let (description, counts) = (&self.options.description, end.audio.as_ref()?.counts);
         let port = description.audio.as_ref()?.port;
-        // With one port for all streams, the pictures show that it is reachable.
+        // If audio shares the video's port, the pictures show that the port can be reached.
         let apart = port != description.address.port();
         let shared = source_and_mux(&self.options).1;
         let waited = |since: Option<Time>| since.is_some_and(|since| now.since(since) >= AUDIO_GRACE);
@@ -425,7 +429,7 @@ impl Session {
     fn status(&self, now: Time) -> Value {
         let end = self.driver.end(self.ix);
         let sink = &end.sink;
-        // The means of the last second's ten samples.
+        // Average over the last second, which has ten samples.
         let recent = sink.intake.samples.len().saturating_sub(10);
         let points = &sink.intake.samples[recent..];
         let span = STEP * points.len().max(1) as u64;
@@ -452,7 +456,7 @@ impl Session {
             "jitter_ms": self.session().map(|s| s.jitter().as_millis_f64()),
             "received": self.session().map_or(0, Receiver::received),
             "expected": self.session().map_or(0, Receiver::expected),
-            // Without a payload format, frames can't be recognised.
+            // Without a payload format, frames can't be recognised, so the time since the last frame is unknown.
             "still_s": counts.shown.or(end.first_media()).filter(|_| self.options.description.format.is_some())
                 .map(|at| now.since(at).as_secs_f64()),
             "silent_s": end.last_media().map(|at| now.since(at).as_secs_f64()),
@@ -515,7 +519,7 @@ impl Session {
             warnings.push("the sender did not name its controller, so it was sent standard reports only".into());
         }
         warnings.push("delays are relative to the smallest delay, because the sender's clock differs".into());
-        // The wait before the first packet is not caused by the network.
+        // Start with the first packet, because the network does not cause the wait before it.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);
         let ended = self.ended_by(&wired);
@@ -527,13 +531,13 @@ impl Session {
             unused.counts.iter().map(|(reason, count)| json!({ "reason": reason.name(), "packets": count }));
         also.put(&receiver::UNUSED, by_reason.collect::<Vec<Value>>());
         let lost = counts.damaged + counts.missing;
-        // This is an estimate by timestamps.
+        // The number of frames is an estimate from the timestamps.
         let sent = counts.whole + counts.undecodable + lost;
         if sent > 0 {
             also.put(&receiver::FRAMES_SENT, sent);
             also.put(&receiver::FRAMES_OK, counts.whole);
             also.put(&receiver::FRAMES_LOST, lost);
-            // The play-out time is not known here.
+            // Leave the number of late frames unknown, because the play-out time is unknown here.
             also.put(&receiver::FRAMES_LATE, None::<u64>);
             also.put(&receiver::FRAMES_UNDECODABLE, counts.undecodable);
         }
@@ -551,7 +555,7 @@ impl Session {
     }
 }
 
-/// Returns the ECN-capable and CE-marked packets, or `None` without any.
+/// Returns the number of ECN-capable packets and the number of packets marked CE. Returns `None` if there are none.
 fn ecn([_, ect1, ect0, marked]: [u64; 4]) -> Option<Value> {
     let capable = ect0 + ect1 + marked;
     (capable > 0).then(|| json!({ "capable": capable, "marked": marked }))
@@ -606,7 +610,7 @@ mod tests {
         })
         .unwrap();
         receiving.frame_queue.want();
-        // Each packet is an I frame, and number 2 is lost.
+        // Send one I frame in each packet. Leave out number 2.
         for seq in [0, 1, 3, 4, 5] {
             let packet = [0x80, 0xe0, 0, seq, 0, 0, 0x10 * seq, 0, 0, 0, 0, 1, 0, 0, 1, 0xb6, 0, seq];
             out.send_to(&packet, free).unwrap();

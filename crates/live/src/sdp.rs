@@ -1,5 +1,5 @@
-//! Session descriptions (RFC 8866). The private attribute `x-steadycast` names the controller; other receivers ignore
-//! it.
+//! Session descriptions (RFC 8866). The private attribute `x-steadycast` contains the controller. Receivers of other
+//! programs ignore this attribute.
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
@@ -18,9 +18,9 @@ use steadycast_wire::rtp::PayloadTypes;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {remedy}")]
 pub struct SdpError {
-    /// The problem.
+    /// What is wrong with the description.
     pub problem: String,
-    /// The remedy.
+    /// What the user should do about it.
     pub remedy: &'static str,
 }
 
@@ -28,64 +28,66 @@ fn wrong(problem: impl Into<String>, remedy: &'static str) -> SdpError {
     SdpError { problem: problem.into(), remedy }
 }
 
-/// A session description with one video stream.
+/// The contents of a session description that has one video stream and may have one audio stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// The address of the receiver or group.
+    /// Address of the receiver or group.
     pub address: SocketAddr,
-    /// The only accepted source (RFC 4570), or the sender's own address.
+    /// The only source whose packets are accepted (RFC 4570), or the address of the sender.
     pub source: Option<IpAddr>,
-    /// Time to live of an IPv4 group.
+    /// Time to live of packets to an IPv4 group.
     pub ttl: Option<u8>,
     /// Whether RTP and RTCP share a port (RFC 5761).
     pub mux: bool,
-    /// Whether media and reports are encrypted (RFC 3711), with a key from elsewhere.
+    /// Whether media and reports are encrypted (RFC 3711). The key is not part of the description.
     pub secure: bool,
     /// RTP payload type.
     pub payload_type: u8,
-    /// Further payload types of the same format (RFC 3264, section 5.1).
+    /// Other payload types of the same format (RFC 3264, section 5.1).
     pub others: Vec<u8>,
-    /// Payload format; `None` if unsupported.
+    /// Payload format. `None` if this program does not support it.
     pub format: Option<PayloadFormat>,
-    /// The decoder configuration: MPEG-4's bytes, or H.264's and H.265's parameter sets with start codes.
+    /// Decoder configuration. For MPEG-4 these are bytes of the stream. For H.264 and H.265 these are parameter sets
+    /// with start codes.
     pub config: Vec<u8>,
-    /// The RTCP port, if it does not follow RTP's (RFC 3605).
+    /// RTCP port, if it is not the port after the RTP port (RFC 3605).
     pub rtcp_port: Option<u16>,
     /// Sources whose packets are discarded (RFC 4570).
     pub excluded: Vec<IpAddr>,
-    /// Upper limit of the rate.
+    /// Maximum rate of the media.
     pub bandwidth: Option<Rate>,
-    /// Receivers' RTCP bandwidth (`b=RR`, RFC 3556). With 0 they send no reports.
+    /// RTCP bandwidth of the receivers (`b=RR`, RFC 3556). If it is 0, they send no reports.
     pub reports: Option<Rate>,
-    /// The format of per-packet feedback; `None` if no standard format is announced.
+    /// Format of per-packet feedback. `None` if the description contains no standard format.
     pub feedback: Option<PacketFeedback>,
-    /// ECN codepoint of sent packets (RFC 6679, section 6.1).
+    /// ECN codepoint with which packets are sent (RFC 6679, section 6.1).
     pub ecn: Ecn,
-    /// The retransmission stream; `None` if lost packets are not retransmitted.
+    /// The retransmission stream. `None` if lost packets are not sent again.
     pub repair: Option<Retransmissions>,
-    /// The parity stream; `None` if there is none.
+    /// The parity stream, if there is one.
     pub parity: Option<ParityStream>,
-    /// The audio stream; `None` without audio that this program supports.
+    /// The audio stream. `None` if there is no audio, or none that this program supports.
     pub audio: Option<AudioStream>,
-    /// The media's SSRC and canonical name, if announced without an SSRC group (RFC 5576).
+    /// SSRC and canonical name of the media (RFC 5576). `None` if an SSRC group contains them.
     pub media: Option<(u32, String)>,
-    /// Whether key frames are made on request (PLI, RFC 4585; FIR, RFC 5104).
+    /// Whether the sender makes key frames on request (PLI, RFC 4585; FIR, RFC 5104).
     pub key_frames: bool,
-    /// The private attribute's keys and values.
+    /// Keys and values of the private attribute.
     pub ours: Vec<(String, String)>,
 }
 
 /// Formats of per-packet feedback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketFeedback {
-    /// RFC 8888, `ack ccfb`.
+    /// Feedback by RFC 8888, which is announced as `ack ccfb`.
     Congestion,
-    /// Transport-wide feedback, `transport-cc`, with its header-extension id.
+    /// Transport-wide feedback, which is announced as `transport-cc`. The value is the id of its header extension.
     Transport(u8),
 }
 
 impl PacketFeedback {
-    /// Returns our sender's attribute for this format; `None` if it needs none.
+    /// Returns how a sender of this program announces the feedback format. Returns `None` if the format needs no
+    /// announcement.
     pub const fn of(format: FeedbackFormat) -> Option<Self> {
         match format {
             FeedbackFormat::Own | FeedbackFormat::Stats | FeedbackFormat::Blocks => None,
@@ -103,23 +105,23 @@ impl PacketFeedback {
     }
 }
 
-/// A retransmission stream (RFC 4588), requested by generic NACKs (RFC 4585).
+/// A retransmission stream (RFC 4588). Receivers request packets with generic NACKs (RFC 4585).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retransmissions {
     /// RTP payload type of the retransmissions.
     pub payload_type: u8,
-    /// How long the sender caches packets (`rtx-time`), if announced.
+    /// How long the sender stores packets (`rtx-time`), if the description says so.
     pub kept: Option<Span>,
-    /// The SSRCs, if announced (RFC 5576).
+    /// SSRCs of the media and the retransmissions, if the description contains them (RFC 5576).
     pub sources: Option<Sources>,
 }
 
-/// A parity stream over blocks of packets, in our payload format (docs/wire.md).
+/// A parity stream that protects blocks of packets. Its payload format is defined in docs/wire.md.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParityStream {
     /// RTP payload type of the parity.
     pub payload_type: u8,
-    /// The SSRCs, if announced (RFC 5576; RFC 5956, section 4.3).
+    /// SSRCs of the media and the parity, if the description contains them (RFC 5576; RFC 5956, section 4.3).
     pub sources: Option<Sources>,
 }
 
@@ -128,14 +130,14 @@ pub struct ParityStream {
 pub struct AudioStream {
     /// RTP payload type of the audio.
     pub payload_type: u8,
-    /// The destination port. It is the video's port if audio and video are bundled (RFC 9143).
+    /// Port to which the audio is sent. It is the port of the video if audio and video are bundled (RFC 9143).
     pub port: u16,
-    /// The SSRC and the canonical name, if announced (RFC 5576).
+    /// SSRC and canonical name, if the description contains them (RFC 5576).
     pub source: Option<(u32, String)>,
 }
 
 impl AudioStream {
-    /// Returns a media section's stream; `None` without Opus.
+    /// Returns the audio stream of a media section. Returns `None` if the section has no Opus.
     fn of(media: &Media) -> Option<Self> {
         let types = || media.fmt.split_whitespace().filter_map(|word| word.parse::<u8>().ok());
         let maps = || media.get_attribute_values("rtpmap").flatten().filter_map(|said| said.split_once(' '));
@@ -147,13 +149,13 @@ impl AudioStream {
         Some(Self { payload_type, port: media.port, source: lone_source(media) })
     }
 
-    /// Returns the audio's media section beside `video`.
+    /// Returns the media section of the audio. It takes over what it shares with the video.
     fn section(&self, video: &Description, of_video: &Media) -> Media {
         let mut media =
             Media::new(MediaType::Audio, self.port, TransportProto::Other(of_video.proto.clone()), self.payload_type);
         media.connections.clone_from(&of_video.connections);
         let mut put = |name: &str, value: String| media.add_attribute(Attribute::with_value(name, value));
-        // The map always says two channels (RFC 7587, section 7).
+        // Always write two channels (RFC 7587, section 7).
         put("rtpmap", format!("{} {OPUS}/48000/2", self.payload_type));
         put("fmtp", format!("{} sprop-stereo=1;useinbandfec=1", self.payload_type));
         for value in of_video.get_attribute_values("source-filter").flatten() {
@@ -193,7 +195,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Lines of a group of two SSRCs (RFC 5576, section 4.2), without those `named` before.
+    /// Returns the lines of a group of two SSRCs (RFC 5576, section 4.2). Leaves out the lines of SSRCs in `named`, and
+    /// adds the group's SSRCs to `named`.
     fn lines(&self, semantics: &str, named: &mut Vec<u32>) -> Vec<(&'static str, String)> {
         let Self { media, repair, cname } = self;
         let mut lines = vec![("ssrc-group", format!("{semantics} {media} {repair}"))];
@@ -212,7 +215,7 @@ const PARITY_ENCODING: &str = "x-steadycast-rs";
 const PRIVATE_ATTRIBUTE: &str = "x-steadycast";
 
 impl Description {
-    /// Returns a description without optional features.
+    /// Returns a description that has no optional features.
     pub fn bare(address: SocketAddr, format: Option<PayloadFormat>) -> Self {
         Self {
             address,
@@ -223,7 +226,7 @@ impl Description {
             excluded: Vec::new(),
             reports: None,
             secure: false,
-            // The first dynamic payload type (RFC 3551, section 6).
+            // Use the first dynamic payload type (RFC 3551, section 6).
             payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
             others: Vec::new(),
             format,
@@ -240,7 +243,8 @@ impl Description {
         }
     }
 
-    /// Returns the announced SSRCs, the media's first, and whether each stream announces its own.
+    /// Returns all SSRCs in the description, the media's first. Also returns whether each stream has an SSRC in the
+    /// description.
     pub fn sources(&self) -> (Vec<u32>, bool) {
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref());
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref());
@@ -248,7 +252,7 @@ impl Description {
         let mut all: Vec<u32> = [again, covered].into_iter().flatten().flat_map(|of| [of.media, of.repair]).collect();
         all.extend(self.media.iter().map(|(ssrc, _)| *ssrc));
         let each = each && self.audio.as_ref().is_none_or(|audio| audio.source.is_some());
-        // The first SSRC has to be the video's.
+        // Add the audio's SSRC only if there are others, because the first SSRC has to be the video's.
         if !all.is_empty() {
             all.extend(self.audio.iter().filter_map(|audio| audio.source.as_ref()).map(|(ssrc, _)| *ssrc));
         }
@@ -260,15 +264,15 @@ impl Description {
         std::iter::once(self.payload_type).chain(self.others.iter().copied()).collect()
     }
 
-    /// Returns a value of the private attribute.
+    /// Returns the value of a key of the private attribute.
     pub fn private_value(&self, key: &str) -> Option<&str> {
         self.ours.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
     }
 
-    /// Returns the description as text. `own` is the sender's address, `session` a unique number.
+    /// Returns the description as text. `own` is the address of the sender, and `session` is a unique number.
     pub fn write(&self, own: IpAddr, session: u64) -> String {
         let origin = Origin::with_ip_addr(session.to_string(), 1, own);
-        // Some players only support AVP, so AVPF is used only if needed.
+        // Use AVPF only if it is needed, because some players support only AVP.
         let early = self.feedback.is_some() || self.repair.is_some() || self.key_frames;
         let proto = match (self.secure, early) {
             (false, false) => TransportProto::RtpAvp,
@@ -281,7 +285,7 @@ impl Description {
         for payload_type in self.others.iter().copied().chain(more.into_iter().flatten()) {
             media.fmt += &format!(" {payload_type}");
         }
-        // Only IPv4 multicast has a TTL (RFC 8866, section 5.7).
+        // Write a TTL only for IPv4 multicast (RFC 8866, section 5.7).
         let group4 = self.address.ip().is_multicast() && self.address.is_ipv4();
         let ttl = if group4 { Some(self.ttl.unwrap_or(1)) } else { None };
         media.add_connection(Connection::from_ip_addr_ttl(self.address.ip(), ttl));
@@ -311,7 +315,7 @@ impl Description {
         }
         put("extmap", "1 urn:x-steadycast:send-time".into());
         match self.feedback {
-            // RFC 8888, section 6, requires the asterisk.
+            // Write an asterisk as the payload type, because RFC 8888, section 6, requires it.
             Some(PacketFeedback::Congestion) => put("rtcp-fb", "* ack ccfb".into()),
             Some(PacketFeedback::Transport(id)) => {
                 put("extmap", format!("{id} {TRANSPORT_WIDE}"));
@@ -320,8 +324,8 @@ impl Description {
             None => {}
         }
         if self.ecn.is_capable() {
-            // `leap`: ECN starts with the first packet (RFC 6679, section 6.1). RFC 8888's reports replace RFC 6679's
-            // ECN feedback (RFC 8888, section 7).
+            // Write `leap`, because ECN starts with the first packet (RFC 6679, section 6.1). The reports of RFC 8888
+            // replace the ECN feedback of RFC 6679 (RFC 8888, section 7).
             let ect = if self.ecn == Ecn::Ect1 { 1 } else { 0 };
             put("ecn-capable-rtp", format!(" leap mode=setonly; ect={ect}"));
         }
@@ -341,7 +345,7 @@ impl Description {
         let mut named = Vec::new();
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref()).map(|of| ("FID", of));
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref()).map(|of| ("FEC-FR", of));
-        // The lines of an SSRC group (RFC 5576) include the media's SSRC.
+        // Leave out the media's SSRC if there is an SSRC group (RFC 5576), because the group's lines contain it.
         let alone = self.media.as_ref().filter(|_| again.is_none() && covered.is_none());
         for (semantics, sources) in again.into_iter().chain(covered) {
             sources.lines(semantics, &mut named).into_iter().for_each(|(name, value)| put(name, value));
@@ -369,7 +373,7 @@ impl Description {
     fn encoding(&self) -> (&'static str, Option<String>) {
         let fmtp = match self.format {
             Some(PayloadFormat::Mpeg4) => {
-                // Profile 3 at level 5 (advanced simple) covers everything that is sent.
+                // Write profile 3 at level 5 (advanced simple), which includes everything that is sent.
                 let config = (!self.config.is_empty()).then(|| format!("; config={}", hex(&self.config)));
                 Some(format!("profile-level-id=245{}", config.unwrap_or_default()))
             }
@@ -385,16 +389,16 @@ impl Description {
                 }
                 Some(fmtp)
             }
-            // The other formats need no parameters, or carry them in the stream.
+            // The other formats need no parameters, or contain them in the stream.
             _ => None,
         };
         (self.format.map_or("x-steadycast-greedy", PayloadFormat::encoding), fmtp)
     }
 
-    /// Parses a description's first video stream.
+    /// Reads the first video stream of a description, and its audio.
     ///
     /// # Errors
-    /// It is not a session description, or has no video over RTP.
+    /// The text is not a session description, or has no video over RTP.
     pub fn read(text: &[u8]) -> Result<Self, SdpError> {
         let session = Session::parse(tidy(text).as_bytes())
             .map_err(|e| wrong(format!("not a session description ({e})"), "give the file that the sender wrote"))?;
@@ -405,7 +409,7 @@ impl Description {
             let problem = format!("the video travels by {}", media.proto);
             return Err(wrong(problem, "this program takes RTP/AVP and RTP/SAVP"));
         }
-        // Port 0 rejects a stream (RFC 8866, section 5.14).
+        // Refuse port 0, which means that the stream is rejected (RFC 8866, section 5.14).
         if media.port == 0 {
             return Err(wrong("its video has port 0: nothing is sent", "give the port to which it is sent"));
         }
@@ -418,7 +422,7 @@ impl Description {
         let lines = Lines { session: &session, media };
         let (Format { payload_type, format, fmtp, .. }, same) = chosen(formats(media))?;
         let fmtps = std::iter::once(&fmtp).chain(same.iter().map(|offer| &offer.fmtp));
-        // One encoder produces all payload types of a format, so any payload type's configuration applies to all.
+        // Take the configuration of any payload type, because one encoder produces all payload types of a format.
         let config = fmtps.map(|fmtp| config(format, fmtp)).find(|config| !config.is_empty()).unwrap_or_default();
         let ours = media.get_first_attribute_value(PRIVATE_ATTRIBUTE).flatten().unwrap_or_default();
         let ours = ours.split(';').filter_map(|p| p.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect();
@@ -437,7 +441,7 @@ impl Description {
             others: same.iter().map(|offer| offer.payload_type).collect(),
             format,
             config,
-            // The bandwidth at session level covers all media, so it is not used.
+            // Ignore the bandwidth at session level, because it is for all media together.
             bandwidth: bandwidth(&media.bandwidths, "AS").map(|kbps| Rate::bps(kbps.saturating_mul(1_000))),
             reports: bandwidth(&media.bandwidths, "RR").or(bandwidth(&session.bandwidths, "RR")).map(Rate::bps),
             feedback,
@@ -452,8 +456,8 @@ impl Description {
     }
 }
 
-/// Makes cameras' descriptions acceptable to the strict parser: reduces blanks (RFC 8866, section 9), replaces unused
-/// lines, and removes comments and text before `v=`.
+/// Makes the descriptions of cameras acceptable to the strict parser. Removes superfluous blanks (RFC 8866, section 9),
+/// replaces lines that are not used, and removes comments and the text before `v=`.
 fn tidy(text: &[u8]) -> String {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect();
     let text = plain_text(&text);
@@ -475,30 +479,32 @@ fn tidy(text: &[u8]) -> String {
     text.lines().skip(before).filter(|line| !is_comment(line)).map(tidied).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the first video whose port is not 0, or else the first video. Port 0 means that the video is not sent.
+/// Returns the first video whose port is not 0. If there is none, returns the first video. Port 0 means that the video
+/// is not sent.
 fn video(session: &Session) -> Option<&Media> {
     let all = || session.medias.iter().filter(|media| media.media == "video");
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Returns the first Opus stream whose port is not 0 and whose payload type is not in `video`.
+/// Returns the first Opus stream whose port is not 0 and whose payload type is none of `video`.
 fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
     let all = session.medias.iter().filter(|media| media.media == "audio" && media.port != 0);
     all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))
 }
 
-/// Encodings that repair packets of another payload type.
+/// Encodings of packets that repair the packets of another payload type.
 const REPAIR_ENCODINGS: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY_ENCODING];
 
-/// Returns whether packets are sent out of decoding order, which is not supported.
+/// Returns whether packets are sent in another order than that of decoding, which is not supported.
 fn interleaved(offer: &Format) -> bool {
     let above = |key: &str, least: u32| {
         parameter(&offer.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
     };
     match offer.format {
-        // 2 is the interleaved mode (RFC 6184, section 8.1).
+        // Mode 2 is the interleaved mode (RFC 6184, section 8.1).
         Some(PayloadFormat::H264) => above("packetization-mode", 1),
-        // Above 0, NAL units may also be sent out of decoding order (RFC 7798, section 7.1).
+        // If the value is above 0, NAL units may be sent in another order than that of decoding (RFC 7798, section
+        // 7.1).
         Some(PayloadFormat::H265) => above("sprop-max-don-diff", 0),
         _ => false,
     }
@@ -508,21 +514,21 @@ fn config(format: Option<PayloadFormat>, fmtp: &str) -> Vec<u8> {
     match format {
         Some(PayloadFormat::Mpeg4) => parameter(fmtp, "config").and_then(unhex).unwrap_or_default(),
         Some(PayloadFormat::H264) => described(fmtp, &["sprop-parameter-sets"]),
-        // RFC 7798, section 7.1.
+        // The parameters are defined in RFC 7798, section 7.1.
         Some(PayloadFormat::H265) => described(fmtp, &["sprop-vps", "sprop-sps", "sprop-pps"]),
         _ => Vec::new(),
     }
 }
 
-/// Returns the first supported payload type, or else the first that is video. Also returns the other payload types of
-/// its format.
+/// Returns the first payload type that is supported. If there is none, returns the first one that is video. Also
+/// returns the other payload types of the same format.
 fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     let beside = |offer: &Format| REPAIR_ENCODINGS.iter().any(|name| offer.name.eq_ignore_ascii_case(name));
     let best = offers
         .iter()
         .position(|offer| offer.format.is_some() && !interleaved(offer))
         .or_else(|| offers.iter().position(|offer| offer.format.is_some()))
-        // Unsupported video is counted but not decoded.
+        // Accept unsupported video, whose packets are counted but not decoded.
         .or_else(|| offers.iter().position(|offer| !beside(offer)))
         .or(if offers.is_empty() { None } else { Some(0) });
     let Some(best) = best else {
@@ -537,7 +543,7 @@ fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
     Ok((best, offers))
 }
 
-/// Returns the payload types and encodings of a description's first video stream.
+/// Returns the payload types of a description's first video stream, each with its encoding.
 pub fn offered(text: &[u8]) -> Vec<String> {
     let session = Session::parse(tidy(text).as_bytes()).ok();
     let media = session.as_ref().and_then(video);
@@ -545,8 +551,8 @@ pub fn offered(text: &[u8]) -> Vec<String> {
     media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
 }
 
-/// Returns the first supported encoding with a clock other than 90 kHz (RFC 6416, section 7.1): name, payload type,
-/// clock in Hz.
+/// Returns the first supported encoding whose clock is not 90 kHz (RFC 6416, section 7.1). The result has its name, its
+/// payload type and its clock in Hz.
 pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     let session = Session::parse(tidy(text).as_bytes()).ok()?;
     formats(video(&session)?).into_iter().find_map(|offer| {
@@ -557,7 +563,7 @@ pub fn other_clock(text: &[u8]) -> Option<(String, u8, String)> {
     })
 }
 
-/// Returns the accepted and excluded sources (RFC 4570, section 3).
+/// Returns the sources that are accepted and the sources that are excluded (RFC 4570, section 3).
 fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
     let (mut wanted, mut excluded) = (Vec::new(), Vec::new());
     for filter in lines.values("source-filter") {
@@ -567,7 +573,7 @@ fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
             Some("excl") => &mut excluded,
             _ => continue,
         };
-        // Skips the network and address type, which the addresses imply.
+        // Skip the network and the address type, which follow from the addresses.
         let destination = words.nth(2);
         if destination.is_some_and(|word| word == "*" || word.parse() == Ok(to)) {
             list.extend(words.filter_map(|word| word.parse::<IpAddr>().ok()));
@@ -576,13 +582,13 @@ fn sources_of(lines: Lines<'_>, to: IpAddr) -> (Vec<IpAddr>, Vec<IpAddr>) {
     (wanted, excluded)
 }
 
-/// Returns the port of `a=rtcp` (RFC 3605, section 2.1).
+/// Returns the port in `a=rtcp` (RFC 3605, section 2.1).
 fn rtcp_port(media: &Media) -> Option<u16> {
     let said = media.get_first_attribute_value("rtcp").flatten()?;
     said.split_whitespace().next()?.parse().ok().filter(|port| *port > 0)
 }
 
-/// Returns the bandwidth of this type, in the type's unit.
+/// Returns the bandwidth of the type `kind`, in the unit of this type.
 fn bandwidth(lines: &[Bandwidth], kind: &str) -> Option<u64> {
     lines.iter().find(|line| line.bwtype == kind).map(|line| line.bandwidth)
 }
@@ -601,7 +607,7 @@ fn parity_stream(media: &Media, payload_type: u8) -> Option<ParityStream> {
     Some(ParityStream { payload_type: own, sources: sources(media, "FEC-FR ") })
 }
 
-/// Returns the first group of two SSRCs with these semantics.
+/// Returns the first group of two SSRCs that has these semantics.
 fn sources(media: &Media, semantics: &str) -> Option<Sources> {
     let (media_source, repair) = media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
         let mut words = said.strip_prefix(semantics)?.split_whitespace().map(str::parse::<u32>);
@@ -612,7 +618,7 @@ fn sources(media: &Media, semantics: &str) -> Option<Sources> {
     Some(Sources { media: media_source, repair, cname: cname.unwrap_or_default().to_owned() })
 }
 
-/// Returns the first SSRC with a canonical name, if there are no groups.
+/// Returns the first SSRC that has a canonical name. Returns `None` if there are SSRC groups.
 fn lone_source(media: &Media) -> Option<(u32, String)> {
     if media.has_attribute("ssrc-group") {
         return None;
@@ -621,7 +627,7 @@ fn lone_source(media: &Media) -> Option<(u32, String)> {
     Some((ssrc.parse().ok()?, cname.to_owned()))
 }
 
-/// Returns the NAL units of these `fmtp` parameters, with start codes.
+/// Returns the NAL units in these `fmtp` parameters. A start code precedes each of them.
 fn described(line: &str, keys: &[&str]) -> Vec<u8> {
     keys.iter()
         .filter_map(|key| parameter(line, key))
@@ -632,7 +638,7 @@ fn described(line: &str, keys: &[&str]) -> Vec<u8> {
         .collect()
 }
 
-/// Prefers RFC 8888, which includes ECN.
+/// Returns the format of per-packet feedback. Prefers RFC 8888, because it includes ECN.
 fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
     let asks = |what: &[&str]| rtcp_feedback(lines.media, payload_type).any(|words| words == what);
     if asks(&["ack", "ccfb"]) {
@@ -641,19 +647,20 @@ fn feedback(lines: Lines<'_>, payload_type: u8) -> Option<PacketFeedback> {
     lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"])).map(PacketFeedback::Transport)
 }
 
-/// Returns the codepoint of `a=ecn-capable-rtp` (RFC 6679, section 6.1), by default ECT(0).
+/// Returns the ECN codepoint in `a=ecn-capable-rtp` (RFC 6679, section 6.1). If the attribute does not say which one,
+/// it is ECT(0).
 fn ecn(lines: Lines<'_>) -> Ecn {
     let Some(said) = lines.values("ecn-capable-rtp").next() else { return Ecn::NotEct };
     let words = || said.split([' ', ';']).filter(|word| !word.is_empty());
     match words().find_map(|word| word.strip_prefix("ect=")) {
-        // The sender does not set ECN in this mode.
+        // In this mode, the sender does not set the ECN field.
         _ if words().any(|word| word == "mode=readonly") => Ecn::NotEct,
         Some("1") => Ecn::Ect1,
         _ => Ecn::Ect0,
     }
 }
 
-/// Decodes base64 (RFC 4648, section 4), with or without padding.
+/// Decodes base64 (RFC 4648, section 4). The padding may be missing.
 pub(crate) fn unbase64(text: &str) -> Option<Vec<u8>> {
     Base64Unpadded::decode_vec(text.trim().trim_end_matches('=')).ok()
 }
@@ -722,7 +729,7 @@ mod tests {
                 ..description(None, &[])
             },
         ];
-        // The remaining formats have no parameters.
+        // Add the other formats, which have no parameters.
         for one in all.into_iter().chain(PayloadFormat::ALL[4..].iter().map(|format| description(Some(*format), &[]))) {
             let text = one.write(own, 17);
             assert_eq!(Description::read(text.as_bytes()), Ok(one), "{text}");
@@ -799,7 +806,7 @@ mod tests {
         let both = Description { repair: Some(retransmissions()), parity: Some(parity()), ..description(None, &[]) };
         let text = both.write(own, 17);
         assert_eq!(text.matches("a=ssrc:1111 ").count(), 1, "{text}");
-        // The payload type of the video itself, an invalid one, and an unknown encoding.
+        // The three payload types are that of the video itself, an invalid one, and one with an unknown encoding.
         for wrong in ["96 x-steadycast-rs/90000", "200 x-steadycast-rs/90000", "98 x-steadycast-rsx/90000"] {
             let text = text.replace("98 x-steadycast-rs/90000", wrong);
             assert_eq!(Description::read(text.as_bytes()).unwrap().parity, None, "{wrong}");
@@ -827,7 +834,7 @@ mod tests {
         ] {
             assert_eq!(read(none), None, "{none}");
         }
-        // An invalid source group is ignored.
+        // An SSRC group that is not valid is ignored.
         let half = format!("a=rtcp-fb:96 nack\r\n{of_two}a=ssrc-group:FID 12\r\n");
         assert_eq!(read(&half).unwrap().sources, None);
     }
@@ -843,7 +850,7 @@ mod tests {
         assert_eq!(read(&format!("a=rtcp-fb:* transport-cc\r\n{extmap}")), Some(PacketFeedback::Transport(3)));
         let both = format!("a=rtcp-fb:96 transport-cc\r\na=rtcp-fb:* ack ccfb\r\n{extmap}");
         assert_eq!(read(&both), Some(PacketFeedback::Congestion));
-        // Another payload type, no header extension, an invalid ID, and no feedback request.
+        // The cases are another payload type, no header extension, an invalid id, and no request for feedback.
         for none in [
             "a=rtcp-fb:97 ack ccfb\r\n",
             "a=rtcp-fb:96 transport-cc\r\n",
@@ -854,7 +861,7 @@ mod tests {
         }
     }
 
-    /// Parses a description with one video section.
+    /// Reads a description that has one video section.
     fn read(above: &str, formats: &str, lines: &str) -> Result<Description, SdpError> {
         let head = "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 232.9.9.1/16\r\n";
         let text = format!("{head}{above}m=video 5004 RTP/AVPF {formats}\r\n{lines}");
@@ -1012,7 +1019,7 @@ mod tests {
                 }
             }
         }
-        // A text without a session description is rejected, even if it begins with other text.
+        // A text that contains no session description is refused, even if it begins like one.
         for none in ["SDP:\n", "SDP:\nnothing\n", "# v=0\n", "a v=0\nm=video 5 RTP/AVP 96\n"] {
             let error = Description::read(none.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("not a session description"), "{none:?}: {error}");

@@ -35,15 +35,15 @@ use steadycast_wire::payload::PayloadFormat;
 
 /// The media that a session sends.
 pub enum Medium {
-    /// Zero bytes at the full rate.
+    /// Zero bytes without end, at the full rate.
     Greedy,
-    /// Frames of an encoder in another thread.
+    /// Frames from an encoder in another thread.
     Encoder {
         /// Payload format.
         format: PayloadFormat,
         /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
-        /// The encoder's rate control.
+        /// Parameters of the encoder's rate control.
         steering: Steering,
     },
     /// A live source that is encoded once for all viewers.
@@ -52,20 +52,20 @@ pub enum Medium {
         format: PayloadFormat,
         /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
-        /// The source of frames.
+        /// The source that the frames come from.
         broadcast: Broadcast,
     },
-    /// A clip, encoded in advance at every quantizer.
+    /// A clip that was encoded in advance with each quantizer.
     Ladder {
         /// Payload format.
         format: PayloadFormat,
         /// Decoder configuration, for example parameter sets.
         config: Vec<u8>,
-        /// Frame sizes.
+        /// Sizes of the frames.
         ladder: Arc<Ladder>,
-        /// Encoded frames by quantizer.
+        /// Encoded frames of each quantizer.
         rungs: SharedRungs,
-        /// The clip's end; `None` loops it endlessly.
+        /// Number of frames to send. If `None`, the clip is repeated without end.
         frames: Option<u32>,
     },
 }
@@ -98,60 +98,60 @@ impl Medium {
     }
 }
 
-/// Minimum time for which sent packets are cached.
+/// Minimum time for which packets are stored after they were sent, so that they can be sent again.
 const MIN_CACHE_TIME: Span = Span::secs(1);
 
 /// Options of a sender.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// The flow's settings, as in a scenario file. Missing settings have a live sender's defaults.
+    /// Keys of the flow, as in a scenario file. A key that is missing has the default of a live sender.
     pub flow: FlowKeys,
     /// The destination.
     pub to: Destination,
-    /// Options of the sockets for an address.
+    /// Options of the sockets, if the destination is an address.
     pub pair: PairOptions,
     /// Canonical name (CNAME).
     pub cname: String,
-    /// The receivers' play-out buffer, for the session description.
+    /// Size of the receivers' play-out buffer. It is written into the session description.
     pub buffer: Option<Bytes>,
-    /// The drain rate of that buffer.
+    /// Rate at which this buffer drains.
     pub consume: Option<Rate>,
     /// The SRTP master key that protects media and reports.
     pub key: Option<MasterKey>,
 }
 
-/// A running sender.
+/// A sender that is running.
 pub struct Sending {
     shared: Arc<Shared>,
-    /// Observes and stops the sender, which otherwise ends with its source.
+    /// Observes and stops the sender. Without a stop, the sender ends when its source ends.
     pub handle: Handle,
-    /// The encoder's jobs, if there is an encoder.
+    /// Queue for the jobs and frames of the encoder, if there is an encoder.
     pub encoder_queue: Option<EncoderQueue>,
-    /// The encoded audio, if the flow has audio.
+    /// Queue for the encoded audio, if the flow has audio.
     pub audio_queue: Option<AudioQueue>,
-    /// The session description for receivers, the answer for a browser, or the offer to a server.
+    /// Session description for receivers, answer to a browser, or offer to a server.
     pub sdp: String,
 }
 
-/// The lowest floor that the operator can set, unless it was lower from the start.
+/// Lowest floor that the operator can set. If the floor was lower at the start, the operator can set that floor again.
 const MIN_FLOOR: Rate = Rate::kbps(50);
 
-/// The pacer's catch-up time after a late wake-up. More would cause bursts.
+/// Maximum time that the pacer catches up after it wakes late. A longer time would cause bursts.
 const PACER_CREDIT: Span = Span::millis(4);
 
 struct Prepared {
     feed: Option<Box<dyn Feed>>,
     payloads: Box<dyn Payloads>,
     encoder_queue: Option<EncoderQueue>,
-    /// Sizes at which an encoder may code pictures.
+    /// Picture sizes that the encoder may use.
     sizes: Vec<(u32, u32)>,
-    /// Set after the last frame of a ladder or broadcast.
+    /// A flag that is set after the last frame of a ladder or a broadcast.
     over: Option<Arc<AtomicBool>>,
     rung: Option<RungStatus>,
 }
 
 impl Prepared {
-    /// Prepares a medium. A broadcast's feed wakes `waker`'s loop, and passes audio to `audio`.
+    /// Prepares a medium. If it is a broadcast, its feed wakes the loop of `waker` and adds audio packets to `audio`.
     fn of(medium: Medium, plan: &VideoPlan, clock: Clock, waker: Waker, audio: Option<&AudioQueue>) -> Self {
         let store = |format| PayloadStore::new(format, plan.payload() as usize);
         match medium {
@@ -180,7 +180,7 @@ impl Prepared {
             Medium::Encoder { format, mut steering, .. } => {
                 let (store, encoder_queue) = (store(format), EncoderQueue::default());
                 steering.overhead = plan.headers();
-                // Paper mode reproduces publications, whose encoders keep the picture size.
+                // Keep the picture size in paper mode, because the encoders of the publications do so.
                 if plan.mode() == Mode::Paper {
                     steering.sizes.truncate(1);
                 }
@@ -216,7 +216,7 @@ impl Sending {
     /// Opens the sockets and starts to send.
     ///
     /// # Errors
-    /// A setting of the flow, an address or the medium can't be used. Nothing was sent.
+    /// A key of the flow, an address or the medium can't be used. Nothing was sent.
     pub fn start(options: SendOptions, medium: Medium) -> Result<Self, LiveError> {
         let connection = match &options.to {
             Destination::Address(_) => None,
@@ -230,7 +230,7 @@ impl Sending {
         Self::begin(options, medium, entropy::seed()?, connection)
     }
 
-    /// Starts to send. `connection` is a browser's or server's negotiated offer and port.
+    /// Starts to send. `connection` contains the negotiated offer of a browser or server, and the sockets.
     fn begin(
         options: SendOptions,
         medium: Medium,
@@ -257,9 +257,9 @@ impl Sending {
         let prepared = Prepared::of(medium, &plan, clock, waker.clone(), audio_queue.as_ref());
         let mut source = plan.source(FLOW, prepared.feed, None, Time::ZERO);
         TempStore::keep(source.stored_rows());
-        // A live sender does not learn each packet's fate.
+        // Keep few rows of frames, because a live sender does not learn what happens to each packet.
         source.frames = SentFrames::lean();
-        // The queue replaces audio packets without content.
+        // Take audio packets from the queue. The planned audio has no content.
         source.audio = audio_queue.clone().map(|queue| Box::new(queue) as Box<dyn AudioFeed>);
         let mut wired = SocketSource::new(source, prepared.payloads);
         wired.audio.clone_from(&audio_queue);
@@ -270,7 +270,7 @@ impl Sending {
         let ix = driver.add(wired, pair)?;
         let (encoder_queue, sizes, over) = (prepared.encoder_queue, prepared.sizes, prepared.over);
         let (rung, first_seq) = (prepared.rung, plan.first_seq());
-        // Other threads have to wake the loop.
+        // Let other threads wake the loop.
         if let Some(encoder_queue) = &encoder_queue {
             encoder_queue.wake_by(driver.waker());
         }
@@ -294,14 +294,14 @@ impl Sending {
         Ok(Self { shared, handle, encoder_queue, audio_queue, sdp })
     }
 
-    /// Checks the keys of a flow as [`Sending::start`] does, without opening sockets.
+    /// Checks the keys of a flow like [`Sending::start`], but opens no sockets.
     pub fn check(options: SendOptions, medium: &Medium) -> Result<(), LiveError> {
         let (clock, shared) = (Clock::start(), Arc::new(Shared::default()));
         let (_, loaded, place) = options.resolved(medium, clock, &shared, entropy::seed()?, None)?;
         planned(&loaded, medium, place).map(|_| ())
     }
 
-    /// Ignores the reports of receivers with this canonical name.
+    /// Ignores the reports of all receivers that have this canonical name.
     pub fn exclude(&self, name: &str) {
         self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
     }
@@ -312,24 +312,25 @@ impl Sending {
         self.shared.orders.admit_all();
     }
 
-    /// Sets the rate's lower and upper limit.
+    /// Sets the lower and the upper limit of the rate.
     pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
         self.shared.orders.limit(floor, cap);
     }
 
-    /// Returns the rate's floor; `None` in paper mode.
+    /// Returns the lower limit of the rate. Returns `None` in paper mode.
     pub fn floor(&self) -> Option<Rate> {
         self.shared.orders.floor()
     }
 }
 
-/// Returns the start's NTP seconds as a unique session number (RFC 8866, section 5.2).
+/// Returns a number for the session. It is the NTP time of the start in seconds, which is unique (RFC 8866, section
+/// 5.2).
 fn session_number(clock: Clock) -> u64 {
     clock.epoch().0 >> 32
 }
 
 impl SendOptions {
-    /// Adds the defaults to the flow's settings, and checks all settings by the rules for scenario files.
+    /// Adds the defaults to the keys of the flow, and checks all keys by the rules for scenario files.
     fn resolved(
         self,
         medium: &Medium,
@@ -350,7 +351,7 @@ impl SendOptions {
         Ok((Self { flow, ..self }, loaded, place))
     }
 
-    /// Returns this end's further addresses for a browser.
+    /// Returns further addresses of this end, for a browser.
     fn others(&self, local: SocketAddr) -> Vec<SocketAddr> {
         match &self.to {
             Destination::Browser { others, .. } => others.iter().map(|ip| SocketAddr::new(*ip, local.port())).collect(),
@@ -358,7 +359,7 @@ impl SendOptions {
         }
     }
 
-    /// Opens the sockets towards an address, and writes the session description.
+    /// Opens the sockets that send to an address, and writes the session description.
     fn opened(
         &self,
         video: &Video,
@@ -369,7 +370,7 @@ impl SendOptions {
         let Destination::Address(to) = &self.to else { return Err(LiveError::unwritten("the offer is gone")) };
         let mut pair = Pair::sender(*to, &self.pair)?;
         if video.audio.is_some() {
-            // The audio's two ports follow the video's.
+            // Use the two ports after those of the video.
             let local = self.pair.local.and_then(|port| port.checked_add(2));
             let beside = PairOptions { local, ..self.pair.clone() };
             pair = pair.with_audio(Pair::sender(audio_address(*to)?, &beside)?);
@@ -379,16 +380,16 @@ impl SendOptions {
         Ok((pair, described.write(own, session)))
     }
 
-    /// Returns the settings for receivers that run in another program.
+    /// Returns the settings for a flow whose receivers run in another program.
     fn apart(&self, medium: &Medium, clock: Clock, shared: &Shared) -> RemotePeer {
         let to = self.to.ip();
         RemotePeer {
             cname: self.cname.clone(),
-            // A group has no single peer.
+            // Set no peer for a group, because it has several.
             peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
-            // The first dynamic payload type (RFC 3551, section 6).
+            // Use the first dynamic payload type by default (RFC 3551, section 6).
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
             again: RETRANSMISSION_PAYLOAD_TYPE,
             audio: AUDIO_PAYLOAD_TYPE,
@@ -396,7 +397,7 @@ impl SendOptions {
             ids: HeaderIds::default(),
             authenticated: false,
             floor: MIN_FLOOR,
-            // This is our receivers' default latency.
+            // Assume the default latency of this program's receivers.
             playout: LATENCY,
             useful: None,
             operator: shared.orders.clone(),
@@ -418,18 +419,18 @@ fn planned<'l>(loaded: &'l Loaded, medium: &Medium, place: HostContext) -> Resul
     Ok((video, plan))
 }
 
-/// An offer to a server (WHIP, RFC 9725), with its socket.
+/// An offer to a server (WHIP, RFC 9725), and the socket for it.
 pub struct LocalOffer {
     options: SendOptions,
     seed: Seed,
     negotiated: NegotiatedOffer,
     pair: Pair,
-    /// The offer, a session description.
+    /// The offer as a session description.
     pub sdp: String,
 }
 
 impl LocalOffer {
-    /// Opens a socket, and makes the offer.
+    /// Opens a socket and creates the offer.
     pub fn new(options: SendOptions, medium: &Medium) -> Result<Self, LiveError> {
         let (clock, shared, seed) = (Clock::start(), Shared::default(), entropy::seed()?);
         let negotiated = NegotiatedOffer::to_server(medium, &options.flow)?;
@@ -442,7 +443,8 @@ impl LocalOffer {
         Ok(Self { options, seed, negotiated, pair, sdp })
     }
 
-    /// Starts with the server's answer. The SSRCs are the offer's, drawn from the same seed.
+    /// Starts to send after the server has answered. The SSRCs are the same as in the offer, because they come from the
+    /// same seed.
     pub fn start(self, answer: &str, medium: Medium) -> Result<Sending, LiveError> {
         let Self { options, seed, negotiated, pair, sdp } = self;
         let negotiated = negotiated.accepted(answer, &medium, options.to.ip())?;
@@ -458,7 +460,7 @@ impl Drop for Sending {
     }
 }
 
-/// Returns whether key frames are made on request.
+/// Returns whether the sender makes key frames on request.
 fn makes_key_frames(video: &Video, medium: &Medium) -> bool {
     matches!(medium, Medium::Encoder { .. } | Medium::Broadcast { .. }) && video.mode != Mode::Paper
 }
@@ -480,7 +482,7 @@ fn describe(
     };
     Ok(Description {
         address: to,
-        // Receivers of a source-specific group need the source to join.
+        // Include the source, because receivers need it to join a source-specific group.
         source: source_specific(to.ip()).then_some(own),
         ttl: options.pair.ttl,
         mux: options.pair.mux,
@@ -504,14 +506,14 @@ fn describe(
         parity: plan
             .parity(FLOW)
             .map(|parity| ParityStream { payload_type: parity.payload_type, sources: sources(parity.ssrc) }),
-        // With an announced SSRC, receivers reject packets of other sessions that use the same key.
+        // Announce the SSRC, so that receivers reject packets of other sessions that use the same key.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
         ours: ours(options, video, medium),
     })
 }
 
-/// Returns the session description's attributes that only Steadycast's receivers read.
+/// Returns the private values of the session description, which only receivers of this program read.
 fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, String)> {
     let mode = if video.mode == Mode::Paper { "paper" } else { "repaired" };
     let mut all = vec![
@@ -520,7 +522,7 @@ fn ours(options: &SendOptions, video: &Video, medium: &Medium) -> Vec<(String, S
         ("session-bw".to_owned(), video.rtcp.session_bw.as_bps().to_string()),
         ("packet".to_owned(), video.packet.get().to_string()),
     ];
-    // Receivers scale pictures of all sizes to this size.
+    // Announce the largest size, because receivers scale all pictures to it.
     if let Medium::Encoder { steering, .. } = medium {
         all.extend(steering.sizes.first().map(|(width, height)| ("size".to_owned(), format!("{width}x{height}"))));
     }
@@ -544,26 +546,27 @@ struct Session {
     shared: Arc<Shared>,
     encoder_queue: Option<EncoderQueue>,
     audio_queue: Option<AudioQueue>,
-    /// The encoder's picture sizes, indexed by [`SizeStats::now`].
+    /// Picture sizes of the encoder. [`SizeStats::now`] is an index of them.
     sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
     rung: Option<RungStatus>,
     options: SendOptions,
-    /// The scenario at the start.
+    /// The scenario at the start of the session.
     loaded: Loaded,
     first_seq: u16,
 }
 
-/// Audio packets without a report on them, after which a warning says so: three seconds.
+/// If no report on audio arrives after this number of audio packets, there is a warning. It corresponds to three
+/// seconds.
 const MIN_AUDIO_PACKETS: u64 = 150;
 
-/// Maximum time for draining the pacer, and then for the BYE.
+/// Maximum time for sending what the pacer contains, and again for sending the BYE.
 const DRAIN_TIMEOUT: Span = Span::secs(2);
 
 impl Session {
     fn run_to_end(mut self) -> Result<LiveRecord, LiveError> {
         let record = self.run().and_then(|()| self.finish());
-        // The encoder's thread must not wait for jobs of an ended session.
+        // Close the queues, so that the encoder's thread does not wait for jobs of a session that has ended.
         self.encoder_queue.iter().for_each(EncoderQueue::close);
         self.audio_queue.iter().for_each(AudioQueue::close);
         self.rung.iter().for_each(RungStatus::leave);
@@ -579,7 +582,7 @@ impl Session {
             // A request from another thread ends the wait early.
             self.driver.run(next, |_| !shared.calls())?;
             let now = clock.now();
-            // After a stall several steps are due, and the series must have no gaps.
+            // Sample each step that is due, so that the series has no gaps after a stall.
             while next <= now {
                 self.call(|end, _, _| end.source.sample(next));
                 next += STEP;
@@ -593,7 +596,7 @@ impl Session {
                 break;
             }
         }
-        // After the source's end, the pacer's packets are still sent.
+        // Send what the pacer still contains after the source has ended.
         let until = clock.now() + DRAIN_TIMEOUT;
         while !self.shared.stopped() && !self.is_alone() && clock.now() < until && self.backlog() > Bytes::ZERO {
             self.driver.run(clock.now() + STEP, |_| true)?;
@@ -604,7 +607,7 @@ impl Session {
         Ok(())
     }
 
-    /// Excludes receivers by canonical name, which only SDES tells.
+    /// Excludes receivers by their canonical names. The names are known only from SDES packets.
     fn exclude(&self) {
         let excluded = self.shared.excluded.lock().unwrap_or_else(PoisonError::into_inner);
         for (ssrc, peer) in self.end().peers.as_ref().into_iter().flat_map(Peers::iter) {
@@ -630,7 +633,7 @@ impl Session {
         self.end().source.session().map_or(Bytes::ZERO, |s| s.backlog().bytes)
     }
 
-    /// Returns the statistics of frame sizes, and the present size.
+    /// Returns the statistics of picture sizes, and the present size.
     fn sizes(&self) -> Option<(SizeStats, (u32, u32))> {
         let sizes = match (&self.encoder_queue, &self.rung) {
             (Some(encoder_queue), _) => encoder_queue.sizes(),
@@ -640,8 +643,8 @@ impl Session {
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }
 
-    /// Returns how many pictures were not coded because the encoder was slow, and how many because the backlog was too
-    /// large.
+    /// Returns how many pictures were not encoded because the encoder was slow, and how many because the backlog was
+    /// too large.
     fn missing(&self) -> (u64, u64) {
         match (&self.encoder_queue, &self.rung) {
             (Some(encoder_queue), _) => (encoder_queue.left_out(), encoder_queue.no_room()),
@@ -650,7 +653,7 @@ impl Session {
         }
     }
 
-    /// Returns the status of a broadcast's quality level ("rung").
+    /// Returns the status of the rung that a viewer of a broadcast gets.
     fn rung(&self) -> Option<Value> {
         let view = self.rung.as_ref()?.view();
         Some(json!({
@@ -660,12 +663,12 @@ impl Session {
         }))
     }
 
-    /// Returns whether the connection to the browser has ended.
+    /// Returns whether the connection to the browser or server has ended.
     fn is_alone(&self) -> bool {
         self.end().browser.as_ref().is_some_and(|browser| browser.tunnel.state() == State::Ended)
     }
 
-    /// Returns whether the source or the connection to the browser has ended.
+    /// Returns whether the source, or the connection to the browser or server, has ended.
     fn ended(&self) -> bool {
         self.is_alone()
             || self.encoder_queue.as_ref().is_some_and(EncoderQueue::over)
@@ -692,7 +695,7 @@ impl Session {
                 })
             })
             .collect();
-        // The mean of the last second's ten samples.
+        // Average over the last second, which has ten samples.
         let recent = source.samples.len().saturating_sub(10);
         let sent: u64 = source.samples[recent..].iter().map(|s| s.bytes).sum();
         let span = STEP * (source.samples.len() - recent).max(1) as u64;
@@ -746,13 +749,13 @@ impl Session {
     fn finish(&mut self) -> Result<LiveRecord, LiveError> {
         let clock = self.driver.clock;
         let now = clock.now();
-        // `into_ends` consumes the loop, so an empty one replaces it.
+        // Put an empty loop in its place, because `into_ends` consumes the loop.
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
         let late = driver.late.clone();
         let Some((mut wired, pair)) = driver.into_ends().pop() else {
             return Err(LiveError::unwritten("the sender is gone"));
         };
-        // The record needs the rows of the temporary file in memory.
+        // Read the rows in the temporary file back into memory, because the record needs them.
         wired.source.stored_rows().into_iter().try_for_each(StoredRows::recall)?;
         let sent = wired.source.sent_bytes.per(now.since(Time::ZERO));
         let none = Peers::new(clock.epoch(), *b"NONE");
@@ -762,7 +765,7 @@ impl Session {
         let sizes = self.sizes().map(|(sizes, _)| sizes).unwrap_or_default();
         let coded = wired.source.frames.count();
         let key_frames = wired.source.key_frames;
-        // The throughput at receivers is known only from their reports.
+        // Compute the throughput from the receivers' reports, because it is not known otherwise.
         let also = &mut wired.source.also;
         also.put(
             &flow_figures::THROUGHPUT,
@@ -790,7 +793,7 @@ impl Session {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }
         let group = self.options.to.ip().is_multicast();
-        // A session's record is written even if its receivers can't be described.
+        // If the receivers can't be described, write the record with the scenario of the start.
         let loaded = flow::ended(&self.loaded, &names, group, now.since(Time::ZERO)).unwrap_or_else(|error| {
             warnings.push(format!("the record's scenario is that of the start: {error}"));
             self.loaded.clone()
@@ -799,8 +802,9 @@ impl Session {
         Ok(LiveRecord::new(loaded, agent, Time::ZERO..now, now, warnings, Vec::new()))
     }
 
-    /// Returns a warning if audio was sent, and no receiver has reported any, although one reports single packets. A
-    /// player with standard reports may report the audio to its port, which is not read.
+    /// Returns a warning if audio was sent and no receiver has reported any, although a receiver reports single
+    /// packets. The warning does not apply to a player with standard reports. It may report on audio to the audio's
+    /// port, which is not read.
     fn lacks_audio_reports(&self, end: &SocketSource) -> Option<String> {
         let reports = end.peers.as_ref()?.iter().any(|(_, peer)| peer.ours || peer.packets);
         let lacks = end.source.session()?.audio_loss().is_none() && end.source.audio_packets >= MIN_AUDIO_PACKETS;
@@ -811,7 +815,7 @@ impl Session {
         (reports && lacks).then(|| format!("no receiver has reported any sound: {port}that the receiver takes it"))
     }
 
-    /// Returns warnings; `refused` and `unsent` count packets.
+    /// Returns warnings about the session. `refused` and `unsent` are numbers of packets.
     fn warnings(&self, source: &VideoSource, (refused, unsent): (u64, u64)) -> Vec<String> {
         let mut warnings = Vec::new();
         let (left_out, no_room) = self.missing();
