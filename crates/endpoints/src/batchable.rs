@@ -8,7 +8,7 @@ use steadycast_units::Time;
 /// Which packets [`Agent::catch_up`] may deliver to an agent later.
 #[derive(Clone, Copy, Debug)]
 pub enum Batchable {
-    /// Plain packets. The agent sends nothing and has no timer.
+    /// Plain packets. They go to an agent that sends nothing and has no timer.
     Plain,
     /// Packets that come from the source of the agent's session.
     Session(session::Batchable),

@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use steadycast_record::{Figures, receiver};
 use steadycast_units::Span;
 
-/// The last pictures whose mean display duration defines a freeze. This is their number (W3C, Identifiers for WebRTC's
-/// Statistics API, `freezeCount`).
+/// Number of pictures over which the mean display duration is taken. Freezes are measured against this mean (W3C,
+/// Identifiers for WebRTC's Statistics API, `freezeCount`).
 const RECENT_PICTURES: usize = 30;
 
 /// Minimum time by which a freeze exceeds the mean display duration.
 const FREEZE_MARGIN: Span = Span::millis(150);
 
-/// Counts of freezes.
+/// Counts the freezes of a video, and measures how long they last.
 ///
 /// A picture freezes if it is shown for at least max(3·avg, avg + 150 ms). `avg` is the mean duration of the last 30
 /// pictures, including the picture itself. The W3C's definition does not count the last picture of a stream; these
@@ -35,8 +35,8 @@ pub struct Freezes {
 }
 
 impl Freezes {
-    /// Counts the freezes in a sequence of display slots. Each slot is a pair of whether a new picture appears and how
-    /// long the slot lasts. Slots before the first picture are ignored.
+    /// Counts the freezes in a sequence of display slots. Each slot says whether a new picture appears, and how long
+    /// the slot lasts. Slots before the first picture are ignored.
     pub fn of(slots: impl IntoIterator<Item = (bool, Span)>) -> Self {
         let mut all = Self::default();
         let mut recent: VecDeque<Span> = VecDeque::with_capacity(RECENT_PICTURES);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     /// Returns the freezes of a video in which each picture is shown for one slot. Only one picture in the middle is
-    /// shown for `slots` slots.
+    /// shown for longer, namely for `slots` slots.
     fn still(fps: u64, slots: u64) -> Freezes {
         let around = || std::iter::repeat_n(true, 3 * fps as usize);
         let held = std::iter::repeat_n(false, slots as usize - 1);

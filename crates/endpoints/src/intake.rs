@@ -4,7 +4,7 @@ use crate::{Fields, Row, Rows};
 use steadycast_record::{Figures, receiver};
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-/// The counts of arrivals, sampled as a series.
+/// Counts the packets that arrive, in total and per step of a series.
 #[derive(Clone, Debug, Default)]
 pub struct Intake {
     /// When the averaging period starts.

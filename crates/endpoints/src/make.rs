@@ -22,7 +22,7 @@ pub struct Inputs {
     pub factories: BTreeMap<String, Arc<dyn Factory>>,
     /// Switching rules that are Python classes or programs, by flow name.
     pub switching: BTreeMap<String, Arc<dyn SwitchingFactory>>,
-    /// Maximum time that a source catches up after it wakes late. It is zero in virtual time.
+    /// Maximum delay that a source makes up for when it wakes late. It is zero in virtual time.
     pub credit: Span,
 }
 
@@ -62,7 +62,8 @@ pub struct AgentFactory<'a> {
     scenario: &'a sc::Scenario,
     inputs: &'a Inputs,
     seed: Seed,
-    /// Links between the senders of a simulcast's groups: one list per simulcast, one entry per group.
+    /// What connects the senders of a simulcast's groups. There is a list for each simulcast, and an entry for each
+    /// group.
     siblings: Vec<Vec<Siblings>>,
 }
 

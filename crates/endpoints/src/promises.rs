@@ -60,8 +60,8 @@ impl<'a> CheckedPromise<'a> {
 }
 
 impl Record<'_> {
-    /// Returns the results of all promises, sorted by id. The share of RTCP is checked here; agents check the other
-    /// promises.
+    /// Returns the results of all promises, sorted by id. Only the share of RTCP is checked here. The agents check the
+    /// other promises.
     pub(crate) fn promises(&self) -> Vec<CheckedPromise<'_>> {
         let mut all = Vec::new();
         for (spec, ends) in self.scenario.flows.iter().zip(self.flows) {

@@ -102,7 +102,7 @@ row!(LinkPoint { bytes, dropped, queued, wait });
 pub struct PacketRow {
     at: Time,
     seq: u64,
-    /// One-way delay of an arrival. `Span::MAX` if the row is not of an arrival.
+    /// One-way delay of a packet that arrived. `Span::MAX` if the row is for a packet that was sent.
     delay: Span,
     /// Index of the frame. `u32::MAX` if the packet has no frame.
     frame: u32,

@@ -29,8 +29,8 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
     1.0 + best * libm::exp(-apart * apart / (2.0 * width * width))
 }
 
-/// Returns how smooth a sequence of display slots is, from 0 to 1. Returns `None` if there are no slots. Each slot is a
-/// pair of whether a new picture appears and how long the slot lasts.
+/// Returns how smooth a sequence of display slots is, from 0 to 1. Returns `None` if there are no slots. Each slot says
+/// whether a new picture appears, and how long the slot lasts.
 ///
 /// The smoothness is a product of two factors. The first factor is G.1070's curve for the number of pictures per slot.
 /// The second factor falls as more time is spent on pictures that are shown for longer than `period` + 100 ms. Neither

@@ -39,7 +39,7 @@ pub const AUDIO_PAYLOAD_TYPE: u8 = 111;
 pub struct HostContext {
     /// Seed for the SSRCs, and for the first sequence numbers and timestamps that the flow does not set.
     pub seed: Seed,
-    /// Maximum time that a source catches up after it wakes late. It is zero in virtual time.
+    /// Maximum delay that a source makes up for when it wakes late. It is zero in virtual time.
     pub credit: Span,
     /// The MTU of the path.
     pub mtu: Bytes,
@@ -203,8 +203,8 @@ pub struct VideoPlan {
     feedback: FeedbackFormat,
     rtcp: RtcpSettings,
     supply: Supply,
-    /// What the controller's sender and receiver parts are created with. Their identity and random source are added
-    /// later.
+    /// Parameters with which the controller's sender and receiver parts are created. Their identity and random source
+    /// are added later.
     setup: Setup,
     /// Highest rate that the media needs.
     top: Option<Rate>,
@@ -619,8 +619,9 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     RtcpSettings { t_min: video.rtcp.t_min, group, summary, mtu, ..RtcpSettings::new(profile, video.rtcp.session_bw) }
 }
 
-/// Returns what both parts of the controller are created with, without the pictures. The rates are within the limits of
-/// the flow and the media. `audio` is the constant rate of the audio, which is added to them.
+/// Returns the parameters with which the controller's sender and receiver parts are created. Only the pictures are
+/// missing. The rates are within the limits of the flow and the media. `audio` is the constant rate of the audio, which
+/// is added to them.
 fn setup(
     video: &sc::Video,
     group: bool,

@@ -14,7 +14,7 @@ impl Record<'_> {
     /// bandwidth-delay product of the flow's fair share.
     pub(crate) fn window_warnings(&self, shares: &[FlowShare]) -> Vec<String> {
         let flows = self.scenario.flows.iter().zip(shares).zip(&self.ways);
-        // The maximum window of the kernel differs from that of the simulated TCP.
+        // Use the kernel's maximum window unless TCP is simulated, because the two maximum windows differ.
         let most = if self.world == "simulated" { MAX_WINDOW } else { LINUX_WINDOW };
         let each = flows.filter_map(|((flow, share), ways)| {
             let FlowKind::Tcp(tcp) = &flow.kind else { return None };
@@ -22,7 +22,8 @@ impl Record<'_> {
                 let link = self.scenario.links.get(way as usize / 2);
                 link.map_or(Span::ZERO, |link| if way.is_multiple_of(2) { link.forward.delay } else { link.back.delay })
             };
-            // A direction and its reverse differ only in the lowest bit of their indices (`DirIx::reverse`).
+            // Add the delays of both directions. A direction and its reverse differ only in the lowest bit of their
+            // indices (`DirIx::reverse`).
             let round: Span = ways.iter().flatten().map(|way| delay(*way) + delay(way ^ 1)).sum();
             let config = &tcp.config;
             let (name, packet) = (&flow.name, config.packet.get());

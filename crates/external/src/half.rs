@@ -42,7 +42,7 @@ pub struct LawReport<'a> {
     pub members: u32,
     /// The round-trip time.
     pub rtt: Option<Span>,
-    /// Number of packets that were expected since the previous report, and number of those that are missing.
+    /// Number of packets that were expected since the previous report, and number of packets that are missing.
     pub counts: Option<(u32, u32)>,
     /// Rate at which packets arrived since the previous report.
     pub received: Option<Rate>,

@@ -144,7 +144,8 @@ impl State {
         }
     }
 
-    /// Dequeues a packet from queue `n`. Before that, drops the packets that CoDel drops (RFC 8289, section 5.5).
+    /// Dequeues a packet from queue `n`. Drops the packets before it that CoDel decides to drop (RFC 8289, section
+    /// 5.5).
     fn dequeue_from(&mut self, n: u32, now: Time, out: &mut CongestionSignals<'_>) -> Option<Waiting> {
         let Self { queues, codel, mtu, .. } = self;
         let queue = queues.get_mut(&n)?;
@@ -181,7 +182,8 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // If dropping ended less than 16 intervals ago, continue with the last count (RFC 8289, section 5.5).
+            // If dropping ended less than 16 intervals ago, start with the number of drops in the last dropping phase
+            // instead of 1 (RFC 8289, section 5.5).
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };

@@ -62,7 +62,7 @@ impl Discipline for DualPi2 {
 struct Lane {
     /// The packets in the queue. The flag says whether a packet may be marked because of its sojourn time.
     waiting: VecDeque<(Waiting, bool)>,
-    /// Part of the next signal that earlier packets have collected, from 0 to 1 (`count` of RFC 9332's `recur`).
+    /// Fraction of the next signal, which has added up from earlier packets (`count` of RFC 9332's `recur`).
     count: f64,
 }
 
@@ -187,7 +187,7 @@ impl State {
         let (p_c, _) = self.probabilities();
         if self.classic.recur(p_c) {
             // From this p_C on, the coupled probability is 1 and the link is overloaded. Drop even ECN-capable packets
-            // then, because marks have too little effect.
+            // then, because ECN can't be relied on.
             let most = (1.0 / (self.dual.k * self.dual.k)).min(1.0);
             if !head.ecn.is_capable() || p_c >= most {
                 out.drop(&head, Drop::Early);

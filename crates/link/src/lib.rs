@@ -262,7 +262,7 @@ impl Link {
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
         // Both may use this part of the seed, because only one of them draws from it.
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
-        // Exclude a queue in which not even one packet fits, because the fast path treats all packets alike.
+        // Exclude a queue that has no room for a packet of the MTU's size. The fast path does not look at the limit.
         let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.fits(0, 0, config.mtu);
         let has_constant_rate = match &config.service {
             Service::Unlimited => true,
@@ -420,7 +420,7 @@ impl Link {
     #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
         let (idle, state) = (&mut self.idle, &mut *self.state);
-        // Add up the packets now, because their size `idle.size` may change below.
+        // Count the packets that have passed now, because their size `idle.size` may change below.
         state.count_passed(idle);
         if size != idle.size {
             state.change_size(now, size, idle);
@@ -530,7 +530,7 @@ impl Link {
         }
     }
 
-    /// Returns how many bytes the link can send from `from` to `until`. Returns `None` if the rate is unlimited.
+    /// Returns how many bytes the link can send from `from` to `until`. Returns `None` if there is no limit.
     pub fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         self.state.transmitter.capacity(from, until)
     }

@@ -41,8 +41,8 @@ impl Limit {
 }
 
 impl Service {
-    /// Returns the nominal rate, which limits in time refer to. It is the first rate above 0, or the mean rate of a
-    /// file. Returns `None` if the rate is unlimited.
+    /// Returns the nominal rate, with which limits in time are converted to bytes. It is the first rate above 0, or the
+    /// mean rate of a file. Returns `None` if the rate is unlimited.
     pub(crate) fn nominal(&self) -> Option<Rate> {
         match self {
             Self::Unlimited => None,

@@ -51,7 +51,7 @@ impl Queue {
         }
     }
 
-    /// Creates a drop-tail queue with a maximum length.
+    /// Creates a drop-tail queue. `limit` is its maximum length.
     pub const fn drop_tail(limit: Limit) -> Self {
         Self::DropTail(DropTail { limit })
     }

@@ -83,8 +83,8 @@ impl Work {
         }
     }
 
-    /// Switches between writing and pausing at each period's end up to `now`. Registers each writing period's start in
-    /// `activity`. Its end is registered elsewhere, when the period's last packet is acknowledged.
+    /// Switches between writing and pausing at the end of each period up to `now`. Registers the start of each writing
+    /// period in `activity`. Its end is registered elsewhere, when the last packet of the period is acknowledged.
     pub fn turn(&mut self, now: Time, chance: &mut Chance, activity: &mut Activity) {
         let Self::OnOff { on, off, until, writing, gap, write } = self else { return };
         while *until <= now {
