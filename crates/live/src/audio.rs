@@ -126,8 +126,8 @@ impl AudioFeed for AudioQueue {
 /// An audio packet that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedAudio {
-    /// When the audio is to be played, in ticks of 1/90000 s. The time is on the clock of the frames and starts with
-    /// the first frame that was received.
+    /// When the audio is to be played, in ticks of 1/90000 s on the clock of the frames. Time zero is the first frame
+    /// that was received.
     pub ticks: i64,
     /// Number of packets that are missing directly before this packet.
     pub missing: u64,
@@ -182,9 +182,9 @@ impl ReceivedAudioQueue {
     }
 }
 
-/// Maximum difference between a packet's time and the time that sender reports give, in ticks of 1/90000 s. It is 10
-/// ms. The reports of a browser deviate by a few milliseconds. If packets followed each deviation, a player would make
-/// audible corrections.
+/// Maximum difference between the time of a packet and the time that follows from sender reports, in ticks of 1/90000
+/// s. It is 10 ms. Smaller differences are ignored. The reports of a browser deviate by a few milliseconds, and a
+/// player would make audible corrections.
 const MAX_DEVIATION: u64 = 900;
 
 /// Puts audio packets into order, and converts their times to the clock of the frames.

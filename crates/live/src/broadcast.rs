@@ -23,7 +23,7 @@ const KEY_FRAMES_APART: Span = Span::secs(1);
 /// If a regular key frame is due within this time, a request gets no additional key frame.
 const SOON: Span = Span::millis(600);
 
-/// Time over which it is evaluated whether the encoders lag behind.
+/// Period after which the lag of the encoders is evaluated.
 const LAG_OVER: Span = Span::secs(6);
 /// Maximum share of pictures that may be left out in [`LAG_OVER`]. Above it, the finest rung is no longer encoded.
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;
@@ -244,7 +244,7 @@ impl Broadcast {
         self.shown(state, state.next).before(PICTURE_LEAD)
     }
 
-    /// Returns when a picture is due on the source's timeline. Returns zero if the source has its own pace.
+    /// Returns when a picture is due on the source's timeline. Returns zero if the source sets the pace itself.
     fn shown(&self, state: &State, picture: u32) -> Time {
         match state.start {
             Some(start) if !self.steering.own_pace => start + self.time(picture),
@@ -329,7 +329,7 @@ impl Broadcast {
 
     /// Adds the encoded picture of the present job, as an access unit per rung. The finest rung comes first.
     ///
-    /// If the source has its own pace, `sampled` is when the picture was sampled, counted from the first picture.
+    /// If the source sets the pace itself, `sampled` is when the picture was sampled, counted from the first picture.
     pub fn push(&self, picture: u32, sampled: Option<Span>, units: Vec<(FrameKind, Vec<u8>)>) {
         let mut state = self.locked();
         let Some(job) = state.job.take() else { return };
@@ -418,7 +418,7 @@ impl Broadcast {
     /// is the first one after a silence.
     pub fn push_audio(&self, at: Span, begins: bool, bytes: &[u8], patience: Duration) -> Option<bool> {
         let due = |state: &State| match state.start {
-            // A source that has its own pace delivers each packet when the packet is due.
+            // A source that sets the pace itself delivers each packet when the packet is due.
             Some(_) if self.steering.own_pace => Time::ZERO,
             Some(start) => (start + at).before(AUDIO_LEAD),
             None => Time::NEVER,
@@ -433,8 +433,8 @@ impl Broadcast {
                 continue;
             };
             let at = at.saturating_sub(*began);
-            // Send the packets of a source with its own pace immediately, because the source's clock may be ahead of
-            // this clock.
+            // If the source sets the pace itself, send the packet immediately, because the source's clock may be ahead
+            // of this clock.
             let due = if self.steering.own_pace { Span::ZERO } else { at };
             // If the viewer's queue is full, only this viewer misses the packet.
             match queue.push_due(due, at, begins || !*has_begun, bytes, Duration::ZERO) {
@@ -483,7 +483,7 @@ impl Broadcast {
         id
     }
 
-    /// Returns the number of the picture that is due now. The source must not have its own pace.
+    /// Returns the number of the picture that is due now. The source must not set the pace itself.
     fn due_picture(&self) -> u32 {
         self.locked().start.map_or(0, |start| self.pictures_since(start))
     }
@@ -701,11 +701,11 @@ impl RungFeed {
         view.why = self.chooser.reason().name();
     }
 
-    /// Decides whether a frame is sent. Returns the number of its picture in this session if so.
+    /// Decides whether a frame is sent. If it is, returns the number of its picture in this session.
     fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
         let began = self.began?;
         if self.base.is_none() && frame.first {
-            // The source has its own pace. Conclude from its first key frame which picture was due at `began`.
+            // The source sets the pace itself. Its first key frame shows which picture was due at `began`.
             let base = frame.picture.saturating_sub(self.broadcast.pictures_since(began));
             self.begin_at(base, self.broadcast.time(base).min(frame.sampled));
         }
@@ -835,7 +835,7 @@ mod tests {
             quantizers: (2, 31),
             scale: Scale::Linear,
             sizes: vec![(352, 288), (176, 144)],
-            // With a pace of its own, the source's pictures are due immediately, so that tests need not wait.
+            // The source sets the pace itself. Its pictures are due immediately, so that no test has to wait.
             own_pace: true,
             overhead: 0,
         }

@@ -36,7 +36,7 @@ pub(crate) fn secret<const N: usize>() -> Result<[u8; N], LiveError> {
 /// bytes that collide.
 pub(crate) fn number(bytes: [u8; 16]) -> u64 {
     static KEY: LazyLock<[u8; 16]> = LazyLock::new(|| {
-        // If there are no random numbers, a key of zero does no harm, because no session can start.
+        // If there are no random numbers, a key of zero does no harm, because no session can start then.
         let half = || seed().map_or(0, |seed| seed.0).to_be_bytes();
         let mut key = [0; 16];
         key[..8].copy_from_slice(&half());

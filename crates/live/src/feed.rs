@@ -63,7 +63,7 @@ impl Payloads for PayloadStore {
         debug_assert!(place.is_some_and(|p| p.len() == usize::from(media.header.payload_len)));
         out.extend_from_slice(place.unwrap_or_default());
         if media.header.marker {
-            // Remove this frame and all earlier ones, because the pacer has skipped what it has not sent of them.
+            // Remove this frame and all earlier frames. The pacer has sent or skipped all of their packets.
             *frames = frames.split_off(&(fragment.frame + 1));
         }
     }
@@ -72,7 +72,7 @@ impl Payloads for PayloadStore {
 /// A picture that the encoder is to encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderJob {
-    /// Number of the picture. If it is not the number after the last job's, the pictures in between are not encoded.
+    /// Number of the picture. If numbers are skipped between two jobs, the skipped pictures are not encoded.
     pub picture: u32,
     /// Whether the picture starts a group of pictures. The group needs a new encoder context.
     pub first: bool,
@@ -232,15 +232,15 @@ impl EncoderQueue {
     }
 }
 
-/// Maximum backlog in the pacer, as the time that the rate needs to send it. If the rate falls by half, the backlog
-/// becomes 800 ms, which is still below the pacer's limit of 1 s.
+/// Maximum backlog in the pacer, expressed as the time that the rate needs to send it. If the rate falls by half, the
+/// backlog becomes 800 ms, which is still below the pacer's limit of 1 s.
 const MAX_BACKLOG: Span = Span::millis(400);
 
 /// Maximum backlog after a group was aborted, when the backlog already drains. It replaces [`MAX_BACKLOG`].
 const MAX_BACKLOG_AFTER_ABORT: Span = Span::millis(600);
 
-/// If a group is predicted to end with a larger backlog, it is aborted. The backlog is the time that the rate needs to
-/// send it.
+/// A group of pictures is aborted if it is predicted to end with a larger backlog than this. The backlog is expressed
+/// as the time that the rate needs to send it.
 const ABORT_BACKLOG: Span = Span::millis(250);
 
 /// Maximum time between two encoded pictures, however large the backlog is.
@@ -260,7 +260,7 @@ pub struct LiveFeed {
     late: u32,
     /// Factor by which the previous group became longer because the encoder is slow.
     slow: f64,
-    /// Whether the present group is ended early. Its size is then not used for the rate control.
+    /// Whether the present group ends early. Its size is then not used for the rate control.
     cut: bool,
     rate_sum: (f64, u32),
     rate: Rate,
@@ -375,7 +375,7 @@ impl LiveFeed {
 impl Feed for LiveFeed {
     fn due(&self) -> Span {
         match self.encoder_queue.locked().ready.front() {
-            // The frame is due immediately, because the source has a pace of its own, like a camera.
+            // The frame is due immediately, because the source sets the pace itself, like a camera.
             Some(_) if self.control.steering.own_pace => Span::ZERO,
             Some(unit) => self.time(unit.picture),
             None => Span::MAX,
@@ -413,7 +413,7 @@ impl Feed for LiveFeed {
         // If the encoder is late by more than a picture, leave out pictures until it has caught up.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
-        // A source that has its own pace skips pictures itself.
+        // A source that sets the pace itself also skips pictures itself.
         let left_out = if self.control.steering.own_pace { 0 } else { behind.clamp(0.0, 1e6) as u32 };
         self.late = self.late.saturating_add(left_out);
         // Count this frame as backlog. It must be sent, because later frames are predicted from it.

@@ -66,7 +66,7 @@ impl FlowKeys {
         // Allow padding only with retransmissions, because padding uses the retransmission stream.
         let again = !to.is_multicast() && (keys.is("repair", "auto") || keys.is("repair", "rtx"));
         let keys = keys.or("padding", again);
-        // Receivers of a source-specific group do not get each other's reports, so the source reports for them.
+        // Receivers of a source-specific group do not get each other's reports, so they report to the sender only.
         if source_specific(to) { keys.or("rtcp", json!({ "reports": "source" })) } else { keys }
     }
 

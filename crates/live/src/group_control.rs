@@ -17,7 +17,7 @@ pub struct Steering {
     /// Picture sizes as width and height, from the source's size downwards. The smaller sizes are for rates that are
     /// too low for the coarsest quantizer.
     pub sizes: Vec<(u32, u32)>,
-    /// Whether the source has a pace of its own, like a camera. Frames are then sent as they arrive.
+    /// Whether the source sets the pace itself, like a camera. Frames are then sent as they arrive.
     pub own_pace: bool,
     /// Bytes that a packet has in addition to the payload.
     pub overhead: u64,
@@ -40,12 +40,12 @@ const BUCKET_GROUPS: f64 = 1.5;
 /// Both exponents are chosen to overestimate the bytes. In FFmpeg's test pattern, the exponents are 0.6 to 1.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// Pictures become smaller if they need more than the largest step size times this factor. At their new size, they must
-/// need at most the largest step size divided by this factor.
+/// Pictures become smaller if they would need a step size above the largest one times this factor. At the new size, the
+/// step size that they need must be at most the largest one divided by this factor.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// The conditions under which pictures become larger. Each one has a factor and a duration. For this duration, pictures
-/// of the larger size must need at most the largest step size divided by the factor.
+/// The conditions under which pictures become larger. Each condition has a factor and a duration. For this duration,
+/// the step size that the larger size needs must be at most the largest one divided by the factor.
 ///
 /// Because of the second condition, pictures grow sooner if the rate is high.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
@@ -78,7 +78,7 @@ pub(crate) struct GroupControl {
     begun: bool,
     /// For each condition of [`UPSIZE_MARGINS`], since when a larger size has met it.
     fits_since: [Option<Span>; 2],
-    /// Whether the encoder limits the stream. The quantizer is then the finest, the size is that of the source, and the
+    /// Whether the encoder limits the stream. The quantizer is then the finest, the size is the source's size, and the
     /// frames are below the budget.
     pub(crate) limited: bool,
 }

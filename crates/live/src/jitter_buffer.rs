@@ -1,4 +1,4 @@
-//! A buffer that puts packets into order and frames together, and a queue of these frames for a reader.
+//! A buffer that sorts packets and reassembles frames, and a queue of these frames for a reader.
 
 mod frame_assembly;
 mod frame_queue;
@@ -31,7 +31,7 @@ type Held = (Time, RtpHeader, Vec<u8>);
 pub struct JitterBuffer {
     payload_types: PayloadTypes,
     assembler: FrameAssembler,
-    /// Packets that wait for earlier ones, by extended sequence number.
+    /// Packets that wait for earlier packets, by extended sequence number.
     held: BTreeMap<u64, Held>,
     /// Maximum time to wait for an earlier packet, and maximum number of packets that wait.
     limits: (Span, usize),
@@ -41,7 +41,8 @@ pub struct JitterBuffer {
     progress: Time,
     /// Number of packets since the last gap.
     since_gap: u64,
-    /// Consecutive packets that arrived after their gap was given up, and the sequence number of the first one.
+    /// Consecutive late packets, and the sequence number of the first of them. A packet is late if its gap was given up
+    /// before the packet arrived.
     late: (u64, Vec<Held>),
     /// Extended sequence numbers at which the SSRC will change or the source will restart.
     runs: VecDeque<u64>,
@@ -94,8 +95,8 @@ impl JitterBuffer {
         } else {
             self.progress = self.progress.max(at);
         }
-        // Start the runs up to `seq`. The first packet of a run may be lost, so that `seq` is above the run's first
-        // number.
+        // Start each run up to `seq`. A run begins with a new SSRC or a restart. Its first packet may be lost, so that
+        // `seq` is above the run's first number.
         while self.runs.front().is_some_and(|from| *from <= seq) {
             self.runs.pop_front();
             self.assembler.start_run(self.next_rtp_seq == Some(header.seq));
@@ -135,7 +136,7 @@ impl JitterBuffer {
         }
     }
 
-    /// Returns how long a frame that ends with a marker waits for reordered packets.
+    /// Returns the time until which a frame that ends with a marker waits for reordered packets.
     fn ends_at(&self) -> Option<Time> {
         self.assembler.marked_at().filter(|_| self.held.is_empty()).map(|at| at + REORDER_WAIT)
     }
@@ -484,8 +485,8 @@ mod tests {
 
     #[test]
     fn a_key_frame_is_needed_after_a_lost_reference_unless_one_is_due_soon() {
-        // Each row has frames of 40 ms, whether the first key frame was ever needed, and whether a later key frame was.
-        // A dash is a lost frame.
+        // Each row has frames of 40 ms. It also says whether the first key frame was ever needed, and whether a later
+        // key frame was ever needed. A dash is a lost frame.
         for (frames, first, another) in [
             ("PPIPP", true, false),
             ("IPPPPPPPPPIPP", false, false),

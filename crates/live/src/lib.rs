@@ -1,7 +1,7 @@
 //! Runs flow endpoints in real time. Only this crate reads the clock and opens sockets for RTP.
 //!
-//! A [`Loop`] drives up to hundreds of [`End`]s in one thread: it waits for a datagram or timer, calls the ends that
-//! are due, and sends what they emit.
+//! A [`Loop`] runs up to hundreds of endpoints ([`End`]) in one thread. It waits for a datagram or a timer, calls the
+//! endpoints that are due, and sends what they emit.
 
 mod audio;
 mod broadcast;

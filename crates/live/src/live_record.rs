@@ -119,7 +119,7 @@ pub(crate) fn reported(peers: &Peers, first_seq: u16, start: Time) -> (Vec<Strin
             Some(ReceivedBlock { block, .. }) if !early => (block.highest_seq, block.cumulative_lost),
             _ => (u32::from(first_seq), 0),
         };
-        // There is no loss if the receiver sends only per-packet feedback, and therefore no report block.
+        // Leave the loss unknown if the receiver sends only per-packet feedback, because there is no report block then.
         let loss = peer.block.and_then(|received| loss_since(from, before, &received.block));
         // Convert to milliseconds. A millisecond is 90 ticks of the RTP clock.
         let jitter = peer.block.map(|received| f64::from(received.block.jitter) / 90.0);

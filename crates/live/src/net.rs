@@ -424,7 +424,7 @@ pub struct Pair {
     rtcp: Option<PairPort>,
     /// The destination of a sender, or the address at which a receiver's media arrives.
     pub(crate) address: SocketAddr,
-    /// Where a sender sends its reports, and where a receiver in a group sends its reports.
+    /// Address for the reports of a sender, or for the reports of a receiver in a group.
     reports: SocketAddr,
     /// The sockets for audio. `None` if audio shares the sockets of video.
     audio: Option<Box<Self>>,
@@ -488,7 +488,8 @@ impl Pair {
             // Connect the socket, because only a connected socket gets ICMP errors. Connecting also checks the route.
             let connected = rtp.socket.connect(&to.into());
             connected.map_err(|e| {
-                // Find out whether the address is a broadcast address. Linux refuses it to sockets without this option.
+                // Find out whether the address is a broadcast address. Linux refuses such an address unless this option
+                // is set.
                 let broadcast = || {
                     let connected = rtp.socket.set_broadcast(true).and_then(|()| rtp.socket.connect(&to.into()));
                     connected.is_ok()

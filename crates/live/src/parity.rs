@@ -117,7 +117,7 @@ impl ReceivedSymbols {
         }
     }
 
-    /// Returns those of the lost packets that can be recovered, with the session's sequence numbers. Forged parity may
+    /// Returns the lost packets that can be recovered, each with the session's sequence number. Forged parity may
     /// produce an invalid packet, which is left out.
     pub fn recover_packets(&mut self, recovered: &[Recovered]) -> Vec<(u64, Vec<u8>)> {
         let mut all = Vec::new();

@@ -9,7 +9,7 @@ use steadycast_wire::rtcp::{Compound, Packet, ReportBlock};
 /// A report block, and the state of this sender when it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedBlock {
-    /// The block, which reports on the stream of this sender.
+    /// The report block on the stream of this sender.
     pub block: ReportBlock,
     /// When the block arrived.
     pub at: Time,

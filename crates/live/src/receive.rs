@@ -144,7 +144,8 @@ impl DescribedSession {
                 Some(payload_type) => receiver.with_audio(payload_type),
                 None => receiver,
             };
-            // In paper mode, the sender never pauses.
+            // Send empty reports while no media arrives, because some senders pause until they get a report. In paper
+            // mode, the sender never pauses.
             if plan.mode() == Mode::Paper { receiver } else { receiver.answering() }
         })
     }
@@ -220,7 +221,8 @@ impl Receiving {
         let (flow, video) = (&loaded.scenario.flows[0], flow::video(&loaded)?);
         let described_session = DescribedSession::of(description, options.latency);
         let mut plan = VideoPlan::supplied(flow, video, Supply::Endless(None), place)?;
-        // If the description contains no controller, the sender is a standard one.
+        // Use standard RTCP timing if the description contains no controller, because the sender is then a standard
+        // sender.
         if description.private_value("controller").is_none() {
             plan = plan.timed(|rtcp| standard(rtcp, described_session.repair.is_some() || description.key_frames));
         }

@@ -149,7 +149,8 @@ impl AudioStream {
         Some(Self { payload_type, port: media.port, source: lone_source(media) })
     }
 
-    /// Returns the media section of the audio. It takes over what it shares with the video.
+    /// Returns the media section of the audio. Its addresses and its feedback are the same as in the video's section
+    /// `of_video`.
     fn section(&self, video: &Description, of_video: &Media) -> Media {
         let mut media =
             Media::new(MediaType::Audio, self.port, TransportProto::Other(of_video.proto.clone()), self.payload_type);
@@ -495,7 +496,7 @@ fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
 /// Encodings of packets that repair the packets of another payload type.
 const REPAIR_ENCODINGS: [&str; 7] = ["rtx", "red", "ulpfec", "flexfec", "flexfec-03", "parityfec", PARITY_ENCODING];
 
-/// Returns whether packets are sent in another order than that of decoding, which is not supported.
+/// Returns whether packets are sent in another order than the decoding order, which is not supported.
 fn interleaved(offer: &Format) -> bool {
     let above = |key: &str, least: u32| {
         parameter(&offer.fmtp, key).and_then(|text| text.trim().parse().ok()).is_some_and(|n: u32| n > least)
@@ -503,7 +504,7 @@ fn interleaved(offer: &Format) -> bool {
     match offer.format {
         // Mode 2 is the interleaved mode (RFC 6184, section 8.1).
         Some(PayloadFormat::H264) => above("packetization-mode", 1),
-        // If the value is above 0, NAL units may be sent in another order than that of decoding (RFC 7798, section
+        // If the value is above 0, NAL units may be sent in another order than the decoding order (RFC 7798, section
         // 7.1).
         Some(PayloadFormat::H265) => above("sprop-max-don-diff", 0),
         _ => false,
@@ -806,7 +807,7 @@ mod tests {
         let both = Description { repair: Some(retransmissions()), parity: Some(parity()), ..description(None, &[]) };
         let text = both.write(own, 17);
         assert_eq!(text.matches("a=ssrc:1111 ").count(), 1, "{text}");
-        // The three payload types are that of the video itself, an invalid one, and one with an unknown encoding.
+        // The three cases are the payload type of the video itself, an invalid payload type, and an unknown encoding.
         for wrong in ["96 x-steadycast-rs/90000", "200 x-steadycast-rs/90000", "98 x-steadycast-rsx/90000"] {
             let text = text.replace("98 x-steadycast-rs/90000", wrong);
             assert_eq!(Description::read(text.as_bytes()).unwrap().parity, None, "{wrong}");

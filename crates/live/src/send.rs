@@ -136,7 +136,7 @@ pub struct Sending {
 /// Lowest floor that the operator can set. If the floor was lower at the start, the operator can set that floor again.
 const MIN_FLOOR: Rate = Rate::kbps(50);
 
-/// Maximum time that the pacer catches up after it wakes late. A longer time would cause bursts.
+/// Maximum delay that the pacer makes up for when it wakes late. A longer time would cause bursts.
 const PACER_CREDIT: Span = Span::millis(4);
 
 struct Prepared {
@@ -180,7 +180,7 @@ impl Prepared {
             Medium::Encoder { format, mut steering, .. } => {
                 let (store, encoder_queue) = (store(format), EncoderQueue::default());
                 steering.overhead = plan.headers();
-                // Keep the picture size in paper mode, because the encoders of the publications do so.
+                // Keep the picture size in paper mode, as the encoders of the reproduced publications do.
                 if plan.mode() == Mode::Paper {
                     steering.sizes.truncate(1);
                 }
@@ -259,7 +259,7 @@ impl Sending {
         TempStore::keep(source.stored_rows());
         // Keep few rows of frames, because a live sender does not learn what happens to each packet.
         source.frames = SentFrames::lean();
-        // Take audio packets from the queue. The planned audio has no content.
+        // Replace the plan's audio, whose packets have no content, by the queue.
         source.audio = audio_queue.clone().map(|queue| Box::new(queue) as Box<dyn AudioFeed>);
         let mut wired = SocketSource::new(source, prepared.payloads);
         wired.audio.clone_from(&audio_queue);

@@ -40,12 +40,13 @@ struct OpenFrame {
     anew: bool,
 }
 
-/// How much the step of the timestamps may differ from the step of the arrivals at the start of a run, in ticks. It is
-/// 1 s. If they differ more, the run does not continue the previous timestamps.
+/// Maximum difference between the timestamp step and the arrival step from one frame to the next at the start of a run,
+/// in ticks. It is 1 s. If the difference is larger, the run does not continue the previous timestamps.
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
-/// How much the step of the timestamps may exceed the step of the arrivals within a run, in ticks. It is 60 s.
+/// Maximum excess of the timestamp step over the arrival step from one frame to the next within a run, in ticks. It is
+/// 60 s.
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
-/// How far timestamps may step back within a run, in ticks. It is 10 s.
+/// Maximum step back of the timestamps from one frame to the next within a run, in ticks. It is 10 s.
 const MAX_STEP_BEHIND: i64 = 10 * 90_000;
 
 /// Reassembles frames from packets in sequence, and adds them to a queue.
@@ -97,7 +98,8 @@ impl FrameAssembler {
         }
     }
 
-    /// Registers a gap before the next packet. `lost` packets are missing. It is zero if their number is unknown.
+    /// Registers a gap before the next packet. `lost` is how many packets are missing, or zero if the number is
+    /// unknown.
     pub(super) fn lose(&mut self, lost: u64) {
         self.gap = Some(self.gap.unwrap_or(0) + lost);
     }
@@ -149,7 +151,8 @@ impl FrameAssembler {
             // Forget how markers were used, because another sender may use them differently.
             self.markers = Markers::default();
         }
-        // The gap is between two frames, so only the start of the new frame is affected.
+        // Register the gap here only if no frame is open. It is then between two frames, and affects only the start of
+        // the new frame.
         if self.open.is_none() && gap {
             self.depacketiser.gap();
         }
@@ -286,8 +289,7 @@ impl FrameAssembler {
         self.frame_queue.put(ReceivedFrame { ticks, bytes: frame.bytes, damaged, whole, first, last }, fate, missing);
     }
 
-    /// Updates whether a key frame is needed. `gap` says whether frames before this one are missing, which it may refer
-    /// to.
+    /// Updates whether a key frame is needed. `gap` says whether frames are missing that this frame may refer to.
     fn update_key_frame_need(&mut self, kind: FrameKind, fate: FrameFate, gap: bool) {
         let (since, before) = self.group;
         let since = since.map(|since| since + 1);

@@ -37,7 +37,7 @@ pub struct FrameCounts {
     pub damaged: u64,
     /// Frames of which no packet arrived. Gaps in the timestamps show them.
     pub missing: u64,
-    /// When the last packet of the latest frame arrived that can be shown.
+    /// When the last packet of the latest displayable frame arrived.
     pub shown: Option<Time>,
     /// Whether all packets have had the same timestamp for more than `FRAME_ARRIVAL_TIME`.
     pub one_stamp: bool,
