@@ -14,7 +14,7 @@ const FREEZE_MARGIN: Span = Span::millis(150);
 /// Counts the freezes of a video, and measures how long they last.
 ///
 /// A picture freezes if it is shown for at least max(3·avg, avg + 150 ms). `avg` is the mean duration of the last 30
-/// pictures, including the picture itself. The W3C's definition does not count the last picture of a stream; these
+/// pictures, including the picture itself. The W3C's definition does not count the last picture of a stream. These
 /// counts include it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Freezes {

@@ -17,10 +17,10 @@ pub struct Transition {
     pub does: Action,
 }
 
-/// An end of a flow, which is its source or one of its receivers.
+/// An end of a flow, which is the flow's source or one of the flow's receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The source. If each receiver has a source of its own, all of these sources.
+    /// The source. If each receiver has a source of its own, this means all sources.
     Source,
     /// The receiver with this index.
     Receiver(usize),
@@ -53,7 +53,7 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
     for (n, (flow, ends)) in scenario.flows.iter().zip(flows).enumerate() {
         let ix = FlowIx(n as u32);
         let transition = |at, end, does| Transition { at, flow: ix, end, does };
-        // Of all receivers, only those of video have a session to start.
+        // Start receivers only in video flows. Other receivers have no session to start.
         if matches!(flow.kind, sc::FlowKind::Video(_)) {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {

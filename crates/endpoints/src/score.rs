@@ -6,14 +6,14 @@ use steadycast_units::Span;
 /// Time for which a picture may be shown after the end of its slot without an effect on the score.
 const UNNOTICED_STILL: Span = Span::millis(100);
 
-/// Share of frozen time at which quality falls to 1/e. The value is fitted to P.1203.3 (equation 29) for half a minute
-/// of video that has one to five freezes of 0.4 s or 0.5 s.
+/// Share of frozen time at which quality falls to 1/e. The value is fitted to P.1203.3 (equation 29). The fitted videos
+/// last half a minute and have one to five freezes of 0.4 s or 0.5 s.
 const STILL_SHARE_SCALE: f64 = 0.08;
 
 /// Width of G.1070's curve of quality by frame rate (`D_FrV`) at 1 Mb/s.
 const FRAME_RATE_WIDTH: f64 = 1.5;
 
-/// Returns `1 + (Q − 1) · S` for the coding quality `Q` (1 to 5) and the smoothness `S` (0 to 1).
+/// Returns the score `1 + (Q − 1) · S`. `Q` is the coding quality (1 to 5), and `S` is the smoothness (0 to 1).
 pub(crate) fn combined_score(coding: f64, smooth: f64) -> f64 {
     1.0 + (coding - 1.0) * smooth
 }
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_few_freezes_leave_what_p_1203_leaves_of_half_a_minute() {
-        // Each row has the number of freezes, the length of each freeze in slots of 40 ms, and the quality that
-        // equation 29 expects.
+        // Each row has the number of freezes, the length of each freeze, and the quality that equation 29 expects. The
+        // length is in slots of 40 ms.
         for (freezes, slots, expected) in [(1, 12, 0.888), (3, 12, 0.678), (5, 10, 0.547)] {
             near(frozen(freezes, slots), expected, 0.06);
         }

@@ -252,9 +252,9 @@ impl Record<'_> {
         busy.stretches().flat_map(both).collect()
     }
 
-    /// Returns a stream's demand while it is present. If the encoder or the cap limited the rate for at least half of a
-    /// second, the demand in that second is the rate that was used. Otherwise the demand is the mean rate of the best
-    /// quality.
+    /// Returns a stream's demand while it is present. In some seconds, the encoder or the cap limits the rate for at
+    /// least half of the time. In such a second, the demand is the rate that was used. Otherwise the demand is the mean
+    /// rate of the best quality.
     fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
         let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
         let video = source.and_then(|source| self.agents[source.0 as usize].video_source());

@@ -16,7 +16,7 @@ pub struct Skew {
 }
 
 impl Skew {
-    /// Creates the skew of a clock that is `ahead` of the network's clock at time zero and runs fast by `ppm`.
+    /// Creates the skew of a clock. The clock is `ahead` of the network's clock at time zero, and runs fast by `ppm`.
     pub fn new(ahead: Offset, ppm: f64) -> Self {
         // A clock can't start before zero. Add a wrap period to a negative offset, which does not change the stamps.
         let ahead = if ahead < Offset::ZERO { STAMP_RANGE.saturating_sub(ahead.abs()) } else { ahead.later() };

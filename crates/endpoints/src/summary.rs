@@ -298,8 +298,7 @@ impl Record<'_> {
     fn fairness(&self, into: &mut Figures) {
         let adapts = |n: &usize| {
             matches!(self.scenario.flows[*n].kind, FlowKind::Video(_) | FlowKind::Tcp(_))
-                // A group of a simulcast is only a part of a flow, so its rate can't be compared with the rates of
-                // other flows.
+                // Leave out the groups of a simulcast. A group is only a part of a flow, so its rate can't be compared.
                 && self.scenario.group_of(sc::FlowIx(*n as u32)).is_none()
         };
         let flows: Vec<usize> = (0..self.flows.len()).filter(adapts).collect();

@@ -34,7 +34,7 @@ const PARITY_PAYLOAD_TYPE: u8 = 98;
 /// Default RTP payload type of audio. libwebrtc uses it for Opus.
 pub const AUDIO_PAYLOAD_TYPE: u8 = 111;
 
-/// Settings of the host, in addition to those of the flow.
+/// Settings of the host. A flow needs them in addition to its own settings.
 #[derive(Clone, Debug)]
 pub struct HostContext {
     /// Seed for the SSRCs, and for the first sequence numbers and timestamps that the flow does not set.
@@ -71,7 +71,7 @@ pub struct RemotePeer {
     pub again: u8,
     /// The RTP payload type of audio.
     pub audio: u8,
-    /// Whether the video's per-packet feedback covers audio packets ([`AudioSettings::shares_feedback`]).
+    /// Whether the video's per-packet feedback includes audio packets ([`AudioSettings::shares_feedback`]).
     pub audio_shares_feedback: bool,
     /// The ids of the RTP header extensions.
     pub ids: HeaderIds,
@@ -414,7 +414,7 @@ impl VideoPlan {
         };
         let setup = self.setup(&name, settings.identity.ssrc);
         let chance = self.place.seed.part(&format!("{name}.rtcp"));
-        // A cap at or above the highest rate of the media has no effect, so the media's highest rate is the limit.
+        // A cap at or above the highest rate of the media has no effect. The media's highest rate is then the limit.
         let by_ladder = self.top.is_some_and(|top| self.setup.cap >= top);
         let feed = feed.or_else(|| self.sized_feed(&name));
         let senders = Arc::clone(&self.senders);
@@ -577,8 +577,8 @@ impl ControllerChoice {
     }
 
     /// Returns the factory that creates the controller's sender parts. It adds up to four layers around the controller.
-    /// From the inside to the outside, they are the replay of the receiver part, standard reports, the circuit breaker
-    /// (RFC 8083) and plausibility checks.
+    /// The innermost layer is the replay of the receiver part. The next layers are standard reports and the circuit
+    /// breaker (RFC 8083). The outermost layer is the plausibility checks.
     fn senders(&self, video: &sc::Video, feedback: FeedbackFormat, place: &HostContext) -> Arc<dyn Factory> {
         let own = Arc::clone(&self.factory);
         let factory = if self.replayed(feedback) { Replayed::at_sender(own, Span::ZERO) } else { own };

@@ -5,8 +5,8 @@ use steadycast_control::simulcast::{Chooser, Move};
 use steadycast_scenario::{self as sc, FlowKind};
 use steadycast_units::{Rate, Span, Time};
 
-/// A receiver of a simulcast. It has a sink for each group and is a member of one group at a time. After each call of
-/// the sink of that group, the caller calls [`Viewer::look`], which may request a move to another group.
+/// A receiver of a simulcast. It has a sink for each group and is a member of one group at a time. The caller calls
+/// [`Viewer::look`] after each call of the sink of that group. The viewer may then request a move to another group.
 pub struct Viewer {
     /// Index of the simulcast in the scenario.
     pub simulcast: usize,

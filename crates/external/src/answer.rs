@@ -128,7 +128,7 @@ pub fn decision(line: &[u8]) -> Result<Decided, Wrong> {
 /// Parses the answer of a switching rule that chooses between `rungs` rungs.
 ///
 /// # Errors
-/// The answer is not an object, or its number is not that of a rung.
+/// The answer is not an object, or its number is not the number of a rung.
 pub fn rung(line: &[u8], rungs: usize) -> Result<usize, Wrong> {
     let table = object(line)?;
     let remedy = "answer {\"rung\":N}: the number of a rung; 0 is the finest";

@@ -182,8 +182,8 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // If dropping ended less than 16 intervals ago, start with the number of drops in the last dropping phase
-            // instead of 1 (RFC 8289, section 5.5).
+            // Start with the number of drops in the last dropping phase, if this phase ended less than 16 intervals
+            // ago. Otherwise start with 1 (RFC 8289, section 5.5).
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };
@@ -202,8 +202,8 @@ impl State {
 impl DequeueAqm for State {
     fn enqueue(&mut self, packet: Waiting, flow: u64, alone: bool) {
         if alone {
-            // The link was idle. Remove all queues from the lists, because an idle transmitter would have polled them
-            // all and removed the empty ones (RFC 8290, section 4.2).
+            // The link was idle, so remove all queues from the lists. An idle transmitter would have polled all queues
+            // and removed the empty ones (RFC 8290, section 4.2).
             for n in self.new.drain(..).chain(self.old.drain(..)) {
                 if let Some(queue) = self.queues.get_mut(&n) {
                     queue.active = false;
@@ -228,8 +228,8 @@ impl DequeueAqm for State {
             let fresh = !self.new.is_empty();
             let n = *self.new.front().or(self.old.front())?;
             let queue = self.queues.entry(n).or_default();
-            // Deficit round robin: a queue without credit gets a quantum and moves to the end of the list of old
-            // queues.
+            // This is deficit round robin. A queue without credit gets a quantum and moves to the end of the list of
+            // old queues.
             if queue.credit <= 0 {
                 queue.credit += quantum;
                 self.pop_queue(fresh);

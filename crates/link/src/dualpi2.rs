@@ -153,8 +153,8 @@ impl State {
         }
     }
 
-    /// Returns the probability p_C that a Classic packet is dropped or marked, and the probability p_CL of a coupled
-    /// mark for an L4S packet.
+    /// Returns p_C and p_CL. p_C is the probability that a Classic packet is dropped or marked. p_CL is the probability
+    /// of a coupled mark for an L4S packet.
     fn probabilities(&self) -> (f64, f64) {
         (self.base_probability * self.base_probability, (self.dual.k * self.base_probability).min(1.0))
     }

@@ -512,9 +512,9 @@ impl Link {
         self.idle.passed > 0
     }
 
-    /// Returns whether the last packet waited for exactly one other packet. That packet must have had the same size,
-    /// must have been offered at the same time, and must have found a plain link idle. `latency` is the latency of the
-    /// last packet.
+    /// Returns whether the last packet waited for exactly one other packet, and whether that packet found a plain link
+    /// idle. Both packets must have the same size and must have been offered at the same time. `latency` is the latency
+    /// of the last packet.
     #[inline]
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;

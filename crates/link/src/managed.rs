@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt::Debug;
 use steadycast_units::{Bytes, Time};
 
-/// The number of a packet that a link holds. Numbers are reused, so they stay small and can be used as indices.
+/// The number of a packet that waits in a link. Numbers are reused, so they stay small and can be used as indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(pub u32);
 

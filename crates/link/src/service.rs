@@ -87,8 +87,8 @@ pub(crate) struct Transmitter {
     shaping: Option<Box<Shaping>>,
 }
 
-/// The token bucket of a shaper. A packet may depart only when there are tokens for the largest packet, because the
-/// queue selects the packet only at its departure.
+/// The token bucket of a shaper. A packet may depart only when there are tokens for the largest packet. The size of the
+/// packet is not known before, because the queue selects the packet only at its departure.
 #[derive(Debug)]
 struct Shaping {
     bucket: TokenBucket,

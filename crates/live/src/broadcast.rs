@@ -96,8 +96,8 @@ struct SharedFrame {
 struct Member {
     id: u64,
     waker: Option<Waker>,
-    /// The viewer's audio queue, the time on the source's timeline at which its session started, and whether a packet
-    /// was queued yet.
+    /// Where the viewer's audio goes: the audio queue, the start of the viewer's session on the source's timeline, and
+    /// whether a packet was queued yet.
     audio: Option<(AudioQueue, Span, bool)>,
 }
 
@@ -1057,7 +1057,7 @@ mod tests {
             let expected = 60 << n;
             assert!((expected..=expected + 18).contains(waited), "{waits:?}");
         }
-        // If between 1 and 10 % of the pictures are left out, nothing changes, because the encoders are not on time.
+        // Nothing changes if between 1 and 10 % of the pictures are left out. The encoders are then not on time.
         (broadcast.locked().return_wait, broadcast.locked().lag) = (FIRST_RETURN_WAIT, (0, 0));
         code_for(&broadcast, &mut feed, &mut picture, 120, Some(20));
         assert_eq!(given_up(&broadcast), 2);

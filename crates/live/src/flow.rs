@@ -121,7 +121,7 @@ impl FlowKeys {
         Ok(Self(keys.into_iter().chain(said).collect()).or("media", "greedy"))
     }
 
-    /// Returns a scenario that has this flow with these receivers.
+    /// Returns a scenario that has this flow. The flow's receivers are `receivers`.
     ///
     /// # Errors
     /// Returns the error of the first wrong key.
@@ -148,8 +148,7 @@ impl FlowKeys {
     }
 }
 
-/// Rewrites a problem that refers to parts of the scenario, because the user of a live session has not written a
-/// scenario.
+/// Rewrites a problem that refers to parts of the scenario. The user of a live session has not written a scenario.
 fn typed(problem: Problem) -> Problem {
     if problem.key.rsplit('.').next() != Some("packet") {
         return problem;

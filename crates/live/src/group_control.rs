@@ -34,18 +34,18 @@ impl Steering {
 /// Size of the leaky bucket, in groups of pictures (Evalvid-RA).
 const BUCKET_GROUPS: f64 = 1.5;
 
-/// Exponents by which the bytes of a picture grow with the number of its samples. The first one is for a change to a
-/// smaller size, the second one for a change to a larger size.
+/// Exponents by which the bytes of a picture grow with the number of its samples. The first exponent is for a change to
+/// a smaller size. The second exponent is for a change to a larger size.
 ///
 /// Both exponents are chosen to overestimate the bytes. In FFmpeg's test pattern, the exponents are 0.6 to 1.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// Pictures become smaller if they would need a step size above the largest one times this factor. At the new size, the
-/// step size that they need must be at most the largest one divided by this factor.
+/// Pictures become smaller if they would need a step size above the largest one times this factor. The step size that
+/// they need at the new size must be at most the largest one divided by this factor.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// The conditions under which pictures become larger. Each condition has a factor and a duration. For this duration,
-/// the step size that the larger size needs must be at most the largest one divided by the factor.
+/// The conditions under which pictures become larger. Each condition has a factor and a duration. Pictures of the
+/// larger size must need at most the largest step size divided by the factor, for the whole duration.
 ///
 /// Because of the second condition, pictures grow sooner if the rate is high.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];

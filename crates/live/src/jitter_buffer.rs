@@ -114,8 +114,8 @@ impl JitterBuffer {
         self.late.1.clear();
     }
 
-    /// Discards a packet that arrived after its gap was given up. If such packets outnumber the packets since the gap,
-    /// goes back to them, because a forged sequence number may have caused the gap.
+    /// Discards a packet that arrived after its gap was given up. A forged sequence number may have caused the gap. If
+    /// such packets outnumber the packets since the gap, this method therefore goes back to them.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {

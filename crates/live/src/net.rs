@@ -430,7 +430,7 @@ pub struct Pair {
     audio: Option<Box<Self>>,
 }
 
-/// Returns the RTP address for audio, which is on the next pair of ports after those of `video`.
+/// Returns the RTP address for audio. Its port is the second one after the RTP port of `video`.
 pub(crate) fn audio_address(video: SocketAddr) -> Result<SocketAddr, LiveError> {
     let mut next = video;
     let none = || LiveError::new(video, "audio needs the two ports after these", "take a port from 1 to 65532");

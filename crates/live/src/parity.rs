@@ -1,6 +1,6 @@
-//! Forward error correction. A symbol contains the bytes of a packet. Parity is made from the symbols of packets that
-//! were sent, and lost packets are recovered from symbols that were received. The session decides which packets form a
-//! block.
+//! Forward error correction. A symbol contains the bytes of a packet. A sender makes parity from the symbols of the
+//! packets that it has sent. A receiver recovers lost packets from the symbols that have arrived. The session decides
+//! which packets form a block.
 
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_session::{Protection, Recovered};
@@ -55,7 +55,7 @@ impl SentSymbols {
 /// Range of sequence numbers whose symbols are stored.
 const SEQUENCE_RANGE: u64 = 1_024;
 const MAX_BLOCKS: usize = 16;
-/// Maximum size of a symbol in bytes, which is that of a jumbo frame. Longer packets are ignored, which bounds the
+/// Maximum size of a symbol in bytes. It is the size of a jumbo frame. Longer packets are ignored, which bounds the
 /// memory.
 const MAX_SYMBOL: usize = 9_216;
 

@@ -44,7 +44,7 @@ pub struct Peer {
     pub left: bool,
 }
 
-/// The list of peers. It contains at most 1,024 peers, which are those with the latest reports.
+/// The list of peers. It contains at most 1,024 peers. If there are more, the peers with the latest reports stay.
 #[derive(Debug)]
 pub struct Peers {
     all: BTreeMap<u32, Peer>,

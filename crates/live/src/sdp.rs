@@ -458,7 +458,7 @@ impl Description {
 }
 
 /// Makes the descriptions of cameras acceptable to the strict parser. Removes superfluous blanks (RFC 8866, section 9),
-/// replaces lines that are not used, and removes comments and the text before `v=`.
+/// comments and the text before `v=`. Replaces lines that are not used.
 fn tidy(text: &[u8]) -> String {
     let text: Vec<u8> = text.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect();
     let text = plain_text(&text);

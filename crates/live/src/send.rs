@@ -370,7 +370,7 @@ impl SendOptions {
         let Destination::Address(to) = &self.to else { return Err(LiveError::unwritten("the offer is gone")) };
         let mut pair = Pair::sender(*to, &self.pair)?;
         if video.audio.is_some() {
-            // Use the two ports after those of the video.
+            // Use the two ports after the two ports of the video.
             let local = self.pair.local.and_then(|port| port.checked_add(2));
             let beside = PairOptions { local, ..self.pair.clone() };
             pair = pair.with_audio(Pair::sender(audio_address(*to)?, &beside)?);
@@ -643,8 +643,8 @@ impl Session {
         Some((sizes, *self.sizes.get(usize::from(sizes.now))?))
     }
 
-    /// Returns how many pictures were not encoded because the encoder was slow, and how many because the backlog was
-    /// too large.
+    /// Returns two numbers of pictures that were not encoded: first because the encoder was slow, second because the
+    /// backlog was too large.
     fn missing(&self) -> (u64, u64) {
         match (&self.encoder_queue, &self.rung) {
             (Some(encoder_queue), _) => (encoder_queue.left_out(), encoder_queue.no_room()),

@@ -40,11 +40,11 @@ struct OpenFrame {
     anew: bool,
 }
 
-/// Maximum difference between the timestamp step and the arrival step from one frame to the next at the start of a run,
-/// in ticks. It is 1 s. If the difference is larger, the run does not continue the previous timestamps.
+/// Maximum difference between the timestamp step and the arrival step at the start of a run, in ticks. It is 1 s. A
+/// step is from one frame to the next. If the difference is larger, the run does not continue the previous timestamps.
 const MAX_RUN_STEP_ERROR: i64 = 90_000;
-/// Maximum excess of the timestamp step over the arrival step from one frame to the next within a run, in ticks. It is
-/// 60 s.
+/// Maximum excess of the timestamp step over the arrival step within a run, in ticks. It is 60 s. A step is from one
+/// frame to the next.
 const MAX_STEP_AHEAD: i64 = 60 * 90_000;
 /// Maximum step back of the timestamps from one frame to the next within a run, in ticks. It is 10 s.
 const MAX_STEP_BEHIND: i64 = 10 * 90_000;

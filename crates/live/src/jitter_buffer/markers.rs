@@ -3,8 +3,8 @@
 use steadycast_wire::payload::PictureKind;
 
 /// What is known about the marker bits of a sender. A receiver must not rely on marker bits (RFC 6184, section 5.1). A
-/// marker therefore ends a frame only if markers were right for this kind of picture before, and if the sender does not
-/// mark every packet.
+/// marker therefore ends a frame only under two conditions. Markers were right for this kind of picture before, and the
+/// sender does not mark every packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Markers {
     /// Whether a marker has been right, for intra, predicted and disposable pictures in this order.
