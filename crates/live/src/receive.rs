@@ -45,7 +45,8 @@ pub struct ReceiveOptions {
     pub cname: String,
     /// Size of the play-out buffer. If `None`, the size in the session description is used.
     pub buffer: Option<Bytes>,
-    /// Maximum time to wait for the repair of earlier packets. If `None`, it is [`LATENCY`].
+    /// Maximum time to wait for the repair of earlier packets. If `None`, it is [`LATENCY`], or less if there is no
+    /// repair.
     pub latency: Option<Span>,
     /// The session ends if nothing arrives for this time, but not before five reporting intervals. If `None`, it waits
     /// for ever.

@@ -133,7 +133,7 @@ pub struct Sending {
     pub sdp: String,
 }
 
-/// Lowest floor that the operator can set. If the floor was lower at the start, the operator can set that floor again.
+/// Lowest floor that the operator can set. If the floor was lower at the start, the lower floor is the limit.
 const MIN_FLOOR: Rate = Rate::kbps(50);
 
 /// Maximum delay that the pacer makes up for when it wakes late. A longer time would cause bursts.
