@@ -15,9 +15,9 @@ pub struct AgentIx(pub u32);
 pub enum Body {
     /// A packet of plain traffic. The value is the packet's number in the flow.
     Plain(u64),
-    /// A TCP segment. The first value is the number of its transfer, which identifies the connection.
+    /// A TCP segment. The first value is the number of the transfer, which identifies the connection.
     Tcp(u32, steadycast_tcp::Segment),
-    /// A TCP acknowledgment. The first value is the number of its transfer.
+    /// A TCP acknowledgment. The first value is the number of the transfer.
     TcpAck(u32, steadycast_tcp::Ack),
     /// An RTP packet, boxed because of its size.
     Rtp(Box<Media>),

@@ -200,7 +200,8 @@ impl Receiving {
         let group = description.address.ip().is_multicast();
         let keys = FlowKeys::described(description)?;
         let own = std::slice::from_ref(&options.cname);
-        // Report an error as one of the session description, because the keys come from it.
+        // Report an error in the keys as an error in the session description, because the keys come from the
+        // description.
         let loaded = keys.scenario(own, group, Span::ZERO).map_err(LiveError::of_description)?;
         let apart = RemotePeer {
             cname: options.cname.clone(),
@@ -522,7 +523,7 @@ impl Session {
             warnings.push("the sender did not name its controller, so it was sent standard reports only".into());
         }
         warnings.push("delays are relative to the smallest delay, because the sender's clock differs".into());
-        // Start with the first packet, because the network does not cause the wait before it.
+        // Measure from the first packet on, because the network does not cause the wait before this packet.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);
         let ended = self.ended_by(&wired);
