@@ -25,7 +25,7 @@ use steadycast_wire::rtx;
 
 /// A source of payload bytes for a sender's packets.
 pub trait Payloads: Send {
-    /// Appends the packet's payload of `media.header.payload_len` bytes.
+    /// Appends the payload of the packet `media` to `out`. The payload has `media.header.payload_len` bytes.
     fn write(&mut self, media: &Media, out: &mut Vec<u8>);
 }
 
@@ -41,28 +41,31 @@ impl Payloads for ZeroPayloads {
 
 /// A consumer of the payloads that a receiver has accepted.
 pub trait Consumer: Send {
-    /// Processes a new packet, with its extended sequence number.
+    /// Processes a new packet. `seq` is its extended sequence number.
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]);
 
-    /// Returns `Some` if a key frame is needed: `Some(true)` before the first frame, `Some(false)` later.
+    /// Returns `Some` if a key frame is needed. The value is true before the first frame, and false later.
     fn lacks_key_frame(&self) -> Option<bool> {
         None
     }
 
-    /// Returns the presentation time in ticks of 1/90000 s from the first frame; `None` before it.
+    /// Returns the presentation time of an RTP timestamp, in ticks of 1/90000 s since the first frame. Returns `None`
+    /// before the first frame.
     fn ticks_of(&self, _timestamp: u32) -> Option<i64> {
         None
     }
 
-    /// Processes a retransmitted or recovered packet, in the original's form.
+    /// Processes a packet that was retransmitted, or recovered from parity. `header` and `payload` are those of the
+    /// original packet.
     fn take_repaired(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
         self.take(now, seq, header, payload);
     }
 
-    /// Begins a new run from this number on: a new SSRC, or a restart of the source.
+    /// Handles the start of a new stream, at the extended sequence number `seq`. Either the SSRC is new, or the source
+    /// has restarted its sequence numbers.
     fn restart(&mut self, _seq: u64) {}
 
-    /// Returns when [`Consumer::on_wake`] is due.
+    /// Returns the time at which the caller has to call [`Consumer::on_wake`].
     fn wake(&self) -> Time {
         Time::NEVER
     }
@@ -94,11 +97,11 @@ pub struct SocketSource {
     payloads: Box<dyn Payloads>,
     /// The audio payloads, if the session has audio.
     pub audio: Option<AudioQueue>,
-    /// The peers that send reports, if they are listed.
+    /// The peers that send reports. `None` if the caller does not need a list of them.
     pub peers: Option<Peers>,
-    /// Symbols of packets that may be repaired.
+    /// The RTP packets that a retransmission or parity may still need, as symbols for the parity computation.
     kept: SentSymbols,
-    /// The SRTP context, without which packets are neither protected nor checked.
+    /// The SRTP context. Without it, packets are sent in the clear and incoming reports are not authenticated.
     pub srtp: Option<Srtp>,
     /// The operator's exclusions and rate limits.
     pub orders: Option<OperatorControls>,
@@ -109,7 +112,7 @@ pub struct SocketSource {
 }
 
 impl SocketSource {
-    /// Creates the endpoint of this sender.
+    /// Creates the endpoint of the sender `source`.
     pub fn new(source: VideoSource, payloads: Box<dyn Payloads>) -> Self {
         Self {
             source,
@@ -143,7 +146,7 @@ impl SocketSource {
 
     /// Closes the browser's connection after the BYE.
     fn close(&mut self, now: Time, out: &mut Outbox) {
-        // The source's timer is set until the BYE has been sent.
+        // While its timer is set, the source has not yet sent the BYE. Keep the connection open until then.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
         if let Some(browser) = self.browser.as_mut().filter(|_| said) {
             browser.tunnel.close(now);
@@ -151,12 +154,13 @@ impl SocketSource {
         }
     }
 
-    /// Returns whether media may be sent: to a browser only while connected.
+    /// Returns whether media may be sent. A browser can receive media only while its connection is established.
     fn is_open(&self) -> bool {
         self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
 
-    /// Sends the connection's output, and starts the session once there are SRTP keys.
+    /// Sends the pending packets of the browser's connection. Starts the session once the DTLS handshake has provided
+    /// SRTP keys.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
         if let Some(srtp) = self.browser.as_mut().and_then(|browser| browser.drain(now, out)) {
             self.srtp = Some(srtp);
@@ -188,13 +192,14 @@ impl SocketSource {
                         media.encode_header(bytes);
                         let payload = bytes.len();
                         match media.repairs {
-                            // For retransmissions, because `payloads` may have dropped the original packet.
+                            // Take the payload of a retransmission from the stored packets, because `payloads` may no
+                            // longer have it.
                             Some(original) => bytes.extend_from_slice(self.kept.payload(original)),
                             None => self.payloads.write(&media, bytes),
                         }
                         debug_assert_eq!(bytes.len() - payload, media.payload_len());
-                        // Symbols are needed only for repair. They are taken before encryption, because parity protects
-                        // plain packets.
+                        // Store the packet only if it may be repaired later. Store it before encryption, because parity
+                        // protects the unencrypted packet.
                         if media.repairs.is_none() && first_kept.is_some() {
                             self.kept.keep(media.seq, &bytes[start..]);
                         }
@@ -212,7 +217,7 @@ impl SocketSource {
                     let (media, protection) = &*parity;
                     let mut payload = Vec::with_capacity(media.payload_len());
                     if !self.kept.write(protection, &mut payload) {
-                        // Parity over other bytes would corrupt frames.
+                        // Skip this parity packet. Parity that is computed from other bytes would corrupt frames.
                         debug_assert!(false, "parity of what is not kept");
                         continue;
                     }
@@ -228,7 +233,7 @@ impl SocketSource {
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
-        // Without repair, no symbols are stored.
+        // If no packet can be repaired any more, drop all stored packets.
         self.kept.forget_before(first_kept.unwrap_or(u64::MAX));
     }
 }
@@ -255,7 +260,7 @@ impl End for SocketSource {
         if let Some(browser) = &mut self.browser {
             let known = browser.sort(now, from, datagram.bytes);
             self.drain(now, out);
-            // RTCP before the keys can't be authenticated.
+            // Ignore RTCP that arrives before the keys are known, because it can't be authenticated.
             match known.filter(|_| self.is_open()) {
                 Some(known) => from = known,
                 None => return,
@@ -282,7 +287,7 @@ impl End for SocketSource {
         if let Some(browser) = &mut self.browser {
             browser.tunnel.on_authenticated(now, datagram.meta.from);
         }
-        // Only feedback that the session accepts may enter the list of peers.
+        // Add the sender of this feedback to the list of peers only if the session accepts the feedback.
         let refused = self.source.feedback().refused;
         self.with(out, |source, o| source.on_rtcp(now, address(from), bytes, o));
         let sent = self.source.sent_bytes;
@@ -308,17 +313,17 @@ pub struct SocketSink {
     pub sink: VideoSink,
     consumer: Box<dyn Consumer>,
     clocks: SourceClock,
-    /// The SRTP context, without which packets are neither protected nor checked.
+    /// The SRTP context. Without it, packets are sent in the clear and incoming packets are not authenticated.
     pub srtp: Option<Srtp>,
-    /// The id of the transport-wide sequence number's header extension (1 to 14).
+    /// The header extension id of the transport-wide sequence number, from 1 to 14.
     pub number_id: u8,
-    /// The payload types of retransmissions and of their originals (RFC 4588).
+    /// The payload type of retransmissions, and the payload type of the original packets (RFC 4588).
     pub rtx: Option<(u8, u8)>,
-    /// The payload type of parity, and the received symbols.
+    /// The payload type of parity packets, and the received packets from which lost packets can be computed.
     pub parity: Option<(u8, ReceivedSymbols)>,
-    /// The consumer of audio, if the source sends any.
+    /// The consumer of the source's audio. `None` if the source sends no audio.
     pub(crate) audio: Option<AudioIntake>,
-    /// Whether to request key frames by RTCP, from a source that can make them.
+    /// Whether to send RTCP key frame requests. Set it only if the source can answer them.
     pub requests_key_frames: bool,
     /// The last result of [`Consumer::lacks_key_frame`].
     lacks: Option<bool>,
@@ -330,52 +335,55 @@ pub struct SocketSink {
     outgoing: Vec<(Bytes, Ecn, Body)>,
     ended: bool,
     unused: Unused,
-    /// The first packet's arrival.
+    /// When the first packet arrived.
     first: Option<Time>,
-    /// The latest packet's arrival, repaired ones included.
+    /// When the latest packet arrived. Retransmitted and recovered packets count too.
     last: Option<Time>,
     from: Option<SocketAddr>,
-    /// The address whose packet ended the source's stream.
+    /// The address from which the BYE of the source arrived.
     ended_by: Option<SocketAddr>,
-    /// Packets that may begin a new run.
+    /// Unused packets that may turn out to be the first packets of a new stream.
     held: RunCandidates,
-    /// The delivered run; see [`Receiver::run`].
+    /// The number of the stream whose packets are delivered, as in [`Receiver::run`].
     run: u32,
-    /// The address of an ignored other source.
+    /// The address of another source, whose packets are ignored.
     other_source: Option<SocketAddr>,
 }
 
-/// A packet with the reason why it belongs to no followed stream.
+/// A packet that belongs to no stream that the session follows, with the reason.
 type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
 #[derive(Default)]
 struct RunCandidates(VecDeque<UnattributedPacket>);
 
 impl RunCandidates {
-    /// 5 s of 10 Mb/s in packets of 1200 bytes.
+    /// Maximum number of held packets: 5 s of packets with 1200 bytes at 10 Mb/s.
     const MOST: usize = 5_000;
     /// Maximum time for which each packet is held.
     const LONGEST: Span = Span::secs(5);
 
     fn keep(&mut self, packet: UnattributedPacket) {
         let now = packet.0;
-        // A new run starts with recent packets.
+        // Drop the oldest packets if the list is full, and drop packets older than `LONGEST`. A new stream starts with
+        // recent packets.
         while self.0.front().is_some_and(|first| self.0.len() >= Self::MOST || now.since(first.0) > Self::LONGEST) {
             self.0.pop_front();
         }
         self.0.push_back(packet);
     }
 
-    /// Drops packets older than [`REORDER_WAIT`]. Newer packets may have overtaken the first packet of a new stream.
+    /// Drops packets older than [`REORDER_WAIT`]. Keeps newer packets, because they may have overtaken the first packet
+    /// of a new stream.
     fn forget(&mut self, now: Time) {
         while self.0.front().is_some_and(|first| now.since(first.0) > REORDER_WAIT) {
             self.0.pop_front();
         }
     }
 
-    /// Empties the list. Returns the packets of `header`'s stream, sorted by sequence number.
+    /// Removes all packets from the list. Returns those that belong to the stream of `header`, sorted by sequence
+    /// number.
     fn of_run(&mut self, header: &RtpHeader) -> Vec<UnattributedPacket> {
-        // Signed distances sort correctly across a wrap of the sequence number.
+        // Sort by the signed distance from `header`, so that a wrap of the sequence number does not change the order.
         let ahead = |it: &RtpHeader| it.seq.wrapping_sub(header.seq) as i16;
         let near = |it: &RtpHeader| it.ssrc == header.ssrc && usize::from(ahead(it).unsigned_abs()) <= Self::MOST;
         let mut run: Vec<UnattributedPacket> = self.0.drain(..).filter(|(_, _, it, ..)| near(it)).collect();
@@ -384,11 +392,12 @@ impl RunCandidates {
     }
 }
 
-/// A source's minimum one-way delay and media clock. A new SSRC or run has another one.
+/// The minimum one-way delay and the media clock of a source. They start afresh if the SSRC changes or the source
+/// restarts.
 #[derive(Clone, Copy, Default)]
 struct SourceClock {
     ssrc: Option<u32>,
-    /// The run of sequence numbers, as in [`Receiver::run`].
+    /// The number of the stream, as in [`Receiver::run`].
     run: u32,
     min_delay: Option<OneWay>,
     sent: Option<PeerTime>,
@@ -396,9 +405,9 @@ struct SourceClock {
 }
 
 impl SourceClock {
-    /// Returns this clock, or a new one if the source or run has changed.
+    /// Returns this clock if `ssrc` and `run` are unchanged, otherwise a new clock.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
-        // Delays and timestamps of different sources have unrelated offsets.
+        // Start afresh for another source, because its send times and timestamps have an unrelated offset.
         if (self.ssrc, self.run) != (Some(ssrc), run) {
             let media = self.media.map(MediaClock::restarted);
             self = Self { ssrc: Some(ssrc), run, media, ..Self::default() };
@@ -406,8 +415,8 @@ impl SourceClock {
         self
     }
 
-    /// Returns a packet's send time on the local clock. The clocks' offset is unknown, so the minimum one-way delay
-    /// counts as zero.
+    /// Returns a packet's send time on the local clock. The offset between the two clocks is unknown, so the packet
+    /// with the minimum one-way delay is assumed to have no delay.
     fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
         let Some(stamp) = header.send_time else { return now };
         let sent = stamp.peer(self.sent);
@@ -415,7 +424,7 @@ impl SourceClock {
         let one_way = OneWay::between(sent, now);
         let min_delay = self.min_delay.map_or(one_way, |min_delay| min_delay.min(one_way));
         self.min_delay = Some(min_delay);
-        // A delay of more than a minute: the sender's clock was set.
+        // If the delay rises by more than a minute, the sender's clock was set. Measure the minimum again.
         let delay = one_way.variation_since(min_delay).later();
         if delay > Span::secs(60) {
             self.min_delay = None;
@@ -428,9 +437,9 @@ impl SourceClock {
 #[derive(Clone, Copy)]
 struct MediaClock {
     step: Span,
-    /// The newest timestamp, and its ticks since the first one.
+    /// The newest timestamp, and its distance in ticks from the first timestamp.
     newest: Option<(u32, i64)>,
-    /// This source's first timestamp, in ticks since the first timestamp of the first source.
+    /// This source's first timestamp, in ticks after the first timestamp of the first source.
     from: i64,
 }
 
@@ -439,20 +448,21 @@ impl MediaClock {
         Self { step, newest: None, from: 0 }
     }
 
-    /// Returns the next source's clock, which continues one step after the last frame.
+    /// Returns the clock of the next source. Its first frame comes one step after the last frame of this source.
     fn restarted(self) -> Self {
         let step = (self.step.as_nanos() * 9 / 100_000) as i64;
         Self { newest: None, from: self.newest.map_or(self.from, |(_, ticks)| ticks + step), ..self }
     }
 
     fn step_of(&mut self, timestamp: u32) -> u32 {
-        // A signed 32-bit distance survives a wrap, and is negative for reordered packets.
+        // Take the distance as a signed 32-bit number. It is then correct across a wrap, and negative for a reordered
+        // packet.
         let (newest, ticks) = *self.newest.get_or_insert((timestamp, self.from));
         let ahead = i64::from(timestamp.wrapping_sub(newest) as i32);
         if ahead > 0 {
             self.newest = Some((timestamp, ticks + ahead));
         }
-        // RTP clock of video: 90,000 ticks per second.
+        // Convert ticks to nanoseconds. The RTP clock of video has 90,000 ticks per second.
         let at = Span::nanos((ticks + ahead).max(0) as u64 * 100_000 / 9);
         (at.as_nanos() / self.step.as_nanos().max(1)) as u32
     }
@@ -475,25 +485,26 @@ pub enum Reports {
     Group,
     /// No address, because there is no bandwidth for reports (RFC 3556, section 2).
     Nowhere,
-    /// The browser at the other end of the connection, while connected.
+    /// The connection to the browser. Reports are sent only while it is established.
     Connection,
-    /// The address of the sender's own reports. Before the first one, it is the port after the media's or, with `mux`,
-    /// the media's.
+    /// The address from which the sender's reports arrive. Before the first report, the address is derived from the
+    /// media: the same port if `mux` is set, otherwise the next port.
     Sender {
         /// The sender's RTCP address, once it is known.
         known: Option<SocketAddr>,
         /// Whether RTP and RTCP share a port.
         mux: bool,
-        /// Whether a report of the sender confirmed the address.
+        /// Whether a report of the media's source has arrived from this address.
         heard: bool,
     },
 }
 
 impl Reports {
-    /// Sets the address from media; `anew` if the source has changed.
+    /// Derives the address from a media packet that arrived from `from`. `anew` states whether the source has changed.
     fn on_media(&mut self, from: SocketAddr, anew: bool) {
         let Self::Sender { known, mux, heard } = self else { return };
-        // The confirmed address belongs to the previous source.
+        // After a change of the source, the confirmed address is no longer valid, because it belongs to the previous
+        // source.
         *heard &= !anew;
         if !*heard {
             let port = if *mux { from.port() } else { from.port().saturating_add(1) };
@@ -501,8 +512,8 @@ impl Reports {
         }
     }
 
-    /// Sets the address from a report. `of_source` states whether the report is from the media's source. Before the
-    /// first media packet it is `None`, and the address stays unconfirmed.
+    /// Sets the address to `from`, from which a report has arrived. `of_source` states whether the report is from the
+    /// media's source. It is `None` before the first media packet, and the address then stays unconfirmed.
     fn on_report(&mut self, from: SocketAddr, of_source: Option<bool>) {
         let Self::Sender { known, heard, .. } = self else { return };
         if of_source != Some(false) {
@@ -512,7 +523,7 @@ impl Reports {
 }
 
 impl SocketSink {
-    /// Creates a receiver's endpoint, whose media goes to `consumer`.
+    /// Creates a receiver's endpoint, which passes media payloads to `consumer`.
     pub fn new(sink: VideoSink, consumer: Box<dyn Consumer>, reports: Reports) -> Self {
         Self {
             sink,
@@ -541,7 +552,7 @@ impl SocketSink {
         }
     }
 
-    /// Tells the session of a change.
+    /// If the consumer's need for a key frame has changed, informs the session.
     fn update_key_frame_need(&mut self, now: Time, out: &mut Outbox) {
         let lacks = self.consumer.lacks_key_frame();
         if self.requests_key_frames && lacks != self.lacks {
@@ -550,7 +561,7 @@ impl SocketSink {
         }
     }
 
-    /// Numbers frames by the media clock in steps of `step`.
+    /// Sets how frames are numbered: by the media clock, in steps of `step`.
     #[must_use]
     pub fn timing(self, step: Span) -> Self {
         let clocks = SourceClock { media: Some(MediaClock::new(step)), ..self.clocks };
@@ -582,12 +593,12 @@ impl SocketSink {
         self.from
     }
 
-    /// Returns an ignored source that sends to this port, and its address.
+    /// Returns a source whose packets are ignored, and its address. Returns `None` if there is no such source.
     pub fn waiting(&self, now: Time) -> Option<(Waiting, SocketAddr)> {
         self.sink.session()?.waiting(now).zip(self.other_source)
     }
 
-    /// Returns the address of the BYE that ended the source.
+    /// Returns the address from which the BYE of the source arrived. Returns `None` while the source is active.
     pub fn ended_by(&self) -> Option<SocketAddr> {
         self.ended_by.filter(|_| self.source_ended())
     }
@@ -596,7 +607,8 @@ impl SocketSink {
         self.sink.session().is_some_and(Receiver::source_ended)
     }
 
-    /// Returns the address of reports; `None` if unknown or the whole group.
+    /// Returns the address to which reports are sent. Returns `None` if it is unknown or if reports go to the whole
+    /// group.
     pub const fn reports_to(&self) -> Option<SocketAddr> {
         match self.reports {
             Reports::Sender { known, .. } => known,
@@ -604,12 +616,14 @@ impl SocketSink {
         }
     }
 
-    /// Returns whether packets may be exchanged: with a browser only while connected.
+    /// Returns whether packets may be exchanged. With a browser, this is possible only while the connection is
+    /// established.
     fn is_open(&self) -> bool {
         self.browser.as_ref().is_none_or(BrowserConnection::is_open)
     }
 
-    /// Sends the connection's output, and stores SRTP keys.
+    /// Sends the pending packets of the browser's connection. Stores the SRTP keys once the DTLS handshake has provided
+    /// them.
     fn drain(&mut self, now: Time, out: &mut Outbox) {
         let srtp = self.browser.as_mut().and_then(|browser| browser.drain(now, out));
         self.srtp = srtp.or(self.srtp.take());
@@ -658,7 +672,7 @@ impl SocketSink {
             let to = match self.reports {
                 Reports::Group => None,
                 Reports::Connection if is_open => None,
-                // Without an address, the report must not be counted as sent.
+                // Undo the session's count of this report, because it can't be sent without an address.
                 Reports::Nowhere | Reports::Connection | Reports::Sender { known: None, .. } => {
                     self.sink.rtcp_packets -= 1;
                     continue;
@@ -676,7 +690,7 @@ impl SocketSink {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == self.number_id) {
                 Some(number) => transport = Some(number.seq),
-                // The first header extension that is not a `TransportNumber` is the `Notice`.
+                // Take the first header extension that is not a `TransportNumber` as the `Notice`.
                 None if notice.is_empty() && fits(&(id, bytes)) => notice = Notice::new(id, bytes),
                 None => {}
             }
@@ -689,7 +703,7 @@ impl SocketSink {
             return self.unused.add(UnusedReason::Malformed);
         };
         let header = arrival.header;
-        // By payload type, because SSRCs may not be announced.
+        // Recognize retransmissions and parity by the payload type, because their SSRCs may not be announced.
         if let Some((_, apt)) = self.rtx.filter(|(rtx, _)| *rtx == header.payload_type) {
             return self.on_repair(now, datagram, &arrival, apt, out);
         }
@@ -702,7 +716,8 @@ impl SocketSink {
         let from = datagram.meta.from;
         let origin = Origin(address(from).0.into());
         let begins = |session: &Receiver| session.begins_run(now, origin, &header);
-        // The held packets of a new run arrived before this packet, so they are handled first.
+        // If this packet starts a new stream, handle the held packets of the stream first, because they arrived
+        // earlier.
         if !self.held.0.is_empty() && self.sink.session().is_some_and(begins) {
             self.take_held(now, datagram.meta, &header, out);
         }
@@ -711,7 +726,7 @@ impl SocketSink {
         }
     }
 
-    /// Holds an unused packet if the session may follow this packet's stream later.
+    /// Holds an unused packet if the session may follow its stream later.
     fn refuse(&mut self, now: Time, datagram: &Datagram<'_>, header: &RtpHeader, reason: UnusedReason) {
         let from = datagram.meta.from;
         let Some(session) = self.sink.session() else { return };
@@ -731,8 +746,8 @@ impl SocketSink {
         }
     }
 
-    /// Starts a new run with the lowest sequence number of the held packets and the present packet. Then handles the
-    /// held packets.
+    /// Starts a new stream at the lowest sequence number among the held packets and the present packet. Then handles
+    /// the held packets in order.
     fn take_held(&mut self, now: Time, meta: Meta, header: &RtpHeader, out: &mut Outbox) {
         let held = self.held.of_run(header);
         let Some((_, of_first, first, ..)) = held.first() else { return };
@@ -740,7 +755,7 @@ impl SocketSink {
         let (meta, first) = if is_lowest { (meta, header) } else { (*of_first, first) };
         self.sink.begin_run(now, address(meta.from), first);
         for (at, meta, _, bytes, reason) in held {
-            // The session counts the packet again.
+            // Take back the count of the held packet, because the session counts it again below.
             self.unused.counts.take_back(reason);
             let datagram = Datagram { which: Which::Rtp, bytes: &bytes, meta };
             if let Some(arrival) = self.read(at, &bytes) {
@@ -749,10 +764,11 @@ impl SocketSink {
         }
     }
 
-    /// Passes media to the session and, if new, to the consumer.
+    /// Passes a media packet to the session. If the packet is new, passes it to the consumer as well.
     fn take_media(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) -> Received {
         let (from, Arrival { at, header, notice, transport, payload }) = (datagram.meta.from, *arrival);
-        // Packets of other sources must not shift the clocks.
+        // Work on a copy, so that packets of other sources do not change the clocks. It is stored below if the packet
+        // is new.
         let mut clocks = self.clocks.of(header.ssrc, self.run);
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let (seq, fragment) = (u64::from(header.seq), Fragment { frame, ..Fragment::default() });
@@ -765,7 +781,7 @@ impl SocketSink {
         let received = self.sink.on_media(now, &arriving, &media, &mut Out { packets: &mut self.outgoing });
         self.count(received, &header);
         if let Received::New(_) = received {
-            // The destination must be known before `send` emits the first report.
+            // Set the address for reports before `send`, which may emit the first report.
             self.reports.on_media(from, self.clocks.ssrc.is_some_and(|before| before != header.ssrc));
         }
         self.send(out);
@@ -798,7 +814,7 @@ impl SocketSink {
         let (notice, repairs, ids) = (Notice::NONE, None, HeaderIds::default());
         let (from, ecn, body) = (address(datagram.meta.from), datagram.meta.ecn, Body::Plain(0));
         let media = Media { header, notice, fragment, number: 0, transport, ids, stream, seq, repairs, size, ecn };
-        // A copy, so that audio does not change the video's clocks.
+        // Work on a copy, so that audio does not change the video's clocks.
         let mut clocks = self.clocks;
         let sent = clocks.send_time(now, &header);
         let arriving = Arriving { from, size, sent, ecn, body: &body };
@@ -856,7 +872,7 @@ impl SocketSink {
         }
     }
 
-    /// Handles an RTX packet (RFC 4588): passes the original packet to the consumer.
+    /// Handles a retransmission in RTX format (RFC 4588). Passes the original packet to the consumer.
     fn on_repair(
         &mut self,
         now: Time,
@@ -866,13 +882,13 @@ impl SocketSink {
         out: &mut Outbox,
     ) {
         let Arrival { header, payload, notice, transport, .. } = *retransmission;
-        // A probe's padding has no original sequence number.
+        // A padding packet that probes for bandwidth has no original sequence number. Report it as padding.
         let Some((number, payload)) = payload.split_first_chunk::<{ rtx::OSN }>() else {
             self.unused.add(UnusedReason::NoPayload);
             return self.report_padding(now, datagram, retransmission, out);
         };
         let number = u16::from_be_bytes(*number);
-        // A copy, so that a late packet does not change the clocks.
+        // Work on a copy, so that a late packet does not change the clocks.
         let mut clocks = self.clocks;
         let frame = clocks.media.as_mut().map_or(0, |clock| clock.step_of(header.timestamp));
         let fragment = Fragment { frame, ..Fragment::default() };
@@ -904,7 +920,7 @@ impl SocketSink {
         }
     }
 
-    /// Reports a browser's probing packet, which would otherwise count as lost.
+    /// Includes a browser's probing packet in the feedback. Without this, the browser would count the packet as lost.
     fn report_padding(&mut self, now: Time, datagram: &Datagram<'_>, arrival: &Arrival<'_>, out: &mut Outbox) {
         if self.browser.is_none() {
             return;
@@ -930,7 +946,7 @@ impl SocketSink {
         }
         let ended = self.source_ended();
         self.with(out, |sink, o| sink.on_rtcp(now, from, &compound, len, o));
-        // A later BYE of another sender must not replace the address.
+        // Store the address only for the BYE that ended the stream. A later BYE of another sender must not replace it.
         if !ended && self.source_ended() {
             self.ended_by = Some(datagram.meta.from);
         }
@@ -961,14 +977,14 @@ impl End for SocketSink {
         if let Some(browser) = &mut self.browser {
             let known = browser.sort(now, at, datagram.bytes);
             self.drain(now, out);
-            // A packet before the keys can't be authenticated.
+            // Ignore packets that arrive before the keys are known, because they can't be authenticated.
             match known.filter(|_| self.is_open()) {
                 Some(known) => datagram.meta.from = known,
                 None => return,
             }
         }
         let datagram = &datagram;
-        // An IPv4 address may arrive in IPv6-mapped form.
+        // Compare the canonical form, because an IPv4 address may arrive in IPv6-mapped form.
         let excluded = self.excluded.contains(&datagram.meta.from.ip().to_canonical());
         let excluded = excluded.then_some(UnusedReason::ExcludedSource);
         if let Some(reason) = excluded.or_else(|| foreign(datagram.bytes)) {
@@ -1007,7 +1023,7 @@ impl End for SocketSink {
     }
 }
 
-/// Appends a compound, protected if there is an SRTP context.
+/// Appends an RTCP compound to `out`. Encrypts it if there is an SRTP context.
 fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(compound);
@@ -1016,12 +1032,12 @@ fn protected(compound: &[u8], srtp: &mut Option<Srtp>, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the number by which the session identifies a host.
+/// Returns the number that identifies a host in the session.
 pub(crate) fn host(of: IpAddr) -> Origin {
     Origin(address(SocketAddr::new(of, 0)).0.into())
 }
 
-/// Returns the number of an address in the session's member table.
+/// Returns the number that identifies an address in the session's member table. The port does not count.
 fn address(from: SocketAddr) -> AgentIx {
     let folded = origin(from.ip()).0;
     AgentIx((folded ^ folded >> 32) as u32)
@@ -1036,8 +1052,8 @@ mod tests {
     #[test]
     fn ipv6_origins_cannot_be_chosen_to_collide() {
         let known: Ipv6Addr = "2001:db8::1".parse().unwrap();
-        // If the hash combined the two halves of the address without a key, an attacker could construct `chosen` so
-        // that it collides with `known`.
+        // A hash without a key, which only combines the two halves of the address, would be unsafe. An attacker could
+        // construct `chosen` so that it collides with `known`.
         let spread = |upper: u64| upper.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (upper, bits) = (0x2001_0db8_bad0_0000, known.to_bits());
         let lower = spread(upper) ^ spread((bits >> 64) as u64) ^ bits as u64;
@@ -1076,7 +1092,8 @@ mod tests {
         let mut clocks = SourceClock { media: Some(MediaClock::new(Span::millis(10))), ..SourceClock::default() };
         let mut delays = Vec::new();
         let mut steps = Vec::new();
-        // The second source's clock is ten seconds behind that of the first. One packet of each source is 30 ms late.
+        // The clock of the second source is ten seconds behind the clock of the first. From each source, one packet is
+        // 30 ms late.
         for (ssrc, sent, arrival, stamp) in [
             (1, 20_000, 1_000, 0),
             (1, 20_040, 1_070, 3_600),
@@ -1085,7 +1102,7 @@ mod tests {
         ] {
             clocks = clocks.of(ssrc, ssrc);
             let left = clocks.send_time(at(arrival), &header(ssrc, sent, stamp));
-            // Timestamps are rounded down to 4 µs.
+            // Round to milliseconds, because send times are rounded down to 4 µs.
             delays.push(at(arrival).since(left).as_millis_f64().round());
             steps.push(clocks.media.as_mut().map(|clock| clock.step_of(stamp)));
         }

@@ -1,7 +1,8 @@
 //! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80 or AES-GCM (RFC 7714), and replay protection.
 //!
-//! Written here because the library `webrtc-srtp` needs an asynchronous runtime and eighty more crates. The ciphers are
-//! RustCrypto's. Test vectors: RFC 3711, appendix B; RFC 7714, sections 16 and 17.
+//! This is an own implementation because the library `webrtc-srtp` needs an asynchronous runtime and eighty more
+//! crates. The ciphers are those of RustCrypto. The tests use the vectors of RFC 3711, appendix B, and RFC 7714,
+//! sections 16 and 17.
 
 use crate::sdp::unbase64;
 use aes::cipher::consts::{U12, U16};
@@ -14,24 +15,24 @@ use sha1::Sha1;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// The length of the SRTCP index, with the E flag, in bytes.
+/// The length of the SRTCP index in bytes, including the E flag.
 const SRTCP_INDEX_LEN: usize = 4;
-/// The E flag of an encrypted packet.
+/// The E flag. It is set if the SRTCP packet is encrypted.
 const ENCRYPTED: u32 = 1 << 31;
-/// Unencrypted bytes of SRTCP: the header and the first SSRC.
+/// The number of leading SRTCP bytes that are not encrypted: the header and the first SSRC.
 const RTCP_CLEAR: usize = 8;
 /// Maximum number of sources. Only an authentic packet adds a source.
 const MAX_SOURCES: usize = 4_096;
-/// In packets; RFC 3711, section 3.3.2, requires at least 64.
+/// The size of the replay window in packets. RFC 3711, section 3.3.2, requires at least 64.
 const REPLAY_WINDOW: u64 = 128;
 
-/// The number of rollover counters that are tried for an unknown source. At 1 Mb/s, the sequence number wraps every
+/// Maximum number of rollover counters that are tried for an unknown source. At 1 Mb/s, the sequence number wraps every
 /// nine minutes.
 const MAX_JOIN_ROLLOVERS: u64 = 32;
-/// The rollovers tried after an outage.
+/// Maximum number of rollovers of a known source's sequence number that may be missed during an outage.
 const MAX_OUTAGE_ROLLOVERS: u64 = 4;
 
-/// The profiles of RFC 5764, section 4.1.2, and RFC 7714, section 14.2.
+/// The protection profiles of RFC 5764, section 4.1.2, and RFC 7714, section 14.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrtpProfile {
     /// AES-CM with 128-bit keys, and HMAC-SHA1 truncated to 80 bits.
@@ -63,7 +64,8 @@ impl SrtpProfile {
 pub struct MasterKey {
     profile: SrtpProfile,
     key: Vec<u8>,
-    /// AES-GCM's 12 bytes are followed by zeros as in libsrtp, because RFC 7714 does not specify it.
+    /// The salt. AES-GCM has a salt of 12 bytes. RFC 7714 does not specify how it is extended to 14 bytes. As in
+    /// libsrtp, zeros are appended.
     salt: [u8; 14],
 }
 
@@ -74,15 +76,16 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Reads 30 bytes of key and salt in base64 (RFC 4568), as `openssl rand -base64 30` writes.
+    /// Decodes a base64 text of 30 bytes: a key of 16 bytes and a salt of 14 (RFC 4568). `openssl rand -base64 30`
+    /// creates such a text.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
         let (key, salt) = bytes.split_at_checked(16)?;
         (salt.len() == 14).then(|| Self::of(SrtpProfile::Aes128CmSha1, key, salt))
     }
 
-    /// Splits DTLS's exported material into the client's and the server's key (RFC 5764, section 4.2); `None` if too
-    /// short.
+    /// Splits the keying material that DTLS exports into the client's and the server's master key (RFC 5764, section
+    /// 4.2). Returns `None` if the material is too short.
     pub fn exported(profile: SrtpProfile, material: &[u8]) -> Option<[Self; 2]> {
         let (key, salt) = profile.lengths();
         let (keys, salts) = material.split_at_checked(2 * key)?;
@@ -101,7 +104,7 @@ impl MasterKey {
         self.profile
     }
 
-    /// Derives a session key (RFC 3711, section 4.3.1, with a key derivation rate of zero; RFC 6188, section 2).
+    /// Derives a session key (RFC 3711, section 4.3.1; RFC 6188, section 2). The key derivation rate is zero.
     fn derive<const N: usize>(&self, label: u8) -> [u8; N] {
         let mut iv = [0; 16];
         iv[..14].copy_from_slice(&self.salt);
@@ -115,12 +118,12 @@ impl MasterKey {
     }
 }
 
-/// Applies AES in counter mode.
+/// Encrypts or decrypts `data` with AES in counter mode.
 fn key_stream<C: KeyIvInit + StreamCipher>(key: &[u8], iv: &[u8; 16], data: &mut [u8]) {
     C::new_from_slices(key, iv).unwrap_or_else(|_| unreachable!("the lengths are the profile's")).apply_keystream(data);
 }
 
-/// The SSRC and packet index in the initialisation vector.
+/// The SSRC and the packet index, which determine the initialisation vector.
 #[derive(Clone, Copy)]
 struct PacketIndex {
     ssrc: u32,
@@ -128,8 +131,8 @@ struct PacketIndex {
 }
 
 impl PacketIndex {
-    /// Returns the salt XORed with SSRC and index in its last ten bytes, then zeros (RFC 3711, section 4.1.1; RFC 7714,
-    /// sections 8.1 and 9.1).
+    /// Returns the initialisation vector (RFC 3711, section 4.1.1; RFC 7714, sections 8.1 and 9.1). It is the salt,
+    /// whose last ten bytes are XORed with the SSRC and the index. Zeros fill the remaining bytes.
     fn iv(self, salt: &[u8]) -> [u8; 16] {
         let mut iv = [0; 16];
         iv[..salt.len()].copy_from_slice(salt);
@@ -146,14 +149,14 @@ impl PacketIndex {
 
 struct Sealed<'a> {
     packet: &'a [u8],
-    /// The leading bytes that are not encrypted.
+    /// The number of leading bytes that are not encrypted.
     clear: usize,
     tag: &'a [u8],
-    /// The SRTCP index with its E flag.
+    /// The SRTCP index with its E flag. Empty for SRTP.
     index: &'a [u8],
 }
 
-/// The session keys of RTP or of RTCP.
+/// The session keys for RTP, or for RTCP.
 enum Keys {
     Cm { cipher: [u8; 16], salt: [u8; 14], auth: Hmac<Sha1> },
     Gcm128 { cipher: Box<Aes128Gcm>, salt: [u8; 12] },
@@ -187,7 +190,8 @@ impl Keys {
         }
     }
 
-    /// Encrypts from `start` on, except for `clear` bytes, and appends the tag and the SRTCP `index`.
+    /// Encrypts the packet that begins at `start`, except for its first `clear` bytes. Appends the tag and the SRTCP
+    /// `index`.
     fn seal(&self, at: PacketIndex, bytes: &mut Vec<u8>, (start, clear): (usize, usize), index: &[u8]) {
         let (head, body) = bytes[start..].split_at_mut(clear);
         let tag = match self {
@@ -195,7 +199,7 @@ impl Keys {
                 key_stream::<Ctr128BE<Aes128>>(cipher, &at.iv(salt), body);
                 bytes.extend_from_slice(index);
                 let signed = auth.clone().chain_update(&bytes[start..]);
-                // SRTP authenticates the rollover counter, but does not send it (RFC 3711, section 4.2).
+                // Authenticate the rollover counter as well. SRTP does not send it (RFC 3711, section 4.2).
                 let whole = if index.is_empty() { signed.chain_update(at.wraps()) } else { signed }.finalize();
                 return bytes.extend_from_slice(&whole.into_bytes()[..self.profile().tag()]);
             }
@@ -206,12 +210,12 @@ impl Keys {
         bytes.extend_from_slice(index);
     }
 
-    /// Verifies in constant time, and decrypts into `out`. False if the tag is wrong.
+    /// Verifies the tag in constant time, and decrypts the packet into `out`. Returns false if the tag is wrong.
     fn open(&self, at: PacketIndex, sealed: &Sealed<'_>, out: &mut Vec<u8>) -> bool {
         let Sealed { packet, clear, tag, index } = *sealed;
         if let Self::Cm { auth, .. } = self {
             let signed = auth.clone().chain_update(packet);
-            // RFC 3711, section 4.2.
+            // The tag also authenticates the rollover counter of SRTP or the index of SRTCP (RFC 3711, section 4.2).
             let signed = if index.is_empty() { signed.chain_update(at.wraps()) } else { signed.chain_update(index) };
             if signed.verify_truncated_left(tag).is_err() {
                 return false;
@@ -230,11 +234,13 @@ impl Keys {
         }
     }
 
-    /// Splits a datagram into packet, tag and an SRTCP index of `index` bytes.
+    /// Splits a datagram into the packet, the tag and the SRTCP index. `index` is the length of the SRTCP index in
+    /// bytes.
     fn split<'a>(&self, datagram: &'a [u8], index: usize) -> Option<Sealed<'a>> {
         let (profile, end) = (self.profile(), datagram.len());
         let (packet, more) = datagram.split_at_checked(end.checked_sub(profile.tag() + index)?)?;
-        // The HMAC tag follows the index, which it protects. The GCM tag precedes it (RFC 7714, section 9.2).
+        // An HMAC tag comes after the index, because it authenticates the index. A GCM tag comes before the index (RFC
+        // 7714, section 9.2).
         let (tag, index) = match profile {
             SrtpProfile::Aes128CmSha1 => (&more[index..], &more[..index]),
             _ => more.split_at(profile.tag()),
@@ -243,17 +249,18 @@ impl Keys {
     }
 }
 
-/// Returns the tag (RFC 7714, section 5.2.1). The nonce is `iv`'s first 12 bytes.
+/// Encrypts `body` in place, and returns the tag (RFC 7714, section 5.2.1). The nonce consists of the first 12 bytes of
+/// `iv`.
 fn encrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8]) -> [u8; 16]
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
 {
     let sealed = cipher.encrypt_inout_detached(&nonce(iv).into(), associated, body.into());
-    // The cipher fails only above 2³⁶ bytes.
+    // The cipher fails only for more than 2³⁶ bytes.
     sealed.unwrap_or_else(|_| unreachable!("a datagram is short")).into()
 }
 
-/// Decrypts in place. Returns false if the tag is wrong (RFC 7714, section 5.2.2).
+/// Decrypts `body` in place. Returns false if the tag is wrong (RFC 7714, section 5.2.2).
 fn decrypted<C>(cipher: &C, iv: &[u8; 16], associated: &[u8], body: &mut [u8], tag: &[u8]) -> bool
 where
     C: AeadInOut<NonceSize = U12, TagSize = U16>,
@@ -266,7 +273,7 @@ fn nonce(iv: &[u8; 16]) -> [u8; 12] {
     std::array::from_fn(|n| iv[n])
 }
 
-/// The newest index, and a bit per index before it.
+/// The replay window: the newest packet index, and a bit for each index of the window that has been received.
 #[derive(Clone, Copy, Default)]
 struct Replay {
     newest: Option<u64>,
@@ -300,11 +307,11 @@ struct Source {
     rtcp: Replay,
 }
 
-/// Maximum number of packets per second for which several rollover counters are tried. It bounds the CPU time of forged
-/// SSRCs.
+/// Maximum number of packets per second for which several rollover counters are tried. The limit bounds the CPU time
+/// that forged SSRCs cost.
 const MAX_GUESSES_PER_SECOND: u32 = 200;
 
-/// The packets with several tries in the present second.
+/// Counts the packets of the current second for which several rollover counters are tried.
 #[derive(Default)]
 struct GuessLimit {
     second: u64,
@@ -333,14 +340,14 @@ impl Direction {
     }
 }
 
-/// The SRTP context of one end, with one master key for all members or one per direction.
+/// The SRTP context of one endpoint. Either all members share one master key, or each direction has its own.
 pub struct Srtp {
     outgoing: Direction,
     incoming: Direction,
     sources: BTreeMap<u32, Source>,
-    /// The only SSRCs whose media is accepted; all if empty.
+    /// The SSRCs whose media is accepted. If the list is empty, all SSRCs are accepted.
     described: Vec<u32>,
-    /// The newest extended sequence number and the next SRTCP index, per outgoing SSRC.
+    /// For each outgoing SSRC, the newest extended sequence number and the next SRTCP index.
     sent: BTreeMap<u32, (u64, u32)>,
     scratch: Vec<u8>,
     guessed: GuessLimit,
@@ -374,7 +381,7 @@ impl Srtp {
         Self::pair(master, master)
     }
 
-    /// Creates a context with a key per direction ([`MasterKey::exported`]).
+    /// Creates a context with one key per direction (see [`MasterKey::exported`]).
     pub fn pair(outgoing: &MasterKey, incoming: &MasterKey) -> Self {
         let (sources, sent) = (BTreeMap::new(), BTreeMap::new());
         let (scratch, guessed, described) = (Vec::new(), GuessLimit::default(), Vec::new());
@@ -382,7 +389,8 @@ impl Srtp {
         Self { outgoing, incoming, sources, described, sent, scratch, guessed, refused: 0 }
     }
 
-    /// Accepts these SSRCs only, or all if empty, so that another session's packets can't be replayed.
+    /// Restricts the accepted media to the SSRCs in `described`, so that packets of another session can't be replayed.
+    /// An empty list accepts all SSRCs.
     #[must_use]
     pub fn of_sources(self, described: Vec<u32>) -> Self {
         Self { described, ..self }
@@ -393,7 +401,7 @@ impl Srtp {
         self.refused
     }
 
-    /// Protects the RTP packet in `bytes` from `start` on.
+    /// Encrypts and authenticates the RTP packet that begins at `start` in `bytes`.
     pub fn protect_rtp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let packet = &bytes[start..];
         let (Some(at), Some(ssrc)) = (payload_at(packet), word(packet, 8)) else { return };
@@ -404,18 +412,18 @@ impl Srtp {
         self.outgoing.rtp.seal(PacketIndex { ssrc, index }, bytes, (start, at), &[]);
     }
 
-    /// Protects the RTCP compound in `bytes` from `start` on.
+    /// Encrypts and authenticates the RTCP compound that begins at `start` in `bytes`.
     pub fn protect_rtcp(&mut self, bytes: &mut Vec<u8>, start: usize) {
         let Some(ssrc) = word(&bytes[start..], 4) else { return };
         let (_, next) = self.sent.entry(ssrc).or_insert((0, 0));
-        // The highest of 32 bits is the E flag.
+        // The index has only 31 bits, because the highest bit is the E flag.
         let index = *next & !ENCRYPTED;
         *next = index + 1;
         let at = PacketIndex { ssrc, index: index.into() };
         self.outgoing.rtcp.seal(at, bytes, (start, RTCP_CLEAR), &(index | ENCRYPTED).to_be_bytes());
     }
 
-    /// Returns the RTP packet; `None` if it is not authentic.
+    /// Decrypts an RTP packet. Returns `None` if it is not authentic.
     pub fn open_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtp(now, datagram);
         self.refused += u64::from(opened.is_none());
@@ -433,12 +441,12 @@ impl Srtp {
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let mut right = |index: &u64| {
             let at = PacketIndex { ssrc, index: *index };
-            // The replay check is cheaper than the authentication.
+            // Check for a replay first, because this is cheaper than the authentication.
             known.rtp.fresh(*index) && self.incoming.rtp.open(at, &sealed, &mut self.scratch)
         };
         let nearest = known.rtp.newest.map(|newest| extend(seq, newest));
-        // The rollover counter is unknown if the sequence number wrapped before the join, or during an outage. Only the
-        // right counter gives a valid authentication tag.
+        // Try several rollover counters. The counter is unknown if the sequence number wrapped before the join or
+        // during an outage. Only the right counter gives a valid authentication tag.
         let (first, wraps) =
             nearest.map_or((seq.into(), 0..MAX_JOIN_ROLLOVERS), |nearest| (nearest, 1..MAX_OUTAGE_ROLLOVERS + 1));
         let index = match nearest.filter(&mut right) {
@@ -451,7 +459,7 @@ impl Srtp {
         Some(())
     }
 
-    /// Returns the RTCP compound; `None` if it is not authentic.
+    /// Decrypts an RTCP compound. Returns `None` if it is not authentic.
     pub fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtcp(datagram);
         self.refused += u64::from(opened.is_none());
@@ -465,8 +473,8 @@ impl Srtp {
         // Without the E flag the packet is authenticated but not encrypted.
         let clear = if flagged & ENCRYPTED == 0 { packet.len() } else { RTCP_CLEAR };
         let (sealed, index) = (Sealed { clear, ..sealed }, u64::from(flagged & !ENCRYPTED));
-        // A packet with our SSRC is our own reflected packet if we have sent its index. Otherwise another member uses
-        // our SSRC.
+        // Reject our own packets if they are sent back to us. A packet with our SSRC is our own if we have sent its
+        // index. Otherwise, another member uses our SSRC.
         let own = self.sent.get(&ssrc).is_some_and(|(_, next)| index < u64::from(*next));
         let known = self.sources.get(&ssrc).copied().unwrap_or_default();
         let at = PacketIndex { ssrc, index };
@@ -479,7 +487,7 @@ impl Srtp {
     }
 
     fn source(&mut self, ssrc: u32) -> &mut Source {
-        // Only members with the key get this far.
+        // Remove a source if the table is full. Only members that have the key can add sources.
         if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&ssrc) {
             self.sources.pop_first();
         }
@@ -502,7 +510,7 @@ mod tests {
         MasterKey::of(SrtpProfile::Aes128CmSha1, &bytes::<16>("E1F97A0D3E018BE0D64FA32C06DE4139"), &salt)
     }
 
-    /// Returns a master key of each profile.
+    /// Returns one master key per profile.
     fn masters() -> [MasterKey; 3] {
         let (key, salt): ([u8; 32], [u8; 14]) = (std::array::from_fn(|n| n as u8), [7; 14]);
         [SrtpProfile::Aes128CmSha1, SrtpProfile::Aes128Gcm, SrtpProfile::Aes256Gcm].map(|profile| {
@@ -532,7 +540,7 @@ mod tests {
         assert_eq!(stream[32..48], bytes::<16>("41E95B3BB0A2E8DD477901E4FCA894C0"));
     }
 
-    /// The vectors of RFC 6188, sections 7.2 and 7.4.
+    /// Compares with the test vectors of RFC 6188, sections 7.2 and 7.4.
     #[test]
     fn session_keys_of_256_bits_are_those_of_rfc_6188() {
         let key = bytes::<32>("F0F04914B513F2763A1B1FA130F10E2998F6F6E43E4309D1E622A0E332B9F1B6");
@@ -551,7 +559,7 @@ mod tests {
         digits.chunks(2).map(|two| two[0] << 4 | two[1]).collect()
     }
 
-    /// Returns the session keys of RFC 7714, sections 16 and 17: 00 01 02 …, with the salt "Quid pro quo".
+    /// Returns the session keys of RFC 7714, sections 16 and 17. The key is 00 01 02 …, and the salt is "Quid pro quo".
     fn quid_pro_quo() -> [Keys; 2] {
         let (key, salt): ([u8; 32], _) = (std::array::from_fn(|n| n as u8), *b"Quid pro quo");
         let half: [u8; 16] = std::array::from_fn(|n| key[n]);
@@ -587,7 +595,7 @@ mod tests {
             "81c8000d 4d617273 4e545031 4e545032 52545020 0000042a 0000e930 4c756e61 deadbeef deadbeef deadbeef
              deadbeef deadbeef",
         );
-        // One packet is encrypted, the other one is only authenticated.
+        // The first packet is encrypted. The second packet is only authenticated.
         let whole = [
             "81c8000d 4d617273 63e94885 dcdab67c a727d766 2f6b7e99 7ff5c0f7 6c06f32d c676a5f1 730d6fda 4ce09b46
              86303ded 0bb9275b c84aa458 96cf4d2f c5abf872 45d9eade 800005d4",
@@ -615,7 +623,7 @@ mod tests {
             let (key, salt) = profile.lengths();
             let material: Vec<u8> = (0..2 * (key + salt)).map(|n| n as u8).collect();
             let [client, server] = MasterKey::exported(profile, &material).unwrap();
-            // Both keys precede both salts (RFC 5764, section 4.2).
+            // The two keys come before the two salts (RFC 5764, section 4.2).
             assert_eq!((client.key[0], usize::from(server.key[0])), (0, key));
             assert_eq!((usize::from(client.salt[0]), usize::from(server.salt[0])), (2 * key, 2 * key + salt));
             assert!(MasterKey::exported(profile, &material[1..]).is_none());
@@ -785,11 +793,11 @@ mod tests {
             by.protect_rtcp(&mut bytes, 0);
             bytes
         };
-        // These are more packets than the replay window covers.
+        // Send more packets than the replay window covers.
         let all: Vec<Vec<u8>> = (0..300).map(|_| sent(&mut own)).collect();
         assert!(all.iter().all(|bytes| own.open_rtcp(bytes).is_none()), "sent back");
-        // If two ends have the same SSRC, the end that has sent fewer packets accepts the other's packets, detects the
-        // collision and changes its SSRC.
+        // Two endpoints have the same SSRC. The endpoint that has sent fewer packets accepts the packets of the other
+        // endpoint. This lets it detect the collision and change its SSRC.
         sent(&mut other);
         assert!(other.open_rtcp(&all[299]).is_some());
         assert_eq!(other.open_rtcp(&all[299]), None, "a replay");

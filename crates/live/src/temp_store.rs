@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use steadycast_endpoints::{Store, StoredRows};
 
-/// An unnamed temporary file in the system's folder (`TMPDIR`), deleted on drop.
+/// An unnamed temporary file in the system's temporary directory (`TMPDIR`). It is deleted when the value is dropped.
 #[derive(Debug)]
 pub struct TempStore {
     file: File,
@@ -18,18 +18,18 @@ impl TempStore {
     /// Creates an empty file.
     ///
     /// # Errors
-    /// The folder can't be written.
+    /// Returns an error if the directory can't be written.
     pub fn new() -> io::Result<Self> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("steadycast-{}-{number}.rows", std::process::id()));
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-        // The file disappears with its descriptor, even if the process is killed.
+        // Remove the name, so that the file disappears with its descriptor even if the process is killed.
         remove_file(&path)?;
         Ok(Self { file, end: AtomicU64::new(0) })
     }
 
-    /// Moves these rows to a temporary file. If none can be created, they stay in memory.
+    /// Moves the rows of all `rows` to one temporary file. If no file can be created, the rows stay in memory.
     pub fn keep<'a>(rows: impl IntoIterator<Item = &'a mut dyn StoredRows>) {
         let Ok(spool) = Self::new() else { return };
         let store: Arc<dyn Store> = Arc::new(spool);

@@ -1,4 +1,4 @@
-//! Statistics of the packets that a receiver did not use, and their explanation in words.
+//! Counts of the packets that a receiver did not use, and sentences that explain the counts.
 
 use std::collections::BTreeMap;
 use steadycast_session::{UnusedCounts, UnusedReason};
@@ -12,7 +12,7 @@ pub struct Unused {
     pub counts: UnusedCounts,
     /// The number of packets per unknown payload type.
     types: BTreeMap<u8, u64>,
-    /// The problem of the latest payload that could not be parsed.
+    /// What was wrong with the latest payload that could not be parsed.
     payload: Option<&'static str>,
 }
 
@@ -22,7 +22,7 @@ impl Unused {
         self.counts.add(reason);
     }
 
-    /// Counts a packet. If its payload type is the reason, also counts the payload type.
+    /// Counts a packet. If the reason is an unknown payload type, also counts the packet under this type.
     pub fn add_of_type(&mut self, reason: UnusedReason, payload_type: u8) {
         self.add(reason);
         if reason == UnusedReason::UnknownPayloadType {
@@ -30,13 +30,13 @@ impl Unused {
         }
     }
 
-    /// Counts a packet whose payload could not be parsed, with the problem `what`.
+    /// Counts a packet whose payload could not be parsed. `what` describes the problem.
     pub fn add_payload(&mut self, reason: UnusedReason, what: &'static str) {
         self.add(reason);
         self.payload = Some(what);
     }
 
-    /// Returns the sum of these statistics and those of `other`.
+    /// Returns the sum of these counts and the counts of `other`.
     #[must_use]
     pub fn with(mut self, other: &Self) -> Self {
         self.counts = self.counts + other.counts;
@@ -53,8 +53,8 @@ impl Unused {
         [NotRtp, Malformed, FailedAuthentication].into_iter().map(|reason| self.counts.get(reason)).sum()
     }
 
-    /// Returns a sentence per reason. Without `all`, reasons that are normal in a session are left out. `offered` are
-    /// the payload types of the session description, if there is one.
+    /// Returns one sentence per reason. If `all` is false, leaves out reasons that are normal in a session. `offered`
+    /// lists the payload types of the session description, if there is one.
     pub fn explanations(&self, offered: Option<&[String]>, all: bool) -> Vec<String> {
         let sentence = |(reason, count): (UnusedReason, u64)| {
             let noun = |what: &str| counted(count, what);
@@ -120,7 +120,7 @@ impl Unused {
         self.counts.iter().filter_map(sentence).collect()
     }
 
-    /// Lists the unknown payload types, with the probable cause and its remedy.
+    /// Returns a phrase that lists the unknown payload types, with the probable cause and its remedy.
     fn of_types(&self, offered: Option<&[String]>) -> String {
         const NAMED: usize = 3;
         let mut types: Vec<String> = self.types.keys().take(NAMED).map(u8::to_string).collect();
@@ -130,7 +130,7 @@ impl Unused {
         let why = match offered {
             None => "which is unknown without a description: give the sender's .sdp file".to_owned(),
             Some(offered) => {
-                // `sdp::offered` lists each payload type as NAME (NUMBER).
+                // In `offered`, each entry has the form NAME (NUMBER).
                 let is_named = |of: &u8| offered.iter().any(|offer| offer.ends_with(&format!(" ({of})")));
                 let named = self.types.keys().any(is_named);
                 let why = if named {
@@ -145,10 +145,10 @@ impl Unused {
     }
 }
 
-/// Classifies a datagram that is neither RTP nor RTCP (RFC 7983). Returns `None` if it may be either.
+/// Returns why a datagram is neither RTP nor RTCP (RFC 7983). Returns `None` if it may be RTP or RTCP.
 pub(crate) fn foreign(bytes: &[u8]) -> Option<UnusedReason> {
     match Protocol::of(bytes) {
-        // RTP, RTCP, STUN and DTLS all have longer headers.
+        // A shorter datagram is a keep-alive, because RTP, RTCP, STUN and DTLS all have longer headers.
         _ if bytes.len() < 4 => Some(UnusedReason::KeepAlive),
         Protocol::Stun => Some(UnusedReason::Stun),
         Protocol::Dtls => Some(UnusedReason::Dtls),

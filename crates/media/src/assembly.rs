@@ -1,4 +1,5 @@
-//! The fate of each frame at a receiver, from the sender's record and the arrivals of packets.
+//! Determines the fate of each frame at a receiver. The inputs are the sender's record and the arrival times of
+//! packets.
 
 use crate::{Coded, Fragment, FrameKind, Schedule};
 use steadycast_settings::words;
@@ -20,19 +21,20 @@ words! {
     }
 }
 
-/// Tracks which frames can be decoded. In a closed GOP, no later frame can be decoded after a missing reference.
+/// Tracks which frames can be decoded. If a reference frame is missing, no later frame of the closed GOP can be
+/// decoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DecodeChain {
-    /// All reference frames since the latest I frame are complete.
+    /// Whether all reference frames since the latest I frame are complete.
     intact: bool,
 }
 
 impl DecodeChain {
-    /// Returns the fate of the next frame in coding order, but never [`FrameFate::Late`]. `whole` states whether all of
-    /// the frame arrived.
+    /// Returns the fate of the next frame in coding order, but never [`FrameFate::Late`]. `whole` states whether the
+    /// complete frame arrived.
     pub fn next(&mut self, kind: FrameKind, whole: bool) -> FrameFate {
         let referenced = kind == FrameKind::I || self.intact;
-        // No frame depends on a B frame.
+        // A missing B frame does not break the chain, because no frame depends on it.
         if kind != FrameKind::B {
             self.intact = whole && referenced;
         }
@@ -44,21 +46,22 @@ impl DecodeChain {
     }
 }
 
-/// A frame as the sender sent or skipped it.
+/// A frame that the sender sent or skipped.
 #[derive(Clone, Copy, Debug)]
 pub struct SentFrame {
     /// The coded frame.
     pub coded: Coded,
     /// The time at which the encoder delivered the frame.
     pub ready: Time,
-    /// The frame's first packet among the packets of the flow.
+    /// The index of the frame's first packet in [`SentFrames::packets`].
     pub first_packet: u32,
-    /// Packets that were sent so far; 0 if the frame was skipped or is still queued.
+    /// The number of the frame's packets that were sent so far. It is 0 if the frame was skipped or is still queued.
     pub packets: u32,
 }
 
 impl SentFrame {
-    /// Whether this entry only fills the gap of a pause in the frame numbers; no receiver expects it.
+    /// Returns whether this entry is not a frame, but fills a frame number that was skipped during a pause. No receiver
+    /// expects it.
     pub fn is_gap(&self) -> bool {
         self.ready == Time::NEVER
     }
@@ -67,39 +70,39 @@ impl SentFrame {
 /// All frames and packets that the sender of a flow has sent.
 #[derive(Clone, Debug, Default)]
 pub struct SentFrames {
-    /// The frames in coding order. A lean list has only the latest ones.
+    /// The frames in coding order. In a lean list, older frames have been removed.
     pub frames: Vec<SentFrame>,
     /// The number of older frames that were removed from `frames`.
     gone: u32,
-    /// The fragment in each packet, in order of sending.
+    /// The packets in the order of sending: the time of sending, and the fragment in the packet.
     pub packets: Vec<(Time, Fragment)>,
     /// If set, per-packet records and completed frames are not retained.
     lean: bool,
 }
 
-/// The number of latest frames that a lean list keeps. [`SentFrames::sent`] needs only the last second, because packets
-/// are sent at most one second late.
+/// Minimum number of frames that remain in a lean list when older frames are removed. [`SentFrames::sent`] needs only
+/// the last second, because packets are sent at most one second late.
 const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {
-    /// Creates a lean list for a sender, which does not need the fates of frames.
+    /// Creates a lean list, for a sender that does not evaluate the fates of its frames.
     pub fn lean() -> Self {
         Self { lean: true, ..Self::default() }
     }
 
-    /// Returns the number of frames so far, including those that are no longer in the list.
+    /// Returns the number of frames so far, including frames that were removed from the list.
     pub const fn count(&self) -> u32 {
         self.gone + self.frames.len() as u32
     }
 
-    /// Returns the frame with this number, in coding order.
+    /// Returns the frame with this number in coding order. Returns `None` if the frame was removed or is still to come.
     pub fn get(&self, frame: u32) -> Option<&SentFrame> {
         self.frames.get(frame.checked_sub(self.gone)? as usize)
     }
 
-    /// Adds a frame that is ready.
+    /// Adds a frame that the encoder has delivered.
     pub fn ready(&mut self, now: Time, coded: Coded) {
-        // Removes half of the list at a time, so that the mean cost per frame is constant.
+        // Remove half of the list at a time, so that the mean cost per frame is constant.
         if self.lean && self.frames.len() == 2 * LEAN_FRAMES {
             self.frames.drain(..LEAN_FRAMES);
             self.gone += LEAN_FRAMES as u32;
@@ -107,10 +110,11 @@ impl SentFrames {
         self.frames.push(SentFrame { coded, ready: now, first_packet: self.packets.len() as u32, packets: 0 });
     }
 
-    /// Resumes after a pause with frame number `index`, and fills the skipped numbers with gaps.
+    /// Resumes after a pause at frame number `index`. Fills the skipped numbers with entries for which
+    /// [`SentFrame::is_gap`] is true.
     pub fn skip_to(&mut self, index: u32) {
         for index in self.count()..index {
-            // A B frame does not break the decode chain.
+            // Use B frames, because they do not break the decode chain.
             let (kind, size) = (FrameKind::B, Bytes::ZERO);
             let coded = Coded { index, clip: 0, display: index, kind, quantizer: 0, size };
             let first_packet = self.packets.len() as u32;
@@ -133,7 +137,7 @@ impl SentFrames {
     }
 }
 
-/// A range of missing bytes in a frame.
+/// A range of bytes that are missing in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingBytes {
     /// The frame's number in coding order.
@@ -161,7 +165,8 @@ struct FrameArrival {
 const NOTHING_ARRIVED: FrameArrival = FrameArrival { first: Time::NEVER, last: Time::ZERO, packets: 0 };
 
 impl Assembly {
-    /// Records the arrival of a packet, by its sequence number minus the flow's first one. Duplicates are ignored.
+    /// Records the arrival of a packet. `packet` is its sequence number minus the first sequence number of the flow.
+    /// Duplicates are ignored.
     pub fn on_packet(&mut self, now: Time, packet: u64, fragment: Fragment) {
         let (word, bit) = ((packet / 64) as usize, 1 << (packet % 64));
         if word >= self.arrived.len() {
@@ -189,7 +194,7 @@ impl Assembly {
         self.frames.get(frame).copied().unwrap_or(NOTHING_ARRIVED)
     }
 
-    /// Returns the arrival times of the first and the last packet of a frame; `None` if no packet has arrived.
+    /// Returns when the first and the last packet of a frame arrived. Returns `None` if no packet has arrived.
     pub fn arrival(&self, frame: u32) -> Option<(Time, Time)> {
         let seen = self.seen(frame as usize);
         (seen.packets > 0).then_some((seen.first, seen.last))
@@ -201,7 +206,8 @@ impl Assembly {
         let judge = |(n, frame): (usize, &SentFrame)| {
             let seen = self.seen(n);
             let bytes: u64 = self.bytes(sent, frame);
-            // All sent packets have arrived, and they contain the whole frame.
+            // The frame is whole if all packets that were sent have arrived, and if they contain all bytes of the
+            // frame.
             let whole = frame.packets > 0 && seen.packets == frame.packets && bytes == frame.coded.size.get();
             match chain.next(frame.coded.kind, whole) {
                 FrameFate::Ok if schedule.due(frame.ready).is_some_and(|due| seen.last > due) => FrameFate::Late,
@@ -216,7 +222,8 @@ impl Assembly {
         sent.packets[packets].iter().map(|(_, f)| u64::from(f.len)).sum()
     }
 
-    /// Returns the missing parts of frames, which a decoder has to conceal. Frames without any packet are left out.
+    /// Returns the missing parts of frames, which a decoder has to conceal. Leaves out frames of which no packet
+    /// arrived.
     pub fn missing(&self, sent: &SentFrames) -> Vec<MissingBytes> {
         let mut missing = Vec::new();
         for (n, frame) in sent.frames.iter().enumerate() {
@@ -238,7 +245,7 @@ impl Assembly {
             }
             let size = frame.coded.size.saturating_sub(Bytes::new(u64::from(end))).get() as u32;
             if size > 0 {
-                // The source stopped before it had sent these bytes.
+                // The source stopped before it sent these bytes, so they are missing at the end of the frame.
                 missing.push(MissingBytes { frame: n as u32, offset: end, len: size });
             }
         }

@@ -2,7 +2,7 @@
 
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The duration of audio in one packet: the default frame of Opus (RFC 7587, section 4.2).
+/// The duration of the audio in one packet. This is Opus's default frame duration (RFC 7587, section 4.2).
 pub const AUDIO_PACKET_TIME: Span = Span::millis(20);
 
 /// A coded audio packet.
@@ -10,24 +10,25 @@ pub const AUDIO_PACKET_TIME: Span = Span::millis(20);
 pub struct CodedAudio {
     /// The packet's number, from 0.
     pub index: u32,
-    /// The sampling time of the packet's first sample, from the start of the flow.
+    /// When the packet's first sample was recorded, as the time since the start of the flow.
     pub at: Span,
     /// The packet's length in bytes.
     pub len: u16,
-    /// Whether the packet is the first one after a silence.
+    /// Whether the packet is the first packet after a silence.
     pub begins: bool,
 }
 
 /// A source of coded audio over time.
 pub trait AudioFeed: Send {
-    /// Returns when the next packet is ready, from the start of the flow; [`Span::MAX`] if it is not known yet.
+    /// Returns when the next packet is ready, as the time since the start of the flow. Returns [`Span::MAX`] if the
+    /// time is not known yet.
     fn due(&self) -> Span;
 
-    /// Returns the next packet once it is due; `None` if it is delayed.
+    /// Returns the next packet once it is due. Returns `None` if the packet is delayed.
     fn next(&mut self) -> Option<CodedAudio>;
 }
 
-/// Audio of a constant rate without content, with one packet in each [`AUDIO_PACKET_TIME`].
+/// Audio of constant rate, without content. There is one packet per [`AUDIO_PACKET_TIME`].
 #[derive(Clone, Copy, Debug)]
 pub struct ConstantAudio {
     len: u16,
@@ -35,18 +36,19 @@ pub struct ConstantAudio {
 }
 
 impl ConstantAudio {
-    /// Creates audio of this codec rate, without packet headers.
+    /// Creates audio. `rate` is the codec's rate, without packet headers.
     pub fn new(rate: Rate) -> Self {
         Self { len: packet_len(rate), next: 0 }
     }
 }
 
-/// Returns the mean length of the packets of audio at this codec rate in bytes.
+/// Returns the mean payload length of an audio packet in bytes. `rate` is the codec's rate.
 pub fn packet_len(rate: Rate) -> u16 {
     u16::try_from(rate.over(AUDIO_PACKET_TIME).get()).unwrap_or(u16::MAX).max(1)
 }
 
-/// Returns the rate of IP packets of audio at this codec rate, with headers of this size.
+/// Returns the rate of the IP packets that carry audio. `rate` is the codec's rate, and `headers` is the size of the
+/// headers of one packet.
 pub fn packet_rate(rate: Rate, headers: Bytes) -> Rate {
     (Bytes::new(packet_len(rate).into()) + headers).per(AUDIO_PACKET_TIME)
 }

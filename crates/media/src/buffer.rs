@@ -1,4 +1,4 @@
-//! A receiver's play-out buffer: arriving packets fill it, the player drains it.
+//! A receiver's play-out buffer. Arriving packets fill it, and the player drains it.
 
 use std::collections::BTreeMap;
 use steadycast_units::{Bytes, Rate, Span, Time};
@@ -6,28 +6,30 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 /// How the player drains the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consume {
-    /// Playback at a constant rate, in IP bytes.
+    /// The player takes bytes at a constant rate, which counts whole IP packets.
     Rate(Rate),
-    /// One frame per period: its bytes that have arrived are removed at the start of the period.
+    /// The player takes one frame per period. At the start of the period, all bytes of the frame that have arrived are
+    /// removed.
     Frames(Span),
 }
 
-/// Playback starts, also after an underflow, when 1/`START_FRACTION` of the buffer is filled.
+/// Playback starts when 1/`START_FRACTION` of the buffer is filled. It restarts in the same way after an underflow.
 const START_FRACTION: u64 = 5;
 
-/// A play-out buffer, in IP bytes.
+/// A play-out buffer, which counts the bytes of IP packets.
 ///
-/// A packet that does not fit has arrived for RTP and RTCP, but the player does not get it.
+/// RTP and RTCP treat a packet as received even if it does not fit, but the player does not get it.
 #[derive(Clone, Debug)]
 pub struct PlayBuffer {
     size: Bytes,
     consume: Consume,
     level: Bytes,
-    /// The start of playback, and the bytes played since then, at a constant rate.
+    /// When playback started, and the bytes played since then at a constant rate. `None` while the player waits for
+    /// data.
     playing: Option<(Time, Bytes)>,
-    /// The buffered bytes of each frame, for per-frame consumption.
+    /// The buffered bytes of each frame. Used only with [`Consume::Frames`].
     frames: BTreeMap<u32, Bytes>,
-    /// The next frame to play, and its time.
+    /// The number of the next frame to play, and its play-out time.
     next: (u32, Time),
     underflows: u64,
     overflows: u64,
@@ -63,7 +65,7 @@ impl PlayBuffer {
         self.overflows
     }
 
-    /// Returns the buffered bytes at `now`.
+    /// Returns the number of buffered bytes at `now`.
     pub fn level(&mut self, now: Time) -> Bytes {
         self.advance(now);
         self.level
@@ -77,7 +79,7 @@ impl PlayBuffer {
             return false;
         }
         if matches!(self.consume, Consume::Frames(_)) {
-            // A frame that was played is not shown again.
+            // Refuse a packet of a frame that has already been played.
             if self.playing.is_some() && frame < self.next.0 {
                 return false;
             }
@@ -95,7 +97,7 @@ impl PlayBuffer {
         let Some((since, played)) = self.playing else { return };
         match self.consume {
             Consume::Rate(rate) => {
-                // Counted from the start of playback, so that rounding does not accumulate.
+                // Count from the start of playback, so that rounding errors do not accumulate.
                 let due = rate.over(now.since(since));
                 let wanted = due.saturating_sub(played);
                 if wanted > self.level {
@@ -112,12 +114,12 @@ impl PlayBuffer {
                         return;
                     }
                     let (frame, at) = self.next;
-                    // Bytes of earlier frames arrived too late to be played.
+                    // Remove the bytes of earlier frames too, because they arrived too late to be played.
                     let later = self.frames.split_off(&(frame + 1));
                     let gone = std::mem::replace(&mut self.frames, later);
                     let bytes = gone.values().fold(Bytes::ZERO, |sum, b| sum + *b);
                     self.level = self.level.saturating_sub(bytes);
-                    // A period of zero would make this loop endless.
+                    // Advance by at least 1 ns, because a period of zero would make this loop endless.
                     self.next = (frame + 1, at + period.max(Span::nanos(1)));
                 }
             }
@@ -154,7 +156,7 @@ mod tests {
         assert_eq!((buffer.underflows(), buffer.overflows()), (0, 0));
         assert_eq!(buffer.level(at(7_001)).get(), 0);
         assert_eq!(buffer.underflows(), 1);
-        // Play-out waits again until a fifth of the buffer is filled.
+        // After the underflow, playback waits until a fifth of the buffer is filled.
         assert!(buffer.offer(at(9_000), K, 0));
         assert_eq!(buffer.level(at(60_000)), K);
     }
@@ -169,7 +171,7 @@ mod tests {
     #[test]
     fn frame_by_frame_each_takes_what_came_of_it_and_late_packets_find_no_place() {
         let mut buffer = PlayBuffer::new(Bytes::new(5_000), Consume::Frames(Span::millis(40)));
-        // The first packet fills a fifth of the buffer, so that playback starts, with frame 0.
+        // The first packet fills a fifth of the buffer, so that playback starts with frame 0.
         assert!(buffer.offer(at(0), K, 0));
         assert!(buffer.offer(at(10), K, 1) && buffer.offer(at(20), K, 2));
         assert_eq!(buffer.level(at(39)), K + K);

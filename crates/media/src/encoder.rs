@@ -1,4 +1,4 @@
-//! The model of an encoder: it delivers coded frames over time and chooses the quantizer of each GOP or frame.
+//! A model of an encoder. It delivers coded frames over time, and chooses the quantizer of each GOP or frame.
 
 use crate::FrameKind;
 use crate::{
@@ -72,14 +72,14 @@ impl Kind<()> for Evalvid {}
 impl Kind<()> for PerFrame {}
 impl Kind<()> for Rungs {}
 
-/// How the bytes that wait in the pacer at the start of a GOP count.
+/// How the encoder takes account of bytes that wait in the pacer at the start of a GOP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BacklogRule {
-    /// The bytes are subtracted from the GOP's budget, of which at least half remains.
+    /// The waiting bytes are subtracted from the GOP's byte budget. At least half of the budget remains.
     #[default]
     Drained,
-    /// The rate is multiplied by e^(−k/1000) for k waiting packets, as in Evalvid-RA. A backlog of 20 packets costs
-    /// only 2 %, and so persists.
+    /// The rate is multiplied by e^(−k/1000), where k is the number of waiting packets, as in Evalvid-RA. Because 20
+    /// waiting packets reduce the rate by only 2 %, the backlog persists.
     Damped,
 }
 
@@ -100,18 +100,19 @@ pub struct Coded {
     pub size: Bytes,
 }
 
-/// The state of Evalvid-RA's rule after the previous GOP.
+/// The state of Evalvid-RA's rule at the end of the last GOP.
 #[derive(Clone, Copy, Debug)]
 struct LastGop {
-    /// The mean rate in bit/s.
+    /// The mean of the target rate during the GOP, in bit/s.
     mean: f64,
-    /// The allowed size in bytes.
+    /// The byte budget of the GOP.
     allowed: f64,
     /// The bucket's level at the start of the GOP, in bytes.
     level: f64,
 }
 
-/// Delivers the frames of a ladder in a loop, at quantizers that follow the target rate.
+/// An encoder that repeats a clip in a loop. It chooses quantizers that follow the target rate, and takes frame sizes
+/// from a ladder.
 pub struct Encoder {
     ladder: Arc<Ladder>,
     vbr: Vbr,
@@ -119,31 +120,32 @@ pub struct Encoder {
     payload: u64,
     overhead: u64,
     next: u64,
-    /// Frames that were left out because the rest of their GOP was abandoned.
+    /// The number of frames that were skipped because the rest of their GOP was abandoned.
     left_out: u64,
     rung: usize,
-    /// Sum and number of the rates that the controller set during the current GOP.
+    /// The sum of the rates that the controller set during the current GOP, in bit/s, and their number.
     rate_sum: (f64, u32),
-    /// The quantizer that the bucket controls; it may lie between the rungs.
+    /// The quantizer that the bucket controls. It may lie between two quantizers of the ladder.
     quantizer: f64,
     fill: Option<f64>,
     last_gop: Option<LastGop>,
-    /// The rungs, for [`Vbr::Rungs`].
+    /// The indices of the ladder's quantizers from which [`Vbr::Rungs`] chooses.
     rungs: Vec<usize>,
-    /// The rates that the rungs needed so far.
+    /// The rates that the rungs have needed so far.
     history: RungHistory,
     /// The rule that chooses a rung.
     switching: Box<dyn SwitchingRule>,
-    /// Index into `rungs`; `None` at the start and after a pause.
+    /// The present rung, as an index into `rungs`. `None` at the start and after a pause.
     chosen: Option<usize>,
     sent: Bytes,
-    /// Bytes that the rate allowed minus bytes that were coded.
+    /// The bytes that the rate allowed so far, minus the bytes that were coded.
     credit: f64,
     limited: bool,
 }
 
 impl Encoder {
-    /// Creates an encoder. Frames are sent in packets of up to `payload` bytes with `overhead` bytes each.
+    /// Creates an encoder. Its frames are sent in packets with up to `payload` bytes of content and `overhead` bytes of
+    /// headers.
     pub fn new(ladder: Arc<Ladder>, vbr: Vbr, waiting: BacklogRule, payload: u64, overhead: u64) -> Self {
         let rungs =
             if let Vbr::Rungs(Rungs { rungs, .. }) = vbr { spaced(&ladder, rungs, payload, overhead) } else { vec![] };
@@ -176,20 +178,22 @@ impl Encoder {
         Self { switching, ..self }
     }
 
-    /// Returns when the next frame is ready, from the start of the flow.
+    /// Returns when the next frame is ready, as the time since the start of the flow.
     pub fn due(&self) -> Span {
         self.ladder.time(self.next)
     }
 
-    /// Returns the sampling time of the frame at position `display` in display order, from the start of the flow.
+    /// Returns when the frame at position `display` in display order was sampled, as the time since the start of the
+    /// flow.
     pub fn shown_at(&self, display: u32) -> Span {
         self.ladder.time(u64::from(display))
     }
 
-    /// Resumes at the next GOP after a pause, and resets the rate control. Returns the number of the GOP's first frame.
+    /// Resumes at the next GOP after a pause, and resets the rate control. Returns the number of the first frame of
+    /// this GOP.
     pub fn resume(&mut self) -> u32 {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
-        // The last GOP of the clip may be shorter than `gop`.
+        // Advance to the next GOP. The last GOP of the clip may be shorter than `gop`.
         let within = self.next % frames;
         self.next += within.next_multiple_of(gop).min(frames) - within;
         (self.rate_sum, self.fill, self.sent, self.limited) = ((0.0, 0), None, Bytes::ZERO, false);
@@ -197,8 +201,8 @@ impl Encoder {
         (self.next - self.left_out) as u32
     }
 
-    /// With [`Vbr::Rungs`], skips the rest of a GOP if `rate` is far below what the GOP's rung needs. Returns whether
-    /// frames were skipped.
+    /// With [`Vbr::Rungs`], skips the rest of a GOP if `rate` is far below the rate that the present rung needs.
+    /// Returns whether frames were skipped.
     pub fn abandons_group(&mut self, rate: Rate) -> bool {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;
@@ -210,23 +214,23 @@ impl Encoder {
         true
     }
 
-    /// Records the controller's new rate, as a rate of IP packets.
+    /// Records the controller's new rate, which counts whole IP packets.
     pub fn on_rate(&mut self, rate: Rate) {
         self.rate_sum.0 += rate.as_bps_f64();
         self.rate_sum.1 += 1;
     }
 
-    /// Whether the best quantizer needs less than the rate allows, so that the clip limits the rate.
+    /// Returns whether the best quantizer needs less than the rate allows. The clip then limits the rate.
     pub const fn limited(&self) -> bool {
         self.limited
     }
 
-    /// Returns the mean rate of the best quantizer over the clip, with packet overhead.
+    /// Returns the mean rate that the best quantizer needs over the clip, including packet headers.
     pub fn best(&self) -> Rate {
         self.ladder.rates(0, self.payload, self.overhead).0
     }
 
-    /// Returns the next frame. `rate` is the current target, `backlog` the bytes in the pacer.
+    /// Returns the next frame. `rate` is the current target rate, and `backlog` is the number of bytes in the pacer.
     pub fn next(&mut self, rate: Rate, backlog: Bytes) -> Coded {
         let frames = self.ladder.frames();
         let (round, clip) = (self.next / frames, self.next % frames);
@@ -243,7 +247,7 @@ impl Encoder {
             display: (round * frames) as u32 + self.ladder.display[at],
             kind: self.ladder.kinds[at],
             quantizer: self.ladder.quantizers[self.rung],
-            // A frame without bytes would have no packet.
+            // Give each frame at least one byte, because a frame without bytes would have no packet.
             size: Bytes::new(u64::from(size.max(1))),
         };
         let bytes = self.ladder.bytes(self.rung, at..at + 1, self.payload, self.overhead);
@@ -257,7 +261,7 @@ impl Encoder {
         let range = self.ladder.gop_at(clip);
         let mean = self.mean(rate);
         let span = self.ladder.span(range.len() as u64);
-        // What the target rate sends during the GOP, reduced by the backlog.
+        // The byte budget: what the target rate sends during the GOP, reduced by the backlog.
         let budget = match self.waiting {
             BacklogRule::Drained => {
                 let whole = Rate::from_bps_f64(mean).over(span);
@@ -272,12 +276,13 @@ impl Encoder {
         let (payload, overhead) = (self.payload, self.overhead);
         let size = |rung: usize| ladder.bytes(rung, range.clone(), payload, overhead);
         let rungs = self.ladder.quantizers.len();
-        // Ladders are not always monotone (table 2 of Multi-Evalvid-RA).
+        // Look for both the first quantizer that fits and the cheapest one. A coarser quantizer does not always give
+        // smaller frames (table 2 of Multi-Evalvid-RA).
         let fitting = (0..rungs).find(|r| size(*r) <= budget);
         let cheapest = (0..rungs).min_by_key(|r| size(*r)).unwrap_or(0);
         self.rung = match (&self.vbr, self.fill) {
             (Vbr::Ladder | Vbr::Frame(_), _) => fitting.unwrap_or(cheapest),
-            // After a fall of the rate, the mean over the last GOP is too high.
+            // Use the current rate if it is lower than the mean, because the mean is too high after a fall of the rate.
             (Vbr::Rungs(_), _) => self.chosen_rung(range.clone(), Rate::from_bps_f64(mean).min(rate), backlog),
             (Vbr::Evalvid(rule), _) => {
                 let rule = *rule;
@@ -285,7 +290,8 @@ impl Encoder {
             }
             (Vbr::Bucket(_), None) => {
                 self.fill = Some(0.5);
-                // The bucket has no history yet; as in Evalvid-RA, the first GOP is coarser by a factor of two.
+                // The bucket has no history before the first GOP. As in Evalvid-RA, code this GOP coarser by a factor
+                // of two.
                 let first = f64::from(self.ladder.quantizers[fitting.unwrap_or(cheapest)]);
                 self.quantizer = match self.ladder.scale {
                     Scale::Linear => first * 2.0,
@@ -298,7 +304,7 @@ impl Encoder {
                 let (share, target_bytes) = bucket(share, *factor, r, self.sent.as_f64(), size(self.rung).as_f64());
                 self.fill = Some(share);
                 let open = size(self.rung).as_f64();
-                // Evalvid-RA keeps the quantizer while the GOP is within 5 % of its budget.
+                // As in Evalvid-RA, keep the quantizer if the GOP is within 5 % of its budget.
                 if (open / r - 1.0).abs() > 0.05 {
                     self.quantizer = match self.ladder.scale {
                         Scale::Linear => self.quantizer * open / target_bytes,
@@ -311,12 +317,12 @@ impl Encoder {
             }
         };
         self.sent = Bytes::ZERO;
-        // GOPs differ in size, hence the margin of 5 %.
+        // Require a margin of 5 %, because GOPs differ in size.
         self.limited = self.rung == 0 && size(0).as_f64() < 0.95 * budget.as_f64();
     }
 
-    /// Returns the rung of the next GOP, for [`Vbr::Rungs`]. Except at the flow's first GOP, the rule knows the sizes
-    /// of earlier GOPs only, as for a live source.
+    /// Returns the rung of the next GOP, for [`Vbr::Rungs`]. The rule knows only the sizes of earlier GOPs, as with a
+    /// live source. The first GOP of the flow is an exception.
     fn chosen_rung(&mut self, range: Range<usize>, rate: Rate, backlog: Bytes) -> usize {
         let (at, lasts) = (self.due(), self.ladder.span(range.len() as u64));
         let of = |rung: &usize| self.ladder.bytes(*rung, range.clone(), self.payload, self.overhead).per(lasts);
@@ -331,16 +337,16 @@ impl Encoder {
         self.rungs.get(chosen).copied().unwrap_or(0)
     }
 
-    /// Returns the mean rate during the GOP that has just ended. As in Evalvid-RA's program, the previous GOP's mean
-    /// counts as one additional rate.
+    /// Returns the mean target rate of the GOP that has just ended, in bit/s. As in Evalvid-RA's program, the mean of
+    /// the previous GOP counts as one additional rate.
     fn mean(&mut self, rate: Rate) -> f64 {
         let (sum, count) = std::mem::take(&mut self.rate_sum);
         let (sum, count) = self.last_gop.map_or((sum, count), |last_gop| (sum + last_gop.mean, count + 1));
         if count == 0 { rate.as_bps_f64() } else { sum / f64::from(count) }
     }
 
-    /// Returns the rung of the next GOP by Evalvid-RA's program: the quantizer is q · R_o / R'. Here q is the nominal
-    /// quantizer, R_o the GOP's size at q, and R' the target size from [`target_bytes`].
+    /// Returns the rung of the next GOP, by the rule of Evalvid-RA's program. The quantizer is q · R_o / R'. Here q is
+    /// the nominal quantizer, R_o is the GOP's size at q, and R' is the target size from [`target_bytes`].
     fn evalvid_rung(&mut self, rule: Evalvid, mean: f64, allowed: f64, size: impl Fn(usize) -> f64) -> usize {
         let coarser = |factor: f64| match self.ladder.scale {
             Scale::Linear => rule.nominal * factor,
@@ -354,7 +360,7 @@ impl Encoder {
         let whole = rule.bucket * last_gop.allowed;
         let level = bucket_level(last_gop.level, whole, last_gop.allowed, self.sent.as_f64());
         self.last_gop = Some(LastGop { mean, allowed, level });
-        // Evalvid-RA keeps the quantizer while the GOP is within 5 % of its budget.
+        // As in Evalvid-RA, keep the quantizer if the GOP is within 5 % of its budget.
         let open = size(self.rung_nearest_to(rule.nominal));
         if (open / allowed - 1.0).abs() > 0.05 {
             self.quantizer = libm::floor(coarser(open / target_bytes(level / whole, allowed, open)) + 0.5);
@@ -362,21 +368,23 @@ impl Encoder {
         self.nearest_rung()
     }
 
-    /// Chooses the quantizer of frame number `clip` of the clip, which starts or continues a GOP.
+    /// Chooses the quantizer of the next frame. `clip` is the frame's number in the clip. The frame starts or continues
+    /// a GOP.
     fn choose_frame_quantizer(&mut self, clip: u64, rate: Rate, backlog: Bytes, wait: Span, room: f64) {
         let ladder = Arc::clone(&self.ladder);
         let (at, place) = (clip as usize, clip % u64::from(ladder.gop));
         let (begins, rest) = (place == 0, at..ladder.gop_at(clip - place).end);
         let period = ladder.span(1);
         let (each, span) = (rate.over(period).as_f64(), rate.over(ladder.span(rest.len() as u64)).as_f64());
-        // A positive `credit` counts saved bytes, at most those of one frame. A negative `credit` counts an excess, at
-        // most half of a GOP's bytes.
+        // Limit the credit. Saved bytes are positive, and count up to the bytes of one frame. Excess bytes are
+        // negative, and count up to half the bytes of a GOP.
         let owes = rate.over(ladder.span(u64::from(ladder.gop))).as_f64() / 2.0;
         self.credit = self.credit.clamp(-owes, each);
         let waiting = backlog.as_f64();
-        // A started GOP may exceed its share by a quarter, because a coarser step degrades all its remaining pictures.
+        // A GOP that has started may exceed its share by a quarter. Otherwise, the quantizer would become coarser for
+        // the rest of the GOP, because it never becomes finer within a GOP.
         let spare = if begins { 0.0 } else { owes / 2.0 };
-        // The rest of the GOP gets at least half of the rate. The next GOP compensates for the remaining excess.
+        // Leave at least half of the rate to the rest of the GOP. The next GOP compensates for the excess that remains.
         let budget = (span + self.credit.min(self.credit.max(0.0) - waiting)).max(span / 2.0) + spare;
         self.credit += each;
         let (drained, most) = (each * room, rate.scale(room).over(wait).as_f64());
@@ -402,7 +410,7 @@ impl Encoder {
         }
     }
 
-    /// Returns the rung nearest to the controlled quantizer.
+    /// Returns the ladder's quantizer that is nearest to the controlled quantizer, as an index.
     fn nearest_rung(&mut self) -> usize {
         let quantizers = &self.ladder.quantizers;
         let (low, high) = (quantizers[0], quantizers[quantizers.len() - 1]);
@@ -417,7 +425,8 @@ impl Encoder {
     }
 }
 
-/// Returns `count` rungs of a ladder, from the finest to the coarsest, evenly spaced by the logarithm of their rates.
+/// Returns the indices of `count` quantizers of a ladder, from the finest to the coarsest. The logarithms of their
+/// rates are evenly spaced.
 fn spaced(ladder: &Ladder, count: u64, payload: u64, overhead: u64) -> Vec<usize> {
     let log = |rung: usize| libm::log(ladder.rates(rung, payload, overhead).0.as_bps_f64().max(1.0));
     let logs: Vec<f64> = (0..ladder.quantizers.len()).map(log).collect();
@@ -432,10 +441,10 @@ fn spaced(ladder: &Ladder, count: u64, payload: u64, overhead: u64) -> Vec<usize
     rungs
 }
 
-/// Performs one step of the leaky bucket. Returns the bucket's new level x as a share, and the target size R' of the
-/// next GOP in bytes.
+/// Performs one step of the leaky bucket. Returns two values: the bucket's new filling x, from 0 to 1, and the target
+/// size R' of the next GOP in bytes.
 ///
-/// - `share` is the bucket's old level X / b.
+/// - `share` is the bucket's old filling X / b.
 /// - `factor` is the bucket's size b in GOPs of `r` bytes.
 /// - `r` is the byte budget of a GOP.
 /// - `sent` is the size R of the last GOP in bytes.
@@ -451,13 +460,13 @@ pub fn bucket(share: f64, factor: f64, r: f64, sent: f64, open: f64) -> (f64, f6
     (x, target_bytes(x, r, open))
 }
 
-/// Returns X: the level of a bucket of `whole` bytes after `r` bytes leaked and `sent` bytes came in.
+/// Returns the new level X of a bucket of `whole` bytes, after `r` bytes have leaked out and `sent` bytes have come in.
 fn bucket_level(level: f64, whole: f64, r: f64, sent: f64) -> f64 {
     ((level - r).max(0.0) + sent).min(whole)
 }
 
-/// Returns the target size of the next GOP in bytes (R'). `x` is the bucket's filling from 0 to 1, `r` the size at the
-/// target rate, and `open` the size at the current quantizer.
+/// Returns the target size R' of the next GOP in bytes. `x` is the filling of the bucket from 0 to 1. `r` is the size
+/// at the target rate, and `open` is the size at the current quantizer.
 fn target_bytes(x: f64, r: f64, open: f64) -> f64 {
     let fifth = |v: f64| v * v * v * v * v;
     let target_bytes = if open > r {
@@ -475,8 +484,8 @@ mod tests {
     use super::*;
     use crate::FrameKind;
 
-    /// Returns the bytes of the second GoP if `backlog` waits at its start and nothing waited before. The rate is 80
-    /// kb/s: a thousand bytes per frame of 0.1 s.
+    /// Returns the size of the second GOP if `backlog` waits at its start and nothing waited before. The rate is 80
+    /// kb/s, which gives a thousand bytes per frame of 0.1 s.
     fn next_gop(waiting: BacklogRule, backlog: Bytes) -> u64 {
         let quantizers: Vec<u8> = (2..=31).collect();
         let ladder = Ladder {
