@@ -3,25 +3,29 @@ use crate::{Coded, Encoder};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// A source of coded frames over time: a ladder's [`Encoder`], or a real encoder behind a camera.
+/// A source of coded frames over time. It is an [`Encoder`], which models an encoder, or a real encoder behind a
+/// camera.
 pub trait Feed: Send {
-    /// Returns when the next frame is ready, from the start of the flow; [`Span::MAX`] if that is not known yet.
+    /// Returns when the next frame is ready, as the time since the start of the flow. Returns [`Span::MAX`] if the time
+    /// is not known yet.
     fn due(&self) -> Span;
 
-    /// Returns the next frame once it is due. After `None`, the frame is delayed until the new [`Feed::due`]. `rate` is
-    /// the current target, `backlog` the bytes in the pacer.
+    /// Returns the next frame once it is due. If it returns `None`, the frame is delayed until the time that
+    /// [`Feed::due`] then returns. `rate` is the current target rate, and `backlog` is the number of bytes in the
+    /// pacer.
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded>;
 
-    /// Returns how the last frame is divided into packets; empty if only its size matters.
+    /// Returns how the last frame is divided into packets. Returns an empty list if only the size of the frame matters.
     fn parts(&mut self) -> VecDeque<Part> {
         VecDeque::new()
     }
 
-    /// Returns the sampling time of the frame at position `display` in display order, from the start of the flow.
+    /// Returns when the frame at position `display` in display order was sampled, as the time since the start of the
+    /// flow.
     fn shown_at(&self, display: u32) -> Span;
 
-    /// Returns the sampling time of the frame that [`Feed::next`] returned last, from the start of the flow. A live
-    /// source may know a more exact time than [`Feed::shown_at`].
+    /// Returns when the frame that [`Feed::next`] returned last was sampled, as the time since the start of the flow. A
+    /// live source may know this time more exactly than [`Feed::shown_at`].
     fn sampled_at(&self, coded: &Coded) -> Span {
         self.shown_at(coded.display)
     }
@@ -31,19 +35,20 @@ pub trait Feed: Send {
         self.shown_at(1)
     }
 
-    /// Resumes after a pause at the next group of pictures. Returns the number of its first frame.
+    /// Resumes after a pause, at the next group of pictures. Returns the number of the first frame of this group.
     fn resume(&mut self) -> u32;
 
-    /// Requests that the next frame to be coded is an intra frame.
+    /// Requests that the encoder codes its next frame as an intra frame.
     fn key_frame(&mut self) {}
 
-    /// Sets the controller's new rate, as a rate of IP packets.
+    /// Sets the controller's new rate, which counts whole IP packets.
     fn on_rate(&mut self, rate: Rate);
 
-    /// Whether the best quantizer needs less than the rate allows, so that the content limits the rate.
+    /// Returns whether the best quantizer needs less than the rate allows. The content then limits the rate.
     fn limited(&self) -> bool;
 
-    /// Returns the mean rate of the best quantizer, as a rate of IP packets; `None` if it is not known beforehand.
+    /// Returns the mean rate that the best quantizer needs, counting whole IP packets. Returns `None` if it is not
+    /// known beforehand.
     fn best(&self) -> Option<Rate> {
         None
     }

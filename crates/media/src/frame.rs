@@ -29,27 +29,28 @@ pub struct Frame {
     pub index: u32,
     /// The frame's coding type.
     pub kind: FrameKind,
-    /// The frame's size without headers.
+    /// The frame's size in bytes, without packet headers.
     pub size: Bytes,
-    /// The time at which the picture was sampled, on the sender's clock. It determines the order of display.
+    /// When the picture was sampled, on the sender's clock. Frames are displayed in the order of this time.
     pub sampled: Time,
 }
 
-/// The part of a frame in one packet, for payload formats that split a frame only at certain bytes.
+/// The part of a frame that is sent in one packet. Needed for payload formats that can split a frame only at certain
+/// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The bytes of the frame in this packet.
+    /// The number of bytes of the frame in this packet.
     pub len: u16,
-    /// The bytes of RTP payload, including the payload format's header.
+    /// The length of the RTP payload in bytes, including the payload format's header.
     pub payload: u16,
 }
 
-/// The part of a frame that a packet carries, as the sender's record states.
+/// The part of a frame that is sent in one packet, according to the sender's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragment {
     /// The frame's number in the flow.
     pub frame: u32,
-    /// The offset of the part in the frame, in bytes.
+    /// The offset of the part from the start of the frame, in bytes.
     pub offset: u32,
     /// The length of the part in bytes.
     pub len: u16,

@@ -2,60 +2,61 @@ use crate::FrameKind;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The relation of the quantizer to its step size.
+/// How the quantizer determines the step size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// The step size is proportional to the quantizer (MPEG family, H.263).
     Linear,
-    /// This many quantizer steps double the step size and halve the rate: six in H.264 and H.265.
+    /// The step size doubles, and the rate halves, whenever the quantizer increases by this number. The number is six
+    /// in H.264 and H.265.
     Logarithmic(u8),
 }
 
-/// The sizes of all frames of a clip at all quantizers, with GOPs at the same positions.
+/// The sizes of all frames of a clip at all quantizers. The GOPs start at the same frames at all quantizers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
-    /// The frame rate in frames per second, as a fraction.
+    /// The frame rate in frames per second, as numerator and denominator.
     pub fps: (u32, u32),
     /// The number of frames in a group of pictures.
     pub gop: u32,
-    /// The relation of the quantizer to its step size.
+    /// How the quantizer determines the step size.
     pub scale: Scale,
     /// The quantizers in ascending order, from the best to the worst picture.
     pub quantizers: Vec<u8>,
     /// The coding type of each frame, in coding order.
     pub kinds: Vec<FrameKind>,
-    /// The display position of each frame, in coding order.
+    /// The position of each frame in display order. The list is in coding order.
     pub display: Vec<u32>,
-    /// The bytes of each frame: one row per quantizer, in coding order.
+    /// The size of each frame in bytes. There is one row per quantizer, and each row is in coding order.
     pub sizes: Vec<Arc<[u32]>>,
 }
 
 /// The reason why a ladder can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LadderError {
-    /// The ladder is empty.
+    /// A list of the ladder is empty.
     #[error("the ladder has no {0}")]
     Empty(&'static str),
-    /// The length of one of the ladder's lists does not match that of the others.
+    /// A list of the ladder does not have the same length as the others.
     #[error("the ladder's {what} has {got} entries, {need} are needed")]
     Length {
-        /// The name of the list.
+        /// What the list contains.
         what: &'static str,
         /// The number of entries that the list has.
         got: usize,
         /// The number of entries that the list should have.
         need: usize,
     },
-    /// A value of the ladder is not valid, for this reason.
+    /// A value of the ladder is not valid. The text says why.
     #[error("the ladder's {0}")]
     Wrong(&'static str),
 }
 
 impl Ladder {
-    /// Checks that the ladder's lists match.
+    /// Checks that all lists of the ladder are valid and match in length.
     ///
     /// # Errors
-    /// A list is empty, of the wrong length, or out of range.
+    /// Returns an error if a list is empty or has the wrong length, or if a value is out of range.
     pub fn check(&self) -> Result<(), LadderError> {
         let frames = self.kinds.len();
         if frames == 0 {
@@ -71,7 +72,7 @@ impl Ladder {
             length("row of sizes", row.len(), frames)?;
         }
         let mut order = self.display.clone();
-        // Each display position must occur once.
+        // Check that each display position occurs exactly once.
         order.sort_unstable();
         if order.iter().enumerate().any(|(i, d)| *d as usize != i) {
             return Err(LadderError::Wrong("display order is not a permutation of its frames"));
@@ -88,9 +89,9 @@ impl Ladder {
         Ok(())
     }
 
-    /// Returns when frame `n` of the flow is due, from the start of the flow.
+    /// Returns when frame `n` of the flow is due, as the time since the start of the flow.
     pub fn time(&self, n: u64) -> Span {
-        // At 30000/1001 frames per second the product exceeds 64 bits after a week.
+        // Compute in 128 bits. At 30000/1001 frames per second, the product exceeds 64 bits after a week.
         let ns = u128::from(n) * 1_000_000_000 * u128::from(self.fps.1) / u128::from(self.fps.0);
         Span::nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
@@ -100,25 +101,26 @@ impl Ladder {
         self.time(frames)
     }
 
-    /// Returns the number of frames in the clip, which is then repeated.
+    /// Returns the number of frames in the clip. The encoder repeats the clip after this number of frames.
     pub fn frames(&self) -> u64 {
         self.kinds.len() as u64
     }
 
-    /// Returns the range of frames of the GoP that starts at frame `n` of the clip.
+    /// Returns the range of frames of the GOP that starts at frame `n` of the clip.
     pub fn gop_at(&self, n: u64) -> std::ops::Range<usize> {
         let n = n as usize;
         n..(n + self.gop as usize).min(self.kinds.len())
     }
 
-    /// Returns the bytes of the frames in `range` at rung `rung`, with `overhead` per packet of up to `payload`
-    /// bytes.
+    /// Returns the number of bytes that the frames in `range` need at rung `rung`, which is an index into the
+    /// quantizers. Each packet has up to `payload` bytes of content and `overhead` bytes of headers.
     pub fn bytes(&self, rung: usize, range: std::ops::Range<usize>, payload: u64, overhead: u64) -> Bytes {
         let wire = |size: u64| size + size.div_ceil(payload.max(1)) * overhead;
         Bytes::new(self.sizes[rung][range].iter().map(|s| wire(u64::from(*s))).sum())
     }
 
-    /// Returns two rates of rung `rung`, with packet overhead: the mean over the clip, and the rate of the largest GoP.
+    /// Returns two rates of rung `rung`, including packet headers: the mean rate over the clip, and the rate of its
+    /// largest GOP.
     pub fn rates(&self, rung: usize, payload: u64, overhead: u64) -> (Rate, Rate) {
         let mean = self.bytes(rung, 0..self.kinds.len(), payload, overhead).per(self.span(self.frames()));
         let mut peak = Rate::ZERO;
@@ -132,8 +134,8 @@ impl Ladder {
         (mean, peak)
     }
 
-    /// Returns the range of rates that the ladder serves, with packet overhead: from the lowest mean rate of a
-    /// quantizer to the highest rate of a GOP.
+    /// Returns the range of rates that the ladder can serve, including packet headers. The lower limit is the lowest
+    /// mean rate of a quantizer. The upper limit is the highest rate of a GOP.
     pub fn range(&self, payload: u64, overhead: u64) -> (Rate, Rate) {
         let all: Vec<_> = (0..self.quantizers.len()).map(|r| self.rates(r, payload, overhead)).collect();
         let low = all.iter().map(|r| r.0).min().unwrap_or(Rate::ZERO);

@@ -1,4 +1,4 @@
-//! Models of video at the level of frame sizes; no codec is linked.
+//! Models of video that describe frames by their sizes. No codec is linked.
 
 mod assembly;
 mod audio;

@@ -1,18 +1,18 @@
-//! Adaptive play-out: the time from a frame's readiness at the sender to its display follows the path's delay and the
-//! repair of losses.
+//! Adaptive play-out. The play-out delay is the time from a frame's readiness at the sender to its display. It follows
+//! the delay of the path and the time that repairs of losses take.
 
 use std::collections::VecDeque;
 use steadycast_settings::tree::Item;
 use steadycast_settings::{Findings, Kind, Within, settings};
 use steadycast_units::{Span, Time};
 
-/// The age of the frames that determine the play-out delay.
+/// Frames that were completed within this time determine the play-out delay.
 const WINDOW: Span = Span::secs(10);
-/// Share of the frames in [`WINDOW`] that must arrive in time without repair.
+/// The share of the frames in [`WINDOW`] that must arrive in time without repair.
 const PERCENTILE: f64 = 0.95;
-/// The margin that is added to the frame delay and the repair time.
+/// A margin, which is added to the frame delay and the repair time.
 const MARGIN: Span = Span::millis(10);
-/// The step by which the delay decreases, once per [`DECREASE_INTERVAL`].
+/// The amount by which the play-out delay decreases, once per [`DECREASE_INTERVAL`].
 const DECREASE_STEP: Span = Span::millis(10);
 const DECREASE_INTERVAL: Span = Span::secs(1);
 
@@ -45,39 +45,41 @@ impl Bounds {
     }
 }
 
-/// An adaptive play-out delay: the 95th percentile of frame delays over ten seconds, plus a lost packet's repair time,
-/// plus a margin. A late frame raises it at once to its own delay; it falls by at most 10 ms per second.
+/// An adaptive play-out delay. It is the 95th percentile of the frame delays in the last ten seconds, plus the time to
+/// repair a lost packet, plus a margin. A late frame raises the play-out delay immediately, to the frame's own delay
+/// plus the margin. The play-out delay falls by at most 10 ms per second.
 #[derive(Clone, Debug)]
 pub struct Playout {
     bounds: Bounds,
     delay: Span,
     repair: Span,
-    /// Completion time and delay, in order of completion.
+    /// The completion time and the delay of each recent frame, in order of completion.
     recent: VecDeque<(Time, Span)>,
-    /// The delays in ascending order.
+    /// The delays of the frames in `recent`, in ascending order.
     sorted: Vec<Span>,
     changed: Time,
 }
 
 impl Playout {
-    /// Creates a play-out with the shortest delay of `bounds`.
+    /// Creates a play-out delay, which starts at the shortest delay of `bounds`.
     pub fn new(bounds: Bounds) -> Self {
         let (recent, sorted) = (VecDeque::new(), Vec::new());
         Self { bounds, delay: bounds.least, repair: Span::ZERO, recent, sorted, changed: Time::ZERO }
     }
 
-    /// Returns the current delay.
+    /// Returns the current play-out delay.
     pub const fn delay(&self) -> Span {
         self.delay
     }
 
-    /// Sets the time from a lost packet's expected arrival to its repair's arrival.
+    /// Sets how long a repair takes. `takes` is the time from the expected arrival of a lost packet to the arrival of
+    /// its repair.
     pub fn on_repair_time(&mut self, takes: Span) {
         self.repair = takes;
     }
 
-    /// Records that a frame is complete, `took` after its readiness at the sender, and whether it was `repaired`.
-    /// Returns the play-out delay if it has changed.
+    /// Records that a frame is complete. `took` is the time since the frame was ready at the sender. `repaired` states
+    /// whether a lost packet of the frame was repaired. Returns the new play-out delay if it has changed.
     pub fn on_whole(&mut self, now: Time, took: Span, repaired: bool) -> Option<Span> {
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > WINDOW) {
             if let Some((_, old)) = self.recent.pop_front() {
@@ -85,7 +87,7 @@ impl Playout {
                 self.sorted.remove(place);
             }
         }
-        // A repaired frame does not count in the percentile, because the repair time is added below.
+        // Leave repaired frames out of the percentile, because the repair time is added below.
         if !repaired {
             self.recent.push_back((now, took));
             let place = self.sorted.partition_point(|one| *one < took);
@@ -93,13 +95,13 @@ impl Playout {
         }
         let rank = (self.sorted.len() as f64 * PERCENTILE).ceil() as usize;
         let usual = self.sorted.get(rank.saturating_sub(1)).copied().unwrap_or(took);
-        // The percentile would react only after several late frames.
+        // Raise the delay for a single late frame. The percentile would react only after several late frames.
         let late = if took > self.delay { took + MARGIN } else { Span::ZERO };
         let wanted = (usual + self.repair + MARGIN).max(late).clamp(self.bounds.least, self.bounds.most);
         let before = self.delay;
         if wanted > self.delay {
             (self.delay, self.changed) = (wanted, now);
-        // A slow decrease keeps playback smooth.
+        // Decrease the delay slowly, so that playback stays smooth.
         } else if now.since(self.changed) >= DECREASE_INTERVAL {
             (self.delay, self.changed) = (wanted.max(self.delay.saturating_sub(DECREASE_STEP)), now);
         }
@@ -107,41 +109,44 @@ impl Playout {
     }
 }
 
-/// The play-out delay over time, which determines when frames are displayed.
+/// The play-out delay over time. It determines when frames are displayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Delays with the times from which they are valid; empty if each frame is displayed when it is complete.
+    /// Each play-out delay, with the time from which it is valid. If the list is empty, each frame is displayed when it
+    /// is complete.
     changes: Vec<(Time, Span)>,
 }
 
 impl Schedule {
-    /// Creates a schedule with one delay; `None`: each frame is displayed when it is complete.
+    /// Creates a schedule with a constant delay. With `None`, each frame is displayed when it is complete.
     pub fn fixed(delay: Option<Span>) -> Self {
         Self { changes: delay.map(|delay| (Time::ZERO, delay)).into_iter().collect() }
     }
 
-    /// Sets the delay from `now` on. `now` must not be earlier than at the previous call.
+    /// Sets the delay that is valid from `now` on. `now` must not be earlier than in the previous call.
     pub fn change(&mut self, now: Time, delay: Span) {
         self.changes.push((now, delay));
     }
 
-    /// Returns the delay at a time; `None` if each frame is displayed when it is complete.
+    /// Returns the delay at the time `at`. Returns `None` if each frame is displayed when it is complete.
     pub fn delay(&self, at: Time) -> Option<Span> {
         self.changes.get(self.place(at)).map(|(_, delay)| *delay)
     }
 
-    /// Returns the display time of a frame that was ready at `ready`; `None` if it is displayed when it is complete.
+    /// Returns when a frame is displayed that was ready at `ready`. Returns `None` if it is displayed when it is
+    /// complete.
     pub fn due(&self, ready: Time) -> Option<Time> {
         let from = self.place(ready);
         let due = |n: usize, (since, delay): (Time, Span)| {
-            // A change of the delay never makes a frame due before the change itself.
+            // A change of the delay must not set the display time of a frame to a time before the change.
             let due = (ready + delay).max(since);
             self.changes.get(n + 1).is_none_or(|(next, _)| due < *next).then_some(due)
         };
         self.changes.iter().enumerate().skip(from).find_map(|(n, change)| due(n, *change))
     }
 
-    /// Before the first change, the first delay is valid.
+    /// Returns the index of the delay that is valid at the time `at`. Before the first change, the first delay is
+    /// valid.
     fn place(&self, at: Time) -> usize {
         self.changes.partition_point(|(since, _)| *since <= at).saturating_sub(1)
     }
@@ -157,7 +162,8 @@ mod tests {
         Time::ZERO + Span::millis(n)
     }
 
-    /// Records a frame every 40 ms from `from` to `to`. Each frame is complete `took` after it was ready.
+    /// Records a frame every 40 ms from `from` to `to`, in milliseconds. Each frame is complete `took` after it was
+    /// ready.
     fn play(playout: &mut Playout, from: u64, to: u64, took: Span) {
         (from..to).step_by(40).for_each(|t| {
             playout.on_whole(ms(t), took, false);

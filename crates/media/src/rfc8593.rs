@@ -1,4 +1,4 @@
-//! The synthetic codec of RFC 8593: a model of how a live encoder follows its target rate.
+//! The synthetic codec of RFC 8593. It models how a live encoder follows its target rate.
 
 use crate::{Coded, Feed, FrameKind, Ladder};
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use steadycast_settings::tree::Item;
 use steadycast_settings::{Findings, Within, positive, settings, words};
 use steadycast_units::{Bytes, Chance, Rate, Span};
 
-/// The smallest frame in bytes (RFC 8593, section 6.2.1).
+/// The size of the smallest frame in bytes (RFC 8593, section 6.2.1).
 const MIN_FRAME: f64 = 10.0;
-/// The largest frame in bytes (RFC 8593, section 6.2.1).
+/// The size of the largest frame in bytes (RFC 8593, section 6.2.1).
 const MAX_FRAME: f64 = 1e6;
-/// The shortest interval as a share of the reference interval; the Laplace distribution has no lower bound.
+/// The shortest interval between frames, as a share of the reference interval. The limit is needed because the Laplace
+/// distribution has no lower bound.
 const MIN_INTERVAL_SHARE: f64 = 0.1;
 
 words! {
@@ -91,16 +92,16 @@ pub const RFC8593: CodecSettings = CodecSettings {
 };
 
 impl CodecSettings {
-    /// Returns the RFC's defaults at `fps` frames per second.
+    /// Returns the RFC's defaults for `fps` frames per second.
     pub fn at(fps: f64) -> Self {
         Self { t0: Span::from_secs_f64(1.0 / fps), ..RFC8593 }
     }
 }
 
-/// The frame sizes of one sequence at several rates: the map `Traces` of the RFC.
+/// The frame sizes of one sequence at several rates. RFC 8593 calls this map `Traces`.
 #[derive(Clone, Debug)]
 struct Traces {
-    /// Rates in bit/s in ascending order, packet headers included, each with its row in the ladder.
+    /// The rates in bit/s, including packet headers, in ascending order. Each has the index of its row in the ladder.
     rungs: Vec<(f64, usize)>,
     ladder: Arc<Ladder>,
 }
@@ -110,13 +111,13 @@ impl Traces {
         let rate = |row| ladder.rates(row, payload, overhead).0.as_bps_f64();
         let mut rungs: Vec<_> = (0..ladder.quantizers.len()).map(|row| (rate(row), row)).collect();
         rungs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // The interpolation would divide by zero.
+        // Remove rates that do not increase, because the interpolation would divide by zero.
         rungs.dedup_by(|a, b| a.0 <= b.0);
         Self { rungs, ladder }
     }
 
-    /// Returns the size of frame `at` at the target `rate`: interpolated between two rates, proportional beyond them
-    /// (RFC 8593, section 6.2.1, a to c).
+    /// Returns the size of frame `at` at the target `rate`, in bytes (RFC 8593, section 6.2.1, a to c). Interpolates
+    /// between the two nearest rates. Beyond the lowest and the highest rate, the size is proportional to the rate.
     fn size(&self, at: u64, rate: f64) -> f64 {
         let size = |row: usize| f64::from(self.ladder.sizes[row][at as usize]);
         let above = self.rungs.partition_point(|rung| rung.0 <= rate);
@@ -130,8 +131,8 @@ impl Traces {
         }
     }
 
-    /// Returns the position after `at` (RFC 8593, section 6.2.1); the sequence starts over without its first `skip`
-    /// frames.
+    /// Returns the position after `at` (RFC 8593, section 6.2.1). When the sequence repeats, its first `skip` frames
+    /// are skipped.
     fn after(&self, at: u64, skip: u32) -> u64 {
         let (frames, skip) = (self.ladder.frames(), u64::from(skip));
         if skip >= frames {
@@ -141,11 +142,11 @@ impl Traces {
     }
 }
 
-/// The time in seconds in which the pacer's backlog drains. For this, frames are reduced, at most by half. RFC 8593 has
-/// no pacer.
+/// The time in seconds within which the pacer's backlog is to drain. For this purpose, frames are reduced, by at most
+/// half. This is an addition, because RFC 8593 has no pacer.
 const BACKLOG_DRAIN_S: f64 = 0.4;
 
-/// A source of independent frames without content.
+/// A source of frames that have sizes but no content. The frames do not depend on each other.
 #[derive(Clone, Debug)]
 pub struct SyntheticCodec {
     settings: CodecSettings,
@@ -153,22 +154,23 @@ pub struct SyntheticCodec {
     payload: f64,
     overhead: f64,
     chance: Chance,
-    /// When each frame was due.
+    /// When each frame was due, as the time since the start of the flow.
     times: Vec<Span>,
-    /// When the next frame is due.
+    /// When the next frame is due, as the time since the start of the flow.
     due: Span,
-    /// The target R_v in bit/s, and the time before which it can't change.
+    /// The target rate R_v in bit/s, and the time until which the codec ignores other targets.
     target: Option<(f64, Span)>,
-    /// Frames of the burst that are still to come.
+    /// The number of frames that the current burst still has.
     burst: u32,
-    /// The position in the sequence, t_current.
+    /// The position in the sequence. RFC 8593 calls it t_current.
     place: u64,
     limited: bool,
 }
 
 impl SyntheticCodec {
-    /// Creates a codec, whose frames are sent in packets of up to `payload` bytes with `overhead` bytes each. The
-    /// ladder has the frame sizes of the sequence, one row per encoding, except for [`CodecModel::Statistical`].
+    /// Creates a codec. Its frames are sent in packets with up to `payload` bytes of content and `overhead` bytes of
+    /// headers. The ladder contains the frame sizes of the sequence, in one row per encoding.
+    /// [`CodecModel::Statistical`] needs no ladder.
     pub fn new(
         settings: CodecSettings,
         ladder: Option<Arc<Ladder>>,
@@ -192,16 +194,18 @@ impl SyntheticCodec {
         }
     }
 
-    /// Applies the target `rate`, unless the previous request was too recent. Returns the target in force.
+    /// Applies the target `rate`, unless the previous target changed too recently. Returns the target in force, in
+    /// bit/s.
     fn request(&mut self, now: Span, rate: Rate) -> f64 {
         let of = &self.settings;
         self.limited = rate > of.r_max;
         let wanted = rate.as_bps_f64().min(of.r_max.as_bps_f64()).max(of.r_min.as_bps_f64());
-        // The trace model follows its target without delay (RFC 8593, section 6).
+        // Return the target immediately, because the trace model follows its target without delay (RFC 8593, section
+        // 6).
         if of.model == CodecModel::Trace {
             return wanted;
         }
-        // An abrupt change starts a burst (RFC 8593, section 5.2).
+        // Start a burst if the change is abrupt (RFC 8593, section 5.2).
         match self.target {
             Some((held, until)) if now < until || held == wanted => return held,
             Some((held, _)) if (wanted / held - 1.0).abs() <= of.abrupt => {}
@@ -211,22 +215,22 @@ impl SyntheticCodec {
         wanted
     }
 
-    /// Returns the size of a frame that takes `bytes` on the wire.
+    /// Returns the size of a frame that takes `bytes` bytes on the wire, including packet headers.
     fn frame_size(&self, bytes: f64) -> f64 {
         (bytes - libm::ceil(bytes / (self.payload + self.overhead)) * self.overhead).max(MIN_FRAME)
     }
 
-    /// Returns the bytes on the wire of a frame of `size`.
+    /// Returns the number of bytes on the wire, including packet headers, of a frame of `size` bytes.
     fn wire_size(&self, size: f64) -> f64 {
         size + libm::ceil(size / self.payload) * self.overhead
     }
 
-    /// Returns the size of a burst's next frame (RFC 8593, section 5.2). The burst has `k_d · mean` bytes: `k_b` in its
-    /// first frame, the rest in frames of equal size.
+    /// Returns the size of the next frame of a burst (RFC 8593, section 5.2). The whole burst has `k_d · mean` bytes.
+    /// Its first frame has `k_b` bytes, and the rest is divided evenly among the other frames.
     fn burst_size(&self, mean: f64) -> f64 {
         let frames = f64::from(self.settings.k_d);
         let others = (frames - 1.0) * self.wire_size(MIN_FRAME);
-        // At least `MIN_FRAME` bytes must be left for each of the other frames.
+        // Limit the first frame, so that at least `MIN_FRAME` bytes are left for each of the other frames.
         let first = self.wire_size(self.settings.k_b.as_f64()).min(frames * mean - others);
         if self.burst == self.settings.k_d {
             self.frame_size(first)
@@ -235,9 +239,9 @@ impl SyntheticCodec {
         }
     }
 
-    /// Draws from the Laplace distribution with mean zero.
+    /// Draws a random number from the Laplace distribution with mean zero.
     fn laplace(&mut self, scale: f64) -> f64 {
-        // Inverse transform sampling.
+        // Use inverse transform sampling.
         let u = self.chance.unit_open() - 0.5;
         -scale * u.signum() * libm::log(1.0 - 2.0 * u.abs())
     }
@@ -251,14 +255,14 @@ impl Feed for SyntheticCodec {
     fn next(&mut self, rate: Rate, backlog: Bytes) -> Option<Coded> {
         let now = self.due;
         let rate = self.request(now, rate);
-        // The mean size of a frame in bytes on the wire.
+        // The mean size of a frame on the wire, in bytes.
         let mean = rate / 8.0 * self.settings.t0.as_secs_f64();
         let room = (1.0 - backlog.as_f64() * 8.0 / (rate * BACKLOG_DRAIN_S)).max(0.5);
         let by_trace = self.traces.as_ref().map(|traces| traces.size(self.place, rate * room));
         let (t, b) = match self.settings.model {
             CodecModel::Trace => (0.0, 0.0),
             CodecModel::Statistical | CodecModel::Hybrid => {
-                // Drawn for every frame, so that a burst does not shift later random numbers.
+                // Draw both numbers for every frame, so that a burst does not shift later random numbers.
                 let t = self.laplace(self.settings.scale_t);
                 (t, self.laplace(self.settings.scale_b))
             }
@@ -299,7 +303,7 @@ impl Feed for SyntheticCodec {
         self.times.len() as u32
     }
 
-    /// The target is applied with the next frame.
+    /// Does nothing, because the target is applied when the next frame is created.
     fn on_rate(&mut self, _rate: Rate) {}
 
     fn limited(&self) -> bool {

@@ -1,51 +1,54 @@
-//! The choice between a few rungs of a stream at its key frames, for sources that are encoded once for many viewers.
+//! The choice between a few rungs of a stream at its key frames. A rung is one of the stream's encodings, which differ
+//! in rate. Such sources are encoded once for many viewers.
 //!
 //! Three rules avoid a switch at each key frame:
 //!
-//! - A finer rung is chosen only if its highest rate in the last [`WORST_OVER`] fits.
+//! - A finer rung is chosen only if its highest rate in the last [`WORST_OVER`] fits the target rate.
 //! - The present rung is kept while the backlog is at most [`TOLERATED_BACKLOG`].
-//! - After each failed climb, the next climb waits longer.
+//! - After each failed climb to a finer rung, the wait before the next climb to this rung is longer.
 
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The content time over which a rung's highest rate is taken.
+/// The length of content over which the highest rate of a rung is taken.
 pub const WORST_OVER: Span = Span::secs(10);
 
-/// The rung is kept if the backlog after a group takes at most this time to send. The pacer's limit is one second, so
-/// the next group has room.
+/// The rung is kept if sending the backlog that a group of pictures leaves takes at most this time. The pacer's limit
+/// is one second, so the next group still has room.
 const TOLERATED_BACKLOG: Span = Span::millis(250);
 
-/// Maximum share of the rate that a rung may need, at the start and for a step down. The margin allows for larger
-/// groups.
+/// Maximum share of the rate that a rung may need, at the start and for a step down. The margin leaves room for larger
+/// groups of pictures.
 const FITTING_SHARE: f64 = 0.75;
 
-/// For a climb, the finer rung's highest recent rate is at most this share of the target rate.
+/// Maximum share of the target rate that a finer rung may need for a climb. The need is the rung's highest recent rate.
 const CLIMB_SHARE: f64 = 0.8;
 
-/// At the start, a climb may skip rungs if the finer rung needs at most this share of the rate.
+/// Maximum share of the rate that a finer rung may need if the stream skips rungs. This happens only at the start.
 const JUMP_SHARE: f64 = 0.5;
 
-/// If the rate is below this share of the rate at the last key frame, the stream does not climb.
+/// The stream does not climb if the rate is below this share of the rate at the last key frame.
 const STEADY_SHARE: f64 = 0.95;
 
-/// If the rate at a key frame is below this share of a rung's need, the rate no longer carries the rung.
+/// The rate no longer carries a rung if it is below this share of the rate that the rung needs.
 const CARRYING_SHARE: f64 = 0.9;
 
-/// If the rate is below this share of the highest rate at the last two key frames, it has collapsed.
+/// The rate has collapsed if it is below this share of the highest rate at the last two key frames.
 const COLLAPSE_SHARE: f64 = 0.65;
 
-/// Maximum share of the rate that a rung may need after a collapse. The target may still exceed the path's capacity.
+/// Maximum share of the rate that a rung may need after a collapse of the rate. The margin is large because the target
+/// rate may still exceed the path's capacity.
 const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 
-/// If the rate is below this share of the rung's need, the rest of the group is not sent, to drain the path's queue.
+/// The rest of a group is not sent if the rate is below this share of the rate that the rung needs. This drains the
+/// path's queue.
 const ABANDON_SHARE: f64 = 0.9;
 
-/// How long a finer rung has to fit before a climb to it, once the stream has stepped down. [`WAIT_GROWTH`] lengthens
-/// the wait after failed climbs.
+/// How long a finer rung must fit before the stream climbs to it. This value applies once the stream has stepped down.
+/// [`WAIT_GROWTH`] lengthens the wait after failed climbs.
 const FIRST_WAIT: Span = Span::secs(4);
 
-/// How long a finer rung has to fit before a climb to it, as long as the stream has never stepped down.
+/// How long a finer rung must fit before the stream climbs to it, if the stream has never stepped down.
 const START_WAIT: Span = Span::secs(1);
 
 /// The factor by which the wait before a climb grows after each failed climb.
@@ -54,14 +57,14 @@ const WAIT_GROWTH: u64 = 8;
 /// The longest wait before a climb.
 const MAX_WAIT: Span = Span::secs(240);
 
-/// A climb has failed if the stream steps down within this time.
+/// A climb has failed if the stream steps down within this time after the climb.
 const TRIAL: Span = Span::secs(120);
 
-/// The largest ratio of the rates of two neighbouring rungs.
+/// The largest ratio between the rates of two neighbouring rungs.
 const MAX_RATIO: f64 = 3.0;
 
-/// Returns the rates of `count` rungs, finest first, evenly spaced by their logarithm from `top` to `bottom`. If the
-/// ratio of neighbours would exceed `MAX_RATIO`, the rungs cover only the middle of this range.
+/// Returns the rates of `count` rungs from `top` to `bottom`, the finest first. The logarithms of the rates are evenly
+/// spaced. If the ratio between neighbours would exceed [`MAX_RATIO`], only the middle of this range is used.
 pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     let (highest, lowest) = (top.max(bottom).as_bps_f64().max(1.0), bottom.as_bps_f64().max(1.0));
     let steps = count.saturating_sub(1).max(1) as f64;
@@ -71,23 +74,23 @@ pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     (0..count).map(|n| Rate::from_bps_f64(middle * libm::pow(ratio, place(n)))).collect()
 }
 
-/// The rates of IP packets that a rung needs.
+/// The rates that a rung needs, counting whole IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RungNeed {
-    /// The higher one of the rates of the rung's last two groups.
+    /// The rate of the rung's last two groups of pictures, whichever is higher.
     pub recent: Rate,
-    /// The highest rate of the rung's groups in the last [`WORST_OVER`].
+    /// The highest rate of the groups of pictures in the last [`WORST_OVER`].
     pub worst: Rate,
 }
 
-/// The rates of the recent groups of each rung, which all viewers of a source share.
+/// The rates of each rung's recent groups of pictures. All viewers of a source share them.
 #[derive(Clone, Debug, Default)]
 pub struct RungHistory {
     groups: VecDeque<(Span, Vec<Rate>)>,
 }
 
 impl RungHistory {
-    /// Adds a group that ended at `at`, with the rate of each rung.
+    /// Adds a group of pictures that ended at `at`. `rates` has the rate of each rung.
     pub fn push(&mut self, at: Span, rates: Vec<Rate>) {
         self.groups.retain(|(ended, each)| *ended + WORST_OVER >= at && each.len() == rates.len());
         self.groups.push_back((at, rates));
@@ -100,14 +103,14 @@ impl RungHistory {
         }
     }
 
-    /// Adds a finest rung. Until the rung has been measured, `target` is used as its rate.
+    /// Adds a rung that is finer than the others. `target` is used as its rate until the rung has been measured.
     pub fn add_finest(&mut self, target: Rate) {
         for (_, rates) in &mut self.groups {
             rates.insert(0, target);
         }
     }
 
-    /// Returns what each rung needs; empty before the first group.
+    /// Returns what each rung needs. Returns an empty list before the first group of pictures.
     pub fn needs(&self) -> Vec<RungNeed> {
         let rungs = self.groups.back().map_or(0, |(_, rates)| rates.len());
         let highest = |rung: usize, groups: usize| {
@@ -121,40 +124,40 @@ impl RungHistory {
 /// The state of a stream at a key frame.
 #[derive(Clone, Copy, Debug)]
 pub struct RungContext<'a> {
-    /// The time of the key frame.
+    /// When the key frame is due.
     pub at: Span,
-    /// The stream's present rung, as an index into `needs`; `None` at the start and after a pause.
+    /// The stream's present rung, as an index into `needs`. `None` at the start and after a pause.
     pub rung: Option<usize>,
-    /// What each rung needs, from the finest to the coarsest.
+    /// What each rung needs. The list begins with the finest rung.
     pub needs: &'a [RungNeed],
-    /// The duration of a group.
+    /// The duration of a group of pictures.
     pub lasts: Span,
     /// The target rate.
     pub rate: Rate,
-    /// The bytes in the pacer.
+    /// The number of bytes in the pacer.
     pub backlog: Bytes,
 }
 
 /// The reason why a stream has its present rung.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RungReason {
-    /// This is the stream's first rung: the finest one that fits the rate.
+    /// The stream has just begun. The rung is the finest one that fits the rate.
     #[default]
     First,
-    /// The next finer rung does not fit the rate, or there is none.
+    /// The next finer rung does not fit the rate, or this is the finest rung.
     Kept,
-    /// The next finer rung fits, but not yet for long enough.
+    /// The next finer rung fits the rate, but has not fitted for long enough.
     Waits,
-    /// The stream climbed to this rung because it had fitted for long enough.
+    /// The stream climbed to this rung, because it had fitted the rate for long enough.
     Climbed,
-    /// The stream stepped down because the finer rung would have left too large a backlog.
+    /// The stream stepped down to this rung, because the finer rung would have left too large a backlog in the pacer.
     Backlog,
-    /// The stream stepped down because the rate no longer carried the finer rung.
+    /// The stream stepped down to this rung, because the rate no longer carried the finer rung.
     RateFell,
 }
 
 impl RungReason {
-    /// Returns the reason's name in status messages.
+    /// Returns the name of the reason in status messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -167,43 +170,44 @@ impl RungReason {
     }
 }
 
-/// A switching rule: chooses one of a stream's rungs at each key frame.
+/// A switching rule. At each key frame, it chooses one of the stream's rungs.
 pub trait SwitchingRule: Send {
-    /// Returns the rung of the group that begins, as an index into the needs of the context.
+    /// Returns the rung for the group of pictures that begins, as an index into `context.needs`.
     fn choose(&mut self, context: &RungContext<'_>) -> usize;
 }
 
-/// Creates the switching rules of a flow's streams.
+/// Creates the switching rules for the streams of a flow.
 pub trait SwitchingFactory: Send + Sync {
-    /// Creates the rule of a stream.
+    /// Creates the switching rule for one stream.
     fn rule(&self) -> Box<dyn SwitchingRule>;
 }
 
-/// The name of the built-in rule, [`RungChooser`].
+/// The name of the built-in rule, which is [`RungChooser`].
 pub const BUILT_IN_SWITCHING: &str = "hysteresis";
 
 /// The built-in switching rule.
 #[derive(Clone, Debug, Default)]
 pub struct RungChooser {
     reason: RungReason,
-    /// The time since which the next finer rung has fitted.
+    /// The time from which on the next finer rung has fitted the rate.
     fits_since: Option<Span>,
-    /// The rates at the last two key frames, the latest first.
+    /// The rates at the last two key frames. The latest rate comes first.
     last_rates: [Rate; 2],
-    /// The last climb to each rung.
+    /// The last climb to each rung, by the index of the rung.
     climbs: Vec<Climb>,
-    /// Whether the stream has stepped down before.
+    /// Whether the stream has ever stepped down.
     has_fallen: bool,
 }
 
-/// The last climb to a rung, and the wait before the next one.
+/// The last climb to a rung, and how long the rung must fit before the next climb.
 #[derive(Clone, Copy, Debug)]
 struct Climb {
     last: Option<Span>,
     wait: Span,
 }
 
-/// Whether the rest of the present group is not to be sent, because the rate is far below the rung's need.
+/// Returns whether the rest of the present group is not to be sent, because the rate is far below the rate that the
+/// rung needs.
 pub fn abandons_group(rung: Option<usize>, needs: &[RungNeed], rate: Rate) -> bool {
     let coarser = |rung: &usize| rung + 1 < needs.len();
     let need = rung.filter(coarser).and_then(|rung| needs.get(rung));
@@ -220,7 +224,8 @@ impl SwitchingRule for RungChooser {
         self.last_rates = [rate, last_rate];
         let last = needs.len().saturating_sub(1);
         let whole = rate.over(context.lasts);
-        // The backlog drains within the group, which keeps at least half of the rate.
+        // The rate at which the backlog drains within the group. At least half of the target rate remains for the
+        // group.
         let room = whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).per(context.lasts);
         let need = |rung: usize| needs.get(rung).copied().unwrap_or_default();
         let fitting = |share: f64| (0..=last).find(|rung| need(*rung).recent <= room.scale(share)).unwrap_or(last);
@@ -231,13 +236,13 @@ impl SwitchingRule for RungChooser {
         let collapsed = rate < highest.scale(COLLAPSE_SHARE) && recent > rate.scale(COLLAPSED_FITTING_SHARE);
         let has_failed = self.is_on_trial(at, rung);
         let (chosen, reason) = if rung < last && (collapsed || rate < recent.scale(CARRYING_SHARE)) {
-            // After a failed climb, the usual margin is enough, because the path carried the rung before the climb.
+            // Use the usual margin after a failed climb, because the path carried this rung before the climb.
             let share = if collapsed && !has_failed { COLLAPSED_FITTING_SHARE } else { FITTING_SHARE };
             let to = fitting(share).max(rung + 1);
             self.step_down(at, rung, to);
             (to, RungReason::RateFell)
         } else if rung < last && left > rate.over(TOLERATED_BACKLOG) {
-            // After a failed climb, which caused the backlog, the next coarser rung is enough.
+            // After a failed climb, step down only one rung, because the climb itself caused the backlog.
             let to = if has_failed { rung + 1 } else { fitting(FITTING_SHARE).max(rung + 1) };
             self.step_down(at, rung, to);
             (to, RungReason::Backlog)
@@ -248,7 +253,8 @@ impl SwitchingRule for RungChooser {
             self.fits_since = None;
             (rung, RungReason::Kept)
         };
-        // The reason of a change stays until the next change or wait.
+        // Store the reason if the rung changes or a wait begins or ends. Otherwise, the reason of the last change
+        // stays.
         if chosen != rung || matches!(reason, RungReason::Waits) || matches!(self.reason, RungReason::Waits) {
             self.reason = reason;
         }
@@ -262,7 +268,7 @@ impl RungChooser {
         self.reason
     }
 
-    /// Removes the finest rung from the choice.
+    /// Informs the rule that the finest rung was removed from the stream.
     pub fn remove_finest(&mut self) {
         self.fits_since = None;
         if !self.climbs.is_empty() {
@@ -270,7 +276,7 @@ impl RungChooser {
         }
     }
 
-    /// Adds a finest rung to the choice.
+    /// Informs the rule that a rung was added that is finer than the others.
     pub fn add_finest(&mut self) {
         self.fits_since = None;
         if !self.climbs.is_empty() {
@@ -285,16 +291,17 @@ impl RungChooser {
         &mut self.climbs[rung]
     }
 
-    /// Whether the last climb to a rung was so recent that a step down shows its failure.
+    /// Returns whether the last climb to a rung was so recent that a step down means that the climb failed.
     fn is_on_trial(&self, at: Span, rung: usize) -> bool {
         let last = self.climbs.get(rung).and_then(|climb| climb.last);
         last.is_some_and(|last| at.saturating_sub(last) < TRIAL)
     }
 
-    /// Records a step down. A rung that fails on trial gets a longer wait before the next climb.
+    /// Records that the stream steps down from `rung` to `to`. For each rung whose climb has failed, the wait before
+    /// the next climb becomes longer.
     fn step_down(&mut self, at: Span, rung: usize, to: usize) {
         (self.fits_since, self.has_fallen) = (None, true);
-        // The rate before a collapse is forgotten, because it would show the same collapse at the next key frame.
+        // Forget the rate before the collapse. Otherwise, the same collapse would be found again at the next key frame.
         self.last_rates[1] = Rate::ZERO;
         for rung in rung..to {
             let has_failed = self.is_on_trial(at, rung);
@@ -304,8 +311,8 @@ impl RungChooser {
         }
     }
 
-    /// Climbs one rung if the finer rung has fitted for long enough; at the start, climbs to `finest`. Does not climb
-    /// while the target falls, because the target may then exceed the path's capacity.
+    /// Climbs by one rung if the finer rung has fitted for long enough. If the stream has never stepped down, climbs to
+    /// `finest`. Does not climb while the target rate falls, because the target may then exceed the path's capacity.
     fn climb(&mut self, at: Span, rung: usize, finest: usize, falls: bool) -> (usize, RungReason) {
         let since = *self.fits_since.get_or_insert(at);
         let starts = !self.has_fallen;
@@ -330,10 +337,10 @@ mod tests {
 
     const GROUP: Span = Span::millis(480);
 
-    /// Simulates the rule for `secs` seconds over rungs of these rates in kb/s, whose groups vary by `spread`. The path
-    /// has the given rate in kb/s at each second. A controller's target is at most a third above the rate that the
-    /// stream uses, and no more than the path's rate once the stream has used that. Returns the times in seconds at
-    /// which the rung changed, and the rungs.
+    /// Simulates the rule for `secs` seconds. `rungs` has the mean rates of the rungs in kb/s, and `spread` is the
+    /// relative variation between groups. `path` returns the rate of the path in kb/s at each second. A controller's
+    /// target is a third above the rate that the stream uses, at least 30 % of the path's rate, and at most the path's
+    /// rate. Returns the times in seconds at which the rung changed, with the new rungs.
     fn driven(
         rungs: &[u64],
         spread: f64,
@@ -389,7 +396,7 @@ mod tests {
             chooser.add_finest();
             rung = rung.map(|rung| rung + 1);
             assert_eq!(choose(3 + 2 * n, &mut rung, &mut chooser, &history), Rate::kbps(1_000));
-            // Until the finest rung has been measured, its target is used as its rate.
+            // Until the finest rung has been measured, its target rate is used as its rate.
             assert_eq!(history.needs()[0], RungNeed { recent: rates[0], worst: rates[0] });
         }
     }
@@ -433,7 +440,8 @@ mod tests {
             let path = |at: u64| if at < 60 { kbps } else { less };
             let found = driven(&rungs, 0.1, 62, &mut Seed(seed).part("rungs"), path);
             let (_, rung) = found[found.len() - 1];
-            // A rung is kept while the rate is at least CARRYING_SHARE of its need, and groups differ by a twentieth.
+            // A rung is kept while the rate is at least `CARRYING_SHARE` of the rate that the rung needs. The tolerance
+            // is larger because groups differ by a twentieth.
             prop_assert!(rungs[rung] * 17 <= less * 20, "{:?} at {}: {:?}", rungs, less, found);
         }
     }

@@ -1,4 +1,4 @@
-//! Captures of links in pcapng files.
+//! Captures of the packets on links, in pcapng files.
 
 use crate::net::Capture;
 use crate::packet::{Packet, To};
@@ -17,25 +17,26 @@ const RTCP: u16 = 5005;
 const DISCARD: u16 = 9;
 /// The destination port of TCP data.
 const IPERF: u16 = 5001;
-/// The lowest port; ports distinguish connections between two hosts.
+/// The lowest port of an agent. Different ports distinguish the connections between two hosts.
 const FIRST_AGENT_PORT: u16 = 10_000;
 const IP_TCP_HEADER: u64 = 40;
 
-/// What determines the headers of an agent's packets.
+/// The properties of an agent that determine the headers of its packets.
 #[derive(Clone, Copy)]
 pub struct AgentInfo {
     /// The agent's node.
     pub node: NodeIx,
-    /// A TCP sender's segments.
+    /// The shape of the segments, if the agent is a TCP sender.
     pub tcp: Option<TcpShape>,
 }
 
-/// What determines TCP sequence numbers and options; the model counts segments.
+/// The properties of a TCP sender that determine its sequence numbers and options. They are needed because the model
+/// counts segments instead of bytes.
 #[derive(Clone, Copy)]
 pub struct TcpShape {
-    /// A full segment's IP size in bytes.
+    /// The size of a full segment as an IP packet, in bytes.
     pub packet: u64,
-    /// A full segment's IP and TCP headers, in bytes.
+    /// The size of the IP and TCP headers of a full segment, in bytes.
     pub header: u64,
     /// Whether the first segment is a SYN.
     pub handshake: bool,
@@ -53,7 +54,7 @@ pub(crate) struct Captures {
 
 struct LinkCapture {
     name: String,
-    /// The link's two directions.
+    /// The two directions of the link.
     links: [u32; 2],
     file: CaptureFile,
 }
@@ -93,7 +94,7 @@ impl Captures {
     fn datagram(&mut self, packet: &Packet, ecn: Ecn) {
         if let Body::Raw(bytes) = &packet.body {
             self.datagram.clone_from(bytes);
-            // An earlier link may have changed the ECN field.
+            // Write the present ECN field into the copy, because an earlier link may have changed it.
             mark(&mut self.datagram, ecn);
             return;
         }
@@ -122,13 +123,13 @@ impl Captures {
         match &packet.body {
             Body::Plain(_) => {
                 self.bytes.clear();
-                // IPv4 has 20 bytes, UDP 8.
+                // Subtract 20 bytes for the IPv4 header and 8 for the UDP header.
                 self.bytes.resize(size.saturating_sub(28), 0);
                 udp(&meta, &self.bytes, &mut self.datagram);
             }
             Body::Raw(_) => {}
             Body::Rtp(media) => {
-                // The model has no media data.
+                // Fill the payload with zeros, because the model has no media data.
                 let payload = vec![0; media.payload_len()];
                 self.bytes.clear();
                 media.encode(&payload, &mut self.bytes);
@@ -160,13 +161,13 @@ impl Captures {
 impl Capture for Captures {
     fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate) {
         let Some(n) = self.files.iter().position(|tap| tap.links.contains(&link)) else { return };
-        // The error is returned at the end.
+        // Ignore further packets after an error. `finish` returns the error.
         if self.failed.is_some() {
             return;
         }
         self.datagram(packet, ecn);
         let tap = &mut self.files[n];
-        // The interface tells the direction.
+        // Record each direction as an interface of its own.
         let interface = u32::from(tap.links[1] == link);
         let comment = match fate {
             Fate::Arrives { ecn: after, .. } if after == ecn => None,
@@ -201,10 +202,10 @@ impl TcpShape {
         self.packet.saturating_sub(self.header).max(1) as u32
     }
 
-    /// Returns the number of a segment's first byte; the SYN has 0.
+    /// Returns the sequence number of the first byte of `segment`. The SYN has the number 0.
     fn byte(self, segment: u32) -> u32 {
         let data = if self.handshake { segment.saturating_sub(1) } else { segment };
-        // Without a handshake, the capture begins after a SYN.
+        // If the model has no handshake, the capture begins after the SYN.
         let syn = u32::from(!self.handshake || segment > 0);
         data.wrapping_mul(self.payload()).wrapping_add(syn)
     }
@@ -217,7 +218,7 @@ impl TcpShape {
         let syn = self.handshake && segment.seq == 0;
         TcpHeader {
             seq: self.byte(segment.seq),
-            // Only the peer's SYN is acknowledged.
+            // The data sender acknowledges only the SYN of its peer, because the peer sends no data.
             ack: u32::from(!syn),
             flags: Flags { syn, ack: !syn, ece: false, cwr: segment.cwr, psh: segment.push },
             window: u16::MAX,
@@ -229,7 +230,7 @@ impl TcpShape {
 
     fn acknowledgment(self, ack: &Ack, size: u64) -> TcpHeader {
         TcpHeader {
-            // The number after the SYN; this direction has no data.
+            // The number after the SYN, because this direction has no data.
             seq: 1,
             ack: self.byte(ack.next),
             flags: Flags { ack: true, ece: ack.ece, ..Flags::default() },
@@ -245,12 +246,12 @@ fn millis(at: Time) -> u32 {
     (at.as_nanos() / 1_000_000) as u32
 }
 
-/// Returns a node's IPv4 address, as in emulations.
+/// Returns the IPv4 address of a node. Emulations use the same address.
 pub fn host_address(node: NodeIx) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0000 | node.0.wrapping_add(1) & 0x00ff_ffff)
 }
 
-/// Returns a group's multicast address, administratively scoped (RFC 2365).
+/// Returns the multicast address of a group. The address is administratively scoped (RFC 2365).
 pub fn group_address(group: u32) -> Ipv4Addr {
     Ipv4Addr::from(0xef00_0000 | group.wrapping_add(1) & 0x00ff_ffff)
 }

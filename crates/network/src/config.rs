@@ -25,7 +25,7 @@ pub(crate) fn link_config(
     };
     for event in &scenario.events {
         let sc::EventKind::Set(change) = &event.kind else { continue };
-        // An event may be for one direction.
+        // Ignore the event if it is for another link, or only for the other direction.
         let applies = if direction_ix.is_back() { change.direction.back() } else { change.direction.forward() };
         if change.link != direction_ix.link() || !applies {
             continue;
@@ -39,7 +39,7 @@ pub(crate) fn link_config(
         }
         let rate = change.rate.as_ref().map(|new| new.mean().unwrap_or(link::Service::UNLIMITED));
         if let Some(rate) = rate {
-            // Without a rate, the link is unlimited until this event.
+            // A link that has no rate is unlimited until this event.
             rates.get_or_insert(Steps::constant(link::Service::UNLIMITED)).then(event.at, rate);
         }
         if let Some(new) = change.delay {

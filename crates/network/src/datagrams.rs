@@ -1,7 +1,7 @@
-//! The network for external hosts: datagrams as bytes over the simulator's links, trees and events.
+//! The network for external hosts. It carries datagrams, as bytes, over the links and trees of a scenario.
 //!
-//! The driver calls [`Datagrams::offer`], and [`Datagrams::advance`] at the time of [`Datagrams::next`]. Hops and
-//! steps have exact times, so the lateness of calls does not accumulate.
+//! The driver sends datagrams by [`Datagrams::offer`], and calls [`Datagrams::advance`] at the time that
+//! [`Datagrams::next`] returns. Events have exact times, so that errors do not accumulate if the calls are late.
 
 use crate::net::Delivery;
 use crate::network::{Event, Network};
@@ -17,34 +17,35 @@ use steadycast_units::{Bytes, Span, Time};
 /// A network that carries datagrams between hosts.
 pub struct Datagrams {
     network: Network,
-    /// The nodes that send and receive; the index is the agent number.
+    /// The nodes that send and receive. The index is the number of the agent.
     hosts: Vec<NodeIx>,
-    /// The inverse of `hosts`.
+    /// The agent of each node. This is the inverse of `hosts`.
     places: BTreeMap<NodeIx, AgentIx>,
-    /// The paths between hosts, for hosts that have sent.
+    /// The path from an agent to a node, for pairs of which the agent has already sent to the node.
     paths: BTreeMap<(AgentIx, NodeIx), Option<To>>,
     offered: u32,
-    /// The datagrams' numbers, by pool index.
+    /// The number of each datagram in flight, by its index in the packet pool.
     numbers: Vec<u32>,
-    /// The time up to which events are processed; it never decreases.
+    /// All events up to this time have been processed. The time never decreases.
     now: Time,
     step: Span,
     /// The end of the current step of the time series.
     sampled: Time,
-    /// The end of the run, until it is reached. Later arrivals are not part of the run.
+    /// The end of the run. `None` once it has been reached. Later arrivals are not part of the run.
     end: Option<Time>,
 }
 
-/// A datagram's destination.
+/// The destination of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A host.
     Host(NodeIx),
-    /// A group by its number: first the scenario's multicast flows, then those of [`Datagrams::add_group`].
+    /// A group, by its number. The groups of the scenario's multicast flows come first, then the groups of
+    /// [`Datagrams::add_group`].
     Group(u32),
 }
 
-/// The events of [`Datagrams::advance`], in order of time.
+/// The events that [`Datagrams::advance`] passes to its caller, in order of time.
 #[derive(Clone, Copy, Debug)]
 pub enum DatagramEvent<'a> {
     /// A datagram has arrived.
@@ -53,31 +54,31 @@ pub enum DatagramEvent<'a> {
     Step,
 }
 
-/// An arrived datagram.
+/// A datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct DatagramArrival<'a> {
-    /// The number that [`Datagrams::offer`] returned. All copies of a datagram have the same number.
+    /// The number that [`Datagrams::offer`] returned for the datagram. All copies of a datagram have the same number.
     pub number: u32,
-    /// The time of arrival.
+    /// When the datagram arrived.
     pub at: Time,
-    /// The time at which the datagram was offered.
+    /// When the datagram was offered.
     pub sent: Time,
     /// The receiving host.
     pub host: NodeIx,
     /// The sending host.
     pub from: NodeIx,
-    /// The ECN field at arrival.
+    /// The ECN field on arrival.
     pub ecn: Ecn,
-    /// The offered bytes.
+    /// The bytes of the datagram.
     pub bytes: &'a [u8],
 }
 
 impl Datagrams {
-    /// Creates a scenario's network between `hosts`, with a group per multicast flow. Receivers are members from the
-    /// start, unless an event adds them.
+    /// Creates the network of a scenario, which connects `hosts`. Creates a group for each multicast flow. The
+    /// receivers are members from the start, except those that an event adds.
     ///
     /// # Errors
-    /// A link is invalid, or no path leads to a receiver.
+    /// Returns an error if a link is invalid or no path leads to a receiver.
     pub fn new(scenario: &Scenario, hosts: &[NodeIx]) -> Result<Self, BuildError> {
         let places = hosts.iter().enumerate().map(|(n, host)| (*host, AgentIx(n as u32))).collect();
         let network = Network::new(scenario)?;
@@ -100,7 +101,7 @@ impl Datagrams {
                 continue;
             }
             let Some(group) = new.add_group(flow.from) else { continue };
-            // The source receives the members' RTCP.
+            // Make the source a member too, so that it receives the RTCP packets of the other members.
             new.add_member(group, flow.from);
             let outside = scenario.starts_outside(sc::FlowIx(n as u32));
             for (receiver, to) in flow.to.iter().enumerate() {
@@ -113,7 +114,7 @@ impl Datagrams {
         Ok(new)
     }
 
-    /// Adds a group; `None` if the source is not a host.
+    /// Adds a group with this source. Returns the number of the group, or `None` if the source is not a host.
     pub fn add_group(&mut self, source: NodeIx) -> Option<u32> {
         self.places.contains_key(&source).then(|| self.network.add_group(source))
     }
@@ -123,25 +124,25 @@ impl Datagrams {
         self.network.groups()
     }
 
-    /// Registers the host as a receiver of the group. [`Self::set_membership`] decides whether packets reach it.
+    /// Registers the host as a receiver of the group. Whether packets reach it depends on [`Self::set_membership`].
     pub fn add_member(&mut self, group: u32, host: NodeIx) {
         if let Some(place) = self.places.get(&host) {
             self.network.add_member(group, host, *place);
         }
     }
 
-    /// Makes a host join or leave a group, effective at the next router.
+    /// Makes a host join or leave a group. The change takes effect when it reaches the next router.
     pub fn set_membership(&mut self, now: Time, group: u32, host: NodeIx, join: bool) {
         if group < self.groups() {
             self.network.set_membership(now.max(self.now), group, host, join);
         }
     }
 
-    /// Sends a datagram, after [`Datagrams::advance`] has processed all events before `now`.
+    /// Sends a datagram. [`Datagrams::advance`] must have processed all events before `now`.
     ///
-    /// Returns its number, counted from 0; `None` if the target does not exist.
+    /// Returns the number of the datagram, counted from 0. Returns `None` if the destination does not exist.
     pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> Option<u32> {
-        // The driver's clock may lag behind.
+        // Never go back in time, because the driver's clock may lag behind.
         let (now, sender) = (now.max(self.now), self.places.get(&from).copied()?);
         let to = match to {
             Target::Host(host) => {
@@ -155,24 +156,25 @@ impl Datagrams {
         self.offered += 1;
         let size = Bytes::new(bytes.len() as u64);
         let place = self.network.next_packet().0 as usize;
-        // Slots of the pool are reused.
+        // Extend the list if the slot is new. Slots of the pool are reused.
         self.numbers.resize(self.numbers.len().max(place + 1), 0);
         self.numbers[place] = number;
         self.network.send(now, from, Head { to, from: sender, size, sent: now, ecn }, || Body::Raw(bytes));
         Some(number)
     }
 
-    /// Returns when to call [`Datagrams::advance`].
+    /// Returns when [`Datagrams::advance`] has to be called next.
     pub fn next(&self) -> Time {
         self.end.map_or(Time::NEVER, |end| self.sampled.min(end)).min(self.network.next())
     }
 
-    /// Processes events up to and including `now`. Calls `on_event` for arrivals and steps, in order of time.
+    /// Processes all events up to and including `now`. Calls `on_event` for each arrival and each end of a step, in
+    /// order of time.
     pub fn advance(&mut self, now: Time, mut on_event: impl FnMut(DatagramEvent<'_>)) {
         while let Some(end) = self.end.filter(|end| self.sampled.min(*end) <= now) {
             let at = self.sampled.min(end);
             self.run_network(at, &mut on_event);
-            // Packets of the same time count in the sample.
+            // Sample after the network has run, so that packets of the same time count in the sample.
             if at == self.sampled {
                 self.network.sample(at);
                 self.network.end_warmup(at);
@@ -189,7 +191,7 @@ impl Datagrams {
     }
 
     fn run_network(&mut self, now: Time, on_event: &mut impl FnMut(DatagramEvent<'_>)) {
-        // Datagrams from a host to itself come first.
+        // Deliver datagrams from a host to itself first.
         self.deliver(now, on_event);
         while let Some((at, event)) = self.network.step(now) {
             match event {
@@ -237,46 +239,46 @@ impl Datagrams {
         self.network.keep_in(store);
     }
 
-    /// Reads the time series back at the end of the run.
+    /// Reads the time series back from the store at the end of the run.
     ///
     /// # Errors
-    /// An error of the store.
+    /// Returns an error of the store.
     pub fn recall(&mut self) -> io::Result<()> {
         self.network.recall()
     }
 
-    /// As [`Network::capture`].
+    /// Begins to capture packets. See [`Network::capture`].
     ///
     /// # Errors
-    /// An error of a stream, with the link's name.
+    /// Returns an error of an output stream, with the name of its link.
     pub fn capture(
         &mut self,
         scenario: &Scenario,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
     ) -> Result<(), (String, io::Error)> {
-        // Datagrams have their own headers.
+        // Pass no agents, because datagrams have their own headers.
         self.network.capture(scenario, Vec::new(), open)
     }
 
     /// Ends the captures.
     ///
     /// # Errors
-    /// The first error of a stream, with the link's name.
+    /// Returns the first error of an output stream, with the name of its link.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.end_capture()
     }
 
-    /// Returns the number of hops.
+    /// Returns the number of hops so far. A hop is the passage of a packet over a link.
     pub fn hops(&self) -> u64 {
         self.network.hops()
     }
 
-    /// Returns the links' records until `now`, two directions per link.
+    /// Returns the records of all links until `now`. Each link has two records, one per direction.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
         self.network.links(now)
     }
 
-    /// As [`Network::directions_of_flow`].
+    /// Returns the link directions of a flow. See [`Network::directions_of_flow`].
     pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
         self.network.directions_of_flow(flow)
     }

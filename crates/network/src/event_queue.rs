@@ -1,4 +1,4 @@
-//! The event queue: the nearest keys in a sorted array, the others in a heap.
+//! The event queue. The nearest keys are in a sorted array, and the others are in a heap.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -10,21 +10,21 @@ pub(crate) enum EventKind {
     Lane(u32),
     /// The timer of this agent expires.
     Agent(u32),
-    /// A timer of the caller is due. The index is that of `Alarm::Entry`.
+    /// A timer of the caller is due. The index is the one in `Alarm::Entry`.
     Entry(u32),
     /// Copies arrive on several links at the same time.
     Fan(u32),
-    /// The fate of a packet that this link holds becomes known.
+    /// The fate of a packet becomes known. This link holds the packet.
     Queue(u32),
     /// A join or leave arrives at the next router.
     MembershipChange(u32),
 }
 
-/// There are at most 2²⁸ links, with two directions each.
+/// The number of bits for an index. There are at most 2²⁸ links, with two directions each.
 const INDEX_BITS: u32 = 29;
 
-/// An event in 128 bits: time (56 bits, 834 days), sequence number (40 bits), kind and index (32 bits). Events at the
-/// same time are in the order of scheduling.
+/// An event as a number of 128 bits. The time has 56 bits (834 days), the sequence number 40 bits, and the kind and the
+/// index 32 bits. Events at the same time are in the order in which they were scheduled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     high: u64,
@@ -44,13 +44,13 @@ impl Key {
             EventKind::MembershipChange(i) => (5, i),
         };
         debug_assert!(index < 1 << INDEX_BITS && sequence < 1 << 40);
-        // `Time::NEVER` is reduced to 56 bits.
+        // Limit the time to 56 bits, because `Time::NEVER` is larger.
         let at = at.as_nanos().min((1 << 56) - 1);
-        // Keys compare as numbers: time first, then sequence number.
+        // Put the time first and the sequence number second, so that keys can be compared as numbers.
         Self { high: at << 8 | sequence >> 32, low: sequence << 32 | u64::from(kind << INDEX_BITS | index) }
     }
 
-    /// As one number, a comparison takes two instructions and no branch.
+    /// Returns the key as one number. The comparison of two numbers takes two instructions and no branch.
     #[inline(always)]
     const fn packed(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
@@ -89,20 +89,21 @@ impl PartialOrd for Key {
     }
 }
 
-/// A priority queue of event keys. The nearest keys are in a short sorted array, because a lane's next key is usually
-/// near. The others are in a heap.
+/// A priority queue of event keys. The nearest keys are in a short sorted array, and the others are in a heap. The
+/// array is fast because the next key of a lane is usually near.
 pub(crate) struct EventQueue {
-    /// The next keys, descending; none is later than the heap's first.
+    /// The next keys in descending order. No key in the array is later than the first key in the heap.
     near: Vec<Key>,
     far: BinaryHeap<Reverse<Key>>,
-    /// [`Key::LAST`] if the heap is empty.
+    /// The first key in the heap, or [`Key::LAST`] if the heap is empty.
     far_first: Key,
     last_sequence: u64,
-    /// The first key has been taken, and the next insertion overwrites it. This halves the work of most events.
+    /// Whether the first key has been taken but is still in the array. The next insertion overwrites it, which halves
+    /// the work of most events.
     taken: bool,
 }
 
-/// A longer array would be slower than the heap.
+/// The maximum length of the array. A longer array would be slower than the heap.
 const NEAR_LEN: usize = 16;
 
 impl Default for EventQueue {
@@ -112,7 +113,7 @@ impl Default for EventQueue {
 }
 
 impl EventQueue {
-    /// Creates a key. Keys with the same time are in the order of creation.
+    /// Creates a key. Keys with the same time are ordered by their creation.
     #[inline]
     pub(crate) fn key(&mut self, at: Time, due: EventKind) -> Key {
         self.last_sequence += 1;
@@ -122,23 +123,23 @@ impl EventQueue {
     #[inline]
     pub(crate) fn put(&mut self, key: Key) {
         if !self.taken {
-            // `replace` overwrites the last key.
+            // Add an element at the end, because `replace` overwrites the last one.
             self.near.push(key);
         }
         self.replace(key);
     }
 
-    /// Inserts a key in place of the one that [`EventQueue::take`] returned.
+    /// Inserts a key in place of the key that [`EventQueue::take`] returned last.
     #[inline(always)]
     pub(crate) fn replace(&mut self, key: Key) {
         self.taken = false;
-        // The array has the smallest keys and stays short.
+        // Insert the key into the heap if it is later than a key in the heap, or if the array is full.
         if self.far_first < key || self.near.len() > NEAR_LEN {
             return self.insert_far(key);
         }
         let near = &mut self.near[..];
         let Some(mut place) = near.len().checked_sub(1) else { return };
-        // Insertion sort from the end.
+        // Insert the key by insertion sort, from the end of the array.
         while place > 0 && near[place - 1] < key {
             near[place] = near[place - 1];
             place -= 1;
@@ -146,12 +147,12 @@ impl EventQueue {
         near[place] = key;
     }
 
-    /// Inserts a key into the heap. If the key is earlier than the heap's keys, inserts it into the array, and moves
-    /// the array's latest key to the heap.
+    /// Inserts a key into the heap. If the key is earlier than all keys in the heap, inserts it into the array instead,
+    /// and moves the latest key of the array to the heap.
     #[inline(never)]
     fn insert_far(&mut self, key: Key) {
         let makes_room = key < self.far_first;
-        // The array's first key is its latest.
+        // The first key in the array is its latest key.
         let behind = if makes_room { self.near.remove(0) } else { key };
         self.far.push(Reverse(behind));
         self.far_first = self.far_first.min(behind);
@@ -164,7 +165,7 @@ impl EventQueue {
 
     #[inline(never)]
     fn refill(&mut self) -> Option<Key> {
-        // Half of the array stays free for keys that are inserted soon.
+        // Fill only half of the array, so that keys that are inserted soon find room.
         while self.near.len() < NEAR_LEN / 2
             && let Some(Reverse(key)) = self.far.pop()
         {
@@ -175,16 +176,17 @@ impl EventQueue {
         self.near.last().copied()
     }
 
-    /// Returns the next key's time; `NEVER` without keys. Valid only after [`EventQueue::take`] has returned `None`.
+    /// Returns the time of the next key, or `NEVER` if there is no key. The result is valid only after
+    /// [`EventQueue::take`] has returned `None`.
     pub(crate) fn next(&self) -> Time {
         debug_assert!(!self.taken, "the first key is still the one that was handed out");
         self.near.last().map_or(Time::NEVER, |key| key.at())
     }
 
-    /// Takes the next key if it is due by `until`.
+    /// Takes the next key if it is due at `until` or earlier.
     #[inline]
     pub(crate) fn take(&mut self, until: Time) -> Option<(Time, EventKind)> {
-        // No new key has replaced the last one.
+        // Remove the key that was taken last, if no insertion has overwritten it.
         if std::mem::take(&mut self.taken) {
             self.near.pop();
         }

@@ -1,29 +1,30 @@
-//! Packets in flight, in the order of arrival.
+//! Packets in flight, in the order in which they arrive.
 
 use crate::event_queue::Key;
 use crate::packet::PacketIx;
 use steadycast_link::Ecn;
 use steadycast_units::Time;
 
-/// A copy of a packet on a link.
+/// A copy of a packet in flight on a link.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct InFlight {
     pub(crate) key: Key,
     pub(crate) packet: PacketIx,
     pub(crate) size: u32,
-    /// A unicast packet's next position on its path, or a multicast packet's present link with the bit `net::MARK`.
+    /// For a unicast packet, its next position on its path. For a multicast packet, its present link, with the bit
+    /// `net::MARK` set.
     pub(crate) place: u32,
     pub(crate) ecn: Ecn,
 }
 
-/// A ring buffer with less code than `VecDeque`. Each hop executes this code.
+/// A ring buffer of packets in flight. It has less code than `VecDeque`, because each hop executes this code.
 #[derive(Default)]
 pub(crate) struct Lane {
-    /// The slots; their number is a power of two, or 0.
+    /// The slots of the ring. Their number is 0 or a power of two.
     slots: Vec<InFlight>,
     head: usize,
     len: usize,
-    /// The latest arrival.
+    /// When the latest packet arrives.
     last: Time,
 }
 
@@ -38,7 +39,7 @@ impl Lane {
         if self.len == 0 { None } else { self.slots.get(self.head) }
     }
 
-    /// Returns the key of the next packet.
+    /// Removes the first packet. Returns the key of the packet after it.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Key> {
         self.head = self.slot(1);
@@ -46,7 +47,7 @@ impl Lane {
         self.front().map(|next| next.key)
     }
 
-    /// Inserts the packet with the newest key. Returns whether it arrives first.
+    /// Inserts a packet that has the newest key. Returns whether it arrives before all others.
     #[inline(always)]
     pub(crate) fn put(&mut self, flying: InFlight) -> bool {
         let (at, others) = (flying.key.at(), self.len);
@@ -56,7 +57,7 @@ impl Lane {
         let slot = self.slot(others);
         self.slots[slot] = flying;
         self.len += 1;
-        // The packets are reordered.
+        // If the packet arrives before the latest packet, sort it in.
         if at < self.last {
             return self.sort_in_last();
         }
@@ -67,13 +68,13 @@ impl Lane {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        // The vector grows at its end.
+        // Move the first packet to slot 0, because the vector grows at its end.
         self.slots.rotate_left(self.head);
         self.head = 0;
         self.slots.resize((2 * self.len).max(4), InFlight::default());
     }
 
-    /// Moves the last packet to its place. Returns whether it arrives first.
+    /// Moves the last packet to its place in the order of arrival. Returns whether it arrives before all others.
     #[cold]
     #[inline(never)]
     fn sort_in_last(&mut self) -> bool {

@@ -1,7 +1,7 @@
 //! The network of simulations and emulations: links, paths, multicast trees and forwarding.
 //!
-//! The simulator drives a [`Network`] event by event. [`Datagrams`] is the same network for external hosts, driven by
-//! a clock.
+//! The simulator drives a [`Network`] event by event. [`Datagrams`] is the same network for external hosts, and a clock
+//! drives it.
 
 mod capture;
 mod config;

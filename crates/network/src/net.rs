@@ -1,11 +1,14 @@
-//! Nodes and links: the forwarding of packets between agents.
+//! Nodes and links, which forward packets between agents.
 //!
-//! - A hop is one event, because a link computes a packet's arrival time as soon as the packet is offered.
-//! - Packets in flight wait in lanes. Only a lane's first packet is in the event queue.
-//! - Links share lanes for packets of equal latency, because these arrive in the order in which they are offered.
-//! - Copies that arrive at the same time are one event, a [`Fan`].
-//! - Some links decide about a packet later. They return a [`Token`], under which the packet is stored until then.
-//! - A packet in flight has all data for the next hop.
+//! - A hop is a single event, because a link computes the arrival time of a packet when the packet is offered.
+//! - Packets in flight wait in lanes, which are sorted by arrival. Only the first packet of a lane has a key in the
+//!   event queue.
+//! - Packets of equal latency share a lane, even if they are on different links. They arrive in the order in which they
+//!   were offered.
+//! - Copies that arrive at the same time are a single event, called a [`Fan`].
+//! - Some links decide later what happens to a packet. They return a [`Token`], under which the packet is stored until
+//!   then.
+//! - A packet in flight contains all data for its next hop.
 
 use crate::event_queue::{EventKind, EventQueue};
 use crate::lane::{InFlight, Lane};
@@ -21,7 +24,7 @@ pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
     pub(crate) lanes: Lanes,
     pub(crate) nodes: Vec<Node>,
-    /// For each target of unicast packets, the next link from each node.
+    /// The next link from each node. There is one list per node to which unicast packets are sent.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
     pub(crate) paths: Paths,
     pub(crate) groups: Vec<Group>,
@@ -35,14 +38,14 @@ pub(crate) struct Net {
 
 #[derive(Default)]
 pub(crate) struct HeldPackets {
-    /// The held packets of each link.
+    /// The held packets of each link, by the number of the link.
     links: BTreeMap<u32, LinkHolds>,
 }
 
 struct LinkHolds {
-    /// The packets by token.
+    /// The held packets, by the number of their token.
     packets: Vec<Option<Held>>,
-    /// The time of the link's key in the event queue; `NEVER` without a key.
+    /// When the link's event in the event queue is due. `NEVER` if it has no event there.
     armed: Time,
 }
 
@@ -71,23 +74,23 @@ impl HeldPackets {
 
 /// Records the packets that are offered to a captured link.
 pub(crate) trait Capture: Send {
-    /// Records a packet with a known fate. `ecn` is its field at the link's entry.
+    /// Records a packet whose fate is known. `ecn` is the ECN field on arrival at the link.
     fn on_packet(&mut self, link: u32, now: Time, packet: &Packet, ecn: Ecn, fate: Fate);
 
-    /// Ends the files. Returns the first error.
+    /// Completes the capture files. Returns the first error.
     fn finish(self: Box<Self>) -> Result<(), (String, std::io::Error)>;
 }
 
 pub(crate) struct Hop {
     pub(crate) link: Link,
-    /// The link is captured, holds packets or reorders them.
+    /// Whether the link is captured, holds packets or can reorder packets.
     needs_slow_path: bool,
     captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
-    /// The shared lane last used by packets that found the link idle.
+    /// The shared lane that was last used by a packet that found the link idle.
     shared: SharedLane,
-    /// The shared lane last used by packets that found one packet on the link.
+    /// The shared lane that was last used by a packet that found one other packet on the link.
     second: SharedLane,
 }
 
@@ -111,8 +114,8 @@ impl Hop {
         (self.needs_slow_path, self.captured) = (true, true);
     }
 
-    /// Returns the latency if the fast path applies: the link is idle, and the packet has the previous packet's size.
-    /// Otherwise the packet has to be offered.
+    /// Returns the latency if the fast path applies. The link must be idle, and the packet must have the same size as
+    /// the previous packet. Otherwise, returns `None`, and the packet has to be offered.
     #[inline(always)]
     fn pass(&mut self, now: Time, size: u32) -> Option<Span> {
         if self.needs_slow_path { None } else { self.link.pass(now, Bytes::new(u64::from(size))) }
@@ -121,7 +124,7 @@ impl Hop {
 
 #[derive(Default)]
 pub(crate) struct Paths {
-    /// Each path ends with its agent, marked by [`MARK`].
+    /// The links of all paths. Each path ends with its agent, which has the bit [`MARK`].
     steps: Vec<u32>,
 }
 
@@ -134,11 +137,11 @@ enum NextStep {
     Agent(AgentIx),
 }
 
-/// The bit that marks an agent in `Paths::steps`, or a link in `InFlight::place`. All numbers are below 2³⁰.
+/// The bit that identifies an agent in `Paths::steps`, or a link in `InFlight::place`. All numbers are below 2³⁰.
 const MARK: u32 = 1 << 31;
 
 impl Paths {
-    /// Adds a path over `links` to an agent. Returns its first position.
+    /// Adds a path over `links` to `agent`. Returns the first position of the path.
     pub(crate) fn add(&mut self, links: impl Iterator<Item = u32>, agent: AgentIx) -> PathIx {
         let begin = PathIx(self.steps.len() as u32);
         self.steps.extend(links);
@@ -155,13 +158,13 @@ impl Paths {
     }
 }
 
-/// The lanes: first a lane per link, then the shared lanes.
+/// The lanes. The first ones belong to one link each, and the others are shared.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     shared: BTreeMap<Span, u32>,
 }
 
-/// The largest number of shared lanes. With more latencies, links use their own lanes.
+/// Maximum number of shared lanes. If there are more latencies, links use their own lanes.
 const SHARED_LANES: usize = 64;
 
 impl Lanes {
@@ -169,7 +172,7 @@ impl Lanes {
         Self { lanes: (0..links).map(|_| Lane::default()).collect(), shared: BTreeMap::new() }
     }
 
-    /// Returns the shared lane of a latency, or the link's own lane if there are too many.
+    /// Returns the shared lane for a latency. If there are too many shared lanes, returns the link's own lane.
     #[inline(never)]
     fn shared(&mut self, latency: Span, link: u32) -> SharedLane {
         let lane = match self.shared.get(&latency) {
@@ -188,15 +191,15 @@ impl Lanes {
 
 #[derive(Default)]
 pub(crate) struct Node {
-    /// The agents that are members of a group, with the group.
+    /// The agents on this node that are members of a group. Each has the number of its group.
     pub(crate) members: Vec<(u32, AgentIx)>,
 }
 
 pub(crate) struct Group {
     pub(crate) tree: Tree,
-    /// For each link, the only agent behind it, if there is no further branch.
+    /// For each link, the only agent behind it. `None` if there is no such agent, or if the tree branches further on.
     sole_receiver: Vec<Option<AgentIx>>,
-    /// The number of changes of the tree.
+    /// How often the tree has changed.
     pub(crate) changes: u64,
 }
 
@@ -210,7 +213,7 @@ impl Group {
     }
 }
 
-/// A packet at its destination.
+/// A packet that has reached its destination.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     /// The receiving agent.
@@ -228,7 +231,7 @@ pub struct Fan {
     pub(crate) legs: Vec<Leg>,
 }
 
-/// A copy in a [`Fan`].
+/// One of the copies in a [`Fan`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Leg {
     pub(crate) link: u32,
@@ -236,7 +239,7 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// Returns the direction by which the copy arrives.
+    /// Returns the link direction by which the copy arrives.
     pub const fn direction(&self) -> DirIx {
         DirIx(self.link)
     }
@@ -253,18 +256,19 @@ impl Fan {
         self.packet
     }
 
-    /// Returns the copies, in the order of directions.
+    /// Returns the copies, ordered by link direction.
     pub fn legs(&self) -> &[Leg] {
         &self.legs
     }
 
-    /// Retains the copies for which `keep` returns true. Release the others by [`crate::Network::release_copies`].
+    /// Retains only the copies for which `keep` returns true. The caller must release the other copies by
+    /// [`crate::Network::release_copies`].
     pub fn keep(&mut self, keep: impl FnMut(&Leg) -> bool) {
         self.legs.retain(keep);
     }
 }
 
-/// Slots and the memory of legs are reused.
+/// The pending fans. The slots and the memory of the legs are reused.
 #[derive(Default)]
 pub(crate) struct Fans {
     fans: Vec<Fan>,
@@ -298,8 +302,8 @@ impl Fans {
 }
 
 impl Net {
-    /// Sends a packet from an agent on `node`. Deliveries to agents on this node are added to `out`. Each has a copy of
-    /// the packet, which the caller releases.
+    /// Sends a packet from an agent on `node`. Adds a delivery to `out` for each receiving agent on the same node. Each
+    /// delivery has its own copy of the packet, which the caller must release.
     #[inline(always)]
     pub(crate) fn send(
         &mut self,
@@ -322,17 +326,18 @@ impl Net {
         }
     }
 
-    /// Delivers or forwards a lane's first packet.
+    /// Delivers or forwards the first packet of a lane.
     #[inline(always)]
     pub(crate) fn arrive(&mut self, now: Time, lane: u32, out: &mut Vec<Delivery>) -> Option<Delivery> {
         let lane = &mut self.lanes.lanes[lane as usize];
-        // After a reordering, the event queue can have a packet's key twice. At the second event, the lane is empty or
-        // its first packet arrives later.
+        // Ignore an outdated event. After a reordering, the key of a packet can be in the event queue twice. At the
+        // second event, the lane is empty or its first packet arrives later.
         let InFlight { key, packet, size, place, ecn } = *lane.front()?;
         if key.at() > now {
             return None;
         }
-        // The event queue has the key of a lane's first packet only.
+        // Put the key of the next packet into the event queue. The queue contains only the key of each lane's first
+        // packet.
         if let Some(next) = lane.pop() {
             self.events.replace(next);
         }
@@ -353,7 +358,7 @@ impl Net {
         out: &mut Vec<Delivery>,
     ) -> Option<Delivery> {
         let To::Group(group) = self.pool.get(packet).head.to else { return None };
-        // Most copies end at a leaf.
+        // Deliver the packet directly if there is only one receiver behind the link. This is so for most copies.
         if let Some(agent) = self.groups[group as usize].sole_receiver[l as usize] {
             return Some(Delivery { agent, packet, ecn });
         }
@@ -367,7 +372,7 @@ impl Net {
         match self.paths.next(position) {
             NextStep::Agent(agent) => Some(Delivery { agent, packet, ecn }),
             NextStep::Link(link) => {
-                // The packet's position on its path is the step after this link.
+                // Continue at the next position of the path, which follows this link.
                 let place = position.0 + 1;
                 let hop = &mut self.links[link as usize];
                 match hop.pass(now, size) {
@@ -404,7 +409,7 @@ impl Net {
         }
     }
 
-    /// Forwards a group's packet on all branches and delivers it to the members at `node`.
+    /// Forwards a packet of a group on all branches at `node`, and delivers it to the members there.
     #[allow(clippy::too_many_arguments, reason = "an inner call: a struct would be built and taken apart per hop")]
     fn spread(
         &mut self,
@@ -419,17 +424,17 @@ impl Net {
         let Head { from, size, .. } = self.pool.get(packet).head;
         let size = u32::try_from(size.get()).unwrap_or(u32::MAX);
         for &(g, agent) in &self.nodes[node as usize].members {
-            // A sender does not receive its own packets.
+            // Skip the sender, which does not receive its own packets.
             if g == group && agent != from {
                 self.pool.copy(packet, 1);
                 out.push(Delivery { agent, packet, ecn });
             }
         }
-        // Copies do not return over the link by which the packet arrived.
+        // Find the link that leads back, because no copy returns the way by which the packet arrived.
         let back = via.map(|l| self.links[l as usize].reverse);
-        // The branches are taken out of the tree, because `offer` borrows the whole network.
+        // Take the branches out of the tree, because `offer` borrows the whole network.
         let branches = self.groups[group as usize].tree.take_branches(node);
-        // The copies that arrive at `together`.
+        // Collects copies that arrive at the same time, which is `together`.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
             let offered = match self.links[link as usize].pass(now, size) {
@@ -453,13 +458,13 @@ impl Net {
             self.put_in_flight(now, legs, together, packet, size);
         }
         self.groups[group as usize].tree.give_branches_back(node, branches);
-        // Each member and branch has its own copy.
+        // Release this copy, because each member and each branch has a copy of its own.
         self.pool.release(packet);
     }
 
     fn put_in_flight(&mut self, now: Time, legs: Vec<Leg>, at: Time, packet: PacketIx, size: u32) {
         self.pool.copy(packet, legs.len() as u32);
-        // A single copy needs no fan.
+        // Send a single copy as an ordinary packet, which needs no fan.
         if let [Leg { link, ecn }] = legs[..] {
             self.fans.keep(legs);
             self.depart(now, at, link, Held { packet, size, place: MARK | link, ecn });
@@ -470,7 +475,8 @@ impl Net {
         }
     }
 
-    /// Offers a packet to link `l`. Returns its arrival and ECN field; `None` if it is dropped or held.
+    /// Offers a packet to link `l`. Returns when it arrives, and its ECN field on arrival. Returns `None` if the link
+    /// drops or holds the packet.
     fn offer(&mut self, now: Time, l: u32, held: Held) -> Option<(Time, Ecn)> {
         let Held { packet, size, ecn, .. } = held;
         let hop = &mut self.links[l as usize];
@@ -480,11 +486,11 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => None,
             };
         }
-        // Only fair queueing uses the flow, and hashing takes time.
+        // Compute the flow only for links with fair queueing, because hashing takes time.
         let flow = if hop.link.holds_packets() { self.pool.get(packet).flow() } else { 0 };
         let fate = hop.link.offer_with_flow(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {
-            // The link's copy; the caller releases its own.
+            // Add a copy for the link. The caller releases its own copy.
             self.pool.copy(packet, 1);
             self.holds.put(l, token, held);
         } else if hop.captured {
@@ -494,7 +500,7 @@ impl Net {
             self.schedule_duplicate(now, l, Held { ecn, ..held });
         }
         self.drain_queue(now, l);
-        // `drain_queue` has processed the held packets.
+        // Return no arrival for a held packet, because `drain_queue` has processed the held packets.
         match fate {
             Fate::Arrives { at, ecn } => Some((at, ecn)),
             Fate::Dropped(_) | Fate::Held(_) => None,
@@ -509,14 +515,14 @@ impl Net {
     }
 
     pub(crate) fn serve_queue(&mut self, now: Time, l: u32) {
-        // The event is outdated if an earlier event of the link has replaced it.
+        // Ignore an outdated event. An earlier event of this link has replaced it.
         if let Some(hold) = self.holds.links.get_mut(&l).filter(|hold| hold.armed <= now) {
             hold.armed = Time::NEVER;
             self.drain_queue(now, l);
         }
     }
 
-    /// Processes the known fates of link `l`, and schedules the next one.
+    /// Processes the packets of link `l` whose fates are known. Schedules the event for the next fate.
     fn drain_queue(&mut self, now: Time, l: u32) {
         while let Some((token, fate)) = self.links[l as usize].link.take(now) {
             let Some(held) = self.holds.take(l, token) else { continue };
@@ -531,7 +537,8 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => self.pool.release(held.packet),
             }
         }
-        // A later event of this link stays in the event queue, but has no effect.
+        // Schedule an event if it is due earlier than the link's present event. The later event stays in the event
+        // queue, but has no effect.
         if let (Some(due), Some(hold)) = (self.links[l as usize].link.due(), self.holds.links.get_mut(&l))
             && due < hold.armed
         {
@@ -552,8 +559,8 @@ impl Net {
     #[inline]
     fn depart(&mut self, now: Time, at: Time, link: u32, Held { packet, size, place, ecn }: Held) {
         let (latency, hop) = (at.since(now), &mut self.links[link as usize]);
-        // Packets with equal latencies arrive in the order in which they are offered, so they can share a lane. Equal
-        // latencies are common if a packet does not wait, or waits for a single packet.
+        // Packets with equal latencies arrive in the order in which they were offered, so they can share a lane.
+        // Latencies are often equal if a packet waits for no other packet, or for a single one.
         let idle = hop.link.was_idle();
         let lane = if idle || hop.link.was_second(latency) {
             let shared = if idle { &mut hop.shared } else { &mut hop.second };
@@ -570,13 +577,14 @@ impl Net {
     #[inline(always)]
     fn put_in_lane(&mut self, at: Time, lane: u32, packet: PacketIx, size: u32, place: u32, ecn: Ecn) {
         let key = self.events.key(at, EventKind::Lane(lane));
-        // If this packet is now the first, the key of the former first packet stays in the event queue.
+        // If this packet is now the first of its lane, add its key to the event queue. The key of the former first
+        // packet stays there.
         if self.lanes.lanes[lane as usize].put(InFlight { key, packet, size, place, ecn }) {
             self.events.put(key);
         }
     }
 
-    /// Applies one step of a join or leave. Returns the next step further up, if any.
+    /// Applies one step of a join or leave. Returns the next step towards the source, if there is one.
     pub(crate) fn graft(&mut self, group: u32, step: Step) -> Option<Step> {
         let links = &self.links;
         let Group { tree, sole_receiver, changes } = &mut self.groups[group as usize];
@@ -590,9 +598,10 @@ impl Net {
             let mut members = self.nodes[node as usize].members.iter().filter(|(g, _)| *g == group);
             let only = members.next().filter(|_| members.next().is_none()).map(|(_, agent)| *agent);
             match *tree.branches(node) {
-                // A packet from the only branch is delivered to the node's members, and is not forwarded.
+                // With a single branch, a packet from this branch is delivered to the node's members and is not
+                // forwarded.
                 [one] => sole_receiver[links[one as usize].reverse as usize] = only,
-                // With a second branch, packets are forwarded. Further branches need no change.
+                // With a second branch, packets are forwarded. A third branch changes nothing.
                 [one, other] => {
                     for branch in [one, other] {
                         sole_receiver[links[branch as usize].reverse as usize] = None;
@@ -611,7 +620,7 @@ impl Net {
         }
         for flying in self.lanes.lanes.iter().flat_map(Lane::iter) {
             let link = match flying.place {
-                // A position on a path is the step after the present link.
+                // Look up the present link, which is the step before the position on the path.
                 place if place & MARK == 0 => self.paths.steps[place as usize - 1],
                 place => place & !MARK,
             };

@@ -1,7 +1,8 @@
-//! The network of a scenario: links, paths, groups with their trees, and forwarding.
+//! The network of a scenario: links, paths, and groups with their trees. It forwards packets.
 //!
-//! A driver calls [`Network::step`] for the next event and takes packets from [`Network::delivered`]. The driver's
-//! alarms ([`Network::set_alarm`]) are in the same queue. Events at the same time are in the order of scheduling.
+//! A driver calls [`Network::step`] for the next event, and takes packets from [`Network::delivered`]. The timers that
+//! the driver sets by [`Network::set_alarm`] are in the same event queue. Events at the same time are in the order in
+//! which they were scheduled.
 
 use crate::capture::{AgentInfo, Captures};
 use crate::config::link_config;
@@ -17,26 +18,26 @@ use steadycast_link::{Counts, Link};
 use steadycast_scenario::{self as sc, DirIx, NodeIx, Scenario};
 use steadycast_units::{Bytes, Span, Time};
 
-/// A driver's timer.
+/// A timer of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
     /// An agent's timer.
     Agent(AgentIx),
-    /// A timer with an index of the caller's choice, for example for a planned start or stop.
+    /// A timer with an index that the caller chooses. For example, it may be for a planned start or stop.
     Entry(u32),
 }
 
-/// An event of [`Network::step`].
+/// An event that [`Network::step`] returns.
 pub enum Event {
-    /// A packet has reached an agent; [`Network::delivered`] has those that arrived with it.
+    /// A packet has reached an agent. [`Network::delivered`] returns further packets that arrived with it.
     Arrived(Delivery),
-    /// Copies arrive at the same time; pass them to [`Network::spread`].
+    /// Copies of a packet arrive at the same time. The driver has to pass them to [`Network::spread`].
     FanOut(Fan),
     /// A driver's timer has expired.
     Alarm(Alarm),
 }
 
-/// A join or leave on its way to the next router.
+/// A join or leave that is on its way to the next router.
 #[derive(Clone, Copy)]
 struct MembershipChange {
     group: u32,
@@ -48,23 +49,23 @@ struct MembershipChange {
 pub struct Network {
     net: Net,
     graph: Graph,
-    /// The index of each target's routes.
+    /// For each node to which packets are sent, the index of its routes in `net.routes`.
     routes: BTreeMap<u32, u32>,
     membership_changes: Vec<MembershipChange>,
-    /// The initial delay of each direction.
+    /// The initial delay of each link direction.
     delays: Vec<Span>,
     join_latency: Span,
     leave_latency: Span,
     warmup: Span,
-    /// One time series per recorded direction.
+    /// One time series per recorded link direction.
     series: Vec<Rows<LinkPoint>>,
     last: Vec<Carried>,
-    /// The links' counters at the end of the warm-up, if there is one.
+    /// The counters of all links at the end of the warm-up. Empty if there is no warm-up.
     warm: Vec<Counts>,
-    /// The bytes sent by each link at the end of the run.
+    /// The number of bytes that each link had sent at the end of the run.
     ended: Vec<Bytes>,
     deliveries: Vec<Delivery>,
-    /// The fan in [`Network::spread`], and its next copy.
+    /// The fan that [`Network::spread`] processes, and the index of its next copy.
     spreading: Option<(Fan, usize)>,
 }
 
@@ -74,16 +75,16 @@ struct Carried {
     dropped: u64,
 }
 
-/// More recorded directions would not be readable.
+/// Maximum number of recorded link directions. More would not be readable.
 const MAX_SERIES: usize = 512;
 
 impl Network {
-    /// Creates a scenario's network, without groups.
+    /// Creates the network of a scenario. It has no groups yet.
     ///
     /// # Errors
-    /// A link is invalid, or there are too many links.
+    /// Returns an error if a link is invalid or there are too many links.
     pub fn new(scenario: &Scenario) -> Result<Self, BuildError> {
-        // The event queue packs an index into 29 bits; each link has two directions.
+        // Limit the number of links. The event queue packs an index into 29 bits, and each link has two directions.
         if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {
             return Err(BuildError::new("links", "the scenario has too many of them"));
         }
@@ -133,7 +134,7 @@ impl Network {
         })
     }
 
-    /// Returns the index of the routes towards `node`, computed at the first call.
+    /// Returns the index of the routes towards `node`. Computes the routes at the first call.
     fn route(&mut self, node: NodeIx) -> usize {
         let Self { net, graph, routes, .. } = self;
         let route = routes.entry(node.0).or_insert_with(|| {
@@ -143,13 +144,13 @@ impl Network {
         *route as usize
     }
 
-    /// Checks that paths lead from a flow's source to its receivers.
+    /// Checks that paths lead from the source of a flow to all its receivers.
     ///
     /// # Errors
-    /// The first receiver without a path.
+    /// Returns an error that describes the first receiver that no path leads to.
     pub fn check_paths(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
         let route = self.route(flow.from);
-        // A receiver on the source's node needs no link.
+        // Accept a receiver on the node of the source, because it needs no link.
         let cut = |to: &&NodeIx| **to != flow.from && self.net.routes[route][to.0 as usize].is_none();
         flow.to.iter().find(cut).map_or(Ok(()), |to| {
             let (from, to) = (scenario.node_name(flow.from), scenario.node_name(*to));
@@ -157,7 +158,7 @@ impl Network {
         })
     }
 
-    /// Returns the destination for packets from `from` to `agent` on `to`; `None` without a path.
+    /// Returns the destination for packets that `from` sends to `agent` on `to`. Returns `None` if there is no path.
     pub fn path(&mut self, from: NodeIx, to: NodeIx, agent: AgentIx) -> Option<To> {
         let route = self.route(to);
         let Net { routes, links, paths, .. } = &mut self.net;
@@ -169,7 +170,8 @@ impl Network {
         Some(To::One { agent, path: paths.add(steps.map(|(link, _)| link), agent) })
     }
 
-    /// Returns the directions on the path from `source` to a receiver's node, last one first.
+    /// Returns the link directions on the path from `source` to a receiver's node. The last direction of the path comes
+    /// first.
     pub fn directions(&mut self, source: NodeIx, receiver: NodeIx) -> Vec<DirIx> {
         let route = self.route(source);
         let Net { routes, links, .. } = &self.net;
@@ -177,12 +179,12 @@ impl Network {
         std::iter::successors(step(receiver.0), |(_, node)| step(*node)).map(|(up, _)| DirIx(up).reverse()).collect()
     }
 
-    /// Returns the directions of a flow to all receivers, sorted and without duplicates.
+    /// Returns the link directions on the paths of a flow to all its receivers. They are sorted and have no duplicates.
     fn all_directions_of(&mut self, flow: &sc::Flow) -> Vec<DirIx> {
         let (mut all, mut most) = (Vec::new(), 1 << 16);
         for to in &flow.to {
             all.extend(self.directions(flow.from, *to));
-            // The memory stays proportional to the result.
+            // Remove duplicates now and then, so that the memory stays proportional to the result.
             if all.len() > most {
                 all.sort_unstable();
                 all.dedup();
@@ -194,7 +196,7 @@ impl Network {
         all
     }
 
-    /// Returns the directions of a flow: one list for a multicast flow, else one per receiver.
+    /// Returns the link directions of a flow. A multicast flow has one list. Other flows have one list per receiver.
     pub fn directions_of_flow(&mut self, flow: &sc::Flow) -> Vec<Vec<u32>> {
         let numbers = |directions: Vec<DirIx>| directions.into_iter().map(|direction| direction.0).collect();
         match flow.cast {
@@ -205,7 +207,7 @@ impl Network {
         }
     }
 
-    /// Adds a group and returns its number.
+    /// Adds a group with this source. Returns the number of the group.
     pub fn add_group(&mut self, source: NodeIx) -> u32 {
         let route = self.route(source);
         let up = self.net.routes[route].clone();
@@ -218,8 +220,8 @@ impl Network {
         self.net.groups.len() as u32
     }
 
-    /// Registers `agent` as a receiver of the group. [`Self::set_membership`] and [`Self::graft`] decide whether
-    /// packets reach its node.
+    /// Registers `agent` as a receiver of the group. Whether packets reach its node depends on [`Self::set_membership`]
+    /// and [`Self::graft`].
     pub fn add_member(&mut self, group: u32, node: NodeIx, agent: AgentIx) {
         let members = &mut self.net.nodes[node.0 as usize].members;
         if !members.contains(&(group, agent)) {
@@ -227,7 +229,7 @@ impl Network {
         }
     }
 
-    /// Adds a node to the group's tree now, up to the source.
+    /// Adds a node to the tree of the group immediately, along the whole way from the source.
     pub fn graft(&mut self, group: u32, node: NodeIx) {
         let mut step = Some(Step { node: node.0, join: true });
         while let Some(now) = step {
@@ -235,13 +237,13 @@ impl Network {
         }
     }
 
-    /// Schedules that a node sends a join or leave at `at`; it takes effect at the next router.
+    /// Schedules that a node sends a join or leave at `at`. The change takes effect when it reaches the next router.
     pub fn set_membership(&mut self, at: Time, group: u32, node: NodeIx, join: bool) {
         let at = self.membership_effective_at(at, group, node);
         self.plan(at, MembershipChange { group, node, join });
     }
 
-    /// Returns when a join or leave sent at `at` reaches the next router.
+    /// Returns when a join or leave that is sent at `at` reaches the next router.
     pub fn membership_effective_at(&self, at: Time, group: u32, node: NodeIx) -> Time {
         let up = self.net.groups.get(group as usize).and_then(|g| g.tree.up(node.0));
         at + up.map_or(Span::ZERO, |link| self.delays[link as usize])
@@ -253,44 +255,46 @@ impl Network {
         self.membership_changes.push(change);
     }
 
-    /// Processes a join or leave at the next router. Routers further up follow, each after its latency.
+    /// Processes a join or leave that has reached the next router. The routers further up follow, each after the join
+    /// or leave latency.
     pub fn apply_membership(&mut self, now: Time, group: u32, node: NodeIx, join: bool) {
         if let Some(Step { node, join }) = self.net.graft(group, Step { node: node.0, join }) {
-            // A leave takes longer (RFC 3376, last member query).
+            // A leave takes longer, because the router first queries for other members (RFC 3376, last member query).
             let latency = if join { self.join_latency } else { self.leave_latency };
             self.set_membership(now + latency, group, NodeIx(node), join);
         }
     }
 
-    /// Returns the only agent behind this direction, if there is no further branch.
+    /// Returns the agent behind this link direction, if it is the only one and the tree does not branch further on.
     pub fn sole_receiver(&self, group: u32, direction: DirIx) -> Option<AgentIx> {
         self.net.groups[group as usize].sole_receiver(direction.0)
     }
 
-    /// Returns the node at which a direction begins.
+    /// Returns the node at which a link direction begins.
     pub fn begins_at(&self, direction: DirIx) -> NodeIx {
         let links = &self.net.links;
         NodeIx(links[links[direction.0 as usize].reverse as usize].to)
     }
 
-    /// Returns the group's directions from the node at which `direction` begins, in order.
+    /// Returns the link directions of the group that begin at the same node as `direction`, in order.
     pub fn branches_beside(&self, group: u32, direction: DirIx) -> impl Iterator<Item = DirIx> {
         let branches = self.net.groups[group as usize].tree.branches(self.begins_at(direction).0);
         branches.iter().copied().map(DirIx)
     }
 
-    /// Returns how often the tree has changed. Between changes, [`Network::sole_receiver`] stays the same.
+    /// Returns how often the tree of the group has changed. Between two changes, [`Network::sole_receiver`] returns the
+    /// same results.
     pub fn changes(&self, group: u32) -> u64 {
         self.net.groups[group as usize].changes
     }
 
-    /// Sends a packet. Receivers on the same node get it immediately.
+    /// Sends a packet. Receivers on the same node receive it immediately.
     #[inline(always)]
     pub fn send(&mut self, now: Time, node: NodeIx, head: Head, body: impl FnOnce() -> Body) {
         self.net.send(now, node.0, head, body, &mut self.deliveries);
     }
 
-    /// Schedules an alarm for [`Network::step`].
+    /// Schedules an alarm, which [`Network::step`] returns when it is due.
     #[inline]
     pub fn set_alarm(&mut self, at: Time, alarm: Alarm) {
         let due = match alarm {
@@ -301,13 +305,13 @@ impl Network {
         self.net.events.put(key);
     }
 
-    /// Returns the time of the next event; `Time::ZERO` while [`Network::delivered`] has packets. Valid only after
-    /// [`Network::step`] has returned `None`.
+    /// Returns the time of the next event. Returns `Time::ZERO` while [`Network::delivered`] has packets. The result is
+    /// valid only after [`Network::step`] has returned `None`.
     pub fn next(&self) -> Time {
         if self.deliveries.is_empty() { self.net.events.next() } else { Time::ZERO }
     }
 
-    /// Processes events up to and including `until`, or up to the first one for the driver. Returns that one.
+    /// Processes events up to and including `until`. Stops at the first event for the driver, and returns this event.
     #[inline]
     pub fn step(&mut self, until: Time) -> Option<(Time, Event)> {
         loop {
@@ -321,7 +325,7 @@ impl Network {
                 EventKind::Entry(n) => Event::Alarm(Alarm::Entry(n)),
                 EventKind::Fan(n) => {
                     let fan = self.net.fans.take(n);
-                    // Each copy is a hop.
+                    // Each copy counts as a hop.
                     self.net.hops += fan.legs.len() as u64;
                     Event::FanOut(fan)
                 }
@@ -339,14 +343,14 @@ impl Network {
         }
     }
 
-    /// Delivers or forwards one copy of a fan per call, until it returns `false`. Take its deliveries from
-    /// [`Network::delivered`] after each call.
+    /// Delivers or forwards one copy of a fan per call. The caller takes the deliveries from [`Network::delivered`]
+    /// after each call, and repeats the call until it returns `false`.
     pub fn spread(&mut self, now: Time, fan: Option<Fan>) -> bool {
         if let Some(fan) = fan {
             self.spreading = Some((fan, 0));
         }
         let Some((fan, next)) = &mut self.spreading else { return false };
-        // The next fan reuses the memory.
+        // After the last copy, keep the memory of the fan for the next fan.
         let Some(leg) = fan.legs.get(*next).copied() else {
             let legs = std::mem::take(&mut fan.legs);
             self.net.fans.keep(legs);
@@ -356,23 +360,23 @@ impl Network {
         *next += 1;
         let packet = fan.packet;
         let delivery = self.net.arrive_in_group(now, leg.link, packet, leg.ecn, &mut self.deliveries);
-        // `delivered` takes from the end, so this delivery comes first.
+        // Add this delivery last, so that it is delivered first, because `delivered` takes packets from the end.
         self.deliveries.extend(delivery);
         true
     }
 
-    /// Releases copies that were removed from a fan.
+    /// Releases `copies` copies of a packet that were removed from a fan.
     pub fn release_copies(&mut self, ix: PacketIx, copies: u32) {
         self.net.pool.release_copies(ix, copies);
     }
 
-    /// Returns the next packet that has reached an agent. Release it by [`Network::release`].
+    /// Returns the next packet that has reached an agent. The caller must release it by [`Network::release`].
     #[inline]
     pub fn delivered(&mut self) -> Option<Delivery> {
         self.deliveries.pop()
     }
 
-    /// Returns the next packet's pool index.
+    /// Returns the pool index that the next packet will have.
     pub(crate) fn next_packet(&self) -> PacketIx {
         self.net.pool.next()
     }
@@ -383,7 +387,7 @@ impl Network {
         self.net.pool.get(ix)
     }
 
-    /// Releases a delivered copy of a packet.
+    /// Releases one delivered copy of a packet.
     #[inline]
     pub fn release(&mut self, ix: PacketIx) {
         self.net.pool.release(ix);
@@ -394,21 +398,21 @@ impl Network {
         self.series.iter_mut().for_each(|series| series.keep_in(store));
     }
 
-    /// Reads the time series back at the end of the run.
+    /// Reads the time series back from the store at the end of the run.
     ///
     /// # Errors
-    /// An error of the store.
+    /// Returns an error of the store.
     pub fn recall(&mut self) -> io::Result<()> {
         self.series.iter_mut().try_for_each(StoredRows::recall)
     }
 
-    /// Ends a step of the time series.
+    /// Ends a step of the time series: adds a point for each recorded link direction.
     pub fn sample(&mut self, now: Time) {
         for ((series, hop), last) in self.series.iter_mut().zip(&mut self.net.links).zip(&mut self.last) {
             let link = &mut hop.link;
             let sent = link.sent(now).get();
             debug_assert!(sent >= last.bytes, "a link was asked about the past");
-            // Release builds have no assertion. There, the difference must not wrap.
+            // Avoid a wrap of the difference in release builds, which do not check the assertion.
             let all = Carried { bytes: sent.max(last.bytes), dropped: link.dropped() };
             let before = std::mem::replace(last, all);
             series.push(LinkPoint {
@@ -420,26 +424,26 @@ impl Network {
         }
     }
 
-    /// Saves the counters at the end of the warm-up, so that means exclude it.
+    /// At the end of the warm-up, saves the counters of the links, so that means can exclude it.
     pub fn end_warmup(&mut self, now: Time) {
         if self.warm.is_empty() && !self.warmup.is_zero() && now >= Time::ZERO + self.warmup {
             self.warm = self.net.links.iter().map(|hop| hop.link.counts(now)).collect();
         }
     }
 
-    /// Saves the bytes sent by the end of the run.
+    /// Saves the number of bytes that each link has sent by the end of the run.
     pub fn end_run(&mut self, now: Time) {
         self.ended = self.net.links.iter().map(|hop| hop.link.sent(now)).collect();
     }
 
-    /// Writes the packets that are offered to captured links as pcapng. `open` creates a link's stream, which has both
-    /// directions. `agents` is indexed by [`AgentIx`].
+    /// Writes the packets that are offered to captured links, in pcapng format. `open` creates the output stream of a
+    /// link. A stream contains both directions of its link. `agents` is indexed by [`AgentIx`].
     ///
-    /// The time of a packet is its arrival at the link, or its departure if the queue drops at dequeue. Dropped packets
-    /// have a comment.
+    /// The time of a packet is its arrival at the link. If the queue drops packets when they leave it, the time is the
+    /// packet's departure. Dropped packets have a comment.
     ///
     /// # Errors
-    /// An error of a stream, with the link's name.
+    /// Returns an error of an output stream, with the name of its link.
     pub fn capture(
         &mut self,
         scenario: &Scenario,
@@ -460,24 +464,24 @@ impl Network {
     /// Ends the captures.
     ///
     /// # Errors
-    /// The first error of a stream, with the link's name.
+    /// Returns the first error of an output stream, with the name of its link.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.net.capture.take().map_or(Ok(()), Capture::finish)
     }
 
-    /// Returns the hops: each packet counts once per link that it has left.
+    /// Returns the number of hops so far. Each packet counts once for each link that it has left.
     pub fn hops(&self) -> u64 {
         self.net.hops
     }
 
-    /// Returns the links' records until `now`, two directions per link.
+    /// Returns the records of all links until `now`. Each link has two records, one per direction.
     pub fn links(&self, now: Time) -> Vec<LinkRecord<'_>> {
         let hops = self.net.links.iter().zip(self.net.packets_on_links()).enumerate();
         hops.map(|(n, (hop, on_it))| LinkRecord {
             link: &hop.link,
             before: self.warm.get(n),
             sent: self.ended.get(n).copied().unwrap_or_else(|| hop.link.sent(now)),
-            // `arrived` has the packets in flight, too.
+            // Subtract the packets in flight, because `arrived` includes them.
             carried: hop.link.arrived() - on_it,
             series: self.series.get(n).map_or(&[][..], |series| series),
         })

@@ -1,4 +1,4 @@
-//! Packets in a pool, with the number of their copies.
+//! Packets in a pool, with a count of the copies of each packet.
 
 use crate::net::PathIx;
 use steadycast_endpoints::{AgentIx, Arriving, Body};
@@ -12,29 +12,29 @@ pub enum To {
     One {
         /// The agent that receives the packet.
         agent: AgentIx,
-        /// The path to it.
+        /// The path to the agent.
         path: PathIx,
     },
     /// All members of a group except the sender.
     Group(u32),
 }
 
-/// The header fields.
+/// The header fields of a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
     /// The destination.
     pub to: To,
     /// The sending agent.
     pub from: AgentIx,
-    /// The size of the IP packet.
+    /// The size of the IP packet in bytes.
     pub size: Bytes,
     /// When the packet was sent.
     pub sent: Time,
-    /// The ECN field at sending.
+    /// The ECN field when the packet was sent.
     pub ecn: Ecn,
 }
 
-/// A packet: header and body.
+/// A packet, which has a header and a body.
 #[derive(Clone, Debug)]
 pub struct Packet {
     /// The header.
@@ -44,14 +44,15 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Returns the packet for an agent. `ecn` is the field on arrival.
+    /// Returns the packet in the form in which an agent receives it. `ecn` is the ECN field on arrival.
     #[inline]
     pub fn arriving(&self, ecn: Ecn) -> Arriving<'_> {
         let Head { from, size, sent, .. } = self.head;
         Arriving { from, size, sent, ecn, body: &self.body }
     }
 
-    /// Returns the flow for fair queueing: the sending agent, or a hash of a datagram's addresses and ports.
+    /// Returns the number of the flow, for fair queueing. It is the sending agent, or for datagrams a hash of addresses
+    /// and ports.
     pub(crate) fn flow(&self) -> u64 {
         match &self.body {
             Body::Raw(bytes) => datagram_flow(bytes),
@@ -60,14 +61,14 @@ impl Packet {
     }
 }
 
-/// Hashes addresses, protocol and ports of an IPv4 datagram (FNV-1a). Fragments are hashed without ports, because only
-/// a first fragment has ports.
+/// Returns a hash of the addresses, the protocol and the ports of an IPv4 datagram (FNV-1a). The ports of fragments are
+/// left out, because only the first fragment has ports.
 fn datagram_flow(bytes: &[u8]) -> u64 {
     let header = 4 * usize::from(bytes.first().map_or(0, |b| b & 15));
     let protocol = bytes.get(9).copied().unwrap_or_default();
-    // Not a fragment (RFC 791, section 3.1).
+    // The datagram is not a fragment (RFC 791, section 3.1).
     let whole = bytes.get(6..8).is_some_and(|b| b[0] & 0x3f == 0 && b[1] == 0);
-    // TCP, UDP, DCCP, SCTP and UDP-Lite begin with both ports.
+    // The headers of TCP, UDP, DCCP, SCTP and UDP-Lite begin with both ports.
     let ports = matches!(protocol, 6 | 17 | 33 | 132 | 136) && whole;
     let ports = if ports { bytes.get(header..header + 4) } else { None };
     let addresses = bytes.get(12..20).unwrap_or_default();
@@ -81,9 +82,9 @@ pub struct PacketIx(pub(crate) u32);
 
 /// A store of packets, which reuses free slots.
 pub(crate) struct Pool {
-    /// Each packet with its number of copies. In a free slot the number is the index of the next free slot.
+    /// Each packet, with the number of its copies. In a free slot, the number is the index of the next free slot.
     packets: Vec<(u32, Packet)>,
-    /// The first free slot, or [`NONE`].
+    /// The index of the first free slot, or [`NONE`].
     free: u32,
 }
 
@@ -96,7 +97,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Adds a packet. The body is built in its slot, which avoids a copy on the stack.
+    /// Adds a packet. Builds the body directly in its slot, which avoids a copy on the stack.
     #[inline(always)]
     pub(crate) fn put(&mut self, head: Head, body: impl FnOnce() -> Body) -> PacketIx {
         let ix = self.free;
@@ -106,7 +107,7 @@ impl Pool {
         };
         self.free = std::mem::replace(copies, 1);
         packet.head = head;
-        // A body without heap memory needs no drop.
+        // Skip the drop of the old body if it has no heap memory.
         if let Body::Tcp(..) | Body::TcpAck(..) | Body::Plain(..) = packet.body {
             std::mem::forget(std::mem::replace(&mut packet.body, body()));
         } else {
@@ -128,7 +129,7 @@ impl Pool {
         self.packets[ix.0 as usize].0 += more;
     }
 
-    /// Removes one copy; the last one frees the slot.
+    /// Removes one copy of a packet. The removal of the last copy frees the slot.
     #[inline]
     pub(crate) fn release(&mut self, ix: PacketIx) {
         self.release_copies(ix, 1);

@@ -1,8 +1,8 @@
-//! Source-rooted multicast trees and unicast routes.
+//! Multicast trees whose root is the source, and unicast routes.
 
 use std::collections::VecDeque;
 
-/// For each node, the outgoing links as (link, other end), in order.
+/// For each node, its outgoing links in order. Each entry is the link and the node at its other end.
 pub(crate) struct Graph {
     out: Vec<Vec<(u32, u32)>>,
 }
@@ -16,8 +16,8 @@ impl Graph {
         Self { out }
     }
 
-    /// Returns each node's next link on a path with the fewest hops to `target`; `None` without a path. Among equal
-    /// paths, the order of links decides. `reverse(l)` is the link opposite to `l`.
+    /// Returns the next link from each node on a path to `target`, or `None` if there is no path. The path has the
+    /// fewest hops. Among paths of equal length, the order of links decides. `reverse(l)` is the link opposite to `l`.
     pub(crate) fn routes_to(&self, target: u32, reverse: impl Fn(u32) -> u32) -> Vec<Option<u32>> {
         let mut routes = vec![None; self.out.len()];
         let mut seen = vec![false; self.out.len()];
@@ -36,19 +36,19 @@ impl Graph {
     }
 }
 
-/// A group's links. The tree changes hop by hop from the members.
+/// The links of a group. The tree grows and shrinks hop by hop, starting from the members.
 ///
-/// A member's packets go up the tree and down all other branches, so that RTCP reaches every member.
+/// The packets of a member go up the tree and down all other branches, so that RTCP packets reach every member.
 pub(crate) struct Tree {
-    /// Each node's link towards the source.
+    /// The link from each node towards the source.
     up: Vec<Option<u32>>,
-    /// Each node's active branches.
+    /// The active branches at each node, as outgoing links.
     branches: Vec<Vec<u32>>,
-    /// For each node, the number of its own members plus the number of active branches below it.
+    /// For each node, the number of members on the node plus the number of active branches below it.
     below: Vec<u32>,
 }
 
-/// The next step of a join or leave, one hop up.
+/// The next step of a join or leave. It is one hop closer to the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     /// The node whose link towards the source changes.
@@ -57,7 +57,7 @@ pub(crate) struct Step {
 }
 
 impl Tree {
-    /// `up` is each node's link towards the source.
+    /// Creates an empty tree. `up` has the link from each node towards the source.
     pub(crate) fn new(up: Vec<Option<u32>>) -> Self {
         let nodes = up.len();
         Self { up, branches: vec![Vec::new(); nodes], below: vec![0; nodes] }
@@ -71,7 +71,7 @@ impl Tree {
         &self.branches[node as usize]
     }
 
-    /// Takes out a node's branches; [`Tree::give_branches_back`] returns them.
+    /// Takes the branches of a node out of the tree. [`Tree::give_branches_back`] puts them back.
     pub(crate) fn take_branches(&mut self, node: u32) -> Vec<u32> {
         std::mem::take(&mut self.branches[node as usize])
     }
@@ -80,13 +80,14 @@ impl Tree {
         self.branches[node as usize] = branches;
     }
 
-    /// Applies one step. Returns the next one further up, if any. `ends` returns a link's other end and opposite
-    /// link.
+    /// Applies one step of a join or leave. Returns the next step towards the source, if there is one. `ends` returns
+    /// the node at the other end of a link, and the opposite link.
     pub(crate) fn step(&mut self, step: Step, ends: impl Fn(u32) -> (u32, u32)) -> Option<Step> {
         let below = &mut self.below[step.node as usize];
         let (before, after) = if step.join { (*below, *below + 1) } else { (*below, below.saturating_sub(1)) };
         *below = after;
-        // Only the first or last member below changes the tree further up.
+        // Stop here unless this is the first join or the last leave below the node. Only these change the tree further
+        // up.
         if (before == 0) == (after == 0) {
             return None;
         }
@@ -94,7 +95,7 @@ impl Tree {
         let (parent, down) = ends(up);
         for (node, link) in [(step.node, up), (parent, down)] {
             let branches = &mut self.branches[node as usize];
-            // Sorted, so that copies leave in the order of links.
+            // Keep the branches sorted, so that copies leave in the order of links.
             match branches.binary_search(&link) {
                 Err(place) if step.join => branches.insert(place, link),
                 Ok(place) if !step.join => drop(branches.remove(place)),
