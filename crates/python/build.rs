@@ -1,5 +1,5 @@
-//! Hashes each controller's sources, and all other sources of the Python module. A controller's measurements stay valid
-//! while both hashes are unchanged.
+//! Computes a hash of each controller's sources, and a hash of all other sources of the Python module. The measurements
+//! of a controller stay valid as long as both hashes are unchanged.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hasher};
@@ -28,15 +28,16 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the compiler and the optimization level. Counts of instructions are comparable only if both are equal.
+/// Returns a text with the compiler's version and the optimization level. Counts of instructions are comparable only if
+/// both are the same.
 fn build() -> io::Result<String> {
     let said = Command::new(env::var_os("RUSTC").unwrap_or("rustc".into())).arg("--version").output()?.stdout;
     let level = env::var("OPT_LEVEL").unwrap_or_default();
     let text = format!("{}, opt-level {level}", String::from_utf8_lossy(&said).trim());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    // Cargo's folder target/PROFILE/build/… contains the profile's name, with "debug" for dev.
+    // The parent of Cargo's folder `build` has the name of the profile. For the profile "dev", this name is "debug".
     let folder = out.ancestors().find(|part| part.ends_with("build")).and_then(Path::parent).and_then(Path::file_name);
-    // Further profiles can set other optimization levels for single crates.
+    // Add the name of any other profile, because it can set other optimization levels for single crates.
     Ok(match folder.and_then(|name| name.to_str()) {
         None | Some("debug" | "release") => text,
         Some(profile) => format!("{text}, profile {profile}"),
@@ -62,7 +63,7 @@ fn rest(crates: &Path, control: &Path, modules: &[String]) -> io::Result<String>
     hash(&files)
 }
 
-/// Returns the hash of a module's files and of all controllers that it uses.
+/// Returns the hash of a controller's files and of the files of all controllers that it uses.
 fn closure(control: &Path, module: &str, modules: &[String]) -> io::Result<String> {
     let (mut found, mut open) = (BTreeSet::new(), vec![module.to_owned()]);
     while let Some(next) = open.pop() {
@@ -79,13 +80,14 @@ fn closure(control: &Path, module: &str, modules: &[String]) -> io::Result<Strin
     hash(&found.into_iter().collect::<Vec<_>>())
 }
 
-/// Whether a text refers to an item of a module: `module::…`.
+/// Returns whether `text` refers to an item of `module`, in the form `module::…`.
 fn names(text: &str, module: &str) -> bool {
     let path = format!("{module}::");
     text.match_indices(&path).any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
-/// Collects all files of a folder in order, or the file itself; nothing if `place` does not exist.
+/// Adds to `files` all files in the folder `place`, in order. If `place` is a file, adds it. Adds nothing if `place`
+/// does not exist.
 fn walk(place: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if place.is_dir() {
         for entry in sorted(place)? {
@@ -103,8 +105,8 @@ fn sorted(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(entries)
 }
 
-/// Returns the hash of files and their names. The hash may change with the compiler's version, because `DefaultHasher`
-/// may change.
+/// Returns a hash of the names and the contents of files. The hash may change with the compiler's version, because
+/// `DefaultHasher` may change.
 fn hash(files: &[PathBuf]) -> io::Result<String> {
     let mut hasher = DefaultHasher::new();
     for file in files {

@@ -1,7 +1,7 @@
 //! PSNR and SSIM of pictures.
 //!
-//! All functions process one plane of 8-bit samples: luma, or one of the two chroma planes. The values agree with
-//! FFmpeg's filters `psnr` (to 0.01 dB) and `ssim` (to 0.001).
+//! All functions process one plane of 8-bit samples: luma, or one of the two chroma planes. The results agree with
+//! FFmpeg's filters: `psnr` to 0.01 dB, and `ssim` to 0.001.
 
 mod plane;
 mod psnr;

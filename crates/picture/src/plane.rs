@@ -1,6 +1,7 @@
 use thiserror::Error;
 
-/// A plane of 8-bit samples in rows; `stride` is the distance in bytes between the starts of two rows.
+/// A plane of 8-bit samples, which are stored in rows. `stride` is the distance in bytes between the starts of two
+/// rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane<'a> {
     samples: &'a [u8],
@@ -27,13 +28,13 @@ pub enum PictureError {
     Stride {
         /// The number of samples per row.
         width: usize,
-        /// Bytes from one row to the next.
+        /// The number of bytes from the start of a row to the start of the next row.
         stride: usize,
     },
-    /// The memory ends before the end of the last row.
+    /// The memory ends before the last row ends.
     #[error("the picture needs {need} bytes, {got} are there")]
     Short {
-        /// The number of bytes from the first sample to the last, both included.
+        /// The number of bytes from the first sample to the last sample, including both.
         need: usize,
         /// The number of bytes of the memory.
         got: usize,
@@ -57,10 +58,10 @@ pub enum PictureError {
 }
 
 impl<'a> Plane<'a> {
-    /// Creates a view of `samples`. Bytes between the rows and after the last one are not read.
+    /// Creates a view of `samples`. Bytes between the rows and after the last row are not read.
     ///
     /// # Errors
-    /// The picture is empty, `stride` is below `width`, or the memory is too short.
+    /// Returns an error if the picture is empty, if `stride` is less than `width`, or if the memory is too short.
     pub fn new(samples: &'a [u8], stride: usize, width: usize, height: usize) -> Result<Self, PictureError> {
         if width == 0 || height == 0 {
             return Err(PictureError::Empty { width, height });
@@ -68,7 +69,7 @@ impl<'a> Plane<'a> {
         if stride < width {
             return Err(PictureError::Stride { width, stride });
         }
-        // The last row needs only its samples, not a whole stride.
+        // Require only the samples of the last row, not its whole stride.
         let need = stride.saturating_mul(height - 1).saturating_add(width);
         if samples.len() < need {
             return Err(PictureError::Short { need, got: samples.len() });

@@ -1,14 +1,17 @@
 use crate::{PictureError, Plane};
 
-/// The side of a block; windows have 2×2 blocks (8×8 samples), so that neighbouring windows share sums.
+/// The side of a block in samples. A window consists of 2×2 blocks (8×8 samples), so that neighbouring windows share
+/// the sums over their blocks.
 const BLOCK: usize = 4;
-/// Samples in a window.
+/// The number of samples in a window.
 const N: f64 = 64.0;
 
-/// Returns the mean structural similarity of two planes: 1 if they are identical, near 0 if they are unrelated.
+/// Returns the mean structural similarity of two planes. It is 1 if the planes are identical, and near 0 if they are
+/// unrelated.
 ///
-/// Wang, Bovik, Sheikh, Simoncelli: "Image quality assessment: from error visibility to structural similarity",
-/// IEEE Trans. Image Processing 13(4), 2004, equation 13, with means μ, variances σ² and covariance σ_ab of a window:
+/// The definition is equation 13 of Wang, Bovik, Sheikh, Simoncelli: "Image quality assessment: from error visibility
+/// to structural similarity", IEEE Trans. Image Processing 13(4), 2004. In each window, μ are the means, σ² the
+/// variances, and σ_ab is the covariance:
 ///
 /// ```text
 ///           (2 μ_a μ_b + C1) (2 σ_ab + C2)
@@ -16,12 +19,12 @@ const N: f64 = 64.0;
 ///        (μ_a² + μ_b² + C1) (σ_a² + σ_b² + C2)
 /// ```
 ///
-/// The window is flat and 8×8 and moves in steps of 4 samples. Rows and columns beyond a multiple of 4 are ignored. C2
-/// = (0.03·255)² as in the paper. C1 is a 64th of the paper's (0.01·255)², as in FFmpeg's filter, so that the values
-/// are comparable with FFmpeg's; C1 matters only in almost black windows.
+/// The window is 8×8 samples, weights all samples equally, and moves in steps of 4 samples. Rows and columns beyond a
+/// multiple of 4 are ignored. C2 = (0.03·255)² as in the paper. C1 is a 64th of the (0.01·255)² in the paper. FFmpeg's
+/// filter uses the same C1, so the results are comparable with FFmpeg. C1 matters only in almost black windows.
 ///
 /// # Errors
-/// The sizes differ, or a side is shorter than a window.
+/// Returns an error if the sizes of the planes differ, or if a side is shorter than a window.
 pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     a.same_size(b)?;
     let (across, down) = (a.width / BLOCK, a.height / BLOCK);
@@ -33,7 +36,8 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     let mut here = vec![Sums::default(); across];
     let mut total = 0.0;
     for row in 0..down {
-        // Windows overlap by half, so the previous row's sums are the upper half of this row's windows.
+        // Reuse the sums of the previous row of blocks. Windows overlap by half, so these sums are the upper half of
+        // the windows.
         std::mem::swap(&mut above, &mut here);
         sum_blocks(a, b, row * BLOCK, &mut columns, &mut here);
         if row > 0 {
@@ -43,7 +47,7 @@ pub fn ssim(a: &Plane<'_>, b: &Plane<'_>) -> Result<f64, PictureError> {
     Ok(total / ((across - 1) * (down - 1)) as f64)
 }
 
-/// Sums over some samples of both planes.
+/// Sums over samples of both planes.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     a: u32,
@@ -63,8 +67,8 @@ impl Sums {
     }
 }
 
-/// Sums per column of a row of blocks. Separate arrays let the loops be vectorized. Sums of samples fit into 16 bits,
-/// so a vector register holds twice as many of them.
+/// The sums of each column in a row of blocks. Separate arrays let the compiler vectorize the loops. Sums of samples
+/// fit into 16 bits, so that a vector register contains twice as many of them.
 struct Columns {
     a: Vec<u16>,
     b: Vec<u16>,
@@ -115,8 +119,8 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
 }
 
 fn similarity(up: &[Sums], low: &[Sums]) -> f64 {
-    // The terms with means are multiplied by N², and the terms with variances by N·(N−1). As in FFmpeg's filter, C1 is
-    // multiplied by N only.
+    // All means are multiplied by N, which multiplies the terms of means by N². The terms of variances are multiplied
+    // by N·(N−1). As in FFmpeg's filter, C1 is only multiplied by N.
     const C1: f64 = 0.01 * 0.01 * 255.0 * 255.0 * N;
     const C2: f64 = 0.03 * 0.03 * 255.0 * 255.0 * N * (N - 1.0);
     let sums = up.iter().chain(low).copied().fold(Sums::default(), Sums::plus);

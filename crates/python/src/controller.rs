@@ -1,6 +1,8 @@
-//! Controllers and switching rules in Python: wraps a user's class as a sender half and a receiver half, or as a rule.
+//! Controllers and switching rules in Python. Wraps a user's class as the sender part and the receiver part of a
+//! controller, or as a switching rule.
 //!
-//! An exception in the class stops the run, as a [`Fault`] with the class, the method, the line and the time.
+//! An exception in the class stops the run. A [`Fault`] describes the exception with the class, the method, the line
+//! and the time.
 
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -17,7 +19,7 @@ use steadycast_media::{RungContext, SwitchingFactory, SwitchingRule};
 use steadycast_settings::nearest;
 use steadycast_units::{Ecn, Rate, Span, Time};
 
-/// The most bytes of a report.
+/// Maximum length in bytes that the class may add to a report.
 const LONGEST_REPORT: usize = 1024;
 
 /// Declares the Python class of an object that is passed to a controller. The class's `repr` shows all attributes.
@@ -40,15 +42,15 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// The arguments of a new controller.
+    /// The setup that a new controller receives as its argument.
     PySetup as "Setup" {
-        /// IP size of a full packet.
+        /// Size of a full packet as an IP packet, in bytes.
         packet_bytes: u64,
-        /// Lower limit of the rate.
+        /// Lower limit of the rate, in bit/s.
         floor_bps: f64,
-        /// Upper limit of the rate.
+        /// Upper limit of the rate, in bit/s.
         cap_bps: f64,
-        /// The session bandwidth, of which RTCP takes its share.
+        /// Session bandwidth in bit/s. RTCP may use a share of it.
         session_bandwidth_bps: f64,
         /// Whether the flow is multicast to a group.
         group: bool,
@@ -60,35 +62,36 @@ attributes! {
 attributes! {
     /// A report that has arrived at the sender.
     PyReport as "Report" {
-        /// Time of arrival, in seconds of the run.
+        /// When the report arrived, in seconds since the start of the run.
         at_s: f64,
-        /// The receiver, as a number that stays the same.
+        /// Number that identifies the receiver. It stays the same during the run.
         receiver: u32,
         /// Number of receivers in the session.
         receivers: u32,
-        /// Round-trip time, as this report measures it.
+        /// Round-trip time that this report measured, in seconds.
         rtt_s: Option<f64>,
-        /// Packets expected since the previous report.
+        /// Number of packets that were expected since the previous report.
         expected_packets: u32,
-        /// Packets missing among the expected ones.
+        /// Number of the expected packets that are missing.
         lost_packets: u32,
-        /// Share of missing packets.
+        /// Missing packets as a fraction of the expected packets.
         loss_frac: f64,
-        /// Received rate since the previous report.
+        /// Received rate since the previous report, in bit/s.
         received_bps: Option<f64>,
-        /// Queueing delay: the newest packet's one-way delay minus the lowest one.
+        /// Queueing delay in seconds: the one-way delay of the newest packet minus the lowest one-way delay.
         queueing_s: Option<f64>,
-        /// Interarrival jitter of RFC 3550.
+        /// Interarrival jitter (RFC 3550), in seconds.
         jitter_s: Option<f64>,
-        /// Bytes from the class's `Receiver`.
+        /// Bytes that the class's `Receiver` added to the report.
         body: Option<Py<PyBytes>>,
-        /// With the flow's feedback "rfc8888" or "twcc": per-packet feedback.
+        /// What happened to each packet. Available if the flow's feedback is "rfc8888" or "twcc".
         packets: Vec<PyPacket>,
     }
 }
 
-/// Number, departure time, IP size, arrival on the receiver's clock (NaN: unknown; `None`: lost), and the bits of the
-/// ECN field on arrival.
+/// A packet in [`PyReport`]: its number, the time of sending in seconds, its IP size in bytes, its arrival, and the
+/// bits of the ECN field on arrival. The arrival is on the receiver's clock, in seconds. It is NaN if the time is
+/// unknown, and `None` if the packet is lost.
 type PyPacket = (u64, f64, u64, Option<f64>, Option<u8>);
 
 fn packet_of(packet: &PacketReport) -> PyPacket {
@@ -100,15 +103,15 @@ fn packet_of(packet: &PacketReport) -> PyPacket {
 attributes! {
     /// A packet that has been sent.
     PySent as "SentPacket" {
-        /// Departure time, in seconds of the run.
+        /// When the packet was sent, in seconds since the start of the run.
         at_s: f64,
-        /// Its number among all sent packets, as in `Report.packets`.
+        /// Number of the packet among all sent packets, as in `Report.packets`.
         number: u64,
-        /// Extended sequence number.
+        /// Extended sequence number of the packet.
         seq: u64,
-        /// IP size.
+        /// Size of the IP packet in bytes.
         size_bytes: u64,
-        /// Whether no data waits behind it: then the encoder, not the controller, limits the rate.
+        /// Whether no more data was waiting to be sent. Then the encoder limits the rate, not the controller.
         data_limited: bool,
     }
 }
@@ -116,29 +119,30 @@ attributes! {
 attributes! {
     /// A packet that has arrived at a receiver.
     PyArrived as "ArrivedPacket" {
-        /// Time of arrival, in seconds of the run.
+        /// When the packet arrived, in seconds since the start of the run.
         at_s: f64,
-        /// Extended sequence number.
+        /// Extended sequence number of the packet.
         seq: u64,
-        /// IP size.
+        /// Size of the IP packet in bytes.
         size_bytes: u64,
-        /// Departure time on the sender's clock; only differences are meaningful.
+        /// When the packet was sent, in seconds on the sender's clock. Only differences between such times are
+        /// meaningful.
         sent_s: f64,
-        /// Whether a queue has marked it "congestion experienced".
+        /// Whether a queue has set the ECN field to "congestion experienced".
         ce: bool,
-        /// Whether it is the last packet of its frame.
+        /// Whether the packet is the last packet of its frame.
         frame_end: bool,
     }
 }
 
 attributes! {
-    /// An opportunity to report.
+    /// An opportunity for a receiver to send a report.
     PySlot as "ReportSlot" {
-        /// The current time, in seconds of the run.
+        /// The current time, in seconds since the start of the run.
         at_s: f64,
-        /// Packets expected since the previous report.
+        /// Number of packets that were expected since the previous report.
         expected_packets: u64,
-        /// Packets missing among the expected ones.
+        /// Number of the expected packets that are missing.
         lost_packets: u64,
         /// Number of members of the session.
         members: u32,
@@ -169,14 +173,14 @@ impl PythonController {
 
     fn every(&self) -> Span {
         let seconds = Python::attach(|py| self.class.bind(py).getattr("report_every_s").ok()?.extract::<f64>().ok());
-        // An invalid period has been reported before the run.
+        // Use the default if the period is invalid. The problem has been reported before the run.
         seconds.filter(|s| *s >= 0.001 && s.is_finite()).map_or(Span::millis(100), Span::from_secs_f64)
     }
 }
 
 impl Factory for PythonController {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        // Once per session. The simulation itself runs without the interpreter's lock.
+        // Enter the interpreter only here, once per session. The simulation itself runs without the interpreter's lock.
         let law = Python::attach(|py| Object::new(py, self.class.bind(py), SENDER, Some(setup), &self.fault));
         Box::new(Half::new(law, setup, self.feedback))
     }
@@ -196,7 +200,7 @@ impl Factory for PythonController {
     }
 }
 
-/// Names and signatures.
+/// The name and the signature of each method of a class.
 type Methods = &'static [(&'static str, &'static str)];
 
 const SENDER: Methods = &[
@@ -226,7 +230,8 @@ const REPORT: usize = 1;
 const SWITCHING: Methods = &[("choose", "choose(self, stream) -> int")];
 const CHOOSE: usize = 0;
 
-/// The number of required methods at the start of each list. A shorter list is required as a whole.
+/// The number of required methods at the start of each list of methods. If a list is shorter, all its methods are
+/// required.
 const REQUIRED: usize = 2;
 
 struct Object {
@@ -238,7 +243,8 @@ struct Object {
 }
 
 impl Object {
-    /// A controller gets its setup, a switching rule nothing.
+    /// Creates an object of the user's class. A controller receives `setup` as its argument. A switching rule receives
+    /// no argument.
     fn new(
         py: Python<'_>,
         class: &Bound<'_, PyAny>,
@@ -261,7 +267,7 @@ impl Object {
                 return this;
             }
         };
-        // A look-up by name for each packet would be slow.
+        // Find out here which methods the class has, because a look-up by name for each packet would be slow.
         for (has, (method, _)) in this.has.iter_mut().zip(methods) {
             *has = object.hasattr(*method).unwrap_or(false);
         }
@@ -287,7 +293,7 @@ impl Object {
         }
         let (mut file, mut line) = (String::new(), 0u32);
         let mut next = error.traceback(py).map(|t| t.into_any());
-        // The innermost frame is the place of the mistake.
+        // Find the innermost frame, because this is the place of the mistake.
         while let Some(frame) = next {
             line = frame.getattr("tb_lineno").and_then(|l| l.extract()).unwrap_or(line);
             let code = frame.getattr("tb_frame").and_then(|f| f.getattr("f_code"));
@@ -302,13 +308,14 @@ impl Object {
         );
     }
 
-    /// `None` if the class lacks the method, it raised an exception, or after an earlier fault.
+    /// Calls method number `n`. Returns `None` if the class does not have the method, if it raised an exception, or if
+    /// there was a fault before.
     fn call<'py, A>(&self, py: Python<'py>, n: usize, at: impl Into<Moment>, args: A) -> Option<Bound<'py, PyAny>>
     where
         A: pyo3::call::PyCallArgs<'py>,
     {
         let object = self.object.as_ref().filter(|_| self.has[n])?;
-        // Further calls would only raise exceptions as a consequence of the first.
+        // Do not call the class after a fault, because further exceptions would only be consequences of the first.
         if self.fault.is_set() {
             return None;
         }
@@ -324,7 +331,7 @@ impl Object {
 
     fn wrong(&self, n: usize, at: impl Into<Moment>, returned: &Bound<'_, PyAny>, remedy: &str) {
         let place = self.object.as_ref().and_then(|object| {
-            // Without a traceback, the place is the method's first line.
+            // There is no traceback, so report the method's first line as the place.
             let method = object.bind(returned.py()).getattr(self.methods[n].0).ok()?;
             let code = method.getattr("__func__").unwrap_or(method).getattr("__code__").ok()?;
             let file: String = code.getattr("co_filename").ok()?.extract().ok()?;
@@ -351,7 +358,7 @@ impl Object {
     fn rate_from(&self, py: Python<'_>, n: usize, now: Option<Time>) -> Option<Rate> {
         let value = self.call(py, n, now, ())?;
         match value.extract::<f64>() {
-            // A Python bool can be converted to a float.
+            // Refuse a Python bool, which can also be converted to a float.
             Ok(bps) if bps.is_finite() && bps >= 0.0 && !value.is_instance_of::<PyBool>() => {
                 Some(Rate::from_bps_f64(bps))
             }
@@ -362,7 +369,7 @@ impl Object {
         }
     }
 
-    /// The rates, the next wake-up and the reason.
+    /// Returns the rates, the next wake-up and the reason that the controller has decided on.
     fn decided(&self, py: Python<'_>, now: Option<Time>) -> Option<Decided> {
         let rate = self.rate_from(py, RATE_BPS, now)?;
         let pacing = self.rate_from(py, PACING_BPS, now);
@@ -383,7 +390,7 @@ impl Object {
 
 impl Law for Object {
     fn on_event(&mut self, now: Option<Time>, event: &Event<'_>) -> Option<Decided> {
-        // Without `on_sent`, entering the interpreter for each packet would only be slow.
+        // Return early if the class has no `on_sent`, because entering the interpreter for each packet is slow.
         if matches!(event, Event::Sent(_)) && !self.has[ON_SENT] {
             return None;
         }
@@ -428,7 +435,7 @@ fn report_of(py: Python<'_>, heard: &LawReport<'_>) -> PyReport {
     }
 }
 
-/// Sends an [`EchoReceiver`]'s reports. The user's class adds its own bytes to each.
+/// A receiver part that sends the reports of an [`EchoReceiver`]. The user's class adds its own bytes to each report.
 struct PythonReceiver {
     object: Object,
     echo: EchoReceiver,
@@ -454,12 +461,12 @@ impl ReceiverHalf for PythonReceiver {
 
     fn report(&mut self, slot: &Slot) -> Reply {
         let reply = self.echo.report(slot);
-        // Without a report of the echo, nothing is sent.
+        // Send nothing if the `EchoReceiver` has no report.
         let Reply::Body(mut body) = reply else { return reply };
         let slot_object = PySlot {
             at_s: slot.now.as_secs_f64(),
             expected_packets: slot.expected,
-            // Duplicates can make the number negative (RFC 3550, section 6.4.1).
+            // Duplicates can make the number of lost packets negative (RFC 3550, section 6.4.1).
             lost_packets: slot.lost.max(0).unsigned_abs(),
             members: slot.members,
         };
@@ -470,10 +477,10 @@ impl ReceiverHalf for PythonReceiver {
             }
             match value.cast::<PyBytes>().map(|b| b.as_bytes()) {
                 Ok(bytes) if bytes.len() <= LONGEST_REPORT => {
-                    // The length shows where the class's bytes end and the padding begins.
+                    // Write the length first. It determines where the bytes of the class end and the padding begins.
                     body.bytes.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
                     body.bytes.extend_from_slice(bytes);
-                    // An RTCP packet has a multiple of four bytes.
+                    // Add padding, because the length of an RTCP packet is a multiple of four bytes.
                     body.bytes.resize(body.bytes.len().next_multiple_of(4), 0);
                 }
                 _ => {
@@ -490,11 +497,11 @@ impl ReceiverHalf for PythonReceiver {
     }
 }
 
-/// Declares the Python class of a switching rule's input, from the rows of [`switching_input`].
+/// Declares the Python class that is the input of a switching rule, from the rows of [`switching_input`].
 macro_rules! input_class {
     ($(#[doc = $about:literal] $key:literal, $attribute:ident: $type:ty = $value:expr;)+) => {
         attributes! {
-            /// A stream at a key frame, for a switching rule.
+            /// State of a stream at a key frame, for a switching rule.
             PySwitchingInput as "SwitchingInput" {
                 $(#[doc = $about] $attribute: <$type as InputValue>::Python,)+
             }
@@ -513,8 +520,8 @@ macro_rules! input_class {
 }
 switching_input!(input_class);
 
-/// Describes the input of switching rules. Each row has the key in messages to external programs, the attribute of
-/// `SwitchingInput`, and the meaning.
+/// Returns a description of the input of switching rules. Each row has the key in messages to external programs, the
+/// attribute of `SwitchingInput`, and the meaning.
 #[pyfunction]
 pub(crate) fn switching_input() -> Vec<(&'static str, &'static str, &'static str)> {
     SWITCHING_INPUT.iter().map(|field| (field.key, field.attribute, field.about)).collect()
@@ -544,7 +551,7 @@ impl SwitchingRule for PythonRule {
         let (at, rungs) = (Moment::Stream(context.at), context.needs.len());
         let chosen = Python::attach(|py| {
             let value = self.0.call(py, CHOOSE, at, (PySwitchingInput::of(context),))?;
-            // A Python bool can be converted to an integer.
+            // Refuse a Python bool, which can also be converted to an integer.
             let rung = value.extract::<usize>().ok().filter(|_| !value.is_instance_of::<PyBool>());
             if rung.is_none_or(|rung| rung >= rungs) {
                 let remedy = format!("return the number of a rung: 0, the finest, to {}", rungs.saturating_sub(1));
@@ -552,7 +559,7 @@ impl SwitchingRule for PythonRule {
             }
             rung.filter(|rung| *rung < rungs)
         });
-        // After a fault the stream keeps its rung until the run stops.
+        // After a fault, the stream keeps its rung until the run stops.
         chosen.or(context.rung).unwrap_or(0)
     }
 }

@@ -9,24 +9,24 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use steadycast_emulate::{EmulateError, Emulation, Options, Program};
 
-/// A scenario that runs in real time across this machine's kernel.
+/// A scenario that runs in real time over the kernel of this machine.
 #[pyclass(frozen, name = "Emulation", module = "steadycast._core")]
 pub(crate) struct PyEmulation {
     emulation: Mutex<Emulation>,
     guests: Guests,
-    /// The scenario's file, for errors.
+    /// The name of the scenario's file, for error messages.
     file: String,
-    /// The folder for captures.
+    /// The folder to which captures are written.
     captures: OnceLock<PathBuf>,
 }
 
-/// Returns the settings that the emulation does not support, as dicts with file, line, key, what and remedy.
+/// Returns the settings that the emulation does not support. Each is a dict with file, line, key, what and remedy.
 #[pyfunction]
 pub(crate) fn refusals<'py>(py: Python<'py>, scenario: &PyScenario) -> PyResult<Bound<'py, PyList>> {
     problems(py, &steadycast_emulate::refusals(&scenario.loaded))
 }
 
-/// Returns the exception for an error of an emulation of the scenario `file`.
+/// Returns the exception for an error in the emulation of the scenario `file`.
 fn error(file: &str, error: EmulateError) -> PyErr {
     match error {
         EmulateError::Program { name, error } => {
@@ -38,7 +38,7 @@ fn error(file: &str, error: EmulateError) -> PyErr {
         }
         EmulateError::Io(what, error) => {
             let told = error.to_string();
-            // Python's OSError itself shows the error's number.
+            // Remove the error's number from the text, because Python's OSError shows it.
             let told = told.split(" (os error").next().unwrap_or_default().to_owned();
             PyOSError::new_err((error.raw_os_error(), told, what))
         }
@@ -48,10 +48,10 @@ fn error(file: &str, error: EmulateError) -> PyErr {
 
 #[pymethods]
 impl PyEmulation {
-    /// Creates the hosts and opens the flows' sockets. `ladders` and `guests` are as for a simulation. `program` is a
-    /// host's name and the command that runs there. The command runs together with the flows, or, with `only`, without
-    /// them. `tap` are the hosts whose datagrams are recorded in the table "wire". Raises MissingError for a missing
-    /// right, UserError otherwise.
+    /// Creates the hosts and opens the sockets of the flows. `ladders` and `guests` are as in `Simulation`. `program`
+    /// is the name of a host and the command that runs there. If `only` is set, the command runs without the flows.
+    /// Otherwise, it runs together with the flows. `tap` lists the hosts whose datagrams are recorded in the table
+    /// "wire". Raises MissingError if a permission is missing, and UserError for other problems.
     #[new]
     #[pyo3(signature = (scenario, ladders, guests, program=None, only=false, tap=Vec::new()))]
     fn new(
@@ -66,7 +66,8 @@ impl PyEmulation {
         let (mut inputs, guests) = inputs(scenario.scenario(), ladders, guests)?;
         let program = program.map(|(host, command)| Program { host, command });
         let options = Options { hosts: Vec::new(), only_network: only, program, tap };
-        // Another thread creates the agents. It needs the interpreter for the Python objects of switching rules.
+        // Release the interpreter's lock. Another thread creates the agents, and needs the interpreter for the Python
+        // objects of switching rules.
         let emulation = py
             .detach(|| Emulation::build(scenario.scenario(), &mut inputs, options))
             .map_err(|e| error(&scenario.file, e))?;
@@ -75,22 +76,22 @@ impl PyEmulation {
     }
 
     fn __repr__(&self) -> String {
-        // The lock is held for the whole run in real time.
+        // Do not wait for the lock, because it is held for the whole run in real time.
         let Ok(emulation) = self.emulation.try_lock() else { return "Emulation(running)".into() };
         format!("Emulation(end_s={})", emulation.end().as_secs_f64())
     }
 
-    /// Writes the packets of the links that the scenario captures to `folder`/LINK.pcapng during the run. Raises
-    /// UnwrittenError.
+    /// During the run, writes the packets of each captured link to `folder`/LINK.pcapng. The scenario specifies the
+    /// captured links. Raises UnwrittenError.
     fn capture(&self, folder: PathBuf) -> PyResult<()> {
         let folder = self.captures.get_or_init(|| folder);
         let named = |link: &str| folder.join(format!("{link}.pcapng"));
         self.locked().capture(|link| Ok(Box::new(File::create(named(link))?))).map_err(|e| unwritten(Some(folder), e))
     }
 
-    /// Runs in real time until the end of the scenario or of the program. See `Simulation.run`.
+    /// Runs in real time until the scenario or the program ends. See `Simulation.run`.
     fn run(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<bool> {
-        // The emulation calls back every 50 ms, which is rare enough to ask the interpreter each time.
+        // Ask the interpreter at each callback. This is rare enough, because there is one callback per 50 ms.
         let mut asking = Asking::new(&self.guests.fault, progress, 1);
         let complete = py.detach(|| {
             let mut emulation = self.locked();
@@ -104,18 +105,19 @@ impl PyEmulation {
         Ok(complete)
     }
 
-    /// The program's exit code, or 128 plus the signal's number; None without a program.
+    /// The exit code of the program, or 128 plus the number of the signal that ended it. None if there was no program.
     #[getter]
     fn code(&self) -> Option<i32> {
         self.locked().code
     }
 
-    /// Returns summary.json of the run, without figures that are measured on decoded pictures, such as PSNR.
+    /// Returns the content of summary.json for the run. Figures that are measured on decoded pictures, such as PSNR,
+    /// are left out.
     fn summary(&self, complete: bool) -> String {
         self.locked().summary(complete).to_string()
     }
 
-    /// See `Simulation.logs`.
+    /// Returns the stderr of the users' programs. See `Simulation.logs`.
     fn logs<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
         self.guests.logs(py)
     }
@@ -126,7 +128,7 @@ impl PyEmulation {
         self.locked().hops()
     }
 
-    /// A table of the record. See `Simulation.table`.
+    /// Returns a table of the record. See `Simulation.table`.
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         columns(py, self.locked().table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
     }
@@ -134,7 +136,7 @@ impl PyEmulation {
 
 impl PyEmulation {
     fn locked(&self) -> MutexGuard<'_, Emulation> {
-        // A panic under this lock has been reported; this is the record up to it.
+        // Use the record up to this point if a thread has panicked under the lock. The panic has been reported.
         self.emulation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

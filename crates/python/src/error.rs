@@ -1,4 +1,4 @@
-//! Exceptions of `steadycast.errors`, with place, problem and remedy.
+//! Creates the exceptions of `steadycast.errors`. Each has a place, a problem and a remedy.
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
@@ -33,8 +33,8 @@ pub(crate) fn problems(py: Python<'_>, all: &[Problem]) -> PyErr {
     crate::scenario::listed(py, all).map_or_else(|error| error, |list| kinds::Problems::new_err((list.unbind(),)))
 }
 
-/// Returns the exception for a key of the scenario `file` that makes it impossible to run the scenario; `line` is the
-/// key's line, if it is known.
+/// Returns the exception for a key of the scenario `file` whose value makes it impossible to run the scenario. `line`
+/// is the line of the key, if it is known.
 pub(crate) fn refused(file: &str, line: Option<u32>, error: BuildError) -> PyErr {
     let line = line.map_or_else(String::new, |line| format!(":{line}"));
     wrong(format!("{file}{line}: {}", error.key), error.what, CHANGE)

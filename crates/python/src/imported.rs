@@ -1,4 +1,4 @@
-//! Captures of calls of other programs: from the bytes of a file to its analysis.
+//! Analysis of calls of other programs, from the bytes of a capture file.
 
 use crate::error::wrong;
 use crate::live::{master, want};
@@ -19,15 +19,15 @@ fn band(band: Band) -> Value {
     json!({ "low": bps(band.low), "rate": bps(band.rate), "high": bps(band.high) })
 }
 
-/// Reads the capture of a call and returns its analysis as JSON. ``controllers`` are the controllers whose decisions on
-/// the call's reports are computed. ``place`` names the file in errors.
+/// Reads the capture of a call and returns its analysis as JSON. ``controllers`` lists the controllers whose decisions
+/// are computed from the reports of the call. ``place`` is the name of the file in error messages.
 ///
-/// ``options``: ``stream``, an SSRC; ``sender``, whether the capture was taken at the sender (``True``) or the receiver
-/// (``False``); ``other``, the receiver's capture of the same call; ``send_time_id``, the id of abs-send-time;
-/// ``beside``, whether the user has stated that other flows were in the bottleneck's queue; ``key``, the text of the
-/// session's key file.
+/// ``options`` has these keys. ``stream`` is an SSRC. ``sender`` is ``True`` if the capture was taken at the sender,
+/// and ``False`` if it was taken at the receiver. ``other`` is the receiver's capture of the same call.
+/// ``send_time_id`` is the id of the header extension abs-send-time. ``beside`` states whether, according to the user,
+/// other flows were in the bottleneck's queue. ``key`` is the text of the session's key file.
 ///
-/// Raises `UserError` for a capture that can't be read.
+/// Raises `UserError` if the capture can't be read.
 #[pyfunction]
 pub(crate) fn call(
     py: Python<'_>,
@@ -40,7 +40,7 @@ pub(crate) fn call(
     let mut srtp = master(want::<Option<String>>(options, "key")?.as_deref())?.map(|key| Srtp::new(&key));
     let side = want::<Option<bool>>(options, "sender")?.map(|is| if is { Side::Sender } else { Side::Receiver });
     let chosen = Options { stream: want(options, "stream")?, side, send_time_id: want(options, "send_time_id")? };
-    // The analysis takes seconds; other Python threads run meanwhile.
+    // Let other Python threads run, because the analysis takes seconds.
     let read = py.detach(|| {
         let mut opener = srtp.as_mut().map(|srtp| |bytes: &[u8]| srtp.open_rtcp(bytes).map(<[u8]>::to_vec));
         let opener = opener.as_mut().map(|opener| opener as Opener<'_>);
@@ -59,12 +59,12 @@ pub(crate) fn call(
     Ok(read.to_string())
 }
 
-/// A datagram, with the fields that `_core.pyi` lists.
+/// A datagram. The file `_core.pyi` lists the fields.
 type Captured = (u64, String, String, u64, Option<u16>, Option<(u32, u16)>, u64);
 
-/// Reads the UDP datagrams of a capture. Returns a tuple for each, and notes on what is left out.
+/// Reads the UDP datagrams of a capture. Returns one tuple per datagram, and notes on datagrams that are left out.
 ///
-/// Raises `UserError` for a file that can't be read.
+/// Raises `UserError` if the file can't be read.
 #[pyfunction]
 pub(crate) fn datagrams(py: Python<'_>, place: &str, file: PyBackedBytes) -> PyResult<(Vec<Captured>, Vec<String>)> {
     let nanos = |at: Duration| u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
@@ -76,12 +76,12 @@ pub(crate) fn datagrams(py: Python<'_>, place: &str, file: PyBackedBytes) -> PyR
     Ok((all.collect(), read.notes))
 }
 
-/// Byte 0 stands for the whole file.
+/// Returns a place in a file, for error messages. Byte 0 means the whole file.
 fn position(place: &str, at: u64) -> String {
     if at == 0 { place.to_owned() } else { format!("{place}: byte {at}") }
 }
 
-/// Returns a controller's decisions on the call's reports: times, rates and rules.
+/// Returns the decisions of a controller on the reports of the call. Each decision has a time, a rate and a rule.
 fn open(call: &Call, path: &Path, name: &str) -> Value {
     let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let all = decisions(call, name).unwrap_or_default();
@@ -89,7 +89,7 @@ fn open(call: &Call, path: &Path, name: &str) -> Value {
 }
 
 fn analysis(call: &Call, path: &Path) -> Value {
-    // `Time::since` returns 0 for times before the beginning of the path's record.
+    // Subtract as floats, because `Time::since` returns 0 for times before the start of the path's record.
     let since = |at: Time| at.as_secs_f64() - path.begin.as_secs_f64();
     let millis = |span: Span| span.as_millis_f64();
     let shared = |(capacity, own)| json!({ "capacity_bps": bps(capacity), "own_bps": bps(own) });

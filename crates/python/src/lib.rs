@@ -1,4 +1,4 @@
-//! The compiled module `steadycast._core`, a thin layer over the crates. The Python package has the typed interface.
+//! The compiled module `steadycast._core`, a thin layer over the crates. The typed interface is in the Python package.
 
 mod controller;
 #[cfg(all(target_os = "linux", feature = "real-time"))]
@@ -19,12 +19,14 @@ mod sources;
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks the state of a class. A panic under the lock has been reported, and left the state as it is.
+/// Locks the state of a class. Uses the state as it is if a thread has panicked under the lock. The panic has been
+/// reported.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The compiled part of Steadycast. Emulations and live sessions need Linux; on other systems their names are missing.
+/// The compiled part of Steadycast. Emulations and live sessions need Linux. On other systems, their classes and
+/// functions are missing.
 #[pymodule]
 #[allow(non_upper_case_globals, reason = "these names are Python's")]
 mod _core {

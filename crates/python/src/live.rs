@@ -36,13 +36,14 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
     let interface: Option<String> = want(from, "interface")?;
     let source: Option<String> = want(from, "source")?;
     Ok(PairOptions {
-        // Anything but an address is the name of an interface.
+        // Pass any text here. If it is not an address, it is taken as the name of an interface.
         interface: interface.and_then(|text| text.parse::<Interface>().ok()),
         ttl: want(from, "ttl")?,
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
         local: want(from, "local")?,
-        // Only a session description can put RTCP at another port than the next one.
+        // Only a session description can specify a separate RTCP port. By default, it is the next port after the media
+        // port.
         reports: None,
     })
 }
@@ -56,7 +57,7 @@ fn socket(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| wrong(text, "not ADDRESS:PORT", remedy))
 }
 
-/// A browser's media port, the address at which it is reached, and further addresses.
+/// Returns a browser's media port, the address at which the browser reaches it, and further addresses.
 fn media(options: &Bound<'_, PyDict>) -> PyResult<(Arc<MediaPort>, IpAddr, Vec<IpAddr>)> {
     let (port, addresses): (PyRef<'_, PyMediaPort>, Vec<String>) = want(options, "media")?;
     let mut others = addresses.iter().map(|text| address(text)).collect::<PyResult<Vec<_>>>()?.into_iter();
@@ -66,8 +67,8 @@ fn media(options: &Bound<'_, PyDict>) -> PyResult<(Arc<MediaPort>, IpAddr, Vec<I
     Ok((Arc::clone(&port.0), address, others.collect()))
 }
 
-/// Reads the destination: a WHIP server (by the local address towards it), a browser (by its offer and media port), or
-/// a receiver's address.
+/// Reads the destination. For a WHIP server, it is the local address towards the server. For a browser, it is the offer
+/// and the media port. For a receiver, it is the receiver's address.
 fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
     if options.contains("server")? {
         return Ok(Destination::Server(address(&want::<String>(options, "server")?)?));
@@ -79,7 +80,8 @@ fn to(options: &Bound<'_, PyDict>) -> PyResult<Destination> {
     Ok(Destination::Browser { offer: want(options, "offer")?, port, address, others })
 }
 
-/// A UDP port for the media of all browsers. `addresses` are those of this machine, at most one IPv4 and one IPv6.
+/// A UDP port for the media of all browsers. `addresses` are addresses of this machine, with at most one IPv4 and one
+/// IPv6 address.
 #[pyclass(frozen, name = "MediaPort", module = "steadycast._core")]
 pub(crate) struct PyMediaPort(Arc<MediaPort>);
 
@@ -102,7 +104,7 @@ impl PyMediaPort {
         format!("MediaPort(port={})", self.0.port())
     }
 
-    /// The number of datagrams that were delivered to no session, by reason.
+    /// Returns the number of datagrams that were not delivered to any session, by reason.
     fn dropped(&self) -> BTreeMap<&'static str, u64> {
         self.0.dropped().into_iter().map(|(reason, count)| (reason.name(), count)).collect()
     }
@@ -115,13 +117,13 @@ fn format(codec: &str) -> PyResult<PayloadFormat> {
     })
 }
 
-/// Returns the names of the reasons for which a receiver discards a packet.
+/// Returns the names of all reasons for which a receiver discards a packet.
 #[pyfunction]
 pub(crate) fn unused_reasons() -> Vec<&'static str> {
     UnusedReason::ALL.map(UnusedReason::name).to_vec()
 }
 
-/// Whether a decoder can start with this frame.
+/// Returns whether a decoder can start with this frame.
 #[pyfunction]
 pub(crate) fn is_key_frame(codec: &str, frame: &[u8]) -> PyResult<bool> {
     Ok(steadycast_wire::payload::is_key_frame(format(codec)?, frame))
@@ -146,7 +148,7 @@ fn steering(from: &Bound<'_, PyDict>) -> PyResult<Steering> {
         scale: scale(want(from, "doubling")?),
         sizes: want(from, "sizes")?,
         own_pace: want(from, "own_pace")?,
-        // Set by the session or the broadcast when it starts.
+        // The session or the broadcast sets the value when it starts.
         overhead: 0,
     })
 }
@@ -168,9 +170,9 @@ impl PyBroadcast {
         format!("Broadcast(rungs={})", self.0.status().rungs.len())
     }
 
-    /// Waits up to `patience` seconds for the next picture that is due. Returns (number of the picture, whether it
-    /// starts a group of pictures, list of (quantizer, index of the size) for each rung from the finest on), `None` if
-    /// there is none yet, or `False` if the broadcast has ended.
+    /// Waits up to `patience` seconds for the next picture that is due. Returns a tuple: the number of the picture,
+    /// whether it starts a group of pictures, and a list with (quantizer, index of the size) for each rung, the finest
+    /// rung first. Returns `None` if no picture is due yet, and `False` if the broadcast has ended.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         match py.detach(|| self.0.next_job(patience)) {
@@ -180,32 +182,33 @@ impl PyBroadcast {
         }
     }
 
-    /// Adds the access units of the picture number `picture`, from the finest rung on. Each has its kind, 0, 1 or 2 for
-    /// I, P and B. `sampled_s` is the picture's time in seconds from the source's first picture, if the source has its
-    /// own pace.
+    /// Adds the access units of picture number `picture`, the finest rung first. The kind of each access unit is 0, 1
+    /// or 2 for I, P and B. `sampled_s` is needed if the source has its own pace. It is the time of the picture, in
+    /// seconds since the source's first picture.
     #[pyo3(signature = (picture, units, sampled_s=None))]
     fn push(&self, picture: u32, units: Vec<(u8, Bound<'_, PyBytes>)>, sampled_s: Option<f64>) {
         let units = units.into_iter().map(|(kind, data)| (frame_kind(kind), data.as_bytes().to_vec())).collect();
         self.0.push(picture, sampled_s.map(Span::from_secs_f64), units);
     }
 
-    /// Adds an Opus packet for all viewers; see `Sender.push_audio`. Waits up to `patience` seconds for its time.
+    /// Adds an Opus packet for all viewers. Waits up to `patience` seconds until the packet is due. See
+    /// `Sender.push_audio`.
     fn push_audio(&self, py: Python<'_>, at_s: f64, begins: bool, data: Vec<u8>, patience: f64) -> Option<bool> {
         py.detach(|| self.0.push_audio(Span::from_secs_f64(at_s), begins, &data, seconds(patience)))
     }
 
-    /// The highest share of audio packets that a viewer reports as lost, from 0 to 1.
+    /// The highest audio loss that a viewer reports, as a share of the audio packets from 0 to 1.
     #[getter]
     fn audio_loss(&self) -> f64 {
         self.0.audio_loss()
     }
 
-    /// Counts pictures that the source skipped.
+    /// Adds to the count of pictures that the source skipped.
     fn passed(&self, pictures: u32) {
         self.0.passed(pictures);
     }
 
-    /// Reports that the source has no more pictures. Blocks until the last picture's time is over.
+    /// Announces that the source has no more pictures. Blocks until the time of the last picture is over.
     fn end(&self, py: Python<'_>) {
         py.detach(|| self.0.end());
     }
@@ -220,8 +223,9 @@ impl PyBroadcast {
         py.detach(|| self.0.wait(seconds(patience)))
     }
 
-    /// Returns the rungs' target rates in bit/s with their widths and heights, how many rungs were given up because the
-    /// encoders fell behind, and how many pictures were left out.
+    /// Returns three values. The first is a list with the target rate in bit/s, the width and the height of each rung.
+    /// The second is the number of rungs that were given up because the encoders fell behind. The third is the number
+    /// of pictures that were left out.
     fn status(&self) -> (Vec<(f64, u32, u32)>, u32, u64) {
         let status = self.0.status();
         let rungs = status.rungs.into_iter().map(|(rate, (width, height))| (rate.as_bps_f64(), width, height));
@@ -229,7 +233,7 @@ impl PyBroadcast {
     }
 }
 
-/// A ladder that was encoded in advance. Any number of senders share it.
+/// A ladder whose pictures were encoded in advance. Any number of senders can share it.
 #[pyclass(frozen, name = "EncodedLadder", module = "steadycast._core")]
 pub(crate) struct PyEncodedLadder {
     ladder: Arc<Ladder>,
@@ -238,16 +242,16 @@ pub(crate) struct PyEncodedLadder {
 
 #[pymethods]
 impl PyEncodedLadder {
-    /// Copies a ladder. `table` is the dict of frame sizes; see `steadycast.media.ladder`. Each rung is a tuple: its
-    /// quantizer, the bytes of all access units, the offset of each access unit and the end of the last one, and the
-    /// decoder configuration.
+    /// Copies a ladder. `table` is the dict of frame sizes (see `steadycast.media.ladder`). Each rung is a tuple of
+    /// four values: the quantizer, the bytes of all access units, the offsets, and the decoder configuration. The
+    /// offsets are the starts of all access units in the bytes, followed by the end of the last access unit.
     #[new]
     fn new(table: &Bound<'_, PyDict>, rungs: &Bound<'_, PyList>) -> PyResult<Self> {
         let py = table.py();
         let mut copied = BTreeMap::new();
         for rung in rungs {
             let (q, data, offsets, head): (u8, Bound<'_, PyAny>, Bound<'_, PyAny>, Vec<u8>) = rung.extract()?;
-            // Copied, because sessions outlive this call and Python may change its buffer.
+            // Copy the buffer, because sessions outlive this call and Python may change the buffer.
             let data = PyBuffer::<u8>::get(&data)?.to_vec(py)?;
             let offsets = PyBuffer::<u64>::get(&offsets)?.to_vec(py)?;
             copied.insert(q, RungData { data, offsets, head });
@@ -279,20 +283,20 @@ fn medium(from: &Bound<'_, PyDict>) -> PyResult<Medium> {
     Ok(Medium::Ladder { format, config, ladder, rungs, frames: want(from, "frames")? })
 }
 
-/// Maximum wait for a session's status. Only a session that is about to end does not answer immediately.
+/// Maximum wait for the status of a session. A session answers immediately unless it is about to end.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(250);
 
 fn seconds(patience: f64) -> Duration {
-    // No wait for a negative number or NaN.
+    // Do not wait if the number is negative or NaN.
     Duration::try_from_secs_f64(patience).unwrap_or_default().min(Duration::from_secs(60))
 }
 
-/// Returns a boolean in Python's spelling.
+/// Returns the Python spelling of a boolean.
 const fn python(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
-/// The common state of a live sender and a live receiver.
+/// The state that live senders and live receivers have in common.
 #[pyclass(frozen, subclass, name = "Session", module = "steadycast._core")]
 pub(crate) struct PySession {
     kind: &'static str,
@@ -305,7 +309,7 @@ impl PySession {
         format!("{}(done={})", self.kind, python(self.handle.done()))
     }
 
-    /// Returns the session's current status as JSON; `null` before the session has begun.
+    /// Returns the current status of the session as JSON. Returns `null` if the session has not begun.
     fn status(&self, py: Python<'_>) -> String {
         py.detach(|| self.handle.status(STATUS_TIMEOUT)).to_string()
     }
@@ -316,9 +320,9 @@ impl PySession {
         self.handle.done()
     }
 
-    /// Waits up to `patience` seconds for the session's end. Returns whether it has ended.
+    /// Waits up to `patience` seconds until the session ends. Returns whether it has ended.
     fn wait(&self, py: Python<'_>, patience: f64) -> bool {
-        // Other Python threads can run meanwhile.
+        // Let other Python threads run during the wait.
         py.detach(|| self.handle.wait(seconds(patience)))
     }
 
@@ -327,7 +331,7 @@ impl PySession {
         self.handle.stop();
     }
 
-    /// Waits for the session's end and returns its record.
+    /// Waits until the session ends, and returns its record.
     fn finish(&self, py: Python<'_>) -> PyResult<PyRecord> {
         let record = py.detach(|| self.handle.finish()).map_err(refused)?;
         Ok(PyRecord(Mutex::new(record)))
@@ -347,7 +351,7 @@ fn send_options(options: &Bound<'_, PyDict>) -> PyResult<SendOptions> {
     })
 }
 
-/// Checks the arguments of a `Sender` without opening anything. Raises UserError.
+/// Checks the arguments of a `Sender` without opening any socket. Raises UserError.
 #[pyfunction]
 pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<()> {
     Sending::check(send_options(options)?, &medium(medium_)?).map_err(refused)
@@ -356,21 +360,21 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
 /// The offer of a sender that publishes to a server. `options` and `medium` are dicts; see `steadycast.live.send`.
 #[pyclass(frozen, name = "Offer", module = "steadycast._core")]
 pub(crate) struct PyOffer {
-    /// `None` after a sender has been started with the server's answer.
+    /// The offer. `None` once a sender has been started with the server's answer.
     offer: Mutex<Option<LocalOffer>>,
     sdp: String,
 }
 
 #[pymethods]
 impl PyOffer {
-    /// Opens a socket, and makes the offer. Raises UserError.
+    /// Opens a socket and creates the offer. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDict>) -> PyResult<Self> {
         let offer = LocalOffer::new(send_options(options)?, &medium(medium_)?).map_err(refused)?;
         Ok(Self { sdp: offer.sdp.clone(), offer: Mutex::new(Some(offer)) })
     }
 
-    /// The offer, a session description.
+    /// The offer as a session description.
     #[getter]
     fn sdp(&self) -> &str {
         &self.sdp
@@ -380,7 +384,7 @@ impl PyOffer {
         format!("Offer({} bytes)", self.sdp.len())
     }
 
-    /// Starts to send with the parameters of the server's answer. Raises UserError.
+    /// Starts sending, with the parameters in the server's answer. Raises UserError.
     fn accept(&self, py: Python<'_>, answer: &str, medium_: &Bound<'_, PyDict>) -> PyResult<Py<PySender>> {
         let used = || wrong("offer", "it has an answer already", "make another one");
         let offer = locked(&self.offer).take().ok_or_else(used)?;
@@ -417,18 +421,18 @@ impl PySender {
         Ok(Self::of(Sending::start(options, medium(medium_)?).map_err(refused)?))
     }
 
-    /// The session description; for a browser, the SDP answer; for a server, the offer.
+    /// The session description. For a browser it is the SDP answer, and for a server the SDP offer.
     #[getter]
     fn sdp(&self) -> &str {
         &self.sending.sdp
     }
 
-    /// Ignores the reports of the receiver of this name from now on.
+    /// Ignores all further reports of the receiver with this name.
     fn exclude(&self, name: &str) {
         self.sending.exclude(name);
     }
 
-    /// Stops ignoring receivers.
+    /// Accepts the reports of all receivers again.
     fn admit_all(&self) {
         self.sending.admit_all();
     }
@@ -445,13 +449,13 @@ impl PySender {
         self.sending.floor().map(Rate::as_bps)
     }
 
-    /// Waits up to `patience` seconds for the encoder's next job. Returns (number of the picture, whether it starts a
-    /// group of pictures, quantizer, index of its size), `None` if there is no job yet, or `False` if the session has
-    /// ended.
+    /// Waits up to `patience` seconds for the encoder's next job. Returns a tuple: the number of the picture, whether
+    /// it starts a group of pictures, the quantizer, and the index of its size. Returns `None` if there is no job yet,
+    /// and `False` if the session has ended.
     fn next_job<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Bound<'py, PyAny>> {
         let patience = seconds(patience);
         let next = py.detach(|| {
-            // A session without an encoder never has a job for one.
+            // A session that has no encoder never has a job.
             self.encoder_queue.as_ref().map_or(NextJob::Closed, |encoder_queue| encoder_queue.next_job(patience))
         });
         match next {
@@ -463,41 +467,41 @@ impl PySender {
         }
     }
 
-    /// Adds an encoder's access unit of the picture number `picture`; `kind` is 0, 1 or 2 for I, P and B.
+    /// Adds an access unit that the encoder produced for picture number `picture`. `kind` is 0, 1 or 2 for I, P and B.
     fn push(&self, picture: u32, kind: u8, quantizer: u8, data: Vec<u8>) {
         if let Some(encoder_queue) = &self.encoder_queue {
             encoder_queue.push(EncodedFrame { picture, kind: frame_kind(kind), quantizer, bytes: data });
         }
     }
 
-    /// Adds an Opus packet that begins at `at_s`, in seconds from the first picture; `begins` says that a silence
-    /// precedes it. Waits up to `patience` seconds for room. Returns whether there was room, or `None` if the session
-    /// has ended or has no audio.
+    /// Adds an Opus packet. `at_s` is the time at which it begins, in seconds since the first picture. `begins` states
+    /// whether a silence precedes the packet. Waits up to `patience` seconds for room in the queue. Returns whether
+    /// there was room, or `None` if the session has ended or has no audio.
     fn push_audio(&self, py: Python<'_>, at_s: f64, begins: bool, data: Vec<u8>, patience: f64) -> Option<bool> {
         let queue = self.audio_queue.as_ref()?;
         py.detach(|| queue.push(Span::from_secs_f64(at_s), begins, &data, seconds(patience)))
     }
 
-    /// Whether audio is sent.
+    /// Whether the session sends audio.
     #[getter]
     fn has_audio(&self) -> bool {
         self.audio_queue.is_some()
     }
 
-    /// The share of audio packets that receivers report as lost, from 0 to 1.
+    /// The audio loss that receivers report, as a share of the audio packets from 0 to 1.
     #[getter]
     fn audio_loss(&self) -> f64 {
         self.audio_queue.as_ref().map_or(0.0, AudioQueue::loss)
     }
 
-    /// Counts pictures that the source skipped.
+    /// Adds to the count of pictures that the source skipped.
     fn passed(&self, pictures: u32) {
         if let Some(encoder_queue) = &self.encoder_queue {
             encoder_queue.passed(pictures);
         }
     }
 
-    /// Reports that the source has no more pictures.
+    /// Announces that the source has no more pictures.
     fn end(&self) {
         if let Some(encoder_queue) = &self.encoder_queue {
             encoder_queue.end();
@@ -505,11 +509,12 @@ impl PySender {
     }
 }
 
-/// Valid widths and heights. The upper limit keeps an implausible description from making the receiver allocate too
-/// much memory.
+/// Valid widths and heights in pixels. An implausible description could otherwise make the receiver allocate too much
+/// memory.
 const SIDES: std::ops::RangeInclusive<u32> = 16..=16_384;
 
-/// A live receiver. `options` is a dict; see `steadycast.live.receive`. With an `offer`, a browser publishes to it.
+/// A live receiver. `options` is a dict (see `steadycast.live.receive`). If `options` contains an `offer`, a browser
+/// publishes to the receiver.
 #[pyclass(frozen, extends = PySession, name = "Receiver", module = "steadycast._core")]
 pub(crate) struct PyReceiver {
     frame_queue: FrameQueue,
@@ -538,7 +543,7 @@ impl PyReceiver {
     /// Starts receiving. Raises UserError.
     #[new]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<PyClassInitializer<Self>> {
-        // A publishing browser needs no session description, because the offer has the parameters.
+        // A browser that publishes needs no session description, because its offer has the parameters.
         if options.contains("offer")? {
             let (port, address, others) = media(options)?;
             let (offer, audio) = (want(options, "offer")?, want(options, "audio")?);
@@ -581,25 +586,26 @@ impl PyReceiver {
         Ok(PyClassInitializer::from(session).add_subclass(own))
     }
 
-    /// The SDP answer for a browser that publishes; `None` without one.
+    /// The SDP answer for a browser that publishes. `None` if no browser publishes.
     #[getter]
     fn answer(&self) -> Option<&str> {
         self.receiving.answer.as_deref()
     }
 
-    /// The codec's name, or `None`.
+    /// The name of the codec. `None` if it is not known.
     #[getter]
     fn codec(&self) -> Option<&'static str> {
         self.description.format.map(PayloadFormat::codec)
     }
 
-    /// The payload types of the session description; `None` without one.
+    /// The payload types in the session description. `None` if there is no session description.
     #[getter]
     fn offered(&self) -> Option<&str> {
         self.offered.as_deref()
     }
 
-    /// The encoding, the payload type and the clock rate in Hz of an offered format whose clock is not 90 kHz.
+    /// An offered format whose clock rate is not 90 kHz: the encoding, the payload type and the clock rate in Hz.
+    /// `None` if there is no such format.
     #[getter]
     fn other_clock(&self) -> Option<(String, u8, String)> {
         self.other_clock.clone()
@@ -611,13 +617,13 @@ impl PyReceiver {
         PyBytes::new(py, &self.description.config)
     }
 
-    /// The local address.
+    /// The local address, as text.
     #[getter]
     fn address(&self) -> String {
         self.description.address.to_string()
     }
 
-    /// The display width and height, if the sender has announced them.
+    /// The display width and height in pixels. `None` if the sender has not announced them.
     #[getter]
     fn size(&self) -> Option<(u32, u32)> {
         let (width, height) = self.description.private_value("size")?.split_once('x')?;
@@ -625,26 +631,26 @@ impl PyReceiver {
         Some((side(width)?, side(height)?))
     }
 
-    /// The controller's name, if the sender has announced it.
+    /// The name of the controller. `None` if the sender has not announced it.
     #[getter]
     fn controller(&self) -> Option<String> {
         self.description.private_value("controller").map(str::to_owned)
     }
 
-    /// Whether the description has an audio stream that this program supports.
+    /// Whether the session description has an audio stream that this program supports.
     #[getter]
     fn has_audio(&self) -> bool {
         self.description.audio.is_some()
     }
 
-    /// Starts to queue arriving frames for `frames`, and audio packets for `audio`.
+    /// Starts to queue arriving frames and audio packets. The methods `frames` and `audio` return them.
     fn want_frames(&self) {
         self.frame_queue.want();
         self.audio_queue.want();
     }
 
-    /// Returns the audio packets that have arrived since the last call, as a list of (ticks, missing packets before
-    /// this one, bytes). The packets are in order, and their ticks are on the clock of the frames.
+    /// Returns the audio packets that have arrived since the last call, in order. Each is a tuple: the time in ticks of
+    /// the frames' clock, the number of packets missing before this packet, and the bytes.
     fn audio<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for packet in self.audio_queue.take() {
@@ -653,15 +659,15 @@ impl PyReceiver {
         Ok(list)
     }
 
-    /// The number of dropped audio packets. A packet is dropped if the caller is too slow, or if no RTCP sender report
-    /// has related the audio's clock to the video's clock.
+    /// The number of audio packets that were dropped. A packet is dropped if the caller is too slow. It is also dropped
+    /// if no RTCP sender report relates the audio's clock to the video's clock.
     #[getter]
     fn audio_overrun(&self) -> u64 {
         self.audio_queue.overrun()
     }
 
-    /// Waits up to `patience` seconds for frames. Returns a list of (ticks, damaged, whole, arrival in s, bytes), empty
-    /// if none arrived, or `None` if the session has ended.
+    /// Waits up to `patience` seconds for frames. Returns a list of tuples: ticks, damaged, whole, arrival in seconds,
+    /// bytes. The list is empty if no frame arrived. Returns `None` if the session has ended.
     fn frames<'py>(&self, py: Python<'py>, patience: f64) -> PyResult<Option<Bound<'py, PyList>>> {
         let patience = seconds(patience);
         let Some(frames) = py.detach(|| self.frame_queue.take(patience)) else { return Ok(None) };
@@ -684,24 +690,24 @@ impl PyRecord {
         format!("LiveRecord(end_s={}, silent={})", record.now.as_secs_f64(), python(record.silent()))
     }
 
-    /// Returns summary.json, without figures that are measured on decoded pictures, such as PSNR.
+    /// Returns the content of summary.json. Figures that are measured on decoded pictures, such as PSNR, are left out.
     fn summary(&self, complete: bool) -> String {
         locked(&self.0).summary(complete).to_string()
     }
 
-    /// Whether this is a receiver's record and no packet arrived.
+    /// Whether this is the record of a receiver at which no packet arrived.
     #[getter]
     fn silent(&self) -> bool {
         locked(&self.0).silent()
     }
 
-    /// The session as the text of a scenario file.
+    /// A description of the session as a scenario, in TOML.
     #[getter]
     fn toml(&self) -> String {
         locked(&self.0).toml().to_owned()
     }
 
-    /// A table of the record. See `Simulation.table`.
+    /// Returns a table of the record. See `Simulation.table`.
     fn table<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyList>> {
         columns(py, locked(&self.0).table(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?)
     }

@@ -23,13 +23,13 @@ fn compare(
     .map_err(|e| PyValueError::new_err(e.to_string()))
 }
 
-/// Returns the PSNR of two 2-D uint8 planes of the same size in dB; infinite for equal ones.
+/// Returns the PSNR of two 2-D uint8 planes of the same size, in dB. Returns infinity if they are equal.
 #[pyfunction]
 pub(crate) fn picture_psnr(py: Python<'_>, a: PyBuffer<u8>, b: PyBuffer<u8>) -> PyResult<f64> {
     compare(py, &a, &b, psnr_db)
 }
 
-/// Returns the SSIM of two 2-D uint8 planes of the same size, at most 1.
+/// Returns the SSIM of two 2-D uint8 planes of the same size. The result is at most 1.
 #[pyfunction]
 pub(crate) fn picture_ssim(py: Python<'_>, a: PyBuffer<u8>, b: PyBuffer<u8>) -> PyResult<f64> {
     compare(py, &a, &b, ssim)

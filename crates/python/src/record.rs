@@ -5,7 +5,7 @@ use steadycast_endpoints::Freezes;
 use steadycast_record::{Better, COLUMNS, FIGURES, Figures, Of, Parts};
 use steadycast_units::Span;
 
-/// Returns all figures, in the order in which tables show them.
+/// Returns the descriptions of all figures, in the order in which tables show them.
 #[pyfunction]
 pub(crate) fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -32,15 +32,15 @@ pub(crate) fn figures(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// Returns the numbers of a summary (JSON) as a JSON object that maps their paths to them. Raises ValueError if the
-/// text is not JSON.
+/// Extracts all numbers from a summary in JSON. Returns a JSON object that maps the path of each number to the number.
+/// Raises ValueError if `summary` is not JSON.
 #[pyfunction]
 pub(crate) fn flat(summary: &str) -> PyResult<String> {
     let summary = serde_json::from_str(summary).map_err(|e| PyValueError::new_err(e.to_string()))?;
     Ok(serde_json::Value::from(steadycast_record::flat(&summary)).to_string())
 }
 
-/// Returns all columns of all tables, in order.
+/// Returns the descriptions of all columns of all tables, in order.
 #[pyfunction]
 pub(crate) fn columns(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -56,21 +56,21 @@ pub(crate) fn columns(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// Returns the median; `None` without values.
+/// Returns the median. Returns `None` if there are no values.
 #[pyfunction]
 pub(crate) fn median(values: Vec<f64>) -> Option<f64> {
     steadycast_record::median(&values)
 }
 
-/// Returns the coefficient of variation, by the sample's standard deviation; `None` for fewer than two values or a mean
-/// of zero.
+/// Returns the coefficient of variation, with the standard deviation of a sample. Returns `None` if there are fewer
+/// than two values or if their mean is zero.
 #[pyfunction]
 pub(crate) fn variation(values: Vec<f64>) -> Option<f64> {
     steadycast_record::variation(&values)
 }
 
-/// Returns a receiver's freeze figures as JSON. `slots` states for each display slot whether a new picture appears.
-/// `lasts_s` has the slots' durations in seconds.
+/// Returns a receiver's figures about freezes, as JSON. `slots` states for each display slot whether a new picture
+/// appears. `lasts_s` has the duration of each slot in seconds.
 #[pyfunction]
 pub(crate) fn freezes(slots: Vec<bool>, lasts_s: Vec<f64>) -> String {
     let mut into = Figures::new(Of::Receiver);

@@ -6,7 +6,7 @@ use steadycast_control::promise::SESSION;
 use steadycast_control::registry::{ALL, Mode, Param, Value, Values, Within};
 use steadycast_units::Rate;
 
-/// Returns all controllers, in the registry's order.
+/// Returns the descriptions of all controllers, in the order of the registry.
 #[pyfunction]
 pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let list = PyList::empty(py);
@@ -19,7 +19,7 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
         entry.set_item("cast", c.receivers.word())?;
         entry.set_item("feedback", c.feedback.word())?;
         let needs = PyList::empty(py);
-        // Needs depend on the parameters; these are for the default ones.
+        // List the needs for the default parameters, because the needs depend on the parameters.
         if let Ok(defaults) = Values::resolve(c.params, Mode::Repaired, &[]) {
             for need in (c.needs)(&defaults) {
                 needs.append((need.word(), need.about()))?;
@@ -41,7 +41,7 @@ pub(crate) fn controllers(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(list)
 }
 
-/// Returns the invariants of a session with any controller: ids and descriptions.
+/// Returns the invariants that hold in a session with any controller, as pairs of id and description.
 #[pyfunction]
 pub(crate) fn promises() -> Vec<(&'static str, &'static str)> {
     promise_list(SESSION)
@@ -57,7 +57,7 @@ fn param<'py>(py: Python<'py>, p: &Param) -> PyResult<Bound<'py, PyDict>> {
     entry.set_item("about", p.about)?;
     entry.set_item("source", p.source)?;
     entry.set_item("kind", p.of[0].kind())?;
-    // The first value is the default in mode repaired, the second in mode paper.
+    // The first value is the default in the mode "repaired". The second value is the default in the mode "paper".
     for (key, value) in [("default", p.of[0]), ("paper", p.of[1])] {
         entry.set_item(key, object(py, value)?)?;
     }
@@ -76,7 +76,7 @@ fn object(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
     match value {
         Value::Number(n) => n.into_bound_py_any(py),
         Value::Switch(on) => on.into_bound_py_any(py),
-        // A rate of zero stands for "not set".
+        // A rate of zero means "not set".
         Value::Rate(Rate::ZERO) => Ok(py.None().into_bound(py)),
         Value::Choice(_) | Value::Rate(_) | Value::Span(_) => value.to_string().into_bound_py_any(py),
     }

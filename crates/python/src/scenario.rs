@@ -16,8 +16,8 @@ pub(crate) fn experiment_schema() -> String {
     steadycast_scenario::experiment_schema().to_string()
 }
 
-/// Reads an experiment's text; `file` is its name in messages. `seed` and `count` replace the seed and the number of
-/// its random draws. Returns its content as JSON. Raises Problems.
+/// Reads the text of an experiment, and returns its content as JSON. `file` is the name of the file in messages. `seed`
+/// and `count` replace the seed and the number of random draws. Raises Problems.
 #[pyfunction]
 #[pyo3(signature = (text, file, seed = None, count = None))]
 pub(crate) fn experiment(
@@ -31,9 +31,9 @@ pub(crate) fn experiment(
     read.map(|content| content.to_string()).map_err(|problems| error::problems(py, &problems.0))
 }
 
-/// Returns the content of the network of this name: a table on one line of TOML, with absolute paths. The key `flow`
-/// contains the TCP flows that the network adds. Relative paths start in `folder`; names are looked up in `networks`.
-/// Raises Problems.
+/// Returns the content of the network with this name, as a TOML table on one line. Paths in it are absolute. The key
+/// `flow` contains the TCP flows that the network adds. `folder` is the start of relative paths, and `networks` is the
+/// folder in which names are looked up. Raises Problems.
 #[pyfunction]
 pub(crate) fn network(py: Python<'_>, name: &str, folder: PathBuf, networks: PathBuf) -> PyResult<String> {
     steadycast_scenario::network(name, &folder, &networks).map_err(|problems| error::problems(py, &problems.0))
@@ -63,7 +63,7 @@ fn load(
         document = document.with_networks(networks);
     }
     let mut problems = Vec::new();
-    // All wrong assignments are reported, not only the first one.
+    // Collect the problems of all assignments, not only of the first wrong one.
     for set in sets {
         problems.extend(document.set(set).err());
     }
@@ -91,14 +91,14 @@ pub(crate) fn listed<'py>(py: Python<'py>, problems: &[Problem]) -> PyResult<Bou
 #[pyclass(frozen, name = "Scenario", module = "steadycast._core")]
 pub(crate) struct PyScenario {
     pub(crate) loaded: Loaded,
-    /// The name of the scenario's file, for errors.
+    /// The name of the scenario's file, for error messages.
     pub(crate) file: String,
 }
 
 #[pymethods]
 impl PyScenario {
-    /// Reads a scenario: the file `path`, or `text` (TOML, or JSON) as its content. Networks are looked up by name in
-    /// `networks`. Raises Problems.
+    /// Reads a scenario from the file `path`. If `text` is given, it replaces the content of the file, as TOML or JSON.
+    /// Networks are looked up by name in `networks`. Raises Problems.
     #[new]
     #[pyo3(signature = (path, sets, text=None, json=false, networks=None))]
     fn new(
@@ -119,7 +119,7 @@ impl PyScenario {
         format!("Scenario({:?}, seed={}, flows={})", scenario.name, scenario.seed.0, scenario.flows.len())
     }
 
-    /// Returns the scenario with all defaults as TOML.
+    /// Returns the scenario as TOML, with all defaults filled in.
     fn toml(&self) -> String {
         self.loaded.resolved_toml()
     }
@@ -155,7 +155,7 @@ impl PyScenario {
         self.scenario().duration.as_secs_f64()
     }
 
-    /// Returns the scenario's expectations: (path, min, max).
+    /// Returns the expectations of the scenario, as tuples of path, min and max.
     fn expectations(&self) -> Vec<(String, Option<f64>, Option<f64>)> {
         self.scenario().expect.iter().map(|e| (e.that.clone(), e.min, e.max)).collect()
     }
@@ -166,7 +166,7 @@ impl PyScenario {
         scenario.record.pcap.iter().map(|l| scenario.links[l.0 as usize].name.clone()).collect()
     }
 
-    /// Returns the video flows, with the inputs that each needs before it can run.
+    /// Returns the video flows, and for each the inputs that it needs before it can run.
     fn videos<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for flow in &self.scenario().flows {
@@ -222,7 +222,7 @@ impl PyScenario {
             entry.set_item("size", encode.size.to_string())?;
             match encode.fps {
                 Fps::Auto => entry.set_item("fps", "auto")?,
-                // None stands for the frame rate of the clip itself.
+                // For `Fps::Clip`, set None, which means the frame rate of the clip.
                 Fps::Clip | Fps::PerSecond(_) => entry.set_item("fps", encode.fps.number())?,
             }
             entry.set_item("audio_bps", video.audio.map(|rate| rate.as_bps()))?;

@@ -1,5 +1,5 @@
-//! For Python programs with an RTP stack of their own: a controller alone, a sender around a controller, and the
-//! receiver's feedback.
+//! Interface for Python programs that have their own RTP stack. It provides a controller alone, a sender around a
+//! controller, and the feedback of a receiver.
 
 use crate::error::wrong;
 use crate::locked;
@@ -18,10 +18,10 @@ use steadycast_sender::{
 use steadycast_session::TransportFeedbackRecorder;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// A parameter's value.
+/// The value of a parameter.
 #[derive(FromPyObject)]
 enum Value {
-    // `Switch` precedes `Number`, because a Python bool can also be converted to a float.
+    // `Switch` must come before `Number`, because a Python bool can also be converted to a float.
     Switch(bool),
     Number(f64),
     Text(String),
@@ -29,10 +29,11 @@ enum Value {
 
 type Parameters = BTreeMap<String, Value>;
 
-/// A packet's number, and its arrival on the receiver's clock in seconds: `None` if lost, NaN if unknown.
+/// The number of a packet, and its arrival on the receiver's clock in seconds. The arrival is `None` if the packet is
+/// lost, and NaN if the time is unknown.
 type Fate = (u64, Option<f64>);
 
-/// A time or a duration in seconds, finite and not negative.
+/// A time or a duration in seconds. It is finite and not negative.
 #[derive(Clone, Copy)]
 struct Seconds(f64);
 
@@ -88,7 +89,7 @@ fn results(fates: Vec<Fate>) -> Vec<PacketResult> {
     let result = |(number, arrived): Fate| PacketResult {
         number,
         arrived: arrived.map(|at| {
-            // NaN stands for an arrival at an unknown time.
+            // NaN means that the packet arrived at an unknown time.
             let at = (!at.is_nan()).then(|| PeerTime::from_nanos((at * 1e9) as i64));
             PacketArrival { at, ecn: None }
         }),
@@ -120,7 +121,7 @@ const fn stream_name(stream: Stream) -> &'static str {
     }
 }
 
-/// A controller's decision, with its reason.
+/// A decision of a controller, with its reason.
 #[pyclass(frozen, get_all, name = "Decision", module = "steadycast._core")]
 pub(crate) struct PyDecision {
     target_bps: f64,
@@ -137,7 +138,7 @@ impl PyDecision {
             target_bps: target.as_bps_f64(),
             pacing_bps: pacing.as_bps_f64(),
             window_bytes: window.map(|window| match window {
-                // A window in packets is for full ones.
+                // Convert a window in packets to bytes, as a number of full packets.
                 Window::Packets(packets) => u64::from(packets) * packet.get(),
                 Window::Bytes(bytes) => bytes.get(),
             }),
@@ -160,7 +161,7 @@ impl PyDecision {
     }
 }
 
-/// Packets to send above the target rate, which measure the path.
+/// A group of packets that is to be sent above the target rate, to measure the capacity of the path.
 #[pyclass(frozen, get_all, name = "Probe", module = "steadycast._core")]
 pub(crate) struct PyProbe {
     id: u32,
@@ -178,10 +179,10 @@ impl PyProbe {
     }
 }
 
-/// A controller that runs at the sender alone. It processes standard feedback of receivers.
+/// A controller that runs only at the sender. It processes the standard feedback of receivers.
 #[pyclass(frozen, name = "Remote", module = "steadycast._core")]
 pub(crate) struct PyRemote {
-    /// A lock is needed because the controller's halves are not `Sync`.
+    /// The controller. It needs a lock because it is not `Sync`.
     remote: Mutex<Remote>,
     packet: Bytes,
 }
@@ -281,7 +282,7 @@ impl PyRemote {
     }
 }
 
-/// The instructions to the encoder for its next frame.
+/// What the encoder has to do for its next frame.
 #[pyclass(frozen, get_all, name = "EncoderTarget", module = "steadycast._core")]
 pub(crate) struct PyEncoderTarget {
     rate_bps: f64,
@@ -318,10 +319,10 @@ impl PyDeparture {
     }
 }
 
-/// A sender of several streams around a controller.
+/// A sender of several streams that uses a controller.
 #[pyclass(frozen, name = "MediaSender", module = "steadycast._core")]
 pub(crate) struct PyMediaSender {
-    /// A lock is needed because the controller's halves are not `Sync`.
+    /// The sender. It needs a lock because its controller is not `Sync`.
     sender: Mutex<MediaSender>,
     packet: Bytes,
     wake: Mutex<Option<Time>>,
@@ -354,7 +355,8 @@ impl PyMediaSender {
     }
 }
 
-/// Converts a packet's name: its transport-wide number, its SSRC and sequence number, or the caller's own number.
+/// Converts the identification of a packet. It is the transport-wide sequence number, or the SSRC with the sequence
+/// number, or the caller's own number.
 fn name_of(transport: Option<u16>, rtp: Option<(u32, u16)>, own: Option<u64>) -> PyResult<PacketName> {
     match (transport, rtp, own) {
         (Some(low), None, None) => Ok(PacketName::Transport(low)),
@@ -424,7 +426,7 @@ impl PyMediaSender {
     }
 
     fn add_parity(&self, ssrc: u32, rate_bps: f64) -> PyResult<u32> {
-        // Parity has a fixed rate, like audio.
+        // Create the stream like audio, because parity also has a fixed rate.
         let mut settings = StreamSettings::audio(ssrc, rate("rate_bps", rate_bps)?);
         settings.kind = StreamKind::Parity;
         self.add(settings)
@@ -479,10 +481,10 @@ impl PyMediaSender {
                     kind: stream_name(left.kind),
                     size_bytes: left.size.get(),
                 }),
-                // `take_dropped` returns the packets that were dropped.
+                // Store the dropped packet until `take_dropped` returns it.
                 Output::Dropped(stream, id) => locked(&self.dropped).push((stream.0, id)),
                 Output::Wait(wake) => {
-                    // `wake_s` returns the time that the latest poll returned.
+                    // Store the time of the next wake-up, which `wake_s` returns.
                     *locked(&self.wake) = wake.map(|wake| wake.at);
                     return sent;
                 }
@@ -560,7 +562,7 @@ impl PyMediaSender {
     }
 }
 
-/// The receiver's side of transport-wide feedback.
+/// The receiver's side of transport-wide feedback. It records arrivals and creates the feedback.
 #[pyclass(frozen, name = "TransportFeedbackRecorder", module = "steadycast._core")]
 pub(crate) struct PyTransportFeedbackRecorder(Mutex<TransportFeedbackRecorder>);
 

@@ -1,4 +1,4 @@
-//! The tables of a run: the list of their columns, and the writer of their rows.
+//! The tables of a run: the list of their columns, and a type that builds their rows.
 
 use crate::Unit;
 use std::collections::BTreeMap;
@@ -14,17 +14,17 @@ enum Kind {
 /// One column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// The table's name.
+    /// The name of the table.
     pub table: &'static str,
-    /// The column's name in its table.
+    /// The name of the column in its table.
     pub name: &'static str,
     /// The unit of the column's values.
     pub unit: Unit,
-    /// The meaning of the column's values.
+    /// What the values of the column mean.
     pub about: &'static str,
     place: usize,
     kind: Kind,
-    /// Whether the column is written only after the pictures have been measured.
+    /// Whether the column is written only after pictures have been measured.
     pub measured: bool,
 }
 
@@ -47,14 +47,14 @@ macro_rules! columns {
                 )*
             }
         )*
-        /// All columns that a simulation, an emulation or a live session writes, by table, in order.
+        /// All columns that a simulation, an emulation or a live session writes. They are grouped by table.
         const WRITTEN: &[Column] = &[$($($table::$name,)*)*];
     };
 }
 
 columns! {
-    /// Columns of `rates`: per interval of the record, the data that each flow's source sent and that each receiver
-    /// received.
+    /// Columns of `rates`. There is one row per interval of the record, with the data that a flow's source sent or that
+    /// a receiver received.
     rates {
         T: Real = "t_s", Seconds, "The start of the interval.";
         FLOW: Text = "flow", Text, "The flow's name.";
@@ -75,7 +75,7 @@ columns! {
             is active (fair_share_bps has the definition); only at receivers. Null while the flow is not active, and \
             if no link limits it.";
     }
-    /// Columns of `decisions`: the decisions of each controller and the reports of each receiver, with their reasons.
+    /// Columns of `decisions`. A row is a decision of a controller or a report of a receiver, with its reason.
     decisions {
         T: Real = "t_s", Seconds, "The time of the row.";
         FLOW: Text = "flow", Text, "The flow's name.";
@@ -88,7 +88,7 @@ columns! {
         LIMIT: Text = "limit", Text, "The limit of the rate: start, network, encoder, cap or floor; null at receivers.";
         BY: Text = "by", Text, "The receiver whose report led to the decision.";
     }
-    /// Columns of `frames`: the outcome of each frame at each receiver.
+    /// Columns of `frames`. A row is the outcome of a frame at a receiver.
     frames {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The receiver's node.";
@@ -108,7 +108,7 @@ columns! {
             waits for frames without limit.";
         FATE: Text = "fate", Text, "The frame's outcome: ok, lost, late or undecodable.";
     }
-    /// Columns of `missing`: the bytes of damaged frames that did not arrive.
+    /// Columns of `missing`. A row is a range of bytes of a damaged frame that did not arrive.
     missing {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The receiver's node.";
@@ -116,7 +116,8 @@ columns! {
         OFFSET: Whole = "offset", Bytes, "The position of the first missing byte in the frame, from 0.";
         LEN: Whole = "len", Bytes, "The number of missing bytes from there on.";
     }
-    /// Columns of `audio`: the outcome of each audio packet at each receiver, if the scenario records it.
+    /// Columns of `audio`. A row is the outcome of an audio packet at a receiver. The table is written only if the
+    /// scenario asks for it.
     audio {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The receiver's node.";
@@ -128,7 +129,8 @@ columns! {
         CONCEALED: Real = "concealed_ms", Millis, "The time that a player conceals because of the packet: 20 ms if it \
             was lost, and the rise of the play-out delay if it was late.";
     }
-    /// Columns of `links`: load, queue and drops of each direction of a link per interval of the record.
+    /// Columns of `links`. A row has the load, the queue and the drops of a link direction in an interval of the
+    /// record.
     links {
         T: Real = "t_s", Seconds, "The start of the interval.";
         LINK: Text = "link", Text, "The link's name.";
@@ -141,7 +143,8 @@ columns! {
         QUEUED: Whole = "queue_packets", Count, "Packets in the queue at the interval's end.";
         DROPPED: Whole = "dropped_packets", Count, "Packets dropped in the interval.";
     }
-    /// Columns of `tcp`: window, threshold and round-trip time of each TCP per interval of the record.
+    /// Columns of `tcp`. A row has the window, the threshold and the round-trip time of a TCP flow in an interval of
+    /// the record.
     tcp {
         T: Real = "t_s", Seconds, "The start of the interval.";
         FLOW: Text = "flow", Text, "The flow's name.";
@@ -149,7 +152,7 @@ columns! {
         SSTHRESH: Real = "ssthresh_packets", Number, "Slow-start threshold in packets; null while it is infinite.";
         SRTT: Real = "srtt_ms", Millis, "Smoothed round-trip time.";
     }
-    /// Columns of `moves`: the changes of a simulcast's receivers between groups.
+    /// Columns of `moves`. A row is the change of a receiver of a simulcast to another group.
     moves {
         T: Real = "t_s", Seconds, "The time of the change.";
         SIMULCAST: Text = "simulcast", Text, "The simulcast's name.";
@@ -160,7 +163,8 @@ columns! {
         AGAINST: Real = "against_bps", Rate, "The rate with which the available rate was compared.";
         WHY: Text = "why", Text, "The rule that led to the change.";
     }
-    /// Columns of `packets`: the packets of the flows that the scenario records individually.
+    /// Columns of `packets`. A row is a packet that was sent or received. The table has only flows whose packets the
+    /// scenario records.
     packets {
         T: Real = "t_s", Seconds, "The time at which the packet was sent (dir s) or arrived (dir r).";
         DIR: Text = "dir", Text, "s if the row is from the sender, r if it is from the receiver.";
@@ -178,8 +182,8 @@ columns! {
         ECN: Whole = "ecn", Number, "3 if a queue marked the packet (CE), otherwise 0.";
         DELAY: Real = "owd_ms", Millis, "One-way delay; null at the sender.";
     }
-    /// Columns of `wire`: in an emulation, each datagram from and to the recorded hosts, including those of other
-    /// programs. There is a row for each arrival, and one for each datagram that did not arrive.
+    /// Columns of `wire`. In an emulation, the table has the datagrams from and to the recorded hosts, including
+    /// datagrams of other programs. There is one row per arrival, and one row per datagram that did not arrive.
     wire {
         NUMBER: Whole = "number", Count, "The number of datagrams that were sent in the network before this one; \
             duplicates have the same number.";
@@ -208,7 +212,7 @@ columns! {
     }
 }
 
-/// Appended to `frames` after the pictures have been measured.
+/// Creates a column that is appended to `frames` after pictures have been measured.
 const fn measured(name: &'static str, unit: Unit, kind: Kind, about: &'static str) -> Column {
     Column { table: "frames", name, unit, about, place: usize::MAX, kind, measured: true }
 }
@@ -232,21 +236,21 @@ const fn listed() -> [Column; LISTED] {
     all
 }
 
-/// All columns by table, in order; those that need measured pictures are last.
+/// All columns, grouped by table. Columns that need measured pictures come last.
 pub const COLUMNS: &[Column] = &listed();
 
 /// The values of a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
-    /// Real numbers; NaN if absent.
+    /// Real numbers. A value that is absent is NaN.
     Real(Vec<f64>),
-    /// Whole numbers; −1 if absent.
+    /// Whole numbers. A value that is absent is −1.
     Whole(Vec<i64>),
-    /// Texts as indexes into a list; `u32::MAX` if absent.
+    /// Texts, as indices into a list. An index that is absent is `u32::MAX`.
     Text {
-        /// The index of each row's text.
+        /// For each row, the index of its text.
         codes: Vec<u32>,
-        /// All distinct texts.
+        /// All different texts of the column.
         texts: Vec<String>,
     },
 }
@@ -261,17 +265,17 @@ impl Values {
     }
 }
 
-/// A table that is being written; columns have equal lengths after each [`Table::end_row`].
+/// A table that is being built. All columns have equal lengths after each [`Table::end_row`].
 #[derive(Clone, Debug)]
 pub struct Table {
     columns: Vec<(&'static Column, Values)>,
-    /// The indexes of each column's texts.
+    /// For each column, the index of each text in it.
     places: Vec<BTreeMap<String, u32>>,
     rows: usize,
 }
 
 impl Table {
-    /// Returns the table of this name, without rows; `None` if no such table exists.
+    /// Returns an empty table with the columns of the table `name`. Returns `None` if there is no table with this name.
     pub fn called(name: &str) -> Option<Self> {
         let empty = |column: &'static Column| {
             let values = match column.kind {
@@ -286,7 +290,7 @@ impl Table {
         (!columns.is_empty()).then_some(Self { columns, places, rows: 0 })
     }
 
-    /// Sets a real number in the current row; absent if it is not finite.
+    /// Sets a real number in the current row. A number that is not finite is stored as absent.
     #[inline]
     pub fn real(&mut self, column: &Column, value: impl Into<Option<f64>>) {
         if let Values::Real(values) = self.values(column) {
@@ -294,7 +298,7 @@ impl Table {
         }
     }
 
-    /// Sets a span in the current row, in milliseconds.
+    /// Sets a time span in the current row, in milliseconds.
     pub fn millis(&mut self, column: &Column, value: impl Into<Option<Span>>) {
         self.real(column, value.into().map(Span::as_millis_f64));
     }
@@ -324,7 +328,7 @@ impl Table {
         }
     }
 
-    /// Ends the current row. Columns that were not set in it are absent.
+    /// Ends the current row. A column that was not set in this row is absent.
     pub fn end_row(&mut self) {
         self.rows += 1;
         for (column, values) in &mut self.columns {
@@ -350,7 +354,7 @@ impl Table {
         self.rows
     }
 
-    /// Returns a column's values by its name.
+    /// Returns the values of the column with this name.
     pub fn get(&self, name: &str) -> Option<&Values> {
         self.columns.iter().find(|(column, _)| column.name == name).map(|(_, values)| values)
     }

@@ -11,7 +11,7 @@ macro_rules! named {
         }
 
         impl $name {
-            /// Returns the variant's name, as in the documentation of figures.
+            /// Returns the name of the variant. It is used in the documentation of figures.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)*
@@ -22,25 +22,25 @@ macro_rules! named {
 }
 
 named! {
-    /// The object that a figure describes: its place in `summary.json`.
+    /// The type of the object that a figure describes. It determines where the figure is in `summary.json`.
     Of {
-        /// The run: the summary itself.
+        /// The run. Its figures are at the top level of the summary.
         Run = "run",
-        /// A flow: an element of `flows`.
+        /// A flow. It is an element of `flows`.
         Flow = "flow",
-        /// A receiver of a flow: an element of a flow's `receivers`.
+        /// A receiver of a flow. It is an element of the flow's `receivers`.
         Receiver = "receiver",
-        /// A direction of a link: an element of `links`.
+        /// A direction of a link. It is an element of `links`.
         Link = "link",
-        /// A simulcast: an element of `simulcasts`.
+        /// A simulcast. It is an element of `simulcasts`.
         Simulcast = "simulcast",
-        /// A receiver of a simulcast: an element of a simulcast's `receivers`.
+        /// A receiver of a simulcast. It is an element of the simulcast's `receivers`.
         Viewer = "viewer",
-        /// An invariant that the run checks: an element of `invariants`.
+        /// An invariant that the run checks. It is an element of `invariants`.
         Invariant = "invariant",
-        /// An expectation of the scenario: an element of `expect`.
+        /// An expectation of the scenario. It is an element of `expect`.
         Expectation = "expectation",
-        /// The run's cost: `cost.json`, not the summary.
+        /// The cost of the run. Its figures are in `cost.json` instead of the summary.
         Cost = "cost",
     }
 }
@@ -58,11 +58,11 @@ named! {
         Number = "number",
         /// A count.
         Count = "count",
-        /// Bits of IP packets per second.
+        /// A rate in bit/s, which counts whole IP packets.
         Rate = "bit/s",
         /// Bytes.
         Bytes = "bytes",
-        /// A share between 0 and 1.
+        /// A share from 0 to 1.
         Share = "share of 1",
         /// Milliseconds.
         Millis = "ms",
@@ -70,13 +70,13 @@ named! {
         Seconds = "s",
         /// Decibels.
         Decibels = "dB",
-        /// An opinion from 1 (bad) to 5 (excellent).
+        /// An opinion score from 1 (bad) to 5 (excellent).
         Opinion = "1 to 5",
     }
 }
 
 impl Unit {
-    /// Whether values are numbers; only these can have expectations.
+    /// Returns whether values with this unit are numbers. Only numbers can have expectations.
     pub const fn is_number(self) -> bool {
         !matches!(self, Self::Text | Self::Flag | Self::List)
     }
@@ -94,31 +94,31 @@ pub enum Better {
 }
 
 named! {
-    /// The flows, receivers and runs that have a figure.
+    /// Which flows, receivers or runs have a figure.
     When {
-        /// All.
+        /// All of them have the figure.
         Always = "",
-        /// Videos.
+        /// Video flows.
         Video = "videos",
-        /// TCP.
+        /// TCP flows.
         Tcp = "TCP",
-        /// TCP with transfers that end.
+        /// TCP flows whose transfers end.
         Transfers = "TCP whose transfers end",
-        /// Flows whose source has periods without data, or a finite amount of data.
+        /// Flows whose source pauses: it has periods without data, or a finite amount of data.
         Pauses = "flows whose source pauses: on/off sources, TCP with transfers",
-        /// All flows but TCP.
+        /// All flows except TCP flows.
         Datagrams = "all but TCP",
-        /// Videos that are made of frames: all media but `greedy`.
+        /// Video flows that consist of frames. These are all media except `greedy`.
         Frames = "videos with frames: all media but \"greedy\"",
-        /// Videos whose lost packets are retransmitted.
+        /// Video flows whose lost packets are retransmitted.
         Repaired = "videos whose lost packets are sent again",
-        /// Videos whose controller sends padding in probes.
+        /// Video flows whose controller sends padding in probes.
         Padded = "videos with padding",
-        /// Videos with audio.
+        /// Video flows that have audio.
         Audio = "videos with audio",
-        /// Videos whose packets are ECN-capable.
+        /// Video flows whose packets are ECN-capable.
         EcnCapable = "videos sent as ECN-capable",
-        /// Videos with pixels (`clip` and `synthetic`), when pictures are measured.
+        /// Video flows that have pixels (media `clip` and `synthetic`), in runs that measure pictures.
         Pictures = "videos with pixels (media \"clip\" or \"synthetic\"), when pictures are measured",
         /// Runs with a simulcast.
         Simulcast = "runs with a simulcast",
@@ -129,21 +129,21 @@ named! {
     }
 }
 
-/// The keys below a figure's key.
+/// The keys below the key of a figure in `summary.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// No keys: the figure is a single value.
+    /// There are no keys below it. The figure is a single value.
     One,
-    /// `p50`, `p95`, `p99` and `max` of a distribution.
+    /// The keys are `p50`, `p95`, `p99` and `max` of a distribution.
     Quantiles,
-    /// The opinion classes `1` to `5`.
+    /// The keys are the opinion scores `1` to `5`.
     Grades,
-    /// The names of flows.
+    /// The keys are the names of flows.
     Flows,
 }
 
 impl Parts {
-    /// Returns the names of the keys, if they do not depend on the run.
+    /// Returns the names of the keys. Returns an empty list if there are none or if they depend on the run.
     pub const fn names(self) -> &'static [&'static str] {
         match self {
             Self::One | Self::Flows => &[],
@@ -154,17 +154,17 @@ impl Parts {
 }
 
 named! {
-    /// A table of results that shows a figure as a column or a row.
+    /// A table of results, which shows figures as columns or rows.
     Shown {
         /// One line per flow, on a terminal and in a notebook.
         Terminal = "terminal",
         /// One line per flow, in a report.
         Flows = "flows",
-        /// One line per receiver of a video, in a report.
+        /// One line per receiver of a video flow, in a report.
         Receivers = "receivers",
-        /// Runs side by side.
+        /// Several runs side by side.
         Compare = "compare",
-        /// One line per run, in a comparison of runs: the values of the run's worst flow.
+        /// One line per run, in a comparison of runs. The values are those of the worst flow in the run.
         Runs = "runs",
         /// The results of `steadycast quality`.
         Quality = "quality",
@@ -179,28 +179,29 @@ named! {
     }
 }
 
-/// A key of the summary. Other crates can't construct a `Figure`, so they can't write undeclared keys.
+/// A figure: a key of the summary, with its meaning. Other crates can't construct a `Figure`, so they can't write
+/// undeclared keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Figure {
-    /// The object that the figure describes.
+    /// The type of the object that the figure describes.
     pub of: Of,
-    /// A path in the object, with dots.
+    /// The path of the figure in the object. Dots separate the keys.
     pub key: &'static str,
     /// The keys below the figure's key.
     pub parts: Parts,
     /// The figure's unit.
     pub unit: Unit,
-    /// The figure's meaning in one or more sentences.
+    /// What the figure means, in one or more sentences.
     pub about: &'static str,
-    /// The figure's heading in tables and its entry in the glossary.
+    /// The heading of the figure in tables, and its entry in the glossary.
     pub short: Option<&'static str>,
     /// The direction in which the figure improves.
     pub better: Better,
-    /// The flows, receivers and runs that have the figure.
+    /// Which flows, receivers or runs have the figure.
     pub when: When,
-    /// The tables that show the figure, each with the shown key of [`Figure::parts`], for example "p95"; empty for a
-    /// figure without parts.
+    /// The tables that show the figure. For each table, the text is the key of [`Figure::parts`] that the table shows,
+    /// for example "p95". The text is empty for a figure that is a single value.
     pub shown: &'static [(Shown, &'static str)],
 }
 
@@ -237,25 +238,25 @@ impl Figure {
         Self { short: Some(short), shown, ..self }
     }
 
-    /// Whether a path is that of this figure or of one of its parts.
+    /// Returns whether `path` is the path of this figure or of one of its parts.
     pub fn is_at(&self, path: &str) -> bool {
         let Some(rest) = path.strip_prefix(self.key) else { return false };
         match (self.parts, rest.strip_prefix('.')) {
             (Parts::One, _) => rest.is_empty(),
-            // The names of flows depend on the scenario.
+            // Accept any name of a flow, because the names depend on the scenario.
             (Parts::Flows, Some(name)) => !name.is_empty(),
             (parts, Some(part)) => parts.names().contains(&part),
             (_, None) => false,
         }
     }
 
-    /// Returns the first part of the figure's path.
+    /// Returns the first key of the figure's path.
     pub fn head(&self) -> &'static str {
         self.key.split('.').next().unwrap_or_default()
     }
 }
 
-/// The figures of one object, in the order of their writing.
+/// The figures of one object, in the order in which they were written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     of: Of,
@@ -263,19 +264,19 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Creates an empty set of figures.
+    /// Creates an empty set of figures for an object of the type `of`.
     pub fn new(of: Of) -> Self {
         Self { of, said: Map::new() }
     }
 
-    /// Writes a figure; `None` and values that are not finite become null.
+    /// Writes a figure. `None`, and numbers that are not finite, become null.
     pub fn put(&mut self, figure: &Figure, value: impl Into<Value>) {
         debug_assert_eq!(figure.of, self.of, "{}", figure.key);
         debug_assert_eq!(figure.parts, Parts::One, "{}", figure.key);
         self.put_at(figure.key, value.into());
     }
 
-    /// Writes a span in the figure's unit.
+    /// Writes a time span, in the unit of the figure.
     pub fn put_span(&mut self, figure: &Figure, span: Option<Span>) {
         let seconds = figure.unit == Unit::Seconds;
         self.put(figure, span.map(|span| if seconds { span.as_secs_f64() } else { span.as_millis_f64() }));
@@ -299,12 +300,12 @@ impl Figures {
         self.put_at(figure.key, Value::Object(all));
     }
 
-    /// Writes a list of objects with figures.
+    /// Writes a list of objects that have figures.
     pub fn put_list(&mut self, figure: &Figure, all: impl IntoIterator<Item = Self>) {
         self.put(figure, Value::Array(all.into_iter().map(Value::from).collect()));
     }
 
-    /// Appends to a figure that is a list.
+    /// Appends values to a figure that is a list.
     pub fn append(&mut self, figure: &Figure, more: impl IntoIterator<Item = impl Into<Value>>) {
         debug_assert_eq!(figure.unit, Unit::List, "{}", figure.key);
         let said = self.get(figure).and_then(Value::as_array).into_iter().flatten().cloned();
@@ -312,13 +313,13 @@ impl Figures {
         self.put(figure, Value::Array(all));
     }
 
-    /// Writes null for the first key of the figure's path: all figures below it are unknown.
+    /// Writes null for the first key of the figure's path. All figures below this key are then unknown.
     pub fn put_unknown(&mut self, figure: &Figure) {
         debug_assert_eq!(figure.of, self.of, "{}", figure.key);
         self.said.insert(figure.head().to_owned(), Value::Null);
     }
 
-    /// Returns the written value of a figure.
+    /// Returns the value that was written for a figure.
     pub fn get(&self, figure: &Figure) -> Option<&Value> {
         figure.key.split('.').enumerate().try_fold(&Value::Null, |at, (n, key)| match n {
             0 => self.said.get(key),
@@ -326,7 +327,7 @@ impl Figures {
         })
     }
 
-    /// Adds the figures of `other`, which replace those of the same key.
+    /// Adds the figures of `other`. They replace figures with the same first key.
     pub fn extend(&mut self, other: &Self) {
         debug_assert_eq!(self.of, other.of);
         self.said.extend(other.said.clone());
@@ -337,7 +338,7 @@ impl Figures {
         let mut at = &mut self.said;
         for key in way.split('.').filter(|key| !key.is_empty()) {
             let below = at.entry(key).or_insert(Value::Null);
-            // `put_unknown` may have written a null for this key.
+            // Replace a null, which `put_unknown` may have written for this key.
             if !below.is_object() {
                 *below = Value::Object(Map::new());
             }

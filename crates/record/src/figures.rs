@@ -1,11 +1,11 @@
-//! The list of figures, from which reports, expectations, the glossary and `docs/record.md` are derived. A new figure
-//! is one entry here, and a `put` where it is computed.
+//! The list of all figures. Reports, expectations, the glossary and `docs/record.md` are derived from this list. To add
+//! a figure, add an entry here, and a `put` where the figure is computed.
 
 use crate::figure::Shown::{Compare, Flows, Links, Pauses, Quality, Receivers, Runs, Sessions, Tcp, Terminal};
 use crate::figure::Unit::{Bytes, Count, Decibels, Flag, List, Millis, Number, Opinion, Rate, Seconds, Share, Text};
 use crate::figure::{Figure, Of, Parts, When};
 
-/// Declares a constant for each figure by its object, and the list of all figures.
+/// Declares a constant for each figure, in one module per type of object. Also declares the list of all figures.
 macro_rules! figures {
     ($($(#[$doc:meta])* $owner:ident = $of:ident { $($name:ident = $figure:expr;)* })*) => {
         $(
@@ -18,7 +18,7 @@ macro_rules! figures {
                 )*
             }
         )*
-        /// All figures, by object, in the order in which tables show them.
+        /// All figures, grouped by type of object. This is the order in which tables show them.
         pub const FIGURES: &[Figure] = &[$($($owner::$name,)*)*];
     };
 }
@@ -27,7 +27,7 @@ const fn figure(key: &'static str, unit: crate::Unit, about: &'static str) -> Fi
     Figure::new(key, unit, about)
 }
 
-/// A distribution of times in milliseconds.
+/// Creates a figure that is a distribution of times in milliseconds.
 const fn spread(key: &'static str, about: &'static str) -> Figure {
     Figure::new(key, Millis, about).parts(Parts::Quantiles)
 }
@@ -427,7 +427,7 @@ figures! {
     }
 }
 
-/// Returns the figure of an object of the kind `of` by the path below the object.
+/// Returns the figure that has this path below an object of the type `of`.
 pub fn find(of: Of, path: &str) -> Option<&'static Figure> {
     FIGURES.iter().find(|figure| figure.of == of && figure.is_at(path))
 }

@@ -1,15 +1,15 @@
-//! A summary's numbers by the paths that expectations use.
+//! Extracts the numbers of a summary, with the paths that expectations use.
 
 use serde_json::{Map, Value};
 
 const NO_FIGURES: [&str; 7] = ["format", "scenario", "program", "world", "complete", "warnings", "record_sha256"];
-/// The name of a list's row is the value of the first of these keys that it has.
+/// The keys whose value can be the name of an element in a list. The first of them that an element has is used.
 const NAMES: [&str; 3] = ["name", "id", "that"];
-/// The key of a link's direction, which follows the link's name in a path.
+/// The key of the direction of a link. In a path, the direction follows the name of the link.
 const DIRECTION: &str = "direction";
 
-/// Returns each number of a summary by its path, for example `flows.video.receivers.video.dst1.delay_ms.p95` or
-/// `links.bottleneck.back.drop_frac`. The word `forward` is left out: `links.bottleneck.drop_frac`.
+/// Returns each number of a summary with its path, for example `flows.video.receivers.video.dst1.delay_ms.p95` or
+/// `links.bottleneck.back.drop_frac`. The direction `forward` is left out, as in `links.bottleneck.drop_frac`.
 pub fn flat(summary: &Value) -> Map<String, Value> {
     let mut found = Map::new();
     for (key, value) in summary.as_object().into_iter().flatten() {
@@ -27,7 +27,7 @@ fn fill(found: &mut Map<String, Value>, path: &str, value: &Value) {
         }
         Value::Object(inner) => {
             for (key, each) in inner {
-                // They are already part of the path.
+                // Skip the keys whose values are already part of the path.
                 if key != DIRECTION && !NAMES.contains(&key.as_str()) {
                     fill(found, &format!("{path}.{key}"), each);
                 }
