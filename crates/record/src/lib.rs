@@ -1,7 +1,8 @@
-//! The results of a run: the one list of its figures, the one list of its tables' columns, and their writers.
+//! The results of a run. This crate contains the only list of figures, the only list of the tables' columns, and the
+//! code that writes them.
 //!
 //! [`Figures::put`] and [`Table`] accept only constants of these lists, so that an undeclared key can't be written.
-//! Expectations, reports, the glossary and `docs/record.md` are derived from them.
+//! Expectations, reports, the glossary and `docs/record.md` are derived from the lists.
 //!
 //! ```
 //! use steadycast_record::{Figures, Of, flow};

@@ -1,4 +1,5 @@
-/// Returns the median, or the mean of the two in the middle; `None` without values.
+/// Returns the median. If the number of values is even, returns the mean of the two middle values. Returns `None` if
+/// there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -7,8 +8,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[half - 1], upper) })
 }
 
-/// Returns the sample's standard deviation (over n − 1) divided by the mean; `None` for fewer than two values or a mean
-/// of zero.
+/// Returns the coefficient of variation: the standard deviation of the sample (with n − 1), divided by the mean.
+/// Returns `None` if there are fewer than two values or if the mean is zero.
 pub fn variation(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -30,7 +31,7 @@ mod tests {
 
     #[test]
     fn the_variation_divides_by_one_less_than_the_number_of_values() {
-        // The mean is 3 and the squared deviations are 4, 0 and 4: √(8 / 2) / 3.
+        // The mean is 3, and the squared deviations are 4, 0 and 4. The result is √(8 / 2) / 3.
         assert_eq!(variation(&[1.0, 3.0, 5.0]), Some(2.0 / 3.0));
         assert_eq!(variation(&[3.0]), None);
         assert_eq!(variation(&[0.0, 0.0]), None);

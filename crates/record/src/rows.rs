@@ -1,4 +1,4 @@
-//! Rows of the record, whose number grows with the duration of a run.
+//! Rows of the record. Their number grows with the duration of a run.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,15 +7,15 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// A store for rows that are not needed before the end of a run, which keeps the memory of a long run small.
+/// A store for rows that are not needed before the end of a run. It keeps the memory of a long run small.
 pub trait Store: Send + Sync + fmt::Debug {
-    /// Appends bytes and returns their position.
+    /// Appends bytes to the store. Returns their position.
     ///
     /// # Errors
     /// Returns the system's error, for example if the disk is full.
     fn put(&self, bytes: &[u8]) -> io::Result<u64>;
 
-    /// Reads bytes from a position.
+    /// Reads bytes from the position `at`, until the slice `bytes` is full.
     ///
     /// # Errors
     /// Returns the system's error.
@@ -24,11 +24,11 @@ pub trait Store: Send + Sync + fmt::Debug {
 
 /// A row that can be stored.
 pub trait Row: Default {
-    /// Passes each field to `by`, which writes it, or replaces it by the value that it reads.
+    /// Passes each field to `by`. `by` writes the field, or replaces it by the value that it reads.
     fn pass(&mut self, by: &mut Fields<'_>);
 }
 
-/// Declares the fields of a row in the order in which they are stored; a nested field is a path.
+/// Declares the fields of a row, in the order in which they are stored. A field of a field is declared as a path.
 #[macro_export]
 macro_rules! row {
     ($type:ty { $($($field:tt).+),+ }) => {
@@ -40,22 +40,22 @@ macro_rules! row {
     };
 }
 
-/// The number of rows that are written to the store together. At least this number stays in memory.
+/// The number of rows that are written to the store together. At least this number of rows stays in memory.
 const BLOCK: usize = 64;
 /// The number of rows that are packed together.
 const PACK: usize = 1;
 /// The space in bytes that is reserved for a packed row. Most packed rows are smaller.
 const PACKED: usize = 32;
 
-/// A growing list of rows, the oldest first. As a slice it contains the latest rows:
-/// - with a store at least the last `BLOCK` rows,
-/// - with packing at least the last `PACK` rows,
+/// A growing list of rows, in which the oldest row is first. As a slice, the list contains only the latest rows:
+/// - if the rows are stored, at least the last `BLOCK` rows,
+/// - if the rows are packed, at least the last `PACK` rows,
 /// - otherwise, and after [`StoredRows::recall`], all rows.
 #[derive(Clone, Debug)]
 pub struct Rows<T> {
     latest: Vec<T>,
     older: Older,
-    /// Static texts, to which rows refer by index.
+    /// Static texts, to which the rows refer by index.
     words: Vec<&'static str>,
 }
 
@@ -65,12 +65,12 @@ enum Older {
     InMemory,
     /// The older rows are packed in memory, field by field.
     Packed(Vec<u8>),
-    /// The store, the number of blocks, and the last block's position. Each block has the previous block's position, so
-    /// positions need no memory.
+    /// The store, the number of blocks, and the position of the last block. Each block contains the position of the
+    /// previous block, so that the positions need no memory.
     Stored(Arc<dyn Store>, usize, u64),
 }
 
-/// The position of the previous block, and the number of bytes of this block's rows.
+/// The start of a block: the position of the previous block, and the length of this block's rows in bytes.
 type Head = [[u8; 8]; 2];
 
 impl<T> Default for Rows<T> {
@@ -80,12 +80,12 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T: Row> Rows<T> {
-    /// Creates an empty list whose older rows are written to a store, if there is one.
+    /// Creates an empty list. If there is a store, older rows are written to it.
     pub fn stored(store: Option<Arc<dyn Store>>) -> Self {
         Self { older: store.map_or(Older::InMemory, |store| Older::Stored(store, 0, 0)), ..Self::default() }
     }
 
-    /// Creates an empty list whose older rows are packed, for callers with many series.
+    /// Creates an empty list whose older rows are packed. This is for callers that have many lists.
     pub fn packed() -> Self {
         Self { older: Older::Packed(Vec::new()), ..Self::default() }
     }
@@ -94,22 +94,22 @@ impl<T: Row> Rows<T> {
     pub fn push(&mut self, row: T) {
         match &mut self.older {
             Older::Packed(bytes) if self.latest.len() == 2 * PACK => {
-                // `Vec` would double its capacity, and half of it would stay unused.
+                // Reserve memory in small steps. `Vec` would double its capacity, and half of it would stay unused.
                 if bytes.capacity() - bytes.len() < PACKED {
                     bytes.reserve_exact(PACKED + bytes.len() / 8);
                 }
                 write(bytes, &mut self.words, &mut self.latest[..PACK]);
                 self.latest.drain(..PACK);
             }
-            // `Vec` itself would start with a capacity of four rows.
+            // Reserve room for two packs. `Vec` itself would start with a capacity of four rows.
             Older::Packed(_) if self.latest.is_empty() => self.latest.reserve_exact(2 * PACK),
-            // `latest` keeps a block after the write, because callers read the latest rows. If the store refuses a
-            // block, `latest` never again has this length, so all further rows stay in memory.
+            // Keep one block in `latest`, because callers read the latest rows. If the store refuses a block, `latest`
+            // grows beyond this length, so that all further rows stay in memory.
             Older::Stored(store, blocks, last) if self.latest.len() == 2 * BLOCK => {
                 let mut bytes = Vec::new();
                 write(&mut bytes, &mut self.words, &mut self.latest[..BLOCK]);
                 let head: Head = [last.to_le_bytes(), (bytes.len() as u64).to_le_bytes()];
-                // The length of the rows is only known now.
+                // Insert the head last, because it contains the length of the rows.
                 bytes.splice(..0, head.into_iter().flatten());
                 if let Ok(at) = store.put(&bytes) {
                     (*blocks, *last) = (*blocks + 1, at);
@@ -121,7 +121,7 @@ impl<T: Row> Rows<T> {
         self.latest.push(row);
     }
 
-    /// Returns the rows in memory; those in a store only after [`StoredRows::recall`].
+    /// Returns the rows in memory. Stored rows are included only after [`StoredRows::recall`].
     pub fn all(&self) -> Cow<'_, [T]>
     where
         T: Clone,
@@ -129,7 +129,7 @@ impl<T: Row> Rows<T> {
         match &self.older {
             Older::Packed(bytes) if !bytes.is_empty() => {
                 let mut all = Vec::new();
-                // `read` takes mutable references, because it shares its code with writing.
+                // Copy the bytes, because `read` takes mutable references. It shares its code with writing.
                 read(&mut bytes.clone(), &mut self.words.clone(), &mut all);
                 all.extend_from_slice(&self.latest);
                 Cow::Owned(all)
@@ -138,7 +138,7 @@ impl<T: Row> Rows<T> {
         }
     }
 
-    /// Returns all rows.
+    /// Returns all rows, including stored rows.
     ///
     /// # Errors
     /// Returns the store's error.
@@ -190,12 +190,12 @@ impl<T: Row> Extend<T> for Rows<T> {
     }
 }
 
-/// A list of rows of any type.
+/// A list of rows whose type does not matter.
 pub trait StoredRows {
-    /// Writes older rows to a store from now on.
+    /// Writes older rows to `store` from now on.
     fn keep_in(&mut self, store: &Arc<dyn Store>);
 
-    /// Reads the rows in the store back into memory.
+    /// Reads the stored rows back into memory.
     ///
     /// # Errors
     /// Returns the store's error.
@@ -212,7 +212,7 @@ impl<T: Row> StoredRows for Rows<T> {
         self.unpack();
         let Older::Stored(store, blocks, last) = &self.older else { return Ok(()) };
         let (mut places, mut at) = (vec![(0, 0); *blocks], *last);
-        // From the last block to the first.
+        // Find the positions of the blocks, from the last block to the first.
         for place in places.iter_mut().rev() {
             let mut head = Head::default();
             store.get(at, head.as_flattened_mut())?;
@@ -242,10 +242,10 @@ impl<T: Row> Rows<T> {
     }
 }
 
-/// Writes or reads the fields of a row by the same calls.
+/// Writes or reads the fields of a row. The same calls do both.
 pub struct Fields<'a> {
     bytes: &'a mut Vec<u8>,
-    /// The place of the next field to read; `None` while writing.
+    /// The position of the next field to read. `None` while rows are written.
     at: Option<usize>,
     words: &'a mut Vec<&'static str>,
 }
@@ -257,13 +257,14 @@ impl Fields<'_> {
             return value;
         };
         let read = self.bytes.get(*at..).and_then(|rest| rest.first_chunk()).copied();
-        // The same program has written the rows.
+        // The bytes can't be missing, because the same program has written the rows.
         debug_assert!(read.is_some(), "rows are read as they were written");
         *at += N;
         read.unwrap_or(value)
     }
 
-    /// Seven bits per byte, the lowest first, because most numbers are small.
+    /// Writes or reads a number. Each byte has seven bits of the number, and the lowest bits come first. This is short
+    /// because most numbers are small.
     fn number(&mut self, value: u64) -> u64 {
         let (mut rest, mut all) = (value, 0);
         for shift in (0..u64::BITS).step_by(7) {
@@ -278,7 +279,7 @@ impl Fields<'_> {
         all
     }
 
-    /// Writes or reads one of a few values as its index in `all`.
+    /// Writes or reads a value that is one of a few values. Stores the index of the value in `all`.
     pub fn one_of<T: Copy + PartialEq>(&mut self, value: &mut T, all: &[T]) {
         let place = all.iter().position(|other| other == value).unwrap_or_default();
         let [place] = self.array([place as u8]);
@@ -286,7 +287,7 @@ impl Fields<'_> {
     }
 }
 
-/// Implements [`Row`] for types that are stored as numbers.
+/// Implements [`Row`] for types that are stored as a number.
 macro_rules! numbers {
     ($($type:ty: $to:expr, $of:expr;)*) => {$(
         impl Row for $type {
@@ -330,12 +331,12 @@ impl<T: Row> Row for Option<T> {
     }
 }
 
-/// Stored as its index in the list of all such texts.
+/// A static text is stored as its index in the list of all static texts.
 impl Row for &'static str {
     fn pass(&mut self, by: &mut Fields<'_>) {
         let known = by.words.iter().position(|other| other == self);
         let mut place = known.unwrap_or(by.words.len()) as u32;
-        // While a row is read, `self` is a default value.
+        // Do not add the text while a row is read, because `self` is then a default value.
         if known.is_none() && by.at.is_none() {
             by.words.push(self);
         }
@@ -346,7 +347,7 @@ impl Row for &'static str {
 
 impl Row for Cow<'static, str> {
     fn pass(&mut self, by: &mut Fields<'_>) {
-        // Only static texts are stored as indexes.
+        // Store only a static text by its index. Other texts are stored as bytes.
         let mut own = matches!(self, Cow::Borrowed(_));
         own.pass(by);
         if own {
@@ -358,7 +359,7 @@ impl Row for Cow<'static, str> {
         let mut letters = self.clone().into_owned().into_bytes();
         let mut len = letters.len() as u32;
         len.pass(by);
-        // Makes room for the letters while a row is read.
+        // While a row is read, make room for the letters.
         letters.resize(len as usize, 0);
         letters.iter_mut().for_each(|letter| [*letter] = by.array([*letter]));
         *self = Cow::Owned(String::from_utf8_lossy(&letters).into_owned());
@@ -370,7 +371,7 @@ mod tests {
     use super::*;
     use std::sync::{Mutex, PoisonError};
 
-    /// A store with a capacity in bytes.
+    /// A store whose capacity is the given number of bytes.
     #[derive(Debug)]
     struct Room(usize, Mutex<Vec<u8>>);
 
@@ -444,7 +445,7 @@ mod tests {
 
     #[test]
     fn a_store_that_is_full_loses_no_row() {
-        // The capacity is three and a half blocks, with ten bytes per row.
+        // The store has room for three and a half blocks, because each row has ten bytes.
         let mut rows = filled(10 * BLOCK * 7 / 2, 1_000, |n| u64::MAX - n);
         assert_eq!(rows.len(), 1_000 - 3 * BLOCK);
         rows.recall().unwrap();

@@ -1,44 +1,45 @@
-//! Max–min fair shares of links, at a time and over time.
+//! Max–min fair shares of links, at one time and over time. A claim is a flow or another user of links.
 
 use steadycast_units::{Rate, Span, Time};
 
-/// The rate that a claim could use at a certain time.
+/// The rate that a claim could use at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// The claim is not present: it uses nothing and has no share.
+    /// The claim is not present. It uses nothing and has no share.
     Absent,
-    /// A rate of at most this value.
+    /// The claim could use this rate at most.
     AtMost(Rate),
-    /// An unlimited rate.
+    /// The claim could use any rate.
     All,
 }
 
-/// Claims on links: for each claim, such as a flow, the links that it uses.
+/// Claims on links. Each claim, for example a flow, uses a list of links.
 pub struct Claims {
-    /// The links of each claim, as indexes into `links`.
+    /// The links that each claim uses, as indices into `links`.
     ways: Vec<Vec<u32>>,
-    /// The numbers of the links that claims use, in ascending order.
+    /// The numbers of all links that are used, in ascending order.
     links: Vec<u32>,
-    /// The claims that use each link.
+    /// The claims that use each link, as indices into `ways`.
     users: Vec<Vec<u32>>,
 }
 
-/// What remains of a link while shares are assigned.
+/// The rest of a link that is not assigned yet, while shares are assigned.
 struct Remaining {
-    /// The rate in bit/s; `None` if the link is unlimited.
+    /// The unassigned rate in bit/s. `None` if the link is unlimited.
     rate: Option<u64>,
     open: u64,
 }
 
 impl Remaining {
-    /// The equal share of each claim that has no share yet.
+    /// Returns the rate that each claim gets if the unassigned rate is divided equally among the claims that have no
+    /// share yet.
     fn level(&self) -> Option<u64> {
         self.rate.filter(|_| self.open > 0).map(|rate| rate / self.open)
     }
 }
 
 impl Claims {
-    /// Creates the claims: `ways[n]` lists the numbers of the links that claim `n` uses.
+    /// Creates the claims. `ways[n]` lists the numbers of the links that claim `n` uses.
     pub fn new(ways: &[Vec<u32>]) -> Self {
         let mut links: Vec<u32> = ways.iter().flatten().copied().collect();
         links.sort_unstable();
@@ -46,7 +47,7 @@ impl Claims {
         let mut users = vec![Vec::new(); links.len()];
         let mut own = Vec::with_capacity(ways.len());
         for (n, way) in ways.iter().enumerate() {
-            // A way may cross a link twice.
+            // Count a link only once, even if the claim uses it twice.
             let mut places: Vec<u32> =
                 way.iter().filter_map(|l| links.binary_search(l).ok()).map(|p| p as u32).collect();
             places.sort_unstable();
@@ -57,14 +58,15 @@ impl Claims {
         Self { ways: own, links, users }
     }
 
-    /// Returns the numbers of all links that a claim uses, in ascending order.
+    /// Returns the numbers of all links that claims use, in ascending order.
     pub fn links(&self) -> &[u32] {
         &self.links
     }
 
-    /// Returns the max–min fair rate of each claim: all rates grow evenly until a claim's demand is met or one of its
-    /// links is full. `capacity` has the rate of each link of [`Claims::links`]; `None` is unlimited, as is a claim
-    /// that nothing limits.
+    /// Returns the max–min fair rate of each claim. All rates grow evenly. The rate of a claim stops to grow if it
+    /// meets the claim's demand, or if a link of the claim is full. `capacity` has the rate of each link in
+    /// [`Claims::links`], or `None` for an unlimited link. The result is `None` for a claim that is absent or that
+    /// nothing limits.
     pub fn fair(&self, demands: &[Demand], capacity: &[Option<Rate>]) -> Vec<Option<Rate>> {
         let mut shares: Vec<Option<Rate>> = vec![None; self.ways.len()];
         let present = |n: &u32| demands[*n as usize] != Demand::Absent;
@@ -74,7 +76,7 @@ impl Claims {
         let mut left: Vec<Remaining> = capacity.iter().zip(&self.users).map(left).collect();
         let mut waiting: Vec<u32> = (0..self.ways.len() as u32).filter(present).collect();
         while !waiting.is_empty() {
-            // The smallest equal share is that of the next bottleneck.
+            // Find the smallest equal share, because the link with this share is the next bottleneck.
             let level = left.iter().filter_map(Remaining::level).min();
             let satisfied = |n: &u32| match demands[*n as usize] {
                 Demand::AtMost(rate) if level.is_none_or(|level| rate.as_bps() <= level) => Some(rate),
@@ -86,11 +88,11 @@ impl Claims {
                 Some(Rate::bps(share))
             };
             let mut stopped: Vec<(u32, Rate)> = waiting.iter().filter_map(|n| Some((*n, satisfied(n)?))).collect();
-            // Smaller demands are satisfied first; what they leave raises the other shares.
+            // Satisfy smaller demands first, because what they leave raises the other shares.
             if stopped.is_empty() {
                 stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
             }
-            // Nothing limits the remaining claims.
+            // Stop if nothing limits the remaining claims.
             if stopped.is_empty() {
                 break;
             }
@@ -107,13 +109,14 @@ impl Claims {
         shares
     }
 
-    /// Returns whether each claim competes: it shares a link with another claim, and the `shares` fill the link.
+    /// Returns for each claim whether it competes. A claim competes if it uses a link together with another claim, and
+    /// if the `shares` of all claims fill this link.
     fn compete(&self, demands: &[Demand], capacity: &[Option<Rate>], shares: &[Option<Rate>]) -> Vec<bool> {
         let mut compete = vec![false; self.ways.len()];
         for (users, capacity) in self.users.iter().zip(capacity) {
             let present = || users.iter().map(|n| *n as usize).filter(|n| demands[*n] != Demand::Absent);
             let load: u64 = present().filter_map(|n| shares[n]).map(Rate::as_bps).sum();
-            // Integer division leaves less than 1 b/s per claim unassigned.
+            // Allow 1 bit/s per claim, because the integer division leaves less than this unassigned.
             let is_full = capacity.is_some_and(|capacity| load + present().count() as u64 >= capacity.as_bps());
             if is_full && present().count() > 1 {
                 present().for_each(|n| compete[n] = true);
@@ -122,9 +125,9 @@ impl Claims {
         compete
     }
 
-    /// Returns the shares of each claim over time. Nothing changes between two `edges`, which are times in order.
-    /// `demand` and `capacity` are those of a claim and of a link between two edges. Each claim counts from its time in
-    /// `from`.
+    /// Returns the mean shares of each claim over time. `edges` is a list of times in ascending order, between which
+    /// nothing changes. `demand` returns the demand of a claim between two edges. `capacity` returns the capacity of a
+    /// link between two edges. `from` has the time from which each claim counts.
     pub fn over_time(
         &self,
         edges: &[Time],
@@ -143,7 +146,7 @@ impl Claims {
                 return;
             }
             means[n].1.add(share, end.since(begin));
-            // Joins adjacent periods.
+            // Join the period to the previous one if they are adjacent.
             match contested[n].last_mut() {
                 Some((_, until)) if *until == begin => *until = end,
                 _ => contested[n].push((begin, end)),
@@ -159,8 +162,9 @@ impl Claims {
         means.into_iter().zip(contested).map(share).collect()
     }
 
-    /// Returns each claim's mean share in each interval of this length, over the time in which it is present; `None`
-    /// where it is absent or unlimited. The other arguments are those of [`Claims::over_time`].
+    /// Returns the mean share of each claim in each interval of length `interval`. The mean is over the time in which
+    /// the claim is present. It is `None` if the claim is absent or unlimited in the interval. The other arguments are
+    /// the same as in [`Claims::over_time`].
     pub fn by_interval(
         &self,
         edges: &[Time],
@@ -182,7 +186,8 @@ impl Claims {
         means.into_iter().map(|each| each.iter().map(Mean::rate).collect()).collect()
     }
 
-    /// Calls `visit` with each period between two edges and each claim in it: number, share, and whether it competes.
+    /// Calls `visit` for each period between two edges and each claim that is present. The arguments are the period,
+    /// the number of the claim, its share, and whether it competes.
     fn each_period(
         &self,
         edges: &[Time],
@@ -196,7 +201,7 @@ impl Claims {
             let demands: Vec<Demand> = (0..self.ways.len()).map(|n| demand(n, begin, end)).collect();
             let rates: Vec<Option<Rate>> = self.links.iter().map(|link| capacity(*link, begin, end)).collect();
             let now = (demands, rates);
-            // Computing the shares is expensive in large networks.
+            // Compute the shares only if something has changed, because this takes long in large networks.
             if now != last || shares.is_empty() {
                 shares = self.fair(&now.0, &now.1);
                 compete = self.compete(&now.0, &now.1, &shares);
@@ -212,23 +217,24 @@ impl Claims {
 /// The mean max–min shares of a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
-    /// The mean share while the claim is present; `None` if the claim is never present, or if its share is unlimited at
+    /// The mean share while the claim is present. `None` if the claim is never present, or if its share is unlimited at
     /// some time.
     pub there: Option<Rate>,
     /// How long the claim is present.
     pub time_there: Span,
-    /// The mean share while the claim competes; `None` if the claim never competes, or if its share is then
-    /// unlimited.
+    /// The mean share while the claim competes. `None` if the claim never competes, or if its share is unlimited while
+    /// it competes.
     pub competing: Option<Rate>,
-    /// How long the claim competes: it shares a link with another claim, and the fair shares fill the link.
+    /// How long the claim competes. A claim competes if it uses a link together with another claim, and if the fair
+    /// shares fill this link.
     pub time_competing: Span,
-    /// When the claim competes, in order.
+    /// The periods in which the claim competes, in ascending order.
     pub times: Vec<(Time, Time)>,
 }
 
 #[derive(Default)]
 struct Mean {
-    /// The integral of the share, in bits per second times nanoseconds.
+    /// The integral of the share over time, in bit/s times nanoseconds.
     sum: u128,
     span: Span,
     unlimited: bool,
@@ -249,8 +255,8 @@ impl Mean {
     }
 }
 
-/// Returns Jain's fairness index, (Σx)² / (n·Σx²): 1 when all rates are equal, 1/n when one flow has all. `None`
-/// without traffic, or with fewer than two flows.
+/// Returns Jain's fairness index, (Σx)² / (n·Σx²). It is 1 if all rates are equal, and 1/n if a single flow has all the
+/// rate. Returns `None` if all rates are zero or if there are fewer than two flows.
 pub fn jain(rates: &[f64]) -> Option<f64> {
     let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     (rates.len() > 1 && squares > 0.0).then(|| sum * sum / (rates.len() as f64 * squares))
@@ -282,7 +288,7 @@ mod tests {
         assert_eq!(mbps(Claims::new(&[vec![9]]).fair(&[ALL], &[None])), [None]);
     }
 
-    /// A random case: up to six claims on up to four links, with changes over up to five seconds.
+    /// A random case. It has up to six claims on up to four links, which change over up to five seconds.
     #[derive(Clone, Debug)]
     struct World {
         ways: Vec<Vec<u32>>,
@@ -314,8 +320,8 @@ mod tests {
         })
     }
 
-    /// Computes the fair rates naively by their definition: in each round, every claim that can grow gets one more
-    /// step.
+    /// Computes the fair rates directly by their definition. In each round, every claim that can still grow gets one
+    /// more step.
     fn filled(ways: &[Vec<u32>], demands: &[Demand], rates: &[Rate], step: u64) -> Vec<u64> {
         let mut shares = vec![0; ways.len()];
         let mut stopped: Vec<bool> = demands.iter().map(|demand| *demand == Demand::Absent).collect();
@@ -345,7 +351,8 @@ mod tests {
             let (demands, rates) = &world.seconds[0];
             let capacity: Vec<_> = claims.links().iter().map(|link| Some(rates[*link as usize])).collect();
             let shares = claims.fair(demands, &capacity);
-            // A claim may get up to one step too little, and the other claims get that step in addition.
+            // Allow a tolerance. A claim may get up to one step too little, which the other claims then get in
+            // addition.
             let (step, all) = (500, world.ways.len() as u64);
             for (n, slow) in filled(&world.ways, demands, rates, step).into_iter().enumerate() {
                 match shares[n] {
@@ -382,7 +389,8 @@ mod tests {
                     }
                     Demand::All => false,
                 };
-                // A claim that gets less than its demand has a full link on which no other claim has a larger share.
+                // A claim that gets less than its demand must use a full link on which no other claim has a larger
+                // share.
                 let bottleneck = way.iter().any(|link| {
                     load(*link) + spare > rates[*link as usize].as_bps()
                         && users(*link).iter().all(|other| shares[*other] <= shares[n] + spare)
@@ -412,8 +420,8 @@ mod tests {
                 let there: Vec<u64> = each.iter().filter_map(|shares| shares[n]).map(Rate::as_bps).collect();
                 prop_assert_eq!(share.there.is_none(), there.is_empty());
                 prop_assert!(apart(share.there, &there) <= 1.0, "{:?}", share);
-                // By definition, a claim competes if another claim is present on one of its links and their shares fill
-                // that link.
+                // By definition, a claim competes if another claim is present on one of its links, and if the shares of
+                // all claims fill this link.
                 let competes = |second: usize| {
                     let (demands, rates) = &world.seconds[second];
                     demands[n] != Demand::Absent && world.ways[n].iter().any(|link| {
@@ -448,7 +456,7 @@ mod tests {
             for (n, intervals) in told.iter().enumerate() {
                 prop_assert_eq!(intervals.len() as u64, (world.seconds.len() as u64 * 1_000).div_ceil(millis));
                 for (place, share) in (0..).zip(intervals) {
-                    // The expected result, computed millisecond by millisecond.
+                    // Compute the expected result millisecond by millisecond.
                     let inside = place * millis..(place + 1) * millis;
                     let shares = inside.filter_map(|at| each.get(at as usize / 1_000)?[n]);
                     let parts: Vec<f64> = shares.map(Rate::as_bps_f64).collect();

@@ -1,4 +1,4 @@
-//! The figures of an object and of its parts, computed while the summary is written.
+//! The figures of an object and of the objects in it, which are computed while the summary is written.
 
 use crate::{Figure, Figures, Parts};
 use serde_json::{Map, Value};
@@ -6,8 +6,9 @@ use std::io::{self, Write};
 
 type List<'a> = Box<dyn Iterator<Item = Tree<'a>> + 'a>;
 
-/// An object's figures, and lists of its parts, which are computed one at a time while they are written. The figures of
-/// 100,000 receivers as a [`Value`] would need several times the memory of their text.
+/// The figures of an object, and lists of the objects in it. The objects in a list are computed one at a time while
+/// they are written. As a [`Value`], the figures of 100,000 receivers would need several times the memory of their
+/// text.
 pub struct Tree<'a> {
     /// The figures of the object itself.
     pub figures: Figures,
@@ -15,19 +16,19 @@ pub struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Sets a list of parts with figures as the value of `figure`.
+    /// Sets the value of `figure` to a list of objects that have figures.
     pub fn list<T: Into<Self> + 'a>(&mut self, figure: &Figure, things: impl IntoIterator<Item = T> + 'a) {
         debug_assert_eq!(figure.parts, Parts::One, "{}", figure.key);
-        // Reserves the list's position among the keys.
+        // Write a null, which reserves the position of the list among the keys.
         self.figures.put(figure, Value::Null);
         self.lists.retain(|(key, _)| *key != figure.key);
         self.lists.push((figure.key, Box::new(things.into_iter().map(Into::into))));
     }
 
-    /// Returns the tree as JSON, the same text as that of its [`Value`].
+    /// Returns the tree as JSON. The text is the same as the text of its [`Value`].
     pub fn into_json(self) -> String {
         let mut text = Vec::new();
-        // Writing to memory never fails, and JSON is UTF-8.
+        // Ignore errors, because writing to memory never fails and JSON is UTF-8.
         let _ = self.write_json(&mut text);
         String::from_utf8(text).unwrap_or_default()
     }
@@ -60,8 +61,8 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Takes the list whose placeholder under `key` is null. Returns `None` if there is no such list, or if a value was
-/// written to the key later.
+/// Removes and returns the list that belongs to `key`, whose value is a null until the list is written. Returns `None`
+/// if there is no such list, or if a value was written to the key later.
 fn take<'a>(lists: &mut Vec<(&'static str, List<'a>)>, key: &str, value: &Value) -> Option<List<'a>> {
     let place = lists.iter().position(|(name, _)| *name == key && value.is_null())?;
     Some(lists.swap_remove(place).1)

@@ -1,4 +1,4 @@
-//! A controller over a link of 2 Mb/s: `cargo run -p steadycast-remote --example link`.
+//! A controller that sends over a link of 2 Mb/s. Run it with `cargo run -p steadycast-remote --example link`.
 
 use std::collections::VecDeque;
 use steadycast_remote::{
@@ -24,7 +24,7 @@ fn main() -> Result<(), ParamError> {
         if now == wake {
             remote.timer(now);
         } else if now == send {
-            // The packet is sent and queued on the link if there is room.
+            // Send the packet. It is queued on the link if there is room, and otherwise lost.
             let number = remote.sent(now, &packet);
             sent += packet.size;
             if idle.since(now) > room {
@@ -37,7 +37,8 @@ fn main() -> Result<(), ParamError> {
             }
             send = now + packet.size.at(remote.decision().pacing);
         } else {
-            // The feedback was written earlier, by its one-way delay. It covers the packets that had arrived then.
+            // The feedback has been on its way for the one-way delay. It covers the packets that had arrived when it
+            // was written.
             let arrived = under_way.iter().take_while(|(at, _)| *at <= now.before(way)).count();
             remote.feedback(now, under_way.drain(..arrived).map(|(_, fate)| fate));
             report = now + Span::millis(50);

@@ -1,25 +1,25 @@
 use steadycast_units::{PeerTime, Span, Time};
 
-/// The duration of a slot. Only three slots are kept, so that the offset follows clock drift.
+/// The duration of a slot. Only the last three slots count, so that the offset follows clock drift.
 const SLOT: Span = Span::secs(10);
 
-/// The sender's clock minus the receiver's clock, plus the delay of feedback.
+/// Estimates the sender's clock minus the receiver's clock, plus the delay of feedback.
 ///
-/// Each feedback gives a sample: its arrival time minus the newest packet arrival that it reports. The smallest sample
-/// counts, because the receiver wrote this feedback right after the packet's arrival.
+/// Each feedback gives a sample: its arrival time minus the arrival time of the newest packet in it. The smallest
+/// sample counts, because the receiver wrote this feedback right after the packet had arrived.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ClockOffset {
-    /// The smallest sample of each slot in nanoseconds, the current slot first.
+    /// The smallest sample of each slot in nanoseconds. The current slot comes first.
     minima: [Option<i64>; 3],
     since: Time,
 }
 
 impl ClockOffset {
-    /// Adds the sample of feedback that arrived at `now`. `newest` is the newest packet arrival in the feedback.
+    /// Adds a sample. The feedback arrived at `now`, and `newest` is the latest arrival of a packet in it.
     pub(crate) fn learn(&mut self, now: Time, newest: PeerTime) {
         let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
         if self.least().is_some_and(|least| offset.saturating_sub(least) > SLOT.as_nanos() as i64) {
-            // The receiver's clock was set back.
+            // The receiver's clock was set back, so start afresh.
             self.minima = [None; 3];
         }
         if now.since(self.since) > SLOT {
@@ -33,7 +33,8 @@ impl ClockOffset {
         self.minima.iter().flatten().min().copied()
     }
 
-    /// Returns the earliest arrival time, on the sender's clock, of feedback that the receiver wrote at `at`.
+    /// Returns the earliest time at which feedback can arrive that the receiver wrote at `at`. The result is on the
+    /// sender's clock.
     pub(crate) fn local(&self, at: PeerTime) -> Time {
         let nanos = at.as_nanos().saturating_add(self.least().unwrap_or_default()).max(0);
         Time::from_nanos(nanos.unsigned_abs())

@@ -2,12 +2,12 @@ use std::collections::VecDeque;
 use steadycast_control::{PacketArrival, PacketReport, Stream};
 use steadycast_units::{Bytes, PeerTime, Span, Time};
 
-/// The maximum number of packets in the history. It is less than 2¹⁵, so that 16-bit numbers are unambiguous.
+/// Maximum number of packets in the history. It is less than 2¹⁵, so that numbers of 16 bits are unambiguous.
 const HISTORY_PACKETS: usize = 1 << 14;
 
 const SEQ_SPACES: usize = 4;
 
-/// Returns the sequence number space of a stream; padding shares that of retransmissions.
+/// Returns the index of the sequence number space that a stream uses. Padding and retransmissions share a space.
 const fn seq_space(stream: Stream) -> usize {
     match stream {
         Stream::Media => 0,
@@ -22,39 +22,42 @@ struct SentPacket {
     at: Time,
     size: Bytes,
     stream: Stream,
-    /// The newest number of each sequence number space, including this packet's number.
+    /// The newest sequence number in each space when this packet was sent, including the number of this packet.
     seqs: [u16; SEQ_SPACES],
     arrived: bool,
-    /// Whether the fate was reported or declared unknown.
+    /// Whether feedback has reported the packet's fate, or the fate was declared unknown.
     settled: bool,
-    /// Whether feedback does not cover the packet, so that it is not reported as lost.
+    /// Whether feedback does not cover the packet. The packet is then never reported as lost.
     uncovered: bool,
 }
 
-/// The last 16,384 packets sent on all streams.
+/// The last 16,384 packets that were sent, on all streams.
 #[derive(Debug, Default)]
 pub struct History {
     packets: VecDeque<SentPacket>,
-    /// The oldest packet's number.
+    /// The number of the oldest packet.
     first: u64,
-    /// The number of the first packet in each sequence number space. The packet may have left the history.
+    /// The number of the first packet that was sent in each sequence number space. The packet may have left the
+    /// history.
     begun: [Option<u64>; SEQ_SPACES],
     near: Option<PeerTime>,
-    /// All packets before these numbers were examined by [`History::settle_before`]: for one stream, and for all.
+    /// Before these packet numbers, [`History::settle_before`] has examined all packets. The first number is for the
+    /// calls with a stream, and the second for the calls with all streams.
     examined: [u64; 2],
 }
 
-/// Per-packet feedback, joined with the history.
+/// Per-packet feedback that was matched with the sent packets.
 #[derive(Debug, Default)]
 pub struct Joined {
-    /// The reported packets in the order of sending. Earlier feedback did not report them as arrived.
+    /// The reported packets in the order of sending. Packets that earlier feedback reported as arrived are left out.
     pub packets: Vec<PacketReport>,
-    /// The round-trip time by the newest packet, without the receiver's hold time.
+    /// The round-trip time of the newest packet that arrived, without the time for which the receiver held the
+    /// feedback.
     pub rtt: Option<Span>,
 }
 
 impl History {
-    /// Records a sent packet. `number` increases by 1 per packet; `seq` is the sequence number in the stream.
+    /// Records a sent packet. `number` increases by 1 per packet. `seq` is the packet's sequence number in its stream.
     pub fn on_sent(&mut self, number: u64, at: Time, size: Bytes, stream: Stream, seq: u16) {
         if self.packets.is_empty() {
             self.first = number;
@@ -63,38 +66,40 @@ impl History {
             self.packets.pop_front();
             self.first += 1;
         }
-        // Each packet has the newest numbers of all spaces, so that `by_seq` can bisect.
+        // Store the newest sequence numbers of all spaces with each packet, so that `by_seq` can search by bisection.
         let mut seqs = self.packets.back().map_or([0; SEQ_SPACES], |last| last.seqs);
         seqs[seq_space(stream)] = seq;
         self.begun[seq_space(stream)].get_or_insert(number);
         self.packets.push_back(SentPacket { at, size, stream, seqs, arrived: false, settled: false, uncovered: false });
     }
 
-    /// Declares that feedback does not cover packet `number`; reports of it as missing are then ignored.
+    /// Declares that feedback does not cover packet `number`. Feedback that reports it as missing is then ignored.
     pub fn leave_out(&mut self, number: u64) {
         if let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) {
             left.uncovered = true;
         }
     }
 
-    /// Returns the newest time of the receiver's clock so far.
+    /// Returns the latest time on the receiver's clock that feedback has contained. Returns `None` if there was none.
     pub fn near(&self) -> Option<PeerTime> {
         self.near
     }
 
-    /// Returns the number of the newest packet with these low 16 bits; `None` if it is not in the history.
+    /// Returns the number of the newest packet whose number has these low 16 bits. Returns `None` if the packet is not
+    /// in the history.
     pub fn by_low_bits(&self, low: u16) -> Option<u64> {
         let newest = self.first + (self.packets.len() as u64).checked_sub(1)?;
         let back = (newest as u16).wrapping_sub(low);
         newest.checked_sub(u64::from(back)).filter(|number| *number >= self.first)
     }
 
-    /// Returns the number of the newest packet with this sequence number in its stream; `None` if unknown.
+    /// Returns the number of the newest packet that has this sequence number in its stream. Returns `None` if the
+    /// packet is not in the history.
     pub fn by_seq(&self, stream: Stream, seq: u16) -> Option<u64> {
         let of = seq_space(stream);
         let begun = self.begun[of]?;
         let newest = self.packets.back()?.seqs[of];
-        // Bisection works, because sequence numbers increase and span at most 16,384 of the 65,536 values.
+        // Search by bisection. Sequence numbers increase, and they span at most 16,384 of the 65,536 values.
         let wanted = newest.wrapping_sub(seq);
         let (mut low, mut high) = (begun.saturating_sub(self.first) as usize, self.packets.len());
         while low < high {
@@ -109,15 +114,16 @@ impl History {
         (seq_space(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
     }
 
-    /// Adds to `unknown` the unreported packets before the newest packet in `joined`, each once. Feedback may never
-    /// cover them, because QUIC acknowledges only packets that have arrived (RFC 9000, section 13.2).
+    /// Adds packets to `unknown` that were sent before the newest packet in `joined` but have not been reported. Adds
+    /// each packet only once. Feedback may never report these packets, because QUIC acknowledges only packets that have
+    /// arrived (RFC 9000, section 13.2).
     pub fn overtaken(&mut self, joined: &Joined, unknown: &mut Vec<PacketReport>) {
         let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() else { return };
         self.settle_before(newest, None, unknown);
     }
 
-    /// Adds to `unknown` the unreported packets before `end`, each once: those of `stream`, or of all streams. All
-    /// calls with a stream must have the same one.
+    /// Adds packets to `unknown` whose number is less than `end` and that have not been reported. Adds each packet only
+    /// once. If `stream` is given, adds only packets of this stream. Only one stream may be used in all calls.
     pub fn settle_before(&mut self, end: u64, stream: Option<Stream>, unknown: &mut Vec<PacketReport>) {
         let which = usize::from(stream.is_none());
         for number in self.examined[which].max(self.first)..end {
@@ -129,7 +135,7 @@ impl History {
         self.examined[which] = self.examined[which].max(end);
     }
 
-    /// Adds packet `number` to `unknown`, once and only if it is unreported.
+    /// Adds packet `number` to `unknown` if it has not been reported. Adds each packet only once.
     pub fn settle(&mut self, number: u64, unknown: &mut Vec<PacketReport>) {
         if let Some(left) =
             self.index(number).and_then(|index| self.packets.get_mut(index)).filter(|left| !left.settled)
@@ -144,10 +150,12 @@ impl History {
         number.checked_sub(self.first).and_then(|index| usize::try_from(index).ok())
     }
 
-    /// Adds feedback about packet `number` to `joined`, unless it is unknown or was reported as arrived.
+    /// Adds feedback about packet `number` to `joined`. Does nothing if the packet is not in the history, or if it was
+    /// already reported as arrived.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
         let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) else { return };
-        // Repeated feedback must not count twice.
+        // Ignore repeated feedback, which must not count twice. Also ignore that a packet is missing if feedback does
+        // not cover it.
         if left.arrived || left.uncovered && arrived.is_none() {
             return;
         }
@@ -158,16 +166,17 @@ impl History {
 }
 
 impl Joined {
-    /// Sorts by the order of sending.
+    /// Sorts the packets in the order of sending.
     pub fn sort(&mut self) {
         self.packets.sort_unstable_by_key(|packet| packet.number);
     }
 
-    /// If all arrival times are equal, replaces them, so that each packet has the newest packet's one-way delay.
+    /// If all arrival times are equal, only the newest packet's time is a real one. Replaces the others, so that each
+    /// packet has the one-way delay of the newest packet.
     pub(crate) fn spread(&mut self) {
         let arrival = |packet: &PacketReport| packet.arrived.and_then(|arrived| Some((packet.sent, arrived.at?)));
         let Some((sent, at)) = self.packets.iter().rev().find_map(arrival) else { return };
-        // Different times are real measurements.
+        // Keep the times if they differ, because they are then real measurements.
         if self.packets.iter().filter_map(arrival).any(|(_, other)| other != at) {
             return;
         }
@@ -179,14 +188,14 @@ impl Joined {
         }
     }
 
-    /// Measures the round-trip time by the newest arrival. The report was written at `reported` on the receiver's
-    /// clock.
+    /// Measures the round-trip time of the newest packet that arrived. The feedback was written at `reported`, on the
+    /// receiver's clock.
     pub fn measure(&mut self, now: Time, reported: PeerTime) {
         self.rtt = self.round_trip(0, now, reported);
     }
 
-    /// Measures as [`Joined::measure`], but only by the packets from index `first`. Without an arrival among these
-    /// packets, the round-trip time stays the same.
+    /// Measures like [`Joined::measure`], but uses only the packets from index `first` on. If none of these packets has
+    /// arrived, the round-trip time stays the same.
     pub fn measure_from(&mut self, first: usize, now: Time, reported: PeerTime) {
         self.rtt = self.round_trip(first, now, reported).or(self.rtt);
     }
@@ -195,7 +204,7 @@ impl Joined {
         let told = self.packets.iter().skip(first);
         let arrived = told.filter_map(|packet| Some((packet.number, packet.sent, packet.arrived?.at?)));
         let (_, sent, at) = arrived.max_by_key(|(number, ..)| *number)?;
-        // The receiver's clock offset cancels.
+        // Subtract two times of the receiver's clock, so that its offset cancels.
         let held = reported.as_nanos().saturating_sub(at.as_nanos()).max(0);
         Some(now.since(sent).saturating_sub(Span::nanos(held.unsigned_abs())))
     }

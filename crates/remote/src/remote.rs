@@ -10,7 +10,7 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
-/// The limits of a controller, and what the product offers it.
+/// The limits of a controller, and the features that the product offers to it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
@@ -18,35 +18,36 @@ pub struct Bounds {
     pub floor: Rate,
     /// The upper limit of the rate.
     pub cap: Rate,
-    /// The nominal size of a full packet, with IP and UDP headers.
+    /// The nominal size of a full packet in bytes, including IP and UDP headers.
     pub packet: Bytes,
     /// The ECN field of sent packets.
     pub ecn: Ecn,
-    /// The features beyond per-packet feedback, for example [`Need::Probes`] if the product sends [`Remote::probe`].
+    /// The features that the product offers beyond per-packet feedback. For example, [`Need::Probes`] means that it
+    /// sends the probes of [`Remote::probe`].
     pub offers: Vec<Need>,
     /// The seed of random numbers.
     pub seed: Seed,
-    /// The product's feedback.
+    /// The properties of the product's feedback.
     pub feedback: Feedback,
 }
 
-/// The properties of feedback that exclude controllers.
+/// Properties of feedback that make some controllers unusable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Feedback {
-    /// Whether [`Remote::sent`] is called only when the feedback about the packet arrives. A controller with a window
-    /// ([`Decision::window`]) is then rejected, because the bytes in flight are unknown.
+    /// Whether [`Remote::sent`] is called only when the feedback about the packet arrives. A controller that has a
+    /// window ([`Decision::window`]) is then rejected, because the bytes in flight are unknown.
     pub late: bool,
-    /// Whether all packets of a message have one arrival time, as with QUIC's acknowledgements. A controller that
-    /// needs the time between arrivals is then rejected.
+    /// Whether all packets of a feedback message have the same arrival time, as in QUIC's acknowledgements. A
+    /// controller that needs the time between arrivals is then rejected.
     pub acknowledged: bool,
-    /// The longest interval between feedback messages; zero if unknown. Above 100 ms, a controller whose window is
-    /// clocked by acknowledgements is rejected.
+    /// The longest interval between two feedback messages. Zero if it is unknown. If it is above 100 ms, a controller
+    /// whose window is clocked by acknowledgements is rejected.
     pub interval: Span,
 }
 
 impl Bounds {
-    /// Creates bounds with packets of 1,200 bytes and without ECN.
+    /// Creates bounds for packets of 1,200 bytes that are sent without ECN.
     pub fn new(floor: Rate, cap: Rate) -> Self {
         Self {
             floor,
@@ -60,32 +61,32 @@ impl Bounds {
     }
 }
 
-/// A media packet to be sent.
+/// A media packet that is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// The size on the wire, with IP and UDP headers.
+    /// The size on the wire in bytes, including IP and UDP headers.
     pub size: Bytes,
-    /// The position in the frame.
+    /// The position of the packet in its frame.
     pub edge: FrameEdge,
-    /// Whether the queue is empty after this packet, so that the encoder limits the rate.
+    /// Whether no packet is waiting behind this packet. The encoder then limits the rate.
     pub data_limited: bool,
 }
 
 /// The feedback about one packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PacketResult {
-    /// The packet's number, from [`Remote::sent`] or [`Remote::sent_extra`].
+    /// The number of the packet, which [`Remote::sent`] or [`Remote::sent_extra`] returned.
     pub number: u64,
-    /// The arrival; `None` if the packet had not arrived when the feedback was written.
+    /// The arrival of the packet. `None` if the packet had not arrived when the feedback was written.
     pub arrived: Option<PacketArrival>,
 }
 
 impl PacketResult {
-    /// Creates the result of a packet that arrived at `at` on the receiver's clock, without an ECN field.
+    /// Creates the result for a packet that arrived at `at`, on the receiver's clock. The ECN field is unknown.
     pub const fn at(number: u64, at: PeerTime) -> Self {
         Self { number, arrived: Some(PacketArrival { at: Some(at), ecn: None }) }
     }
-    /// Creates the result of a packet that had not arrived.
+    /// Creates the result for a packet that had not arrived.
     pub const fn missing(number: u64) -> Self {
         Self { number, arrived: None }
     }
@@ -93,46 +94,47 @@ impl PacketResult {
 
 const RECEIVER: ReceiverId = ReceiverId(2);
 const SENDER: ReceiverId = ReceiverId(1);
-/// The report interval of a half that sets no report times. The value is RFC 4585's default.
+/// The report interval of a controller whose receiver part sets no report times. The value is the default of RFC 4585.
 const REPORT_INTERVAL: Span = Span::secs(1);
-/// The maximum valid time of both clocks, 250 years. NTP counts from 1900, so its times are below it; and a time in
-/// nanoseconds still fits into 63 bits.
+/// The latest valid time on both clocks, 250 years. Times since 1900, as in NTP, are earlier. A time in nanoseconds
+/// still fits into 63 bits.
 const TIME_MAX: Span = Span::secs(250 * 365 * 24 * 3_600);
 
-/// The maximum number of buffered packets that feedback does not cover; older ones are dropped.
+/// Maximum number of buffered packets that feedback does not cover. Older ones are dropped.
 const MOST_UNCOVERED: usize = 1_024;
 
-/// The minimum interval of assumed packets ([`Remote::assume_packet`]), also for an unknown feedback interval.
+/// The minimum interval between assumed packets ([`Remote::assume_packet`]). It also applies if the feedback interval
+/// is unknown.
 const ASSUMED_INTERVAL: Span = Span::millis(100);
 
-/// A controller that runs at the sender alone, including its receiver half.
+/// A controller that runs only at the sender. Its receiver part, which usually runs at a receiver, runs here as well.
 ///
-/// A product calls [`Remote::sent`] for each packet and [`Remote::feedback`] for each report, then reads
-/// [`Remote::decision`]. It calls [`Remote::timer`] at [`Remote::wake`].
+/// A product calls [`Remote::sent`] for each packet and [`Remote::feedback`] for each feedback message. It then reads
+/// [`Remote::decision`]. It calls [`Remote::timer`] at the time that [`Remote::wake`] returns.
 ///
-/// A packet is lost if feedback reports it as missing. A packet that feedback skips is neither lost nor in flight.
+/// A packet is lost if feedback reports it as missing. A packet that feedback leaves out is neither lost nor in flight.
 ///
-/// All times are on one clock, which may start at any value. A time before the previous call's time is replaced by the
-/// previous call's time. Send times are not replaced.
+/// All times are on one clock, which may start at any value. If a time is before the time of the previous call, it is
+/// replaced by the time of the previous call. Send times are an exception and are not replaced.
 pub struct Remote {
     half: Box<dyn SenderHalf>,
     history: History,
     joined: Joined,
     now: Time,
-    /// Reused to avoid allocations.
+    /// A buffer that is reused to avoid allocations.
     unknown: Vec<PacketReport>,
-    /// The packets that feedback does not cover and that the half does not know yet: number, send time, stream and
-    /// size.
+    /// The packets that feedback does not cover and that were not passed to the controller yet. Each has a number, a
+    /// send time, a stream and a size.
     uncovered: VecDeque<(u64, Time, Stream, Bytes)>,
-    /// The number of packets sent.
+    /// The number of packets sent so far.
     numbers: u64,
-    /// The number of media packets sent.
+    /// The number of media packets sent so far.
     media: u64,
     last_report: Time,
     offset: ClockOffset,
-    /// The last feedback about an arrival.
+    /// When the last feedback arrived that reported an arrival.
     last_feedback: Option<Time>,
-    /// If feedback is late, the interval of `assume_packet`, and the time of its next call.
+    /// Set if feedback is late: the interval of `assume_packet`, and the time of its next call.
     assumes: Option<(Span, Time)>,
 }
 
@@ -144,11 +146,12 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// Creates a controller of the registry, with `params` over its defaults.
+    /// Creates a controller of the registry. `params` replace its default parameters.
     ///
     /// # Errors
-    /// An unknown name or parameter, a value out of range, a need that `bounds` does not offer, a floor above the
-    /// cap, or unsuitable feedback.
+    /// Returns an error in these cases: the name or a parameter is unknown, a value is out of range, the controller has
+    /// a need that `bounds` does not offer, the floor is above the cap, or the feedback is not suitable for the
+    /// controller.
     ///
     /// ```
     /// use steadycast_remote::{Bounds, ParamErrorKind, Rate, Remote};
@@ -170,7 +173,7 @@ impl Remote {
         let refuse = |problem: String, remedy: &str| {
             Err(ParamError::new(ParamErrorKind::UnmetNeed, controller, problem, remedy))
         };
-        // The bytes in flight are unknown, so a window can't be applied.
+        // Refuse a window if feedback is late, because the bytes in flight are unknown.
         if bounds.feedback.late && window.is_some() {
             return refuse(
                 "its decision depends on each packet that leaves, and packets are told of with their feedback alone"
@@ -187,10 +190,10 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Creates an instance for the product's own controller.
+    /// Creates a `Remote` that runs the product's own controller.
     ///
     /// # Errors
-    /// A floor above the cap, or packets without a size.
+    /// Returns an error if the cap or the packet size is zero, or if the floor is above the cap.
     pub fn around(controller: Arc<dyn Factory>, bounds: &Bounds) -> Result<Self, ParamError> {
         let wrong = |name: &str, problem: String, remedy: &str| {
             Err(ParamError::new(ParamErrorKind::InvalidValue, name, problem, remedy))
@@ -223,7 +226,7 @@ impl Remote {
             chance: bounds.seed.part("remote"),
         }
         .alive();
-        // If the controller does not read per-packet feedback, its receiver half runs here.
+        // If the controller does not read per-packet feedback, run its receiver part here.
         let reads_packets = controller.terms().needs.contains(&Need::PacketReports);
         let factory = if reads_packets { controller } else { Replayed::around(controller, REPORT_INTERVAL) };
         Ok(Self {
@@ -242,9 +245,9 @@ impl Remote {
         })
     }
 
-    /// The product's time never decreases. An invalid one does not count.
+    /// Advances the current time to `at` and returns it. The time never decreases. An invalid time is ignored.
     fn advance(&mut self, at: Time) -> Time {
-        // After a time in the far future, no valid time would count.
+        // Ignore a time in the far future. After it, no valid time would advance the clock.
         if at <= Time::ZERO + TIME_MAX {
             if self.now == Time::ZERO {
                 self.last_report = at;
@@ -254,26 +257,26 @@ impl Remote {
         self.now
     }
 
-    /// Records a media packet. Returns its number, counted from 0 over all streams.
+    /// Records a media packet that is sent. Returns its number, counted from 0 over all streams.
     ///
-    /// With [`Feedback::late`], call it right before [`Remote::feedback`]. `at` is the send time, and may be before the
-    /// previous call.
+    /// With [`Feedback::late`], call this method right before [`Remote::feedback`]. `at` is the send time, which may
+    /// then be before the time of the previous call.
     ///
     /// If feedback is late and none arrives, [`Remote::timer`] assumes that the product still sends. Otherwise the
-    /// controller would keep the rate, as for an idle sender.
+    /// controller would keep its rate, as it does for an idle sender.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
         let (number, at, left) = self.number_packet(at, Stream::Media, size);
         self.flush_uncovered();
         let seq = self.media;
-        // `notice` stores the RTP header extension for the receiver half, which runs here, too.
+        // Let the controller write the header extension, because its receiver part runs here and reads it.
         self.half.notice(&Departing { at: left, seq, size, edge });
         self.half.on_sent(&Sent { at, left, number, seq, size, data_limited });
         self.media += 1;
         number
     }
 
-    /// As [`Remote::sent`], for a packet of another stream.
+    /// Records a packet of another stream that is sent. See [`Remote::sent`].
     pub fn sent_extra(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         if stream == Stream::Media {
             let edge = FrameEdge::default();
@@ -285,13 +288,13 @@ impl Remote {
         number
     }
 
-    /// As [`Remote::sent_extra`], for a packet that feedback does not cover, such as a QUIC packet that is never
-    /// acknowledged. It counts in the rate but is never lost. Media counts as padding.
+    /// Records a packet that feedback does not cover, such as a QUIC packet that is never acknowledged. See
+    /// [`Remote::sent_extra`]. The packet counts in the rate, but is never lost. A media packet counts as padding.
     pub fn sent_uncovered(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         let stream = if stream == Stream::Media { Stream::Padding } else { stream };
         let (number, _, left) = self.number_packet(at, stream, size);
         self.history.leave_out(number);
-        // Bounds the memory, because only a covered packet or feedback empties the list.
+        // Bound the memory, because only feedback or a packet that feedback covers empties the list.
         if self.uncovered.len() == MOST_UNCOVERED {
             self.uncovered.pop_front();
         }
@@ -299,29 +302,29 @@ impl Remote {
         number
     }
 
-    /// Declares that no feedback will cover packet `number`: the packet is neither in flight nor lost. If a later
-    /// report covers this packet, the report counts.
+    /// Declares that no feedback will cover packet `number`. The packet is then neither in flight nor lost. If feedback
+    /// covers the packet nevertheless, this feedback counts.
     ///
-    /// If feedback covers later packets but not this packet, the call is not needed.
+    /// The call is not needed if feedback covers later packets but leaves this packet out.
     pub fn forget(&mut self, number: u64) {
-        // `flush_uncovered` settles the packets in `uncovered`.
+        // Skip packets in `uncovered`, because `flush_uncovered` declares their fates unknown.
         if self.uncovered.iter().all(|(uncovered, ..)| *uncovered != number) {
             self.history.settle(number, &mut self.unknown);
             self.flush_unknown();
         }
     }
 
-    /// Records a packet of size zero if no feedback has arrived, so that the half's no-feedback timer runs.
+    /// If no feedback has arrived, records a packet of size zero. This makes the controller's no-feedback timer run.
     fn assume_packet(&mut self, now: Time) {
         let Some((interval, _)) = self.assumes.filter(|(_, at)| *at <= now) else { return };
-        // The packet counts as media, because a sender without media is idle (RFC 5348, section 4.4).
+        // Count the packet as media, because a sender that sends no media is idle (RFC 5348, section 4.4).
         let number = self.sent(now, &Packet { size: Bytes::ZERO, edge: FrameEdge::default(), data_limited: false });
         self.history.settle(number, &mut self.unknown);
         self.flush_unknown();
         self.assumes = Some((interval, now + interval));
     }
 
-    /// Returns the number, the current time and the send time.
+    /// Gives a number to a packet and adds it to the history. Returns the number, the current time and the send time.
     fn number_packet(&mut self, at: Time, stream: Stream, size: Bytes) -> (u64, Time, Time) {
         let (number, now) = (self.numbers, self.advance(at));
         let seq = if stream == Stream::Media { self.media } else { number };
@@ -331,8 +334,8 @@ impl Remote {
         (number, now, left)
     }
 
-    /// Passes the uncovered packets to the half with a covered packet or feedback. Alone, they would start a feedback
-    /// timer in vain.
+    /// Passes the packets that feedback does not cover to the controller. They are passed only when feedback arrives or
+    /// a covered packet is sent. Alone, they would start a feedback timer in vain.
     fn flush_uncovered(&mut self) {
         let at = self.now;
         for (number, left, stream, size) in self.uncovered.drain(..) {
@@ -349,24 +352,25 @@ impl Remote {
         }
     }
 
-    /// Returns the number of the newest packet with these low 16 bits; `None` if it is not in the history.
+    /// Returns the number of the newest packet whose number has these low 16 bits. Returns `None` if the packet is not
+    /// in the history.
     pub fn number(&self, low: u16) -> Option<u64> {
         self.history.by_low_bits(low)
     }
 
-    /// Reports a change of the pacer's queue.
+    /// Informs the controller of a change in the pacer's queue.
     pub fn queued(&mut self, queue: &MediaQueue) {
         let at = self.advance(queue.at);
         self.half.on_queue(&MediaQueue { at, ..*queue });
     }
 
-    /// Processes feedback, in any order. Repeated and invalid results are ignored. Missing packets are included as
-    /// [`PacketResult::missing`].
+    /// Processes a feedback message. The packets may be in any order, and repeated or invalid results are ignored.
+    /// Missing packets must be included, as [`PacketResult::missing`].
     ///
-    /// If all packets have one arrival time, it is valid for the newest only (RFC 9002, section 5.1); the others get
-    /// the same delay.
+    /// If all packets have the same arrival time, it is valid only for the newest packet (RFC 9002, section 5.1). The
+    /// other packets are then assumed to have had the same delay.
     ///
-    /// Returns the round-trip time, if the feedback shows it.
+    /// Returns the round-trip time, if the feedback allows to measure it.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) -> Option<Span> {
         let (mut offset, last_feedback) = (self.offset, self.last_feedback);
         let rtt = self.join(at, |at, history, joined| {
@@ -379,8 +383,8 @@ impl Remote {
             joined.spread();
             let newest = joined.packets.iter().filter_map(|packet| packet.arrived?.at).max();
             if let Some(newest) = newest {
-                // Transport-wide feedback does not say when it was written, so the hold time is estimated. It can't
-                // exceed the time since the previous feedback.
+                // Estimate how long the receiver held the feedback, because transport-wide feedback does not contain
+                // the time at which it was written. The estimate is at most the time since the previous feedback.
                 offset.learn(at, newest);
                 let held = at.since(offset.local(newest)).min(last_feedback.map_or(Span::ZERO, |last| at.since(last)));
                 let held = i64::try_from(held.as_nanos()).unwrap_or(i64::MAX);
@@ -392,7 +396,7 @@ impl Remote {
         rtt
     }
 
-    /// Processes feedback that `read` joins with the history. Returns the round-trip time, if there is one.
+    /// Processes feedback that `read` matches with the history. Returns the round-trip time, if there is one.
     pub fn join(&mut self, at: Time, read: impl FnOnce(Time, &mut History, &mut Joined)) -> Option<Span> {
         let at = self.advance(at);
         self.flush_uncovered();
@@ -400,7 +404,7 @@ impl Remote {
         joined.packets.clear();
         joined.rtt = None;
         read(at, history, joined);
-        // Repeated fates must not restart timers.
+        // Do not pass on feedback that contains nothing new, because it must not restart timers.
         if joined.packets.is_empty() {
             return None;
         }
@@ -417,34 +421,34 @@ impl Remote {
         rtt
     }
 
-    /// Returns the decision.
+    /// Returns the controller's current decision.
     pub fn decision(&self) -> Decision {
         self.half.decision()
     }
 
-    /// Returns the requested probe, if there is one. Each `id` is sent once.
+    /// Returns the probe that the controller requests, if there is one. The product sends a probe only once per `id`.
     pub fn probe(&self) -> Option<Probe> {
         self.half.probe()
     }
 
-    /// Returns the results of the controller's checks at run time.
+    /// Returns the results of the checks that the controller makes at run time.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }
 
-    /// Returns the time of the next [`Remote::timer`].
+    /// Returns when [`Remote::timer`] has to be called next, if at all.
     pub fn wake(&self) -> Option<Wake> {
         let report = match self.half.due() {
             Due::Rtcp => Some(Wake { at: self.last_report + REPORT_INTERVAL, why: "sender report" }),
             Due::At(wake) => Some(wake),
             Due::Hold => None,
         };
-        // Reports start with the first packet.
+        // Leave out reports before the first packet.
         let assumed = self.assumes.map(|(_, at)| Wake { at, why: "no feedback" });
         self.half.wake().into_iter().chain(report.filter(|_| self.media > 0)).chain(assumed).min_by_key(|wake| wake.at)
     }
 
-    /// Handles timers; before [`Remote::wake`] it does nothing.
+    /// Handles the timers that have expired. Does nothing before the time that [`Remote::wake`] returns.
     pub fn timer(&mut self, now: Time) {
         let now = self.advance(now);
         self.assume_packet(now);
@@ -457,7 +461,7 @@ impl Remote {
             Due::Hold => false,
         };
         if due && self.media > 0 {
-            // The receiver halves run here, so the announcement need not be sent.
+            // The announcement is not sent, because the receiver part runs here.
             self.half.announce(now);
             self.last_report = now;
         }

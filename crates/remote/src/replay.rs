@@ -1,12 +1,13 @@
-//! Receiver halves at the sender, which run on the arrivals in per-packet feedback.
+//! Runs the receiver part of a controller ([`ReceiverHalf`]) at the sender, on the arrivals that per-packet feedback
+//! reports.
 //!
-//! Arrival times are converted to the sender's clock ([`ClockOffset`]). The conversion adds a constant delay.
+//! Arrival times are converted to the sender's clock by [`ClockOffset`]. The conversion adds a constant delay.
 //!
-//! A half's time advances only when feedback arrives. Without feedback the half sends no report, so the controller
-//! detects a silent receiver.
+//! The time of a receiver part advances only when feedback arrives. If no feedback arrives, the receiver part sends no
+//! report. The controller thus detects that the receiver is silent.
 //!
-//! The half receives a sender report together with the next packet. The half's next report then has the round-trip time
-//! of this packet (RFC 3550, section 6.4.1).
+//! The receiver part receives a sender report together with the next packet. Its next report then has the round-trip
+//! time of this packet (RFC 3550, section 6.4.1).
 
 use crate::clock_offset::ClockOffset;
 use crate::shadow::{Departures, SHADOWS, SentMedia, Shadow};
@@ -19,23 +20,24 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Ecn, Offset, OneWay, PeerTime, Span, Time};
 
-/// A factory for a controller whose receivers send per-packet feedback.
+/// A factory for a controller whose receiver part runs at the sender, because the receivers send per-packet feedback.
 pub struct Replayed {
     own: Arc<dyn Factory>,
     least: Span,
-    /// Whether the receivers run the controller's own halves.
+    /// Whether the receivers themselves run the controller's receiver part.
     own_receivers: bool,
 }
 
 impl Replayed {
-    /// Wraps a controller that does not read per-packet feedback. Unless its half sets report times, it reports as
-    /// often as RTCP's share allows (RFC 3550, section 6.3.1), but at most once per `least`.
+    /// Wraps a controller that does not read per-packet feedback. Its receiver part may set report times. Otherwise, it
+    /// reports as often as RTCP's share of the bandwidth allows (RFC 3550, section 6.3.1), but at most once per
+    /// `least`.
     pub fn around(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: false })
     }
 
-    /// As [`Replayed::around`], but the receivers run the controller's receiver half themselves. The sender then runs a
-    /// receiver half only for a receiver that sends standard reports.
+    /// Wraps a controller as [`Replayed::around`] does, but the receivers run the controller's receiver part
+    /// themselves. The sender runs a receiver part only for receivers that send standard reports.
     pub fn at_sender(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: true })
     }
@@ -67,7 +69,7 @@ impl Factory for Replayed {
     }
 }
 
-/// A receiver half that does nothing; the session writes the feedback.
+/// A receiver part that does nothing, because the session writes the feedback.
 struct PlainReceiver;
 
 impl ReceiverHalf for PlainReceiver {
@@ -78,14 +80,15 @@ impl ReceiverHalf for PlainReceiver {
     }
 }
 
-/// The number of remembered media packets, as many as in a sender's history.
+/// Maximum number of sent media packets that are remembered. A sender's history has the same number.
 const MOST_SENT: usize = 1 << 14;
-/// The maximum number of packets with an unknown fate.
+/// Maximum number of packets whose fate is unknown.
 const MOST_UNKNOWN: usize = MOST_SENT / 2;
-/// The mean size of an RTCP compound packet with a report block and feedback, with IP and UDP headers.
+/// The mean size in bytes of an RTCP compound packet that has a report block and feedback, including IP and UDP
+/// headers.
 const COMPOUND: Bytes = Bytes::new(120);
 
-/// Returns the report interval (RFC 3550, section 6.3.1), without a minimum.
+/// Returns the interval between two reports (RFC 3550, section 6.3.1), without applying a minimum.
 fn interval(setup: &Setup, receivers: u32) -> Span {
     COMPOUND.at(setup.session_bandwidth.scale(0.05)) * (u64::from(receivers) + 1)
 }
@@ -97,39 +100,39 @@ struct Replay {
     least: Span,
     receivers: BTreeMap<ReceiverId, Receiver>,
     left: Departures,
-    /// Reused to avoid allocations.
+    /// A buffer that is reused to avoid allocations.
     arrivals: Vec<(PeerTime, PacketReport)>,
-    /// Reused to avoid allocations.
+    /// A buffer that is reused to avoid allocations.
     reports: Vec<ReplayedReport>,
     unknown: UnknownFates,
-    /// The arrival of the last report.
+    /// When the last report arrived.
     last_arrival: Option<Time>,
-    /// The recent maximum interval between reports.
+    /// The longest recent interval between two reports.
     gap: Span,
 }
 
 const LONGEST_GAP: Span = Span::secs(1);
 
-/// The maximum number of sender reports in flight.
+/// Maximum number of sender reports that are in flight.
 const MOST_SENDER_REPORTS: usize = 16;
 
-/// The packets with unknown fates.
+/// The packets whose fate is unknown.
 ///
-/// A half would count a gap as a loss, so these packets are replayed as arrived, together with the next packet. If
-/// feedback later reports a replayed packet as missing, the next media packet is not replayed, and counts as lost
-/// instead.
+/// A receiver part would count a gap as a loss. These packets are therefore replayed as arrived, together with the next
+/// packet that has arrived. If feedback later reports a replayed packet as missing, the next media packet is not
+/// replayed, so that it counts as lost instead.
 #[derive(Default)]
 struct UnknownFates {
-    /// The packets to replay once a later packet is known to have arrived.
+    /// The packets that are replayed once a later packet is known to have arrived.
     waiting: VecDeque<PacketReport>,
-    /// The replayed packets' numbers, in order.
+    /// The numbers of the replayed packets, in ascending order.
     played: VecDeque<u64>,
-    /// The losses still to be replayed.
+    /// The number of losses that are still to be replayed.
     pending_losses: usize,
 }
 
 impl UnknownFates {
-    /// Counts the replayed packets that the report shows as missing.
+    /// Counts the replayed packets that the report lists as missing.
     fn learn(&mut self, packets: &[PacketReport]) {
         for packet in packets {
             if let Ok(place) = self.played.binary_search(&packet.number)
@@ -141,7 +144,8 @@ impl UnknownFates {
         }
     }
 
-    /// Adds packets without an arrival time to `arrivals`, if they were sent before a packet of the report.
+    /// Adds packets without an arrival time to `arrivals`. Adds only packets that were sent before a packet of the
+    /// report that has an arrival time.
     fn play(&mut self, report: &[PacketReport], arrivals: &mut Vec<(PeerTime, PacketReport)>) {
         let timeless = |packet: &&PacketReport| packet.arrived.is_some_and(|arrived| arrived.at.is_none());
         let played = &self.played;
@@ -150,8 +154,8 @@ impl UnknownFates {
         self.waiting.make_contiguous().sort_unstable_by_key(|packet| packet.number);
         let mut known = report.iter().filter_map(|packet| Some((packet.arrived?.at?, packet)));
         let mut next = known.next();
-        // The newest arrival of a packet sent before `first`. Replayed packets must not arrive before it, because the
-        // half would count a gap.
+        // The latest arrival of a packet that was sent before `first`. A replayed packet must not arrive before this
+        // time, because the receiver part would otherwise count a gap.
         let mut earliest = PeerTime::from_nanos(i64::MIN);
         while let (Some(first), Some((at, after))) = (self.waiting.front().copied(), next) {
             if after.number < first.number {
@@ -165,17 +169,17 @@ impl UnknownFates {
             let ecn = first.arrived.and_then(|arrived| arrived.ecn);
             arrivals.push((at, PacketReport { arrived: Some(PacketArrival { at: Some(at), ecn }), ..first }));
             if let (None, Err(place)) = (first.arrived, self.played.binary_search(&first.number)) {
-                // Reserved once, so that later reports allocate no memory.
+                // Reserve the memory once, so that later reports allocate none.
                 self.played.reserve_exact((2 * MOST_UNKNOWN).saturating_sub(self.played.len()));
                 self.played.insert(place, first.number);
             }
         }
-        // Bounds the memory, because fates may stay unknown forever.
+        // Bound the memory, because fates may stay unknown forever.
         self.waiting.drain(..self.waiting.len().saturating_sub(MOST_UNKNOWN));
         self.played.drain(..self.played.len().saturating_sub(MOST_UNKNOWN));
     }
 
-    /// Returns whether the next media packet is left out, as a loss.
+    /// Returns whether the next media packet has to be left out, to replay a loss.
     fn takes_loss(&mut self) -> bool {
         let takes_loss = self.pending_losses > 0;
         self.pending_losses -= usize::from(takes_loss);
@@ -183,16 +187,16 @@ impl UnknownFates {
     }
 }
 
-/// A report of a half that runs for a receiver.
+/// A report of a receiver part that runs at the sender.
 struct ReplayedReport {
     body: Option<Body>,
-    /// The one-way delay of the sender report that it answers.
+    /// The one-way delay of the sender report that this report answers.
     answers: Option<OneWay>,
-    /// The report block that it would have.
+    /// The content of the report block that the receiver would send.
     reception: Reception,
 }
 
-/// Returns a packet's one-way delay; `None` without an arrival time.
+/// Returns the one-way delay of a packet. Returns `None` if its arrival time is unknown.
 fn one_way(packet: &PacketReport) -> Option<OneWay> {
     packet.arrived?.at.map(|at| OneWay::to_peer(packet.sent, at))
 }
@@ -200,7 +204,7 @@ fn one_way(packet: &PacketReport) -> Option<OneWay> {
 struct Receiver {
     shadow: Shadow,
     offset: ClockOffset,
-    /// The sender reports on their way, each with its send time and announcement.
+    /// The sender reports that have not arrived yet. Each has a send time and an announcement.
     sender_reports: VecDeque<(Time, Option<Body>)>,
     /// The one-way delay of the last sender report that arrived.
     answers: Option<OneWay>,
@@ -215,7 +219,7 @@ impl Receiver {
     }
 
     fn announce(&mut self, now: Time, body: Option<Body>) {
-        // Bounds the memory, because a receiver may never report arrivals.
+        // Bound the memory, because a receiver may never report arrivals.
         if self.sender_reports.len() == MOST_SENDER_REPORTS {
             self.sender_reports.pop_front();
         }
@@ -233,13 +237,14 @@ impl Receiver {
         }
     }
 
-    /// Converts an arrival time to the sender's clock. The result is between the half's current time and `now`.
+    /// Converts an arrival time to the sender's clock. The result is not before the receiver part's current time, and
+    /// not after `now`.
     fn local(&self, now: Time, at: PeerTime) -> Time {
         self.offset.local(at).max(self.shadow.until).min(now)
     }
 
     fn timers(&mut self, now: Time) {
-        // Bounds the loop, because a half's timer may never advance.
+        // Bound the loop, because a timer of the receiver part may never advance.
         for _ in 0..1_000 {
             let Some(wake) = self.shadow.half.wake().filter(|wake| wake.at <= now) else { break };
             self.shadow.until = wake.at.max(self.shadow.until);
@@ -263,7 +268,8 @@ impl Receiver {
         self.shadow.half.on_extra(&ExtraArrival { at, stream, size, sent, ecn, missing: 0 });
     }
 
-    /// Returns the half's report if it is due. `interval` is RTCP's.
+    /// Returns the report of the receiver part if it is due. `interval` is the interval of RTCP reports. `regular`
+    /// states whether a report may be sent at this interval.
     fn report(&mut self, now: Time, members: u32, interval: Span, regular: bool) -> Option<ReplayedReport> {
         let due = match self.shadow.half.due() {
             Due::Rtcp => regular && now.since(self.last_report) >= interval,
@@ -280,7 +286,7 @@ impl Receiver {
             Reply::Body(body) => Some(body),
         };
         self.last_report = now;
-        // In steps of 1/256, as in a report block (RFC 3550, section 6.4.1).
+        // Round the fraction down to steps of 1/256, as in a report block (RFC 3550, section 6.4.1).
         let share = (lost.max(0) as f64 / expected.max(1) as f64).min(1.0);
         let fraction = (share * 256.0).floor().min(255.0) / 256.0;
         let (highest, jitter) = (self.shadow.highest(), Span::ZERO);
@@ -295,14 +301,14 @@ impl Receiver {
 impl Replay {
     fn replay(&mut self, report: &Report<'_>) {
         let Self { half, receivers, make, setup, least, left, arrivals, reports, unknown, last_arrival, gap } = self;
-        // Report senders are not authenticated, so the receivers need a bound.
+        // Bound the number of receivers, because the senders of reports are not authenticated.
         if receivers.len() >= SHADOWS && !receivers.contains_key(&report.from) {
             return;
         }
         let now = report.at;
-        // The half takes a longer silence than `gap` for missing feedback.
+        // Inform the controller of the interval. It concludes from a longer silence that feedback is missing.
         let since = last_arrival.replace(now).map_or(Span::ZERO, |last_arrival| now.since(last_arrival));
-        // One late report must not slow down timers for long.
+        // Let `gap` decrease, so that one late report does not slow down timers for long.
         *gap = since.max(gap.scale(0.875)).min(LONGEST_GAP);
         half.on_feedback_interval(*gap);
         let interval = interval(setup, report.members).max(*least);
@@ -312,7 +318,7 @@ impl Replay {
         });
         let windowed = half.decision().window.is_some();
         unknown.learn(report.packets);
-        // Replayed packets count as arrived.
+        // Skip packets that were replayed, because they already count as arrived.
         let arrived = |packet: &PacketReport| {
             let at = packet.arrived?.at?;
             unknown.played.binary_search(&packet.number).is_err().then_some((at, *packet))
@@ -320,14 +326,14 @@ impl Replay {
         arrivals.clear();
         arrivals.extend(report.packets.iter().filter_map(arrived));
         unknown.play(report.packets, arrivals);
-        // Halves expect the order of arrival.
+        // Sort by arrival, because receiver parts expect this order.
         arrivals.sort_unstable_by_key(|(at, packet)| (at.as_nanos(), packet.number));
         if let Some((newest, _)) = arrivals.last() {
             receiver.offset.learn(now, *newest);
         }
         for (n, (at, packet)) in arrivals.iter().enumerate() {
             let (at, ecn) = (receiver.local(now, *at), packet.arrived.and_then(|a| a.ecn).unwrap_or_default());
-            // Other streams count in the receive rate only.
+            // Packets of other streams count only in the receive rate.
             if packet.stream != Stream::Media {
                 receiver.arrive_extra(at, packet, ecn);
             } else if unknown.takes_loss() {
@@ -335,8 +341,9 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // A window needs an acknowledgement of each packet. A half that reports each packet therefore reports here.
-            // Other halves report after the last arrival, because the RTT follows from a report's newest packet.
+            // A window needs an acknowledgement of each packet, so let a receiver part report here if it reports after
+            // each packet. Other receiver parts report after the last arrival, because the newest packet of a report
+            // determines the RTT.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }
@@ -352,7 +359,7 @@ impl Replay {
             half.on_report(&Report { rtt: rtt(receiver.answers), packets: &[], ..*report });
         }
         for ReplayedReport { body, answers, reception } in reports.drain(..) {
-            // A received report block is the receiver's own count.
+            // Prefer the report block that the receiver has sent, because it contains the receiver's own count.
             let reception = report.reception.or(Some(reception));
             half.on_report(&Report { body: body.as_ref(), rtt: rtt(answers), reception, packets: &[], ..*report });
         }

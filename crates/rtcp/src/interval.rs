@@ -1,42 +1,44 @@
 //! Decides when a member may send RTCP (RFC 3550, sections 6.2, 6.3 and A.7; RFC 4585, section 3.5).
 //!
-//! Call [`Timer::on_expiry`] at [`Timer::next`]. Every other method may change this time.
+//! The caller calls [`Timer::on_expiry`] at the time that [`Timer::next`] returns. A call of any other method may
+//! change this time.
 
 use crate::members::Census;
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// The factor e − 3/2, by which reconsideration lengthens the mean interval (RFC 3550, section 6.3.1).
+/// The factor e − 3/2. Timer reconsideration makes the mean interval longer by this factor (RFC 3550, section 6.3.1).
 pub const COMPENSATION: f64 = std::f64::consts::E - 1.5;
 
-/// The senders' share of the RTCP bandwidth, if at most this share of the members are senders.
+/// The share of the RTCP bandwidth that is reserved for senders, if at most this share of the members are senders.
 const SENDER_SHARE: f64 = 0.25;
-/// Maximum group size without delayed BYEs (RFC 3550, section 6.3.7).
+/// Maximum group size up to which a BYE is sent without delay (RFC 3550, section 6.3.7).
 const MAX_IMMEDIATE_BYE_MEMBERS: u32 = 50;
 
-/// The minimum interval between two reports, so that they never have the same time.
+/// Minimum interval between two reports. It ensures that two reports never have the same time.
 const MIN_INTERVAL: Span = Span::millis(1);
 
-/// The inputs of the RTCP interval.
+/// The inputs from which the RTCP interval is computed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct IntervalInputs {
     /// The number of members, including this participant.
     pub members: u32,
     /// The number of members that send media.
     pub senders: u32,
-    /// The bandwidth of the whole session's RTCP.
+    /// The RTCP bandwidth of the whole session.
     pub rtcp_bw: Rate,
     /// Whether this participant sends media.
     pub we_sent: bool,
-    /// Mean RTCP packet size in bytes, with IP and UDP headers.
+    /// Mean size of RTCP packets in bytes, including IP and UDP headers.
     pub avg_size: f64,
-    /// Whether no RTCP was sent yet, which halves `t_min`.
+    /// Whether this participant has not sent RTCP yet. This halves `t_min`.
     pub initial: bool,
     /// The minimum interval.
     pub t_min: Span,
 }
 
 impl IntervalInputs {
-    /// Returns the deterministic interval (RFC 3550, section 6.3.1), where n members share the bandwidth b:
+    /// Returns the deterministic interval (RFC 3550, section 6.3.1). Here n is the number of members that share the
+    /// bandwidth b:
     ///
     /// ```text
     ///             ⎛ avg_size · n         ⎞
@@ -45,8 +47,8 @@ impl IntervalInputs {
     /// ```
     pub fn deterministic(&self) -> Span {
         let (mut n, mut share) = (self.members, 1.0);
-        // If few members send, they share a separate part of the bandwidth, so that new receivers soon learn their
-        // CNAMEs (RFC 3550, section 6.2).
+        // If few members are senders, reserve a part of the bandwidth for them. New receivers then soon learn the
+        // senders' CNAMEs (RFC 3550, section 6.2).
         if f64::from(self.senders) <= SENDER_SHARE * f64::from(self.members) {
             (n, share) = if self.we_sent {
                 (self.senders, SENDER_SHARE)
@@ -58,7 +60,7 @@ impl IntervalInputs {
         let t_min = if self.initial { self.t_min / 2 } else { self.t_min };
         shared.max(t_min).max(MIN_INTERVAL)
     }
-    /// Returns the random interval T = Td · U(0.5, 1.5) / (e − 3/2).
+    /// Returns the random interval T = Td · U(0.5, 1.5) / (e − 3/2), where Td is the deterministic interval.
     pub fn randomised(&self, chance: &mut Chance) -> Span {
         self.deterministic().scale(chance.between(0.5, 1.5) / COMPENSATION)
     }
@@ -67,20 +69,20 @@ impl IntervalInputs {
 /// The RTP profile, which determines when reports are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// RFC 3550: the interval is at least 5 s.
+    /// RFC 3550. The interval is at least 5 s.
     Rfc3550,
-    /// RFC 3550, but with a minimum interval of 1 s. The reaction times in the paper on the Adaptive Smooth Multicast
+    /// RFC 3550, but the interval is at least 1 s. The reaction times in the paper on the Adaptive Smooth Multicast
     /// Protocol (Bouras, Gkamas, Kioumourtzis 2009) imply this minimum.
     Asmp,
-    /// RFC 4585: early feedback. There is no minimum interval, except 1 s before a group's first report.
+    /// RFC 4585, with early feedback. There is no minimum interval, except 1 s before the first report in a group.
     Avpf {
-        /// The approximate time between full regular reports. With zero, no regular report is suppressed.
+        /// The approximate time between full regular reports. If it is zero, no regular report is suppressed.
         t_rr_interval: Span,
     },
 }
 
 impl Profile {
-    /// Returns the profile's minimum interval.
+    /// Returns the minimum interval of the profile.
     pub const fn minimum(self) -> Span {
         match self {
             Self::Rfc3550 => Span::secs(5),
@@ -94,22 +96,24 @@ impl Profile {
 pub struct TimerConfig {
     /// The RTP profile.
     pub profile: Profile,
-    /// The RTCP bandwidth of the whole session, by default 5 % of its bandwidth.
+    /// The RTCP bandwidth of the whole session. By default, it is 5 % of the session bandwidth.
     pub rtcp_bw: Rate,
-    /// The minimum interval. With AVPF, it applies only to groups: before the first report, and while there is no
-    /// source.
+    /// The minimum interval. With AVPF, it applies only in groups. There it applies before the first report, and while
+    /// there is no source.
     pub t_min: Span,
-    /// Whether there are always two members. AVPF then sends the first report without delay, and does not dither.
+    /// Whether the session always has exactly two members. With AVPF, the first report is then sent without delay, and
+    /// feedback is not dithered.
     pub point_to_point: bool,
-    /// The first packet's expected size with IP and UDP headers.
+    /// The expected size of the first packet in bytes, including IP and UDP headers.
     pub first_size: Bytes,
-    /// Whether the timer skips expiries at which `t_rr_interval` is certain to suppress the report. A live participant
-    /// then wakes less often.
+    /// Whether the timer skips expiries at which `t_rr_interval` would certainly suppress the report. A live
+    /// participant then wakes up less often.
     pub skips_suppressed: bool,
 }
 
 impl TimerConfig {
-    /// Creates a group's configuration for this session bandwidth, with the profile's defaults.
+    /// Creates the configuration for a group. `session_bw` is the session bandwidth. The profile determines the other
+    /// values.
     pub fn new(profile: Profile, session_bw: Rate) -> Self {
         let t_min = profile.minimum();
         Self {
@@ -126,28 +130,28 @@ impl TimerConfig {
     pub fn with_t_min(self, t_min: Span) -> Self {
         Self { t_min, ..self }
     }
-    /// Applies RFC 3550's reduced minimum (section 6.2) if shorter: 360 s divided by the session bandwidth in kbit/s.
-    /// In a group, only active senders may use it.
+    /// Applies the reduced minimum interval of RFC 3550 (section 6.2) if it is shorter. It is 360 s divided by the
+    /// session bandwidth in kbit/s. In a group, only active senders may use it.
     #[must_use]
     pub fn with_reduced_minimum(self, session_bw: Rate) -> Self {
         let reduced = Span::from_secs_f64(360_000.0 / session_bw.as_bps_f64());
         Self { t_min: self.t_min.min(reduced), ..self }
     }
-    /// Declares that the session always has two members.
+    /// Declares that the session always has exactly two members.
     #[must_use]
     pub fn point_to_point(self) -> Self {
         Self { point_to_point: true, ..self }
     }
 }
 
-/// The action at [`Timer::next`].
+/// What the caller has to do at the time that [`Timer::next`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// Send a regular compound packet, with waiting feedback.
+    /// Send a regular compound packet, together with the feedback that waits.
     Send,
-    /// Send waiting feedback, reduced-size because no regular report is due (AVPF).
+    /// Send the feedback that waits, in a reduced-size packet. No regular report is due (AVPF).
     SendFeedback,
-    /// Send the BYE and leave.
+    /// Send the BYE and leave the session.
     SendBye,
     /// Send nothing yet. The timer expires again at this time.
     Rearm(Time),
@@ -155,30 +159,30 @@ pub enum Expiry {
     Suppress,
 }
 
-/// When requested feedback is sent.
+/// When feedback is sent that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Early {
-    /// Feedback is sent as an early packet at this time, unless other feedback makes it redundant.
+    /// The feedback is sent in an early packet at this time, unless feedback of another member makes it redundant.
     At(Time),
-    /// Feedback is sent with the regular packet of this time.
+    /// The feedback is sent with the regular packet, which is due at this time.
     WithRegular(Time),
-    /// Feedback is not sent, because it would be late.
+    /// The feedback is not sent, because it would be too late to be useful.
     TooLate,
 }
 
-/// How a member leaves.
+/// How a member leaves the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// Send the BYE now.
     Now,
-    /// Send the BYE when the timer expires. Until then, the interval depends on the number of BYEs instead of members
-    /// (RFC 3550, section 6.3.7).
+    /// Send the BYE when the timer expires. Until then, the interval depends on the number of BYEs instead of the
+    /// number of members (RFC 3550, section 6.3.7).
     AtExpiry(Time),
-    /// Leave without a BYE after never having sent.
+    /// Leave without a BYE, because this member has never sent a packet.
     Silently,
 }
 
-/// This participant's RTCP transmission state (RFC 3550, section 6.3).
+/// The state that determines when this participant sends RTCP (RFC 3550, section 6.3).
 #[derive(Clone, Debug)]
 pub struct Timer {
     config: TimerConfig,
@@ -193,31 +197,31 @@ pub struct Timer {
     avg_size: f64,
     sent: bool,
     leaving: Option<u32>,
-    /// The interval that led to `tn`.
+    /// The interval from which `tn` was computed.
     t_rr: Span,
     t_rr_last: Option<Time>,
     allow_early: bool,
     early: Option<Time>,
     feedback_waits: bool,
-    /// Whether the session has no source to report on.
+    /// Whether the session has no source at present, so that there is nothing to report on.
     idle: bool,
 }
 
-/// The minimum of the random share of T_rr_interval between two regular reports (RFC 4585, section 3.5.3).
+/// Minimum of the random share of T_rr_interval that must pass between two regular reports (RFC 4585, section 3.5.3).
 const T_RR_SHARE_MIN: f64 = 0.5;
-/// The maximum of this random share.
+/// Maximum of this random share of T_rr_interval.
 const T_RR_SHARE_MAX: f64 = 1.5;
 
-/// The minimum interval in a group without a source, also under AVPF (RFC 3550, section 6.2).
+/// Minimum interval in a group that has no source. It also applies with AVPF (RFC 3550, section 6.2).
 const IDLE_MIN_INTERVAL: Span = Span::secs(5);
 
 impl Timer {
-    /// Creates the timer of a participant that joins now, with the profile's defaults.
+    /// Creates the timer of a participant that joins now. Uses the defaults of the profile.
     pub fn new(profile: Profile, session_bw: Rate, chance: Chance, now: Time) -> Self {
         Self::with_config(TimerConfig::new(profile, session_bw), chance, now)
     }
 
-    /// Creates the timer of a participant that joins now.
+    /// Creates the timer of a participant that joins now, with this configuration.
     pub fn with_config(config: TimerConfig, chance: Chance, now: Time) -> Self {
         let mut timer = Self {
             config,
@@ -236,18 +240,19 @@ impl Timer {
             feedback_waits: false,
             idle: false,
         };
-        // No other member is known yet (RFC 3550, section 6.3.2).
+        // Assume that there is no other member, because none is known yet (RFC 3550, section 6.3.2).
         timer.t_rr = timer.draw(&Census::alone());
         timer.tn = now + timer.t_rr;
         timer
     }
 
-    /// Returns when [`Timer::on_expiry`] is due.
+    /// Returns when [`Timer::on_expiry`] has to be called.
     pub fn next(&self) -> Time {
         self.early.map_or(self.tn, |early| early.min(self.tn))
     }
 
-    /// Handles the expiry at [`Timer::next`]. If the caller then sends a packet, it calls [`Timer::on_rtcp`].
+    /// Handles the expiry at the time that [`Timer::next`] returned. If the caller then sends a packet, it has to call
+    /// [`Timer::on_rtcp`].
     pub fn on_expiry(&mut self, now: Time, census: &Census) -> Expiry {
         if let Some(early) = self.early
             && early <= now
@@ -258,7 +263,7 @@ impl Timer {
         if now < self.tn {
             return Expiry::Rearm(self.next());
         }
-        // Timer reconsideration, because many may have joined at once (RFC 3550, section 6.3.6).
+        // Reconsider the timer, because many members may have joined at the same time (RFC 3550, section 6.3.6).
         let census = self.counted(census);
         self.pmembers = census.members;
         let reconsidered = self.tp + self.draw(&census);
@@ -274,8 +279,8 @@ impl Timer {
         self.on_regular(now, &census)
     }
 
-    /// Handles the first source's arrival or the last one's departure. Without a source, later reports are at least 5 s
-    /// apart.
+    /// Handles that the first source has arrived (`present` is true), or that the last source has left. While there is
+    /// no source, reports after the first one are at least 5 s apart.
     pub fn on_source(&mut self, now: Time, present: bool, census: &Census) {
         let rested = std::mem::replace(&mut self.idle, !present) && self.slows_when_idle();
         if present && rested && self.leaving.is_none() {
@@ -289,19 +294,19 @@ impl Timer {
         avpf && !self.config.point_to_point && !self.initial
     }
 
-    /// Handles a sent or received compound of `size` with IP and UDP headers. While leaving, only BYEs count
-    /// ([`Timer::on_bye`]).
+    /// Handles a compound packet that was sent or received. `size` includes IP and UDP headers. While this participant
+    /// is leaving, only BYEs count (see [`Timer::on_bye`]).
     pub fn on_rtcp(&mut self, size: Bytes) {
         if self.leaving.is_none() {
             self.average(size);
         }
     }
 
-    /// Shrinks the interval after members have left (reverse reconsideration; RFC 3550, section 6.3.4). `census` no
-    /// longer includes these members.
+    /// Shortens the interval after members have left (reverse reconsideration; RFC 3550, section 6.3.4). `census` must
+    /// not include these members any more.
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
-        // `on_expiry` handles a larger group.
+        // Do nothing if the group has grown, because `on_expiry` handles this.
         if self.leaving.is_some() || census.members >= self.pmembers {
             return;
         }
@@ -311,10 +316,11 @@ impl Timer {
         self.pmembers = census.members;
     }
 
-    /// Handles a BYE of `size` with IP and UDP headers. `census` no longer includes the BYE's sources.
+    /// Handles a BYE that was received. `size` includes IP and UDP headers. `census` must not include the sources of
+    /// the BYE any more.
     pub fn on_bye(&mut self, now: Time, size: Bytes, census: &Census) {
         match &mut self.leaving {
-            // A participant whose BYE waits counts other members' BYEs (RFC 3550, section 6.3.7).
+            // While our own BYE waits, count the BYEs of other members (RFC 3550, section 6.3.7).
             Some(leavers) => {
                 *leavers = leavers.saturating_add(1);
                 self.average(size);
@@ -323,7 +329,8 @@ impl Timer {
         }
     }
 
-    /// Begins to leave with a BYE of size `bye`; `sent_rtp` is whether media was ever sent.
+    /// Begins to leave the session. `bye` is the size of the BYE packet. `sent_rtp` states whether this participant has
+    /// ever sent media.
     pub fn leave(&mut self, now: Time, bye: Bytes, sent_rtp: bool, census: &Census) -> Leave {
         if !self.sent && !sent_rtp {
             self.tn = Time::NEVER;
@@ -335,7 +342,7 @@ impl Timer {
             self.early = None;
             return Leave::Now;
         }
-        // The timer restarts with the state of a new member and counts only BYEs, so that many BYEs stay within RTCP's
+        // Restart the timer with the state of a new member, and count only BYEs. Many BYEs then stay within the RTCP
         // bandwidth (RFC 3550, section 6.3.7).
         self.tp = now;
         self.pmembers = 1;
@@ -348,13 +355,14 @@ impl Timer {
         Leave::AtExpiry(self.tn)
     }
 
-    /// Requests feedback that is useless after the time `useful` (RFC 4585, section 3.5.2). With AVPF it may be sent
-    /// before the next regular report, with other profiles only in that report.
+    /// Requests that feedback is sent. The feedback is useless after the time `useful` (RFC 4585, section 3.5.2). With
+    /// AVPF, it may be sent before the next regular report. With other profiles, it is sent in that report.
     pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, None)
     }
 
-    /// Like [`Timer::request_early`] without dithering, for feedback whose suppression timer has expired (RFC 5401).
+    /// Requests that feedback is sent, like [`Timer::request_early`], but without dithering. This is for feedback whose
+    /// suppression timer has expired (RFC 5401).
     pub fn request_dithered(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, Some(Span::ZERO))
     }
@@ -363,7 +371,7 @@ impl Timer {
         if self.leaving.is_some() || self.tn == Time::NEVER {
             return Early::TooLate;
         }
-        // A scheduled packet also carries this request's feedback.
+        // If a packet is already scheduled, it also carries this feedback.
         if let Some(early) = self.early {
             return Early::At(early);
         }
@@ -373,13 +381,13 @@ impl Timer {
         let is_avpf = matches!(self.config.profile, Profile::Avpf { .. });
         let longest = if self.config.point_to_point { Span::ZERO } else { self.t_rr / 2 };
         let dither = dither.unwrap_or(longest);
-        // An early packet must be sent before the regular packet (RFC 4585, section 3.5.2).
+        // Wait for the regular packet if an early packet could not be sent before it (RFC 4585, section 3.5.2).
         if !is_avpf || now + dither > self.tn {
             self.feedback_waits = true;
             return Early::WithRegular(self.tn);
         }
-        // Each regular interval allows one early packet. Other feedback waits for the regular packet, or is dropped if
-        // it would be useless by then (RFC 4585, section 3.5.2).
+        // Only one early packet may be sent between two regular packets. Further feedback waits for the regular packet.
+        // If it would be useless by then, it is dropped (RFC 4585, section 3.5.2).
         if !self.allow_early {
             if self.tn.since(now) >= useful {
                 return Early::TooLate;
@@ -392,7 +400,7 @@ impl Timer {
         Early::At(at)
     }
 
-    /// Cancels the requested feedback, because another member has sent it.
+    /// Cancels the feedback that was requested, because another member has sent it.
     pub fn cancel_early(&mut self) {
         self.early = None;
         self.feedback_waits = false;
@@ -403,12 +411,12 @@ impl Timer {
         self.allow_early
     }
 
-    /// Returns the silence after which a member times out: 5 · Td. Td is a receiver's interval with the full minimum
-    /// (RFC 3550, section 6.3.5; RFC 4585, section 3.5.4).
+    /// Returns how long a member has to be silent until it times out. This is 5 · Td, where Td is the interval of a
+    /// receiver with the full minimum interval (RFC 3550, section 6.3.5; RFC 4585, section 3.5.4).
     pub fn member_timeout(&self, census: &Census) -> Span {
         let t_min = match self.config.profile {
             Profile::Avpf { t_rr_interval } if !t_rr_interval.is_zero() => t_rr_interval,
-            // Other members do not know our reduced minimum.
+            // Ignore a reduced minimum interval, because other members do not know it.
             profile => profile.minimum().max(self.config.t_min),
         };
         let t_min = if self.idle && self.slows_when_idle() { t_min.max(IDLE_MIN_INTERVAL) } else { t_min };
@@ -416,8 +424,8 @@ impl Timer {
         inputs.deterministic() * 5
     }
 
-    /// Returns the time without media after which a sender counts as a receiver: two report intervals. With AVPF it is
-    /// at least 1 s, because two report intervals may be shorter than the time between two frames.
+    /// Returns how long a sender has to send no media until it counts as a receiver. This is two report intervals. With
+    /// AVPF it is at least 1 s, because two report intervals may be shorter than the time between two frames.
     pub fn sender_timeout(&self) -> Span {
         match self.config.profile {
             Profile::Avpf { .. } => (self.t_rr * 2).max(self.config.profile.minimum()),
@@ -425,22 +433,22 @@ impl Timer {
         }
     }
 
-    /// Sets the mean RTCP packet size that the source announced, in bytes with IP and UDP headers (RFC 5760, section
-    /// 9.2).
+    /// Sets the mean size of RTCP packets, which the source has announced (RFC 5760, section 9.2). `size` is in bytes
+    /// and includes IP and UDP headers.
     pub fn on_told_size(&mut self, size: f64) {
         self.avg_size = size;
     }
 
-    /// Returns the mean RTCP packet size in bytes, with IP and UDP headers.
+    /// Returns the mean size of RTCP packets in bytes, including IP and UDP headers.
     pub const fn avg_size(&self) -> f64 {
         self.avg_size
     }
 
-    /// Returns the current inputs of the interval.
+    /// Returns the inputs from which the interval is computed at present.
     pub fn inputs(&self, census: &Census) -> IntervalInputs {
         let census = self.counted(census);
         let avpf = matches!(self.config.profile, Profile::Avpf { .. });
-        // AVPF's minimum of 1 s before a group's first report is not halved (RFC 4585, section 3.5.1).
+        // With AVPF, do not halve the minimum of 1 s before the first report in a group (RFC 4585, section 3.5.1).
         let t_min = match (avpf, self.config.point_to_point, self.initial) {
             _ if self.idle && self.slows_when_idle() => IDLE_MIN_INTERVAL.max(self.config.t_min),
             (true, true, _) | (true, _, false) => Span::ZERO,
@@ -473,7 +481,7 @@ impl Timer {
     }
 
     fn on_regular(&mut self, now: Time, census: &Census) -> Expiry {
-        // A late call must not lengthen the time between reports.
+        // Use the time at which the report was due, so that a late call does not lengthen the time between reports.
         let due = self.tn;
         let too_recent = match (self.config.profile, self.t_rr_last) {
             (Profile::Avpf { t_rr_interval }, Some(last)) if !t_rr_interval.is_zero() => {
@@ -491,17 +499,18 @@ impl Timer {
             self.t_rr_last = Some(due);
         }
         self.sent |= expiry != Expiry::Suppress;
-        // A suppressed report allows early feedback, too (RFC 4585, section 3.5.3).
+        // Allow early feedback after a suppressed report too (RFC 4585, section 3.5.3).
         self.allow_early = true;
         self.initial = false;
         self.tp = now;
-        // The interval is drawn again, because intervals that pass reconsideration are biased (RFC 3550, appendix A.7).
+        // Draw a new interval, because an interval that has passed reconsideration is biased (RFC 3550, appendix A.7).
         self.t_rr = self.draw(census);
         self.tn = now + self.t_rr;
         if let (Profile::Avpf { t_rr_interval }, Some(last), true) =
             (self.config.profile, self.t_rr_last, self.config.skips_suppressed)
         {
-            // Before this time, even the smallest random share of `t_rr_interval` would suppress a report.
+            // Skip expiries before this time. Even the smallest random share of `t_rr_interval` would suppress the
+            // report there.
             self.tn = self.tn.max(last + t_rr_interval.scale(T_RR_SHARE_MIN));
         }
         expiry
@@ -511,8 +520,7 @@ impl Timer {
         self.early = None;
         self.allow_early = false;
         self.sent = true;
-        // The next regular packet is skipped, so that early feedback does not raise the RTCP rate (RFC 4585, section
-        // 3.5.3).
+        // Skip the next regular packet, so that early feedback does not raise the RTCP rate (RFC 4585, section 3.5.3).
         let skipped = self.tn;
         self.tn = self.tp + self.t_rr * 2;
         self.tp = skipped;

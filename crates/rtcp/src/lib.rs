@@ -1,5 +1,6 @@
-//! RTCP without I/O: when a member may report ([`interval`]), the session's members ([`members`]), and which packets
-//! arrived ([`reception`]). `steadycast-wire` has the bytes.
+//! RTCP without I/O. The module [`interval`] decides when a member may report, [`members`] contains the members of the
+//! session, and [`reception`] counts which packets have arrived. The crate `steadycast-wire` reads and writes the
+//! bytes.
 
 pub mod interval;
 pub mod members;

@@ -3,53 +3,55 @@
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 
-/// The numbers of members and senders, for the RTCP interval.
+/// The number of members and the number of senders, from which the RTCP interval is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
-    /// All members, including this participant.
+    /// The number of all members, including this participant.
     pub members: u32,
-    /// The members that send media, including this participant.
+    /// The number of members that send media. It includes this participant if it sends media.
     pub senders: u32,
     /// Whether this participant sends media.
     pub we_sent: bool,
 }
 
 impl Census {
-    /// Returns the census of this participant alone, without media.
+    /// Returns the census of a session in which this participant is alone and sends no media.
     pub const fn alone() -> Self {
         Self { members: 1, senders: 0, we_sent: false }
     }
 }
 
-/// A host's address without port, as a number. Equal addresses have equal numbers.
+/// The address of a host, without a port, as a number. Equal addresses have equal numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Origin(pub u64);
 
-/// Two addresses use the same SSRC (RFC 3550, section 8.2).
+/// A conflict in which two addresses use the same SSRC (RFC 3550, section 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// Another participant uses our SSRC. Ignore the packet, send a BYE and change the SSRC ([`Members::renew`]).
+    /// Another participant uses our SSRC. The caller has to ignore the packet, send a BYE and change our SSRC
+    /// ([`Members::renew`]).
     WithUs,
-    /// Our own packets are looped back, and ignored.
+    /// Our own packets are looped back to us. The packet is ignored.
     Loop,
-    /// Two others use one SSRC, or a member's packets are looped back. The first address keeps it.
+    /// Two other participants use the same SSRC, or the packets of a member are looped back. The address that used the
+    /// SSRC first keeps it.
     WithMember,
 }
 
-/// A source's status after a packet.
+/// The status of a source after one of its packets was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceStatus {
     /// The source was already a member.
     Member,
-    /// The source has become a member with this packet.
+    /// This packet has made the source a member.
     Joined,
-    /// This was the source's first packet. A second packet or a CNAME makes it a member (RFC 3550, section 6.2.1).
+    /// This was the first packet of the source. A second packet or a CNAME makes it a member (RFC 3550, section 6.2.1).
     Unproven,
-    /// The source has sent a BYE, and this delayed packet is ignored.
+    /// The source has sent a BYE. The packet was delayed and is ignored.
     Gone,
-    /// The SSRC is outside of a large group's sample ([`Members::sampled`]).
+    /// The group is large, and the SSRC is not in the sample of SSRCs that are stored ([`Members::sampled`]).
     Unsampled,
-    /// The table is full, or has [`Members::PER_ADDRESS`] entries of this address.
+    /// The table is full, or the address already has [`Members::PER_ADDRESS`] entries.
     Refused,
     /// The packet is part of an SSRC conflict and is ignored.
     Conflict(Conflict),
@@ -57,12 +59,13 @@ pub enum SourceStatus {
 
 #[derive(Clone, Debug)]
 struct Member {
-    /// The address of the source's media or, without media, its first packet.
+    /// The address from which the media of the source arrives. Before the first media packet, the address of the first
+    /// packet.
     from: Origin,
     has_media: bool,
-    /// The last packet's arrival; for an uncounted entry, the time since which it is not counted.
+    /// When the last packet arrived. If the entry does not count as a member, the time from which on it does not count.
     last_packet: Time,
-    /// The last media packet's arrival; `None` unless a sender.
+    /// When the last media packet arrived. `None` if the source is not a sender.
     sent: Option<Time>,
     cname: Option<Box<str>>,
     state: State,
@@ -75,56 +78,59 @@ enum State {
     Gone,
 }
 
-/// The member table, bounded in size.
+/// A table of the members, whose size is limited.
 ///
-/// A full table removes sources that are not members: sources of a single packet, and sources that have sent a BYE. If
-/// there are none, the table refuses new sources.
+/// If the table is full, it removes sources that are not members. These are sources that have sent only one packet, and
+/// sources that have sent a BYE. If there are no such sources, the table refuses new sources.
 ///
-/// The number of entries per address is limited, because forged SSRCs would lengthen everyone's report interval.
+/// The number of entries per address is limited too. Otherwise, forged SSRCs would lengthen the report interval of all
+/// members.
 #[derive(Clone, Debug, Default)]
 pub struct Members {
     own: u32,
-    /// When we last sent media; `None` unless we are a sender.
+    /// When we last sent media. `None` if we are not a sender.
     own_sent: Option<Time>,
     capacity: usize,
-    /// Boxed, because a B-tree node has room for eleven, and most tables have one entry.
+    /// The entries by SSRC. They are boxed because a B-tree node reserves room for eleven entries, and most tables have
+    /// one entry.
     table: BTreeMap<u32, Box<Member>>,
     addresses: Addresses,
-    /// Entries that are on probation or have sent a BYE, oldest first. They do not count as members.
+    /// The entries that do not count as members: sources on probation, and sources that have sent a BYE. The oldest
+    /// entry is first.
     uncounted: BTreeSet<(Time, u32)>,
-    /// Lower bounds of `last_packet` and of `sent` over all entries. [`Members::expire`] searches the table only if a
-    /// bound has timed out.
+    /// Lower bounds of `last_packet` and of `sent` in all entries. [`Members::expire`] searches the table only if one
+    /// of the bounds has timed out.
     earliest: (Time, Time),
-    /// Members in the table, without ourselves.
+    /// The number of members in the table. We ourselves are not in the table.
     proven: u32,
-    /// Members in the table that send media, without ourselves.
+    /// The number of members in the table that send media. We ourselves are not in the table.
     senders: u32,
-    /// The addresses that have used our SSRC, with their last arrivals.
+    /// The addresses that have used our SSRC. Each has the time at which its last packet arrived.
     conflicts: BTreeMap<Origin, Time>,
     /// The number of packets from sources for which there was no room.
     refused: u64,
     sample: Option<Sample>,
-    /// The SSRCs in the table that the sample excludes. An SSRC that is neither in this set nor in the sample needs no
-    /// look-up in the table.
+    /// The SSRCs in the table that are not in the sample. An SSRC that is neither in this set nor in the sample is not
+    /// in the table, so it needs no look-up.
     outside_sample: SmallSsrcSet,
-    /// The last media packet's source, address and arrival, to save look-ups. It is written to the table before the
-    /// table is read.
+    /// The source, the address and the arrival of the last media packet. This cache saves look-ups. It is written to
+    /// the table before the table is read.
     last_media: Option<(u32, Origin, Time)>,
-    /// The receivers that the source has announced (RFC 5760, section 7.1.12).
+    /// The number of receivers that the source has announced (RFC 5760, section 7.1.12).
     reported_receivers: Option<u32>,
     /// See [`Members::authenticated`].
     authenticated: bool,
 }
 
-/// SSRC sampling for groups larger than the member table (RFC 2762).
+/// A sample of SSRCs, for groups that are larger than the member table (RFC 2762).
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Members whose SSRC equals this key in the lowest `bits` bits are kept.
+    /// A member is stored if its SSRC equals this key in the lowest `bits` bits.
     key: u32,
-    /// The number of compared bits. Each kept member represents 2^`bits` members.
+    /// The number of bits that are compared. Each stored member represents 2^`bits` members.
     bits: u32,
-    /// A lower bound of the number of members after the sample has been enlarged, and the time at which this bound
-    /// ends. At that time the newly sampled members have reported.
+    /// Set after the sample has been enlarged: a lower bound of the number of members, and the time until which it
+    /// applies. By then, the members that are new in the sample have reported.
     held: Option<(u32, Time)>,
 }
 
@@ -136,7 +142,7 @@ impl Sample {
     }
 }
 
-/// A set that stores up to four SSRCs. With more, [`SmallSsrcSet::may_contain`] is always true.
+/// A set of SSRCs that stores at most four. If it has more, [`SmallSsrcSet::may_contain`] is always true.
 #[derive(Clone, Copy, Debug, Default)]
 struct SmallSsrcSet {
     few: [u32; 4],
@@ -157,7 +163,7 @@ impl SmallSsrcSet {
     }
 }
 
-/// Maximum number of addresses that have used our SSRC, which tell a loop from a collision.
+/// Maximum number of stored addresses that have used our SSRC. They are needed to distinguish a loop from a collision.
 const MAX_CONFLICTS: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -170,45 +176,48 @@ impl Members {
     /// Default capacity of the table.
     pub const CAPACITY: usize = 16_384;
 
-    /// Enough for the receivers of one host, or behind one NAT.
+    /// Maximum number of entries per address. It is enough for the receivers on one host, or for those behind one NAT.
     pub const PER_ADDRESS: u32 = 64;
 
-    /// The most members that one address adds to the census.
+    /// Maximum number of members that count in the census per address.
     pub const COUNTED: u32 = 16;
 
-    /// Creates the table of a session with this participant only.
+    /// Creates the table of a session in which this participant is alone. `own` is its SSRC.
     pub fn new(own: u32) -> Self {
         Self::with_capacity(own, Self::CAPACITY)
     }
 
-    /// Creates a table for up to `capacity` other sources, members or not.
+    /// Creates a table for up to `capacity` other sources. Sources that are not members count too.
     pub fn with_capacity(own: u32, capacity: usize) -> Self {
         Self { own, capacity, ..Self::default() }
     }
 
-    /// Samples a group larger than `capacity` (RFC 2762), instead of refusing members.
+    /// Creates a table that samples the members of a group (RFC 2762) if it is larger than `capacity`, instead of
+    /// refusing members.
     ///
-    /// Above `capacity`, the standard error is 1/√`capacity` to 1.6 times that. Senders are always kept. `key` has to
-    /// be random and secret, or forged SSRCs in the sample could represent many members.
+    /// In a group larger than `capacity`, the number of members is an estimate. Its relative standard error is between
+    /// 1/√`capacity` and 1.6/√`capacity`. Senders are always stored. `key` has to be random and secret. Otherwise,
+    /// forged SSRCs in the sample could represent many members.
     pub fn sampled(own: u32, key: u32, capacity: usize) -> Self {
         let sample = Some(Sample { key, bits: 0, held: None });
         Self { sample, ..Self::with_capacity(own, capacity) }
     }
 
-    /// Sets whether packets are authenticated. A source then becomes a member with its first packet.
+    /// Sets whether packets are authenticated. If they are, a source becomes a member with its first packet.
     #[must_use]
     pub fn authenticated(self, authenticated: bool) -> Self {
         Self { authenticated, ..self }
     }
 
-    /// Handles the source's announcement (RFC 5760, section 7.1.12). Returns by how much the census has shrunk.
+    /// Handles the number of receivers that the source has announced (RFC 5760, section 7.1.12). Returns by how much
+    /// the number of members in the census has decreased.
     pub fn on_group_size(&mut self, receivers: u32) -> u32 {
         let before = self.census().members;
         self.reported_receivers = Some(receivers);
         before.saturating_sub(self.census().members)
     }
 
-    /// Returns the last announced number of receivers.
+    /// Returns the number of receivers that the source announced last.
     pub const fn reported_receivers(&self) -> Option<u32> {
         self.reported_receivers
     }
@@ -229,7 +238,8 @@ impl Members {
         self.own_sent = Some(now);
     }
 
-    /// Handles a media packet. Validated sequence numbers (`valid`; RFC 3550, appendix A.1) make its source a member.
+    /// Handles a media packet. `valid` states whether the sequence numbers have been validated (RFC 3550, appendix
+    /// A.1). If so, the source becomes a member.
     pub fn on_rtp(&mut self, now: Time, ssrc: u32, from: Origin, valid: bool) -> SourceStatus {
         if let Some((playing, place, at)) = &mut self.last_media
             && (*playing, *place) == (ssrc, from)
@@ -245,7 +255,7 @@ impl Members {
         status
     }
 
-    /// Writes the cached arrival of `last_media` to the table.
+    /// Writes the arrival that is cached in `last_media` to the table.
     fn flush_last_media(&mut self) {
         if let Some((ssrc, _, at)) = self.last_media.take()
             && let Some(member) = self.table.get_mut(&ssrc)
@@ -255,18 +265,18 @@ impl Members {
         }
     }
 
-    /// Handles a report, an APP packet or feedback from a source.
+    /// Handles a report, an APP packet or feedback that a source has sent.
     pub fn on_rtcp(&mut self, now: Time, ssrc: u32, from: Origin) -> SourceStatus {
         self.observe(now, ssrc, from, PacketKind::Rtcp, self.authenticated)
     }
 
-    /// Handles a CNAME, which makes its source a member and is cut to 255 bytes.
+    /// Handles a CNAME, which makes its source a member. Stores at most 255 bytes of the CNAME.
     pub fn on_cname(&mut self, now: Time, ssrc: u32, from: Origin, cname: &str) -> SourceStatus {
         let status = self.observe(now, ssrc, from, PacketKind::Rtcp, true);
         if matches!(status, SourceStatus::Member | SourceStatus::Joined)
             && let Some(member) = self.table.get_mut(&ssrc)
         {
-            // RTCP limits a CNAME to 255 bytes.
+            // Cut the text at a character boundary. RTCP limits a CNAME to 255 bytes.
             let end = (0..=cname.len().min(255)).rev().find(|&end| cname.is_char_boundary(end));
             let cname = &cname[..end.unwrap_or(0)];
             if member.cname.as_deref() != Some(cname) {
@@ -276,13 +286,14 @@ impl Members {
         status
     }
 
-    /// Returns whether `from` is the source's address, or the source is unknown.
+    /// Returns whether `from` is the address of the source. Also returns true if the source is unknown.
     pub fn speaks_from(&self, ssrc: u32, from: Origin) -> bool {
         self.table.get(&ssrc).is_none_or(|member| member.from == from)
     }
 
-    /// Handles a BYE. If it returns true, call [`Timer::on_bye`](crate::Timer::on_bye): the source was counted, and the
-    /// address is its own. The source's later packets are ignored until its time-out.
+    /// Handles a BYE. Returns true if the source was counted and the BYE came from the source's address. The caller
+    /// then has to call [`Timer::on_bye`](crate::Timer::on_bye). Later packets of the source are ignored until it times
+    /// out.
     pub fn on_bye(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         self.flush_last_media();
         if !self.speaks_from(ssrc, from) {
@@ -301,7 +312,7 @@ impl Members {
                 self.uncounted.remove(&(member.last_packet, ssrc));
             }
         }
-        // A delayed packet must not make the source a member again (RFC 3550, section 6.2.1).
+        // Keep the entry, so that a delayed packet does not make the source a member again (RFC 3550, section 6.2.1).
         member.state = State::Gone;
         member.sent = None;
         member.last_packet = now;
@@ -309,9 +320,9 @@ impl Members {
         counted
     }
 
-    /// Removes members that have been silent for `member`. Senders that have sent no media for `sender` become
-    /// receivers (RFC 3550, section 6.3.5; [`Timer`](crate::Timer) has both times). Call it at least once per RTCP
-    /// interval. Returns the number of counted members removed.
+    /// Removes members that have been silent for longer than `member`. Senders that have sent no media for longer than
+    /// `sender` become receivers (RFC 3550, section 6.3.5). [`Timer`](crate::Timer) returns both times. The caller has
+    /// to call this method at least once per RTCP interval. Returns the number of counted members that were removed.
     pub fn expire(&mut self, now: Time, member: Span, sender: Span) -> u32 {
         self.flush_last_media();
         let before = self.census().members;
@@ -352,39 +363,40 @@ impl Members {
         if self.own_sent.is_some_and(|at| silent(at, sender)) {
             self.own_sent = None;
         }
-        // A loop is forgotten after ten intervals (RFC 3550, section 8.2), a member after five.
+        // Forget a loop after ten RTCP intervals (RFC 3550, section 8.2). `member` is five intervals.
         self.conflicts.retain(|_, &mut at| !silent(at, member * 2));
         departed
     }
 
-    /// Returns the census, an estimate if the group is sampled.
+    /// Returns the census. If the group is sampled, the numbers are an estimate.
     pub fn census(&self) -> Census {
         let we_sent = self.own_sent.is_some();
         let bits = self.sample.map_or(0, |sample| sample.bits);
         let counted = (self.proven - self.senders).saturating_sub(self.addresses.beyond);
-        // Each sampled member represents 2^bits, but senders are all in the table.
+        // Each member in the sample represents 2^bits members. Senders represent only themselves, because all senders
+        // are in the table.
         let others = self.senders + (counted << bits);
         let held = self.sample.and_then(|sample| sample.held).map_or(0, |(members, _)| members);
         let told = self.reported_receivers.map_or(0, |receivers| receivers.saturating_add(self.senders));
         Census { members: (others + 1).max(held).max(told), senders: self.senders + u32::from(we_sent), we_sent }
     }
 
-    /// Returns the other members' SSRCs in ascending order.
+    /// Returns the SSRCs of the other members, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.table.iter().filter(|(_, member)| member.state == State::Proven).map(|(&ssrc, _)| ssrc)
     }
 
-    /// Returns whether `ssrc` is another member.
+    /// Returns whether `ssrc` is the SSRC of another member.
     pub fn contains(&self, ssrc: u32) -> bool {
         self.table.get(&ssrc).is_some_and(|member| member.state == State::Proven)
     }
 
-    /// Returns the CNAME of a member.
+    /// Returns the CNAME of a member, if it is known.
     pub fn cname(&self, ssrc: u32) -> Option<&str> {
         self.table.get(&ssrc)?.cname.as_deref()
     }
 
-    /// Returns the number of entries, members or not, up to the capacity.
+    /// Returns the number of entries. Sources that are not members count too.
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -394,7 +406,7 @@ impl Members {
         self.table.is_empty()
     }
 
-    /// Returns the number of packets from sources for which there was no room.
+    /// Returns the number of packets that were refused because there was no room for their source.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -413,13 +425,13 @@ impl Members {
             return self.admit(now, ssrc, from, kind, proves);
         };
         let media = matches!(kind, PacketKind::Rtp);
-        // Packets from a second address are ignored, because anyone who knows an SSRC could use it (RFC 3550, section
-        // 8.2).
+        // Ignore packets from a second address, because anyone who knows an SSRC could use it (RFC 3550, section 8.2).
         if member.from != from {
             if !media || member.has_media {
                 return SourceStatus::Conflict(Conflict::WithMember);
             }
-            // RTCP is easy to forge, so media sets the address, and the earlier CNAME is discarded.
+            // Let the first media packet determine the address, because RTCP is easy to forge. Discard the earlier
+            // CNAME.
             if member.state != State::Proven {
                 self.uncounted.remove(&(member.last_packet, ssrc));
                 member.state = State::Proven;
@@ -454,7 +466,7 @@ impl Members {
             return SourceStatus::Refused;
         }
         loop {
-            // Sampling never excludes a member that sends RTP, because receivers report on it.
+            // Only RTCP packets are sampled. A source of RTP is always stored, because receivers report on it.
             if matches!(kind, PacketKind::Rtcp) && self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
                 return SourceStatus::Unsampled;
             }
@@ -486,8 +498,9 @@ impl Members {
         SourceStatus::Unproven
     }
 
-    /// Returns false if no member would be removed, because an attacker chose SSRCs that match the key. Also returns
-    /// false at [`Sample::MAX_BITS`].
+    /// Halves the sample and removes members that are no longer in it. Returns false if no member would be removed,
+    /// because an attacker may have chosen SSRCs that match the key. Also returns false if the sample has
+    /// [`Sample::MAX_BITS`].
     fn halve_sample(&mut self) -> bool {
         let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
             return false;
@@ -521,7 +534,7 @@ impl Members {
     }
 
     /// Enlarges the sample if the group has become smaller. `before` is the number of members before the last removals.
-    /// Also removes members outside of the sample that no longer send.
+    /// Also removes members that are not in the sample and no longer send media.
     fn adjust_sample(&mut self, now: Time, member_timeout: Span, before: u32) {
         let Some(sample) = &mut self.sample else {
             return;
@@ -532,14 +545,15 @@ impl Members {
         let others = u64::from(self.proven - self.senders) << sample.bits;
         let room = self.capacity as u64 * 3 / 4;
         let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
-        // While `held` is set, the present sample's census is incomplete.
+        // Do not enlarge the sample again while `held` is set, because the census is still incomplete.
         if let (Some(bits), None) = (fitting, sample.held) {
-            // Newly sampled members report within two RTCP intervals. `member_timeout` is five intervals.
+            // Wait two RTCP intervals, within which the new members of the sample report. `member_timeout` is five
+            // intervals.
             sample.held = Some((before, now + member_timeout * 2 / 5));
             sample.bits = bits;
         }
         if sample.bits == 0 {
-            // The sample includes every SSRC.
+            // No SSRC is outside of the sample now.
             self.outside_sample = SmallSsrcSet::default();
             return;
         }
@@ -562,7 +576,7 @@ impl Members {
             *at = now;
             return Conflict::Loop;
         }
-        // Bounds the list, because addresses can be forged.
+        // Bound the list, because addresses can be forged.
         if self.conflicts.len() >= MAX_CONFLICTS {
             let oldest = self.conflicts.iter().min_by_key(|(_, at)| **at).map(|(&from, _)| from);
             oldest.map(|from| self.conflicts.remove(&from));
@@ -594,11 +608,11 @@ impl Members {
     }
 }
 
-/// Counts the table's entries per address.
+/// Counts the entries of the table per address.
 #[derive(Clone, Debug, Default)]
 struct Addresses {
     entries: BTreeMap<Origin, u32>,
-    /// Entries beyond the first [`Members::COUNTED`] of their address.
+    /// The number of entries that exceed [`Members::COUNTED`] at their address.
     beyond: u32,
 }
 

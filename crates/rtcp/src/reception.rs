@@ -1,4 +1,4 @@
-//! A source's reception statistics (RFC 3550, sections 6.4.1, A.1, A.3 and A.8).
+//! Reception statistics of a source (RFC 3550, sections 6.4.1, A.1, A.3 and A.8).
 
 use steadycast_units::{Span, Time};
 use steadycast_wire::ntp;
@@ -8,51 +8,55 @@ use steadycast_wire::seq::{ExtendedSeq, MAX_DROPOUT, MAX_MISORDER, Verdict};
 /// The result of checking a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// A new packet of a source on probation (RFC 3550, appendix A.1).
+    /// A new packet of a source that is on probation (RFC 3550, appendix A.1).
     Probation,
-    /// A new packet's extended sequence number, below the newest one if reordered.
+    /// A new packet. The value is its extended sequence number. It is below the newest number if packets were
+    /// reordered.
     New(i64),
-    /// A packet that has already arrived.
+    /// A packet that has already arrived. The value is its extended sequence number.
     Duplicate(i64),
-    /// The first packet after a restart, which has reset all counters.
+    /// The first packet after a restart of the source. All counters have been reset. The value is the packet's extended
+    /// sequence number.
     Restarted(i64),
-    /// A number that fits neither the stream nor a restart, and is not counted.
+    /// A packet whose number fits neither the stream nor a restart. The packet is not counted.
     Stray,
 }
 
 /// Packet counts between two reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Interval {
-    /// Packets sent, by the sequence numbers.
+    /// Number of packets that were sent, as computed from the sequence numbers.
     pub expected: u64,
-    /// Packets that arrived, with duplicates and reordered ones.
+    /// Number of packets that arrived, including duplicates and reordered packets.
     pub received: u64,
-    /// `expected` minus `received`, but at least 0.
+    /// `expected` minus `received`, or 0 if this is negative.
     pub lost: u64,
-    /// The share of lost packets, from 0 to 1.
+    /// Lost packets as a share of the expected packets, from 0 to 1.
     pub fraction: f64,
 }
 
-/// The silence after which the next number may be up to [`MAX_DROPOUT`] ahead at any packet rate.
+/// After a silence of this length, the next sequence number may be up to [`MAX_DROPOUT`] ahead, whatever the packet
+/// rate is.
 const PAUSE: Span = Span::millis(500);
-/// The largest plausible ratio of the packet rate since the last arrival to the mean packet rate.
+/// The packet rate since the last arrival can plausibly be this many times the mean packet rate.
 const FASTER: u64 = 4;
-/// The number of packets over which the spacing is averaged.
+/// The number of packets over which the time between packets is averaged.
 const SPACED: u64 = 64;
-/// The number of packets after which the spacing is known.
+/// The minimum number of packets from which the time between packets is known.
 const KNOWN: u64 = 16;
 
-/// Stray packets in ascending order. After a heavy loss they may continue the stream ([`Reception::hold`]).
+/// Stray packets whose numbers are ascending. After a heavy loss, they may continue the stream (see
+/// [`Reception::hold`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     packets: u64,
-    /// The distance of the first of these packets from the stream's newest number.
+    /// The distance from the stream's newest number to the first of these packets.
     first: u32,
-    /// The distance of the last of these packets from the stream's newest number.
+    /// The distance from the stream's newest number to the last of these packets.
     last: u32,
 }
 
-/// One source's reception state at one receiver.
+/// The state of one source at one receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Reception {
     ssrc: u32,
@@ -60,14 +64,15 @@ pub struct Reception {
     seq: ExtendedSeq,
     received: u64,
     duplicates: u64,
-    /// Bit i: the newest number minus i has arrived. Reordering is at most 99.
+    /// Bit i is set if the packet with the newest number minus i has arrived. Packets are reordered by at most 99
+    /// numbers.
     seen: u128,
     last_arrival: Time,
-    /// The mean time per sequence number.
+    /// The mean time between two consecutive sequence numbers.
     spacing: Span,
-    /// The number of packets in this mean.
+    /// The number of packets from which `spacing` was computed.
     spaced: u64,
-    /// The increase of the sequence number since the last update of `spacing`.
+    /// How much the sequence number has increased since `spacing` was last updated.
     numbers_since: u64,
     line: Line,
     transit: Option<u32>,
@@ -79,17 +84,18 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// Creates a source's state. `clock_rate` is its ticks per second (90,000 for video).
+    /// Creates the state for a source. `clock_rate` is the rate of its RTP clock in ticks per second (90,000 for
+    /// video).
     pub fn new(ssrc: u32, clock_rate: u32) -> Self {
         Self { ssrc, clock_rate, ..Self::default() }
     }
 
-    /// Creates the state of a source of signalled SSRC, without probation.
+    /// Creates the state for a source whose SSRC was signalled. There is no probation.
     pub fn trusting(ssrc: u32, clock_rate: u32) -> Self {
         Self { seq: ExtendedSeq::with_probation(0), ..Self::new(ssrc, clock_rate) }
     }
 
-    /// Handles an RTP packet of the source.
+    /// Handles an RTP packet of the source. `timestamp` is its RTP timestamp.
     pub fn on_rtp(&mut self, arrival: Time, seq: u16, timestamp: u32) -> Arrived {
         let before = self.seq.newest();
         let mut verdict = self.seq.on_packet_within(seq, self.reach(arrival));
@@ -102,13 +108,13 @@ impl Reception {
             Verdict::Started(extended) => {
                 let probation = self.seq.probation_packets();
                 self.received = probation + 1;
-                // All packets of the probation have arrived, including this one.
+                // All packets of the probation have arrived, including this packet.
                 self.seen = !0 >> (127 - probation.min(127));
                 Arrived::New(extended)
             }
             Verdict::Restarted(extended) => {
                 let Self { seq, sender_report, spacing, spaced, .. } = *self;
-                // A restart keeps the source's clock and packet rate.
+                // Keep the clock and the packet rate, because a restart does not change them.
                 *self = Self { seq, sender_report, spacing, spaced, ..Self::new(self.ssrc, self.clock_rate) };
                 (self.received, self.seen) = (1, 1);
                 Arrived::Restarted(extended)
@@ -116,7 +122,7 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
-                // The stray packets with lower numbers belong to the stream after all.
+                // The packet accepts the stray packets with lower numbers as part of the stream, so count them.
                 let Line { packets, last, .. } = self.line;
                 let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
                 self.received += 1 + held;
@@ -143,14 +149,15 @@ impl Reception {
 
     /// Handles an [`Arrived::Stray`] packet. Returns whether the stray packets continue the stream after a heavy loss.
     ///
-    /// They do if no other packet has arrived for `PAUSE`, at least `KNOWN` stray packets have ascending numbers, and
-    /// [`Reception::holds`] is true.
+    /// Three conditions must hold. No other packet has arrived for `PAUSE`, at least `KNOWN` stray packets had
+    /// ascending numbers, and [`Reception::holds`] is true.
     pub fn hold(&mut self, arrival: Time, seq: u16) -> bool {
         let Some(newest) = self.highest() else { return false };
         let Line { packets, first, last } = self.line;
         let step = seq.wrapping_sub((newest as u16).wrapping_add(last as u16));
         if packets > 0 && step >= 1 << 15 {
-            // A small step back is reordering. After a large step, the packets in `line` are not one stream.
+            // Ignore a small step back, which is a reordering. After a large step back, start afresh, because the stray
+            // packets do not belong to one stream.
             if step.wrapping_neg() >= MAX_MISORDER {
                 self.line = Line::default();
             }
@@ -162,13 +169,13 @@ impl Reception {
         self.line.packets >= KNOWN && arrival.since(self.last_arrival) >= PAUSE && self.holds()
     }
 
-    /// Returns whether the stray packets cover at least as many numbers as the gap before the first stray packet.
+    /// Returns whether the stray packets span at least as many numbers as are missing before the first stray packet.
     pub const fn holds(&self) -> bool {
         self.line.packets > 1 && self.line.first <= self.line.last - self.line.first
     }
 
-    /// Returns the largest step of the sequence number that a loss can explain, given the time since the last arrival.
-    /// A forged packet right after another packet can't take a large step.
+    /// Returns the largest step of the sequence number that a loss can explain. It depends on the time since the last
+    /// arrival, so that a forged packet right after another packet can't take a large step.
     fn reach(&self, arrival: Time) -> u16 {
         let gap = arrival.since(self.last_arrival);
         let paused = if gap >= PAUSE { MAX_DROPOUT } else { 0 };
@@ -179,7 +186,7 @@ impl Reception {
         u16::try_from(lost).unwrap_or(u16::MAX).max(paused)
     }
 
-    /// Updates the packet spacing with a number `ahead` of the newest.
+    /// Updates the mean time between packets. The number of the new packet is `ahead` of the newest number.
     fn space(&mut self, arrival: Time, ahead: u64) {
         let gap = arrival.since(self.last_arrival);
         if gap >= PAUSE || self.received <= 2 {
@@ -190,7 +197,7 @@ impl Reception {
             return;
         }
         self.numbers_since = self.numbers_since.saturating_add(ahead.max(1));
-        // Batched packets arrive at once; the next gap is divided by their number.
+        // Packets of a batch arrive at the same time. Divide the next gap by their number.
         if !gap.is_zero() {
             self.spaced = (self.spaced + 1).min(SPACED);
             let (mean, each) = (self.spacing.as_nanos(), gap.as_nanos() / std::mem::take(&mut self.numbers_since));
@@ -198,12 +205,13 @@ impl Reception {
         }
     }
 
-    /// Handles a sender report of the source with this NTP timestamp.
+    /// Handles a sender report of the source. `ntp` is its NTP timestamp.
     pub fn on_sr(&mut self, arrival: Time, ntp: u64) {
         self.sender_report = Some((arrival, ntp::middle(ntp)));
     }
 
-    /// Returns the report block since the previous one; `None` on probation.
+    /// Returns a report block that covers the time since the previous report block. Returns `None` if the source is on
+    /// probation.
     pub fn report_block(&mut self, now: Time) -> Option<ReportBlock> {
         let newest = self.seq.newest()?;
         let expected = self.expected() - self.expected_prior;
@@ -212,11 +220,11 @@ impl Reception {
         let lost = expected.saturating_sub(received);
         let fraction = if expected == 0 { 0.0 } else { lost as f64 / expected as f64 };
         self.interval = Interval { expected, received, lost, fraction };
-        // Without a sender report both fields are 0 (RFC 3550, section 6.4.1).
+        // Set both fields to 0 if no sender report has arrived (RFC 3550, section 6.4.1).
         let (lsr, dlsr) = self.sender_report.map_or((0, 0), |(at, middle)| (middle, ntp::dlsr(now.since(at))));
         Some(ReportBlock {
             ssrc: self.ssrc,
-            // With all packets lost, the value would exceed eight bits.
+            // Limit the value to eight bits. It would be 256 if all packets were lost.
             fraction: (fraction * 256.0).min(255.0) as u8,
             cumulative_lost: self.cumulative_lost(),
             highest_seq: newest as u32,
@@ -226,7 +234,7 @@ impl Reception {
         })
     }
 
-    /// Returns the counts of the latest report block's interval.
+    /// Returns the packet counts that the latest report block covers.
     pub const fn interval(&self) -> Interval {
         self.interval
     }
@@ -238,11 +246,11 @@ impl Reception {
     pub const fn is_valid(&self) -> bool {
         self.seq.is_valid()
     }
-    /// Packets from the first to the newest sequence number.
+    /// Returns the number of packets from the first to the newest sequence number.
     pub const fn expected(&self) -> u64 {
         self.seq.expected()
     }
-    /// Returns the number of arrived packets, with duplicates.
+    /// Returns the number of packets that have arrived, including duplicates.
     pub const fn received(&self) -> u64 {
         self.received
     }
@@ -250,26 +258,28 @@ impl Reception {
     pub const fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// Returns expected minus received packets as a signed 24-bit number (RFC 3550, section 6.4.1).
+    /// Returns the number of expected packets minus the number of received packets, limited to a signed number of 24
+    /// bits (RFC 3550, section 6.4.1).
     pub fn cumulative_lost(&self) -> i32 {
         let lost = self.expected() as i64 - self.received as i64;
         lost.clamp(-0x80_0000, 0x7f_ffff) as i32
     }
-    /// Returns the highest extended sequence number; `None` on probation.
+    /// Returns the highest extended sequence number. Returns `None` if the source is on probation.
     pub const fn highest(&self) -> Option<i64> {
         self.seq.newest()
     }
-    /// Returns the interarrival jitter in ticks: J += (|D| − J)/16 (RFC 3550, appendix A.8).
+    /// Returns the interarrival jitter in ticks of the RTP clock. For each packet, J += (|D| − J)/16 (RFC 3550,
+    /// appendix A.8).
     pub const fn jitter_ticks(&self) -> f64 {
         self.jitter
     }
-    /// Returns the interarrival jitter as a time.
+    /// Returns the interarrival jitter as a duration.
     pub fn jitter(&self) -> Span {
         Span::from_secs_f64(self.jitter / f64::from(self.clock_rate.max(1)))
     }
 
     fn on_transit(&mut self, arrival: Time, timestamp: u32) {
-        // A 128-bit division per packet would be slow.
+        // Convert seconds and nanoseconds separately, because a 128-bit division per packet would be slow.
         let (secs, nanos) = (arrival.as_nanos() / 1_000_000_000, arrival.as_nanos() % 1_000_000_000);
         let rate = u64::from(self.clock_rate);
         let ticks = secs.wrapping_mul(rate).wrapping_add(nanos * rate / 1_000_000_000);
