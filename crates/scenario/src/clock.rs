@@ -1,14 +1,15 @@
-//! Receivers' clocks: the offset and the drift against the sender's clock.
+//! The clocks of receivers, which have an offset and a drift relative to the sender's clock.
 
 use crate::file::ClockTable;
 use crate::model::OwnClock;
 use steadycast_settings::{Findings, Spanned};
 use steadycast_units::{Offset, Span};
 
-/// The packets' send times wrap after 4.5 hours, so a larger offset would be ambiguous.
+/// Maximum offset of a receiver's clock. The send times in packets wrap after 4.5 hours, so that a larger offset would
+/// be ambiguous.
 const MAX_OFFSET: Span = Span::secs(4 * 3600);
 
-/// The largest drift in parts per million; a quartz drifts by 20 to 100.
+/// Maximum drift in parts per million. The drift of a quartz is 20 to 100.
 const MAX_DRIFT_PPM: f64 = 10_000.0;
 
 pub(crate) fn clock(table: &Spanned<ClockTable>, out: &mut Findings) -> OwnClock {
@@ -31,7 +32,7 @@ pub(crate) fn clock(table: &Spanned<ClockTable>, out: &mut Findings) -> OwnClock
             Offset::ZERO
         }
         (Some(ahead), None) => ahead.value.as_offset(),
-        // A span can't be negative, hence the two keys for one offset.
+        // There are two keys for the offset, `ahead` and `behind`, because a span can't be negative.
         (None, Some(behind)) => Offset::ZERO - behind.value.as_offset(),
         (None, None) => Offset::ZERO,
     };

@@ -1,4 +1,4 @@
-//! How pictures are encoded: the keys of `encode`, with defaults that follow the codec and what is encoded.
+//! How pictures are encoded. The defaults of the keys in `encode` depend on the codec and on the media.
 
 use crate::model::Media;
 use serde_json::{Value as Json, json};
@@ -29,12 +29,12 @@ words! {
 }
 
 impl Codec {
-    /// Whether the encoder can make B frames, which no other frame references.
+    /// Returns whether the encoder can make B frames. No other frame depends on a B frame.
     pub const fn has_b_frames(self) -> bool {
         matches!(self, Self::Mpeg2 | Self::Mpeg4 | Self::H264)
     }
 
-    /// Returns the default quantizers and the valid range.
+    /// Returns the default range of quantizers, and the valid range.
     const fn quantizers(self) -> (Quantizers, Quantizers) {
         match self {
             Self::Mpeg2 | Self::Mpeg4 | Self::H263 => (Quantizers(2, 31), Quantizers(1, 31)),
@@ -80,13 +80,13 @@ const STANDARD: Encode = Encode {
 const GOP: Within<u32> = Within { least: 1, most: 1000, remedy: "from 1 to 1000 frames" };
 
 impl Encode {
-    /// Reads the table `encode`, whose defaults depend on the media. `media` is `None` if the media could not be read.
+    /// Reads the table `encode`. Its defaults depend on `media`, which is `None` if the media could not be read.
     pub(crate) fn read_for(item: &Item, media: Option<&Media>, out: &mut Findings) -> Option<Self> {
         let (sequence, modelled) = match media {
             Some(Media::Rfc8593 { frames, .. }) => (frames.as_deref(), true),
             other => (other, false),
         };
-        // Media that could not be read may be a clip.
+        // Allow the keys of clips if the media could not be read, because the media may be a clip.
         let has_clip = matches!(sequence, Some(Media::Clip { .. })) || media.is_none();
         for own in ["size", "fps"].iter().filter_map(|key| item.get(key)) {
             if matches!(own.text(), Some("clip" | "auto")) && !has_clip {
@@ -97,16 +97,16 @@ impl Encode {
                 );
             }
         }
-        // The defaults of the other keys depend on these.
+        // Read these keys first, because the defaults of the other keys depend on them.
         let codec = field(item, "codec", &[], out).ok().flatten().unwrap_or(STANDARD.codec);
         let gop = field(item, "gop", &[&GOP], out).ok().flatten().unwrap_or(STANDARD.gop);
         let ((q, known), can_b) = (codec.quantizers(), codec.has_b_frames());
-        // A GOP of one or two frames is too short for two B frames.
+        // Use fewer B frames in a short GOP. A GOP of one or two frames has no room for two B frames.
         let bframes = if can_b && !modelled { STANDARD.bframes.min(gop - 1) } else { 0 };
-        // The other media have no size of their own.
+        // Use the size and the frame rate of a clip. Media of another kind have no size of their own.
         let (size, fps) = match (has_clip, modelled) {
             (true, _) => (Size::Auto, Fps::Auto),
-            // The default parameters of RFC 8593's codec are meant for 30 frames per second.
+            // Use 30 frames per second, for which the default parameters of RFC 8593's codec are meant.
             (false, true) => (STANDARD.size, Fps::PerSecond(30.0)),
             (false, false) => (STANDARD.size, STANDARD.fps),
         };
@@ -131,18 +131,18 @@ impl Encode {
     }
 }
 
-/// A picture's size.
+/// The size of the encoded pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// The clip's size, scaled down if it has more samples than 1280x720.
+    /// The size of the clip. It is scaled down if the clip has more samples than 1280x720.
     Auto,
-    /// The clip's size.
+    /// The size of the clip, never scaled.
     Clip,
-    /// A size in pixels; width and height are even.
+    /// A size in pixels. Width and height are even numbers.
     Pixels {
-        /// Width.
+        /// Width in pixels.
         width: u32,
-        /// Height.
+        /// Height in pixels.
         height: u32,
     },
 }
@@ -179,7 +179,7 @@ impl FromToml for Size {
         if let Some((_, width, height)) = SIZES.iter().find(|(name, ..)| *name == text) {
             return Some(Self::Pixels { width: *width, height: *height });
         }
-        // Chroma has half the resolution (4:2:0).
+        // Accept only even numbers, because chroma has half the resolution in each direction (4:2:0).
         let side = |t: &str| t.parse::<u32>().ok().filter(|n| (16..=8192).contains(n) && n % 2 == 0);
         if let Some((width, height)) = text.split_once('x').and_then(|(w, h)| Some((side(w)?, side(h)?))) {
             return Some(Self::Pixels { width, height });
@@ -210,19 +210,19 @@ impl fmt::Display for Size {
     }
 }
 
-/// Pictures per second.
+/// The frame rate in pictures per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fps {
-    /// The clip's frame rate, or 25 if it states none.
+    /// The frame rate of the clip, or 25 if the clip's file has none.
     Auto,
-    /// The clip's frame rate.
+    /// The frame rate of the clip.
     Clip,
     /// A frame rate in pictures per second.
     PerSecond(f64),
 }
 
 impl Fps {
-    /// Returns the number of pictures per second; `None` if the clip decides.
+    /// Returns the number of pictures per second. Returns `None` if the clip determines it.
     pub const fn number(self) -> Option<f64> {
         match self {
             Self::Auto | Self::Clip => None,
@@ -263,7 +263,7 @@ impl ToToml for Fps {
     }
 }
 
-/// The lowest quantizer, which gives the best picture, and the highest.
+/// A range of quantizers: the lowest one, which gives the best picture, and the highest one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantizers(pub u8, pub u8);
 
@@ -281,7 +281,8 @@ impl FromToml for Quantizers {
         };
         let (low, high) = text.split_once('-').unwrap_or((&text, &text));
         match (low.trim().parse::<u8>(), high.trim().parse::<u8>()) {
-            // No codec has a quantizer above 63. `read_for` checks the range of the chosen codec.
+            // Accept numbers up to 63, because no codec has a higher quantizer. `read_for` checks the range of the
+            // chosen codec.
             (Ok(low), Ok(high)) if low <= high && high <= 63 => Some(Self(low, high)),
             _ => {
                 let what = format!("{} is not a range of quantizers", item.shown());

@@ -1,4 +1,4 @@
-//! Expectations: checks whether the summary will contain the figure that an expectation names.
+//! Checks expectations: whether the summary of a run will contain the figure that an expectation refers to.
 
 use crate::model::{Flow, FlowKind, Link, Media, Repair, Simulcast, Workload};
 use steadycast_control::registry::Registry;
@@ -6,20 +6,20 @@ use steadycast_record::{FIGURES, Figure, Of, When, find};
 use steadycast_settings::tree::{Place, quoted};
 use steadycast_settings::{Findings, nearest, remedy};
 
-/// The parts of a scenario that an expectation can name.
+/// The parts of a scenario to which an expectation can refer.
 pub(crate) struct Scene<'a> {
     pub(crate) flows: &'a [Flow],
     pub(crate) links: &'a [Link],
     pub(crate) simulcasts: &'a [Simulcast],
     pub(crate) nodes: &'a [String],
     pub(crate) registry: &'a Registry,
-    /// Whether the scenario has no problem so far. A missing name may be a consequence of an earlier problem.
+    /// Whether the scenario has had no problem so far. If it has, an unknown name may be a consequence of this problem.
     pub(crate) whole: bool,
 }
 
-/// Whether a run produces the figure; figures of live sessions never exist.
+/// Returns whether a run of a scenario can produce the figure. It never produces figures of live sessions.
 fn has(flow: Option<&Flow>, figure: &Figure) -> bool {
-    // Run and link figures do not depend on the kind of a flow.
+    // Figures of runs and links do not depend on the kind of a flow, so accept them.
     let Some(flow) = flow else { return true };
     let video = if let FlowKind::Video(video) = &flow.kind { Some(video) } else { None };
     match figure.when {
@@ -57,10 +57,10 @@ const SIMULCASTS: &str = "simulcasts";
 const INVARIANTS: &str = "invariants";
 const RECEIVERS: &str = "receivers.";
 const WAYS: [&str; 2] = ["forward.", "back."];
-/// What can follow the name of a flow, a simulcast or a link, besides figures.
+/// What may follow the name of a flow, a simulcast or a link instead of a figure.
 const LISTS_BELOW: [&str; 3] = [RECEIVERS, WAYS[0], WAYS[1]];
 
-/// The path has to lead to a number of the run's summary.
+/// Checks that `path` leads to a number in the summary of a run. Adds a problem to `out` if not.
 pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Findings) {
     let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     if path.split('.').any(str::is_empty) || !path.bytes().all(letter) {
@@ -91,7 +91,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
         LINKS => {
             let names = scene.links.iter().map(|link| link.name.as_str());
             let Some((_, rest)) = named("link", Of::Link, names, rest, at, scene, out) else { return };
-            // Forward by default, as in `steadycast_record::flat`.
+            // Remove the direction. It may be left out, and is then `forward`, as in `steadycast_record::flat`.
             let rest = WAYS.iter().find_map(|way| rest.strip_prefix(way)).unwrap_or(rest);
             figure(Of::Link, None, rest, at, out);
         }
@@ -99,14 +99,14 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
             let names = scene.simulcasts.iter().map(|simulcast| simulcast.name.as_str());
             let Some((n, rest)) = named("simulcast", Of::Simulcast, names, rest, at, scene, out) else { return };
             let Some(rest) = rest.strip_prefix(RECEIVERS) else { return figure(Of::Simulcast, None, rest, at, out) };
-            // All groups of a simulcast have the same receivers.
+            // Take the receivers of the first flow, because all groups of a simulcast have the same receivers.
             let lowest = scene.simulcasts[n].flows.first().map(|flow| &scene.flows[flow.0 as usize]);
             let nodes = lowest.into_iter().flat_map(|flow| &flow.to).map(|node| scene.nodes[node.0 as usize].as_str());
             if let Some((_, rest)) = named("receiver", Of::Viewer, nodes, rest, at, scene, out) {
                 figure(Of::Viewer, None, rest, at, out);
             }
         }
-        // Which invariants a run checks is only known at its end, so only the id is checked here.
+        // Check only the id of the invariant. It is known only at the end of a run which invariants were checked.
         INVARIANTS => match rest.rsplit_once('.') {
             Some((id, rest)) => {
                 promise(id, at, scene.registry, out);
@@ -126,10 +126,11 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
     }
 }
 
-/// Returns the path of the figure that `word` probably means. `word` may be a table's column heading, or the key of a
-/// receiver's figure.
+/// Returns the path of the figure that the user probably means by `word`. `word` may be the heading of a column in a
+/// table, or the key of a receiver's figure. Returns `None` if there is no such figure, or if `word` already is the
+/// path of a flow's figure.
 fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> {
-    // `word` is already the path of a figure.
+    // Do not suggest anything, because `word` already is the path of a figure.
     if find(Of::Flow, word).is_some() {
         return None;
     }
@@ -140,7 +141,7 @@ fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> 
     };
     let of = |of: Of| {
         let figure = FIGURES.iter().filter(|figure| figure.of == of).find(fits)?;
-        // A table's column shows a single quantile of a distribution, usually p95.
+        // For a distribution, suggest the quantile p95, which is usually the one that a table shows.
         Some(if figure.is_at(word) {
             word.to_owned()
         } else {
@@ -158,13 +159,13 @@ fn heads() -> Vec<&'static str> {
     let of_run = FIGURES.iter().filter(|figure| figure.of == Of::Run && figure.unit.is_number());
     let mut all = vec![FLOWS, LINKS, SIMULCASTS, INVARIANTS];
     all.extend(of_run.map(Figure::head));
-    // Figures with the same first part are adjacent.
+    // Remove duplicates. Figures that have the same first key are adjacent.
     all.dedup();
     all
 }
 
-/// Splits `path` after the longest matching name, because names can contain dots. Returns the name's index and the rest
-/// of the path.
+/// Splits `path` after the name that it begins with. Takes the longest matching name, because names can contain dots.
+/// Returns the index of the name and the rest of the path.
 fn named<'a, 'p>(
     what: &str,
     of: Of,
@@ -182,7 +183,7 @@ fn named<'a, 'p>(
         let given = format!("{} is a {what}, not a figure", quoted(path));
         out.problem(at, given, "go on with a figure, for example \".throughput_bps\"");
     } else if found.is_none() && scene.whole {
-        // In the message, the name ends where a figure or a list of figures begins.
+        // For the message, guess where the unknown name ends. It ends where a figure or a list of objects begins.
         let goes_on = |rest: &str| find(of, rest).is_some() || LISTS_BELOW.iter().any(|way| rest.starts_with(way));
         let mut dots = path.match_indices('.').map(|(dot, _)| dot);
         let end = dots.clone().find(|dot| goes_on(&path[dot + 1..])).or(dots.next()).unwrap_or(path.len());
@@ -198,8 +199,8 @@ fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
     }
 }
 
-/// Reports a problem unless `path` names a figure of `of` that is a number. For a receiver, `flow` is the receiver's
-/// flow.
+/// Checks that `path` is the path of a figure of the object type `of`, and that the figure is a number. Adds a problem
+/// to `out` if not. `flow` is the flow, or for a receiver, the flow that it receives.
 fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Findings) {
     let known = || FIGURES.iter().filter(|figure| figure.of == of && has(flow, figure) && figure.unit.is_number());
     match find(of, path) {
@@ -218,7 +219,7 @@ fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Finding
         }
         None => {
             let longer: Vec<String> = known().flat_map(paths).collect();
-            // Suggests the quantiles of a distribution.
+            // Suggest the quantiles if `path` leads to a distribution.
             let below: Vec<&str> = longer
                 .iter()
                 .map(String::as_str)

@@ -1,6 +1,7 @@
-//! Experiment files: a question, the runs that answer it, the measures of each run, and the bounds for the measures.
+//! Experiment files. An experiment is a question, the runs that answer it, the measures of each run, and the bounds on
+//! the measures.
 //!
-//! [`experiment`] checks a file, resolves its draws, and returns its content as JSON.
+//! The function [`experiment`] checks a file, draws the random values, and returns the content as JSON.
 
 use crate::file::FORMAT;
 use crate::tree::give_paths;
@@ -335,7 +336,7 @@ impl FromToml for Seeds {
             Value::Text(text) => {
                 let (first, last) = text.split_once('-').unwrap_or((text, text));
                 match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
-                    // A mistyped range must not fill the memory.
+                    // Limit the length of a range, so that a mistyped range can't fill the memory.
                     (Ok(first), Ok(last)) if first <= last && last - first < MOST => (first..=last).collect(),
                     _ => return out.refuse(&item.at, format!("{} is no range of seeds", quoted(text)), remedy),
                 }
@@ -345,7 +346,7 @@ impl FromToml for Seeds {
         let mut unique = seeds.clone();
         unique.sort_unstable();
         unique.dedup();
-        // A repeated seed would narrow the mean's confidence interval without new evidence.
+        // Refuse a repeated seed. It would narrow the confidence interval of the mean without new evidence.
         if seeds.is_empty() || unique.len() < seeds.len() || seeds.len() as u64 > MOST {
             return out.refuse(&item.at, "the seeds are none, too many, or one of them stands twice", remedy);
         }
@@ -353,7 +354,7 @@ impl FromToml for Seeds {
     }
 }
 
-/// Changes in the form that `--set` accepts: a path, and a value as TOML or plain text.
+/// Changes of a scenario, as `--set` accepts them. Each is a path and a value. The value is TOML or plain text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes(Vec<(String, Item)>);
 
@@ -381,7 +382,7 @@ impl Changes {
     }
 }
 
-/// A value in the form that `--set` accepts.
+/// A single value, as `--set` accepts it.
 #[derive(Clone, Debug)]
 pub(crate) struct Literal(Value);
 
@@ -397,7 +398,7 @@ impl FromToml for Literal {
     }
 }
 
-/// A text is unchanged, everything else is TOML.
+/// Returns a value as text. A string is returned unchanged, and other values are returned as TOML.
 fn literal(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
@@ -405,7 +406,7 @@ fn literal(value: &Value) -> String {
     }
 }
 
-/// The values of an axis, each with its label.
+/// The values of an axis. Each has a label, which comes first.
 #[derive(Clone, Debug)]
 pub(crate) struct Labelled(Vec<(String, String)>);
 
@@ -426,7 +427,7 @@ impl FromToml for Labelled {
     }
 }
 
-/// The changes of an axis, each with its label.
+/// The sets of changes of an axis. Each has a label, which comes first.
 #[derive(Clone, Debug)]
 pub(crate) struct LabelledChanges(Vec<(String, Changes)>);
 
@@ -447,7 +448,7 @@ impl FromToml for LabelledChanges {
     }
 }
 
-/// Distributions by the paths of the drawn keys.
+/// The distributions of drawn keys. Each has the path of its key, which comes first.
 #[derive(Clone, Debug)]
 pub(crate) struct Distributions(Vec<(String, Distribution)>);
 
@@ -471,7 +472,7 @@ impl FromToml for Distributions {
     }
 }
 
-/// The physical quantity of a range's limits.
+/// What the limits of a range measure: a rate, a time, a size, or a plain number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Quantity {
     Rate,
@@ -482,13 +483,13 @@ enum Quantity {
 }
 
 impl Quantity {
-    /// Returns the quantity of a value, and its number in bit/s, seconds or bytes.
+    /// Returns what `value` measures, and its number in bit/s, seconds, bytes or without a unit.
     fn of(value: &Value) -> Option<(Self, f64)> {
         match value {
             Value::Whole(n) => Some((Self::Whole, *n as f64)),
             Value::Real(x) if x.is_finite() => Some((Self::Number, *x)),
             Value::Text(text) => {
-                // Each unit belongs to only one of these quantities.
+                // Try all types, because each unit belongs to only one of them.
                 let rate = text.parse::<Rate>().ok().map(|rate| (Self::Rate, rate.as_bps() as f64));
                 let time = || text.parse::<Span>().ok().map(|span| (Self::Time, span.as_secs_f64()));
                 let size = || text.parse::<Bytes>().ok().map(|size| (Self::Size, size.get() as f64));
@@ -504,7 +505,7 @@ impl Quantity {
             Self::Time => format!("{}us", (number * 1e6).round()),
             Self::Size => format!("{}B", number.round()),
             Self::Whole => format!("{}", number.round()),
-            // Debug writes 5.0, not 5, so that TOML reads a number with a fraction again.
+            // Use the debug format, which writes 5.0 instead of 5. TOML then reads a number with a fraction again.
             Self::Number => format!("{number:?}"),
         }
     }
@@ -512,15 +513,15 @@ impl Quantity {
 
 #[derive(Clone, Debug)]
 enum Distribution {
-    /// Uniform between two numbers, or between their logarithms.
+    /// The value, or its logarithm, is uniformly distributed between two numbers.
     Range { quantity: Quantity, from: f64, to: f64, scale: Scale },
-    /// One of these values, with equal probabilities.
+    /// One of these values is drawn. All values have the same probability.
     Among(Vec<String>),
-    /// A deck of cards, drawn without replacement and refilled when it is empty.
+    /// The values are drawn from a deck of cards without replacement. The deck is refilled when it is empty.
     Deck(Deck, Vec<String>),
 }
 
-/// A deck as indices of values; `left` are those not drawn yet.
+/// A deck of cards. A card is the index of a value. `left` contains the cards that were not drawn yet.
 #[derive(Clone, Debug)]
 struct Deck {
     cards: Vec<usize>,
@@ -532,7 +533,7 @@ impl Deck {
         let cards = match weights {
             None => (0..values).collect(),
             Some(weights) => {
-                // Saturates: the check refuses a sum that is too large.
+                // Use a saturating sum, because the check below refuses a sum that is too large.
                 let count: u64 = weights.value.iter().fold(0, |sum, weight| sum.saturating_add(*weight));
                 if weights.value.len() != values || count == 0 || count > MOST {
                     let what = "it is not one whole number for each value";
@@ -588,7 +589,7 @@ impl Distribution {
                 let at = (chance.unit() * values.len() as f64) as usize;
                 values.get(at).or(values.last()).cloned().unwrap_or_default()
             }
-            // Extended by 1 before rounding down, so that the last whole number is as likely as the others.
+            // Extend the range by 1 before rounding down, so that the last whole number is as likely as the others.
             Self::Range { quantity: Quantity::Whole, from, to, scale: Scale::Linear } => {
                 Quantity::Whole.text(chance.between(*from, *to + 1.0).floor().min(*to))
             }
@@ -609,7 +610,7 @@ pub fn experiment_schema() -> Json {
     described(schema, &["A question, the runs that answer it, and the bounds that the answer is held to."])
 }
 
-/// Values that replace those of an experiment's `[draw]`.
+/// Values that replace the values in the `[draw]` table of an experiment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Redraw {
     /// The seed of the draws.
@@ -618,16 +619,16 @@ pub struct Redraw {
     pub count: Option<u64>,
 }
 
-/// Reads and checks an experiment file; `file` is its name in messages. Returns its content as JSON: every default
-/// filled in, changes as texts of the form PATH=VALUE, and draws resolved.
+/// Reads and checks an experiment file. `file` is the name of the file in messages. Returns the content as JSON. In it,
+/// all defaults are filled in, changes are texts of the form PATH=VALUE, and the random values are drawn.
 ///
 /// # Errors
-/// The text is not TOML, or a key is unknown, missing or wrong.
+/// Returns the problems if the text is not TOML, or if a key is unknown, missing or wrong.
 pub fn experiment(text: &str, file: &str, redraw: Redraw) -> Result<Json, Problems> {
     let mut out = Findings::new(file);
     let mut root = from_toml(text, &mut out);
     let read = if out.problems.is_empty() {
-        // Problems name keys by these paths.
+        // Give each key its path, which problems use as the name of the key.
         give_paths(&mut root, "");
         ExperimentFile::read(&root, &mut out)
     } else {
@@ -655,7 +656,8 @@ impl Checked {
         let scenarios = named(&file.scenario, "scenario", &file.here, |table| &table.name, out);
         let own = list(&file.scenario).iter().flat_map(|table| list(&table.bound)).chain(list(&file.bound));
         let measures = match &file.measure {
-            // Bounds with the key `value` define their measures themselves.
+            // Allow a file without measures if a bound has the key `value`, because such a bound defines its own
+            // measure.
             None if own.clone().any(|bound| bound.value.value.is_some()) => Vec::new(),
             _ => named(&file.measure, "measure", &file.here, |table| &table.name, out),
         };
@@ -698,7 +700,7 @@ impl Checked {
                 "unit": optional(&table.unit),
                 "digits": digits(&table.digits),
                 "when": optional(&table.when),
-                // The caller parses the expression and reports its errors at this line.
+                // Pass the line on. The caller parses the expression, and reports errors at this line.
                 "line": table.at.line,
             })).collect::<Vec<_>>(),
             "bounds": bounds.iter().map(|(table, of)| bound(table, of.as_deref(), &names, out)).collect::<Vec<_>>(),
@@ -724,7 +726,7 @@ impl Checked {
 
 struct Variant {
     name: String,
-    /// Whether bounds that do not name the variant apply to it.
+    /// Whether the variant is subject to bounds that do not mention it.
     judged: bool,
     json: Json,
 }
@@ -745,8 +747,8 @@ fn variants(file: &ExperimentFile, out: &mut Findings) -> Vec<Variant> {
             let world = table.world.as_ref().map_or(default, |world| world.value).word();
             let judged = table.judged.as_ref().is_none_or(|judged| judged.value);
             let sets = changes(&table.set);
-            // Variants of a `group` can be compared. A table makes a group if it has several names, or `${variant}` in
-            // its changes.
+            // Put variants into a group if they can be compared. The variants of one table form a group if the table
+            // has several names, or if its changes contain `${variant}`.
             let is_group = names.len() > 1 || sets.to_string().contains("${variant}");
             let group = is_group.then_some(place);
             let json = json!({ "name": name.value, "sets": sets, "world": world, "group": group });
@@ -782,7 +784,8 @@ fn text(said: &Option<Spanned<String>>, key: &str, at: &Place, remedy: &str, out
     }
 }
 
-/// Returns the names of a list of tables. Reports an empty list, and missing or duplicate names.
+/// Returns the names of the tables in a list. Adds a problem to `out` if the list is empty, or if a name is missing or
+/// occurs twice.
 fn named<T>(
     all: &Option<Spanned<Vec<Spanned<T>>>>,
     what: &str,
@@ -793,7 +796,7 @@ fn named<T>(
     let mut names: Vec<String> = Vec::new();
     for table in list(all) {
         let found = text(name(&table.value), "name", &table.at, "give it a name", out);
-        // An empty name has been reported as missing.
+        // Skip empty names, because they have been reported as missing.
         if names.contains(&found) && !found.is_empty() {
             out.problem(&table.at, format!("the name {} stands twice", quoted(&found)), "give each its own name");
         }
@@ -805,11 +808,11 @@ fn named<T>(
     names
 }
 
-/// The names in an experiment to which its other tables may refer.
+/// The names to which the tables of an experiment may refer.
 struct Names<'a> {
     measures: &'a [String],
     variants: &'a [String],
-    /// The variants to which a bound without `variant` applies.
+    /// The variants to which a bound applies if it has no key `variant`.
     judged: &'a [&'a str],
     scenarios: &'a [String],
     axes: &'a [Json],
@@ -817,12 +820,12 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// Returns the labels of all axes with this name. Several scenarios may have an axis of the same name.
+    /// Returns the labels of all axes that have this name. Several scenarios may have an axis of the same name.
     fn labels(&self, axis: &str) -> Vec<&str> {
         let mut found = Vec::new();
         for one in self.axes {
             let names = one["names"].as_array().into_iter().flatten();
-            // An axis with `columns` has several names, in the order of the labels.
+            // An axis that has `columns` has several names. Its labels are in the same order.
             for (at, _) in names.enumerate().filter(|(_, name)| *name == axis) {
                 let values = one["values"].as_array().into_iter().flatten();
                 found.extend(values.filter_map(|value| value["labels"][at].as_str()));
@@ -837,7 +840,7 @@ impl Names<'_> {
     }
 }
 
-/// Returns the chosen names; all names if the key is absent.
+/// Returns the names in `said`, or all names if the key is absent. Adds a problem to `out` for each unknown name.
 fn among(said: &Option<Spanned<OneOrMany<String>>>, what: &str, all: &[String], out: &mut Findings) -> Json {
     let Some(said) = said else { return json!(all) };
     let names: Vec<&str> = all.iter().map(String::as_str).collect();
@@ -888,7 +891,7 @@ fn classes(all: &Option<Spanned<Vec<Spanned<ClassTable>>>>, out: &mut Findings) 
         }
         json!({
             "name": text(&table.name, "name", &table.at, "give it a name", out),
-            // A list, because labels are tried in the file's order.
+            // Use a list, because the labels are tried in the order of the file.
             "labels": table.labels.as_ref().map_or_else(Vec::new, |labels| {
                 labels.value.0.iter().map(|(label, item)| json!([label, literal(&item.value)])).collect()
             }),
@@ -898,7 +901,8 @@ fn classes(all: &Option<Spanned<Vec<Spanned<ClassTable>>>>, out: &mut Findings) 
     each.collect()
 }
 
-/// Returns rows of values as texts; `None` and a problem if a row lacks a column's value.
+/// Returns all rows, with their values as texts. Returns `None` and adds a problem to `out` unless there are columns
+/// and rows, and each row has one value per column.
 fn rows(
     columns: &Option<Spanned<Vec<String>>>,
     rows: &Spanned<Vec<Vec<Literal>>>,
@@ -921,7 +925,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
             .0
             .iter()
             .map(|(label, value)| {
-                // Without a path, the values are only used through `${ }`.
+                // If there is no path, set no key. The values are then only used as `${NAME}`.
                 let sets = if path.is_empty() { json!([]) } else { json!([format!("{path}={value}")]) };
                 of(&[label], &[value], sets)
             })
@@ -930,7 +934,7 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
             sets.value.0.iter().map(|(label, changes)| of(&[label], &[label], changes.json())).collect()
         }
         (None, None, Some(all)) if path.is_empty() && table.name.is_none() => {
-            // Rows set no keys; their values are used through `${ }`.
+            // Set no keys, because the values of rows are only used as `${NAME}`.
             let each = rows(&table.columns, all, out)?.into_iter();
             each.map(|row| json!({ "labels": row, "values": row, "sets": [] })).collect()
         }
@@ -949,7 +953,8 @@ fn axis(table: &Spanned<AxisTable>, scenarios: &[String], out: &mut Findings) ->
     Some(json!({ "names": names, "path": path, "values": values, "scenarios": scenarios }))
 }
 
-/// Every key and deck has its own generator, so that adding one changes no other value.
+/// Draws the random values. Returns the changes and the variables of each draw. Every key and every deck has its own
+/// random number generator, so that an additional key changes no other value.
 fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<Json> {
     let is_empty = table.values.is_none() && table.variables.is_none() && table.deck.is_none();
     let said = table.count.as_ref().map(|count| count.value);
@@ -958,7 +963,7 @@ fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<
         return Vec::new();
     };
     if count == 0 || count > MOST {
-        // A count from the command line has no position in the file.
+        // If the count is from the command line, it has no position in the file. Then report the position of the table.
         let at = table.count.as_ref().map_or(&table.at, |count| &count.at);
         out.problem(at, format!("{count} is out of range"), format!("write a number from 1 to {MOST}"));
         return Vec::new();
@@ -1003,12 +1008,12 @@ fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<
     (0..count).map(one).collect()
 }
 
-/// `of` is the scenario whose table contains the bound, if there is one.
+/// Returns a bound as JSON. `of` is the scenario whose table contains the bound, if there is one.
 fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: &mut Findings) -> Json {
     let (measure, own) = match &table.value.value {
         Some(value) => {
             let name = text(&table.measure, "measure", &table.at, "give the measure a name", out);
-            // A bound with a `value` defines a measure, whose name must be new.
+            // A bound that has a `value` defines a new measure. Its name must not be in use.
             if names.measures.contains(&name) {
                 out.problem(&value.at, format!("the measure {} has a value", quoted(&name)), "leave one value out");
             }
@@ -1058,7 +1063,8 @@ fn bound(table: &Spanned<BoundTable>, of: Option<&str>, names: &Names<'_>, out: 
         "over": table.over.as_ref().map_or(names.over, |over| over.value).word(),
         "variants": match table.variant {
             Some(_) => among(&table.variant, "variant", names.variants, out),
-            // A reference variant (`judged = false`) has only the bounds that name it.
+            // Use all judged variants. A reference variant (`judged = false`) is subject only to bounds that mention
+            // it.
             None => json!(names.judged),
         },
         "scenarios": of.map_or_else(|| among(&table.scenario, "scenario", names.scenarios, out), |of| json!([of])),
@@ -1096,11 +1102,11 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
     if kind == TableKind::Held && by.as_ref().is_some_and(|by| by.len() != 1) {
         out.problem(&table.at, "the columns of `held` are the values of one name", "write by = \"group\"");
     }
-    // Means over points have a spread over points, not seeds.
+    // The means over points have a spread over the points instead of the seeds. By default, show it as an interval.
     let over_points = kind == TableKind::Points && (by.is_some() || table.against.is_some());
     let spread = if over_points { TableSpread::Interval } else { TableSpread::Range };
     json!({
-        // `among` would return all measures for an absent key.
+        // Handle an absent key here, because `among` would return all measures.
         "but": table.but.as_ref().map_or_else(|| json!([]), |_| among(&table.but, "measure", names.measures, out)),
         "title": text(&table.title, "title", &table.at, "say what it shows", out),
         "kind": kind.word(),
@@ -1119,7 +1125,7 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
 
 fn figure(table: &Spanned<FigureTable>, names: &Names<'_>, out: &mut Findings) -> Json {
     let kind = table.kind.as_ref().map_or(FigureKind::Measure, |kind| kind.value);
-    // `known` would report an absent key.
+    // Call `known` only if the key is present, because it would report an absent key.
     let over = table.over.as_ref().map(|_| known(&table.over, "over", &names.axis_names(), &table.at, out));
     let against = table.against.as_ref().map(|_| known(&table.against, "against", names.measures, &table.at, out));
     if let (Some(_), Some(said)) = (&over, &table.against) {
