@@ -146,7 +146,7 @@ impl SocketSource {
 
     /// Closes the browser's connection after the BYE.
     fn close(&mut self, now: Time, out: &mut Outbox) {
-        // While its timer is set, the source has not yet sent the BYE. Keep the connection open until then.
+        // Keep the connection open until the source has sent the BYE. The source's timer is set until then.
         let said = self.ended && !(self.is_open() && self.source.wake() < Time::NEVER);
         if let Some(browser) = self.browser.as_mut().filter(|_| said) {
             browser.tunnel.close(now);
@@ -350,14 +350,14 @@ pub struct SocketSink {
     other_source: Option<SocketAddr>,
 }
 
-/// A packet that belongs to no stream that the session follows, with the reason.
+/// A packet that was not used, with the reason. It belongs to no stream that the session follows.
 type UnattributedPacket = (Time, Meta, RtpHeader, Vec<u8>, UnusedReason);
 
 #[derive(Default)]
 struct RunCandidates(VecDeque<UnattributedPacket>);
 
 impl RunCandidates {
-    /// Maximum number of held packets: 5 s of packets with 1200 bytes at 10 Mb/s.
+    /// Maximum number of held packets. It is enough for 5 s at 10 Mb/s, in packets of 1200 bytes.
     const MOST: usize = 5_000;
     /// Maximum time for which each packet is held.
     const LONGEST: Span = Span::secs(5);

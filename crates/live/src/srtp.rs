@@ -1,6 +1,6 @@
 //! SRTP and SRTCP (RFC 3711) with AES-CM and HMAC-SHA1-80 or AES-GCM (RFC 7714), and replay protection.
 //!
-//! This is an own implementation because the library `webrtc-srtp` needs an asynchronous runtime and eighty more
+//! This is our own implementation, because the library `webrtc-srtp` needs an asynchronous runtime and eighty more
 //! crates. The ciphers are those of RustCrypto. The tests use the vectors of RFC 3711, appendix B, and RFC 7714,
 //! sections 16 and 17.
 
@@ -29,7 +29,7 @@ const REPLAY_WINDOW: u64 = 128;
 /// Maximum number of rollover counters that are tried for an unknown source. At 1 Mb/s, the sequence number wraps every
 /// nine minutes.
 const MAX_JOIN_ROLLOVERS: u64 = 32;
-/// Maximum number of rollovers of a known source's sequence number that may be missed during an outage.
+/// How many rollovers of a known source may be missed during an outage. A rollover is a wrap of the sequence number.
 const MAX_OUTAGE_ROLLOVERS: u64 = 4;
 
 /// The protection profiles of RFC 5764, section 4.1.2, and RFC 7714, section 14.2.
@@ -76,8 +76,8 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Decodes a base64 text of 30 bytes: a key of 16 bytes and a salt of 14 (RFC 4568). `openssl rand -base64 30`
-    /// creates such a text.
+    /// Decodes 30 bytes from base64: a key of 16 bytes, followed by a salt of 14 bytes (RFC 4568). The command `openssl
+    /// rand -base64 30` creates such a text.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
         let (key, salt) = bytes.split_at_checked(16)?;

@@ -29,7 +29,7 @@ impl TempStore {
         Ok(Self { file, end: AtomicU64::new(0) })
     }
 
-    /// Moves the rows of all `rows` to one temporary file. If no file can be created, the rows stay in memory.
+    /// Moves the rows of all lists in `rows` to one temporary file. If no file can be created, the rows stay in memory.
     pub fn keep<'a>(rows: impl IntoIterator<Item = &'a mut dyn StoredRows>) {
         let Ok(spool) = Self::new() else { return };
         let store: Arc<dyn Store> = Arc::new(spool);

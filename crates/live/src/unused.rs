@@ -87,7 +87,7 @@ impl Unused {
                     noun("packet"),
                     self.payload.unwrap_or("truncated")
                 ),
-                // The reasons from here on are normal in a session.
+                // Leave out the following reasons unless `all` is true, because they are normal in a session.
                 _ if !all => return None,
                 UnusedReason::NotRtp => format!("{} of another protocol than RTP", noun("datagram")),
                 UnusedReason::Malformed => format!("{} with damaged headers", noun("datagram")),

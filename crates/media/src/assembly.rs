@@ -6,17 +6,18 @@ use steadycast_settings::words;
 use steadycast_units::{Bytes, Time};
 
 words! {
-    /// The outcome of a frame.
+    /// What became of a frame at a receiver.
     #[derive(Default)]
     pub enum FrameFate {
-        /// The whole frame arrived in time, and so did all frames on which it depends.
+        /// The whole frame arrived in time. All frames on which it depends are complete.
         #[default]
         Ok = "ok",
         /// A part of the frame did not arrive, or the frame was not sent.
         Lost = "lost",
-        /// The whole frame arrived, but too late to be shown at its time. Frames that depend on it can be decoded.
+        /// The whole frame arrived, but too late to be displayed at its time. Frames that depend on this frame can
+        /// still be decoded.
         Late = "late",
-        /// The whole frame arrived in time, but not all frames on which it depends.
+        /// The whole frame arrived, but a frame on which it depends is not complete.
         Undecodable = "undecodable",
     }
 }
@@ -80,8 +81,8 @@ pub struct SentFrames {
     lean: bool,
 }
 
-/// Minimum number of frames that remain in a lean list when older frames are removed. [`SentFrames::sent`] needs only
-/// the last second, because packets are sent at most one second late.
+/// Minimum number of frames that remain in a lean list when older frames are removed. [`SentFrames::sent`] uses only
+/// frames of the last second, because packets are sent at most one second late.
 const LEAN_FRAMES: usize = 1_024;
 
 impl SentFrames {

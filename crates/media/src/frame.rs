@@ -5,19 +5,19 @@ words! {
     /// How a frame is coded.
     #[derive(Default, PartialOrd, Ord)]
     pub enum FrameKind {
-        /// Intra: needs no other frame.
+        /// An intra-coded frame. It depends on no other frame.
         #[default]
         I = "I",
-        /// Predicted from the I or P frame before.
+        /// A frame that is predicted from the previous I or P frame.
         P = "P",
-        /// Predicted from frames before and after it. No frame depends on it.
+        /// A frame that is predicted from frames before and after it. No frame depends on a B frame.
         B = "B",
     }
     /// How the packets of a frame are sent.
     pub enum Emit {
-        /// Spread at the pacing rate.
+        /// The packets are spread in time, at the pacing rate.
         Paced = "paced",
-        /// All packets of the frame in one burst, as Evalvid-RA does.
+        /// All packets of the frame are sent in one burst, as in Evalvid-RA.
         Burst = "burst",
     }
 }

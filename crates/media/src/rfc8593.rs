@@ -15,15 +15,16 @@ const MAX_FRAME: f64 = 1e6;
 const MIN_INTERVAL_SHARE: f64 = 0.1;
 
 words! {
-    /// Which of the RFC's models makes the frames.
+    /// The model of RFC 8593 that determines the sizes of frames and the intervals between them.
     #[derive(Default)]
     pub enum CodecModel {
-        /// Randomly drawn frame sizes and intervals, with a burst after each abrupt change (section 5).
+        /// Frame sizes and intervals are drawn at random. An abrupt change of the rate causes a burst (section 5).
         #[default]
         Statistical = "statistical",
-        /// Frame sizes of an encoded sequence, interpolated between those of two rates (section 6).
+        /// Frame sizes are those of an encoded sequence. They are interpolated between two encodings of different rates
+        /// (section 6).
         Trace = "trace",
-        /// Bursts and intervals as with `statistical`, steady frames as with `trace` (section 7).
+        /// Bursts and intervals are as in `Statistical`. Frame sizes outside of bursts are as in `Trace` (section 7).
         Hybrid = "hybrid",
     }
 }

@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// The length of content over which the highest rate of a rung is taken.
+/// The highest rate of a rung is taken over this length of content.
 pub const WORST_OVER: Span = Span::secs(10);
 
 /// The rung is kept if sending the backlog that a group of pictures leaves takes at most this time. The pacer's limit
@@ -40,8 +40,8 @@ const COLLAPSE_SHARE: f64 = 0.65;
 /// rate may still exceed the path's capacity.
 const COLLAPSED_FITTING_SHARE: f64 = 0.5;
 
-/// The rest of a group is not sent if the rate is below this share of the rate that the rung needs. This drains the
-/// path's queue.
+/// The rest of a group of pictures is not sent if the rate is below this share of the rate that the rung needs. This
+/// drains the path's queue.
 const ABANDON_SHARE: f64 = 0.9;
 
 /// How long a finer rung must fit before the stream climbs to it. This value applies once the stream has stepped down.
@@ -224,8 +224,8 @@ impl SwitchingRule for RungChooser {
         self.last_rates = [rate, last_rate];
         let last = needs.len().saturating_sub(1);
         let whole = rate.over(context.lasts);
-        // The rate at which the backlog drains within the group. At least half of the target rate remains for the
-        // group.
+        // The rate that remains for the group if the backlog is sent within the group's duration. It is at least half
+        // of the target rate.
         let room = whole.saturating_sub(backlog).max(Bytes::new(whole.get() / 2)).per(context.lasts);
         let need = |rung: usize| needs.get(rung).copied().unwrap_or_default();
         let fitting = |share: f64| (0..=last).find(|rung| need(*rung).recent <= room.scale(share)).unwrap_or(last);

@@ -21,7 +21,7 @@ pub struct Datagrams {
     hosts: Vec<NodeIx>,
     /// The agent of each node. This is the inverse of `hosts`.
     places: BTreeMap<NodeIx, AgentIx>,
-    /// The path from an agent to a node, for pairs of which the agent has already sent to the node.
+    /// The path from an agent to a node. There is an entry only if the agent has already sent a datagram to the node.
     paths: BTreeMap<(AgentIx, NodeIx), Option<To>>,
     offered: u32,
     /// The number of each datagram in flight, by its index in the packet pool.

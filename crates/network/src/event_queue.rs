@@ -14,7 +14,7 @@ pub(crate) enum EventKind {
     Entry(u32),
     /// Copies arrive on several links at the same time.
     Fan(u32),
-    /// The fate of a packet becomes known. This link holds the packet.
+    /// The fate of a packet that is held by this link becomes known.
     Queue(u32),
     /// A join or leave arrives at the next router.
     MembershipChange(u32),
