@@ -434,7 +434,7 @@ impl Net {
         let back = via.map(|l| self.links[l as usize].reverse);
         // Take the branches out of the tree, because `offer` borrows the whole network.
         let branches = self.groups[group as usize].tree.take_branches(node);
-        // Collects copies that arrive at the same time, which is `together`.
+        // The copies that arrive at the time `together`. They become one fan.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
             let offered = match self.links[link as usize].pass(now, size) {

@@ -147,7 +147,7 @@ impl Network {
     /// Checks that paths lead from the source of a flow to all its receivers.
     ///
     /// # Errors
-    /// Returns an error that describes the first receiver that no path leads to.
+    /// Returns an error if no path leads to a receiver. The error mentions the first such receiver.
     pub fn check_paths(&mut self, scenario: &Scenario, flow: &sc::Flow) -> Result<(), BuildError> {
         let route = self.route(flow.from);
         // Accept a receiver on the node of the source, because it needs no link.
@@ -265,7 +265,8 @@ impl Network {
         }
     }
 
-    /// Returns the agent behind this link direction, if it is the only one and the tree does not branch further on.
+    /// Returns the only agent behind this link direction. Returns `None` if there is no such agent, or if the tree
+    /// branches further on.
     pub fn sole_receiver(&self, group: u32, direction: DirIx) -> Option<AgentIx> {
         self.net.groups[group as usize].sole_receiver(direction.0)
     }

@@ -66,9 +66,9 @@ impl Packet {
 fn datagram_flow(bytes: &[u8]) -> u64 {
     let header = 4 * usize::from(bytes.first().map_or(0, |b| b & 15));
     let protocol = bytes.get(9).copied().unwrap_or_default();
-    // The datagram is not a fragment (RFC 791, section 3.1).
+    // Whether the datagram is whole. A fragment has an offset, or the flag for more fragments (RFC 791, section 3.1).
     let whole = bytes.get(6..8).is_some_and(|b| b[0] & 0x3f == 0 && b[1] == 0);
-    // The headers of TCP, UDP, DCCP, SCTP and UDP-Lite begin with both ports.
+    // Hash the ports only of TCP, UDP, DCCP, SCTP and UDP-Lite, because their headers begin with both ports.
     let ports = matches!(protocol, 6 | 17 | 33 | 132 | 136) && whole;
     let ports = if ports { bytes.get(header..header + 4) } else { None };
     let addresses = bytes.get(12..20).unwrap_or_default();

@@ -36,7 +36,7 @@ pub enum PictureError {
     Short {
         /// The number of bytes from the first sample to the last sample, including both.
         need: usize,
-        /// The number of bytes of the memory.
+        /// The length of the memory in bytes.
         got: usize,
     },
     /// The two pictures differ in size.

@@ -153,7 +153,7 @@ fn steering(from: &Bound<'_, PyDict>) -> PyResult<Steering> {
     })
 }
 
-/// A live source that is encoded once for all its viewers. `options` is a dict; see `steadycast.live.source`.
+/// A live source that is encoded once for all its viewers. `options` is a dict (see `steadycast.live.source`).
 #[pyclass(frozen, name = "Broadcast", module = "steadycast._core")]
 pub(crate) struct PyBroadcast(Broadcast);
 
@@ -203,7 +203,7 @@ impl PyBroadcast {
         self.0.audio_loss()
     }
 
-    /// Adds to the count of pictures that the source skipped.
+    /// Adds `pictures` to the number of pictures that the source skipped.
     fn passed(&self, pictures: u32) {
         self.0.passed(pictures);
     }
@@ -357,7 +357,7 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
     Sending::check(send_options(options)?, &medium(medium_)?).map_err(refused)
 }
 
-/// The offer of a sender that publishes to a server. `options` and `medium` are dicts; see `steadycast.live.send`.
+/// The offer of a sender that publishes to a server. `options` and `medium` are dicts (see `steadycast.live.send`).
 #[pyclass(frozen, name = "Offer", module = "steadycast._core")]
 pub(crate) struct PyOffer {
     /// The offer. `None` once a sender has been started with the server's answer.
@@ -393,7 +393,7 @@ impl PyOffer {
     }
 }
 
-/// A live sender. `options` and `medium` are dicts; see `steadycast.live.send`.
+/// A live sender. `options` and `medium` are dicts (see `steadycast.live.send`).
 #[pyclass(frozen, extends = PySession, name = "Sender", module = "steadycast._core")]
 pub(crate) struct PySender {
     sending: Sending,
@@ -443,7 +443,7 @@ impl PySender {
         self.sending.limit(floor.map(Rate::bps), cap.map(Rate::bps));
     }
 
-    /// The lower limit in bit/s; `None` if it can't be changed.
+    /// The lower limit of the rate in bit/s. `None` if it can't be changed.
     #[getter]
     fn floor(&self) -> Option<u64> {
         self.sending.floor().map(Rate::as_bps)
@@ -494,7 +494,7 @@ impl PySender {
         self.audio_queue.as_ref().map_or(0.0, AudioQueue::loss)
     }
 
-    /// Adds to the count of pictures that the source skipped.
+    /// Adds `pictures` to the number of pictures that the source skipped.
     fn passed(&self, pictures: u32) {
         if let Some(encoder_queue) = &self.encoder_queue {
             encoder_queue.passed(pictures);

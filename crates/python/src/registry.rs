@@ -76,7 +76,7 @@ fn object(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
     match value {
         Value::Number(n) => n.into_bound_py_any(py),
         Value::Switch(on) => on.into_bound_py_any(py),
-        // A rate of zero means "not set".
+        // Return None for a rate of zero, which means "not set".
         Value::Rate(Rate::ZERO) => Ok(py.None().into_bound(py)),
         Value::Choice(_) | Value::Rate(_) | Value::Span(_) => value.to_string().into_bound_py_any(py),
     }

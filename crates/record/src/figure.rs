@@ -96,7 +96,7 @@ pub enum Better {
 named! {
     /// Which flows, receivers or runs have a figure.
     When {
-        /// All of them have the figure.
+        /// All flows, receivers or runs have the figure.
         Always = "",
         /// Video flows.
         Video = "videos",
@@ -132,7 +132,7 @@ named! {
 /// The keys below the key of a figure in `summary.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// There are no keys below it. The figure is a single value.
+    /// There are no further keys. The figure is a single value.
     One,
     /// The keys are `p50`, `p95`, `p99` and `max` of a distribution.
     Quantiles,

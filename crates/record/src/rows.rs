@@ -263,8 +263,8 @@ impl Fields<'_> {
         read.unwrap_or(value)
     }
 
-    /// Writes or reads a number. Each byte has seven bits of the number, and the lowest bits come first. This is short
-    /// because most numbers are small.
+    /// Writes or reads a number. Each byte has seven bits of the number, and the lowest bits come first. This saves
+    /// space, because most numbers are small.
     fn number(&mut self, value: u64) -> u64 {
         let (mut rest, mut all) = (value, 0);
         for shift in (0..u64::BITS).step_by(7) {

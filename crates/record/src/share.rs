@@ -63,7 +63,7 @@ impl Claims {
         &self.links
     }
 
-    /// Returns the max–min fair rate of each claim. All rates grow evenly. The rate of a claim stops to grow if it
+    /// Returns the max–min fair rate of each claim. All rates grow evenly. The rate of a claim stops growing if it
     /// meets the claim's demand, or if a link of the claim is full. `capacity` has the rate of each link in
     /// [`Claims::links`], or `None` for an unlimited link. The result is `None` for a claim that is absent or that
     /// nothing limits.

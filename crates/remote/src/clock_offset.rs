@@ -33,8 +33,8 @@ impl ClockOffset {
         self.minima.iter().flatten().min().copied()
     }
 
-    /// Returns the earliest time at which feedback can arrive that the receiver wrote at `at`. The result is on the
-    /// sender's clock.
+    /// Returns when feedback arrives at the earliest if the receiver wrote it at `at`, on the receiver's clock. The
+    /// result is on the sender's clock.
     pub(crate) fn local(&self, at: PeerTime) -> Time {
         let nanos = at.as_nanos().saturating_add(self.least().unwrap_or_default()).max(0);
         Time::from_nanos(nanos.unsigned_abs())

@@ -114,15 +114,15 @@ impl History {
         (seq_space(left.stream) == of && left.seqs[of] == seq).then_some(self.first + low as u64)
     }
 
-    /// Adds packets to `unknown` that were sent before the newest packet in `joined` but have not been reported. Adds
-    /// each packet only once. Feedback may never report these packets, because QUIC acknowledges only packets that have
-    /// arrived (RFC 9000, section 13.2).
+    /// Adds to `unknown` the packets that were sent before the newest packet in `joined` but have not been reported.
+    /// Adds each packet only once. Feedback may never report these packets, because QUIC acknowledges only packets that
+    /// have arrived (RFC 9000, section 13.2).
     pub fn overtaken(&mut self, joined: &Joined, unknown: &mut Vec<PacketReport>) {
         let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() else { return };
         self.settle_before(newest, None, unknown);
     }
 
-    /// Adds packets to `unknown` whose number is less than `end` and that have not been reported. Adds each packet only
+    /// Adds to `unknown` the packets that have a number below `end` and have not been reported. Adds each packet only
     /// once. If `stream` is given, adds only packets of this stream. Only one stream may be used in all calls.
     pub fn settle_before(&mut self, end: u64, stream: Option<Stream>, unknown: &mut Vec<PacketReport>) {
         let which = usize::from(stream.is_none());
@@ -154,8 +154,8 @@ impl History {
     /// already reported as arrived.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
         let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) else { return };
-        // Ignore repeated feedback, which must not count twice. Also ignore that a packet is missing if feedback does
-        // not cover it.
+        // Ignore repeated feedback, which must not count twice. Also ignore a report that a packet is missing if
+        // feedback does not cover this packet.
         if left.arrived || left.uncovered && arrived.is_none() {
             return;
         }
