@@ -64,7 +64,7 @@ const TRIAL: Span = Span::secs(120);
 const MAX_RATIO: f64 = 3.0;
 
 /// Returns the rates of `count` rungs from `top` to `bottom`, the finest first. The logarithms of the rates are evenly
-/// spaced. If the ratio between neighbours would exceed [`MAX_RATIO`], only the middle of this range is used.
+/// spaced. If the ratio between neighbours would exceed `MAX_RATIO`, only the middle of this range is used.
 pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     let (highest, lowest) = (top.max(bottom).as_bps_f64().max(1.0), bottom.as_bps_f64().max(1.0));
     let steps = count.saturating_sub(1).max(1) as f64;

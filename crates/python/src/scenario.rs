@@ -97,8 +97,8 @@ pub(crate) struct PyScenario {
 
 #[pymethods]
 impl PyScenario {
-    /// Reads a scenario from the file `path`. If `text` is given, it replaces the content of the file, as TOML or JSON.
-    /// Networks are looked up by name in `networks`. Raises Problems.
+    /// Reads a scenario from the file `path`. If `text` is given, it is used instead of the content of the file. `json`
+    /// states whether `text` is JSON instead of TOML. Networks are looked up by name in `networks`. Raises Problems.
     #[new]
     #[pyo3(signature = (path, sets, text=None, json=false, networks=None))]
     fn new(

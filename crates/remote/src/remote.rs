@@ -96,8 +96,8 @@ const RECEIVER: ReceiverId = ReceiverId(2);
 const SENDER: ReceiverId = ReceiverId(1);
 /// The report interval of a controller whose receiver part sets no report times. The value is the default of RFC 4585.
 const REPORT_INTERVAL: Span = Span::secs(1);
-/// The latest valid time on both clocks, 250 years. Times since 1900, as in NTP, are earlier. A time in nanoseconds
-/// still fits into 63 bits.
+/// The latest valid time on both clocks. It is 250 years, so that the times of NTP, which count from 1900, are valid. A
+/// time in nanoseconds still fits into 63 bits.
 const TIME_MAX: Span = Span::secs(250 * 365 * 24 * 3_600);
 
 /// Maximum number of buffered packets that feedback does not cover. Older ones are dropped.
@@ -257,7 +257,7 @@ impl Remote {
         self.now
     }
 
-    /// Records a media packet that is sent. Returns its number, counted from 0 over all streams.
+    /// Records a sent media packet. Returns its number, counted from 0 over all streams.
     ///
     /// With [`Feedback::late`], call this method right before [`Remote::feedback`]. `at` is the send time, which may
     /// then be before the time of the previous call.
@@ -276,7 +276,7 @@ impl Remote {
         number
     }
 
-    /// Records a packet of another stream that is sent. See [`Remote::sent`].
+    /// Records a sent packet of another stream. See [`Remote::sent`].
     pub fn sent_extra(&mut self, at: Time, stream: Stream, size: Bytes) -> u64 {
         if stream == Stream::Media {
             let edge = FrameEdge::default();
@@ -369,8 +369,7 @@ impl Remote {
     ///
     /// If all packets have the same arrival time, it is valid only for the newest packet (RFC 9002, section 5.1). The
     /// other packets are then assumed to have had the same delay.
-    ///
-    /// Returns the round-trip time, if the feedback allows to measure it.
+    /// Returns the round-trip time, if it can be measured from the feedback.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) -> Option<Span> {
         let (mut offset, last_feedback) = (self.offset, self.last_feedback);
         let rtt = self.join(at, |at, history, joined| {

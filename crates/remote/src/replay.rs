@@ -29,9 +29,9 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Wraps a controller that does not read per-packet feedback. Its receiver part may set report times. Otherwise, it
-    /// reports as often as RTCP's share of the bandwidth allows (RFC 3550, section 6.3.1), but at most once per
-    /// `least`.
+    /// Wraps a controller that does not read per-packet feedback. Its receiver part may set report times. Otherwise,
+    /// the receiver part reports as often as RTCP's share of the bandwidth allows (RFC 3550, section 6.3.1), but at
+    /// most once per `least`.
     pub fn around(own: Arc<dyn Factory>, least: Span) -> Arc<dyn Factory> {
         Arc::new(Self { own, least, own_receivers: false })
     }
@@ -306,7 +306,8 @@ impl Replay {
             return;
         }
         let now = report.at;
-        // Inform the controller of the interval. It concludes from a longer silence that feedback is missing.
+        // Inform the controller of the interval between reports. From a longer silence, the controller concludes that
+        // feedback is missing.
         let since = last_arrival.replace(now).map_or(Span::ZERO, |last_arrival| now.since(last_arrival));
         // Let `gap` decrease, so that one late report does not slow down timers for long.
         *gap = since.max(gap.scale(0.875)).min(LONGEST_GAP);

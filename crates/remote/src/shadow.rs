@@ -75,7 +75,7 @@ impl Departures {
 
 /// The receiver part of a controller, run at the sender for one receiver.
 pub struct Shadow {
-    /// The receiver half.
+    /// The receiver part.
     pub half: Box<dyn ReceiverHalf>,
     /// The time up to which the receiver part has run.
     pub until: Time,

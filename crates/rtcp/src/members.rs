@@ -34,7 +34,7 @@ pub enum Conflict {
     /// Our own packets are looped back to us. The packet is ignored.
     Loop,
     /// Two other participants use the same SSRC, or the packets of a member are looped back. The address that used the
-    /// SSRC first keeps it.
+    /// SSRC first keeps the SSRC.
     WithMember,
 }
 
@@ -63,7 +63,7 @@ struct Member {
     /// packet.
     from: Origin,
     has_media: bool,
-    /// When the last packet arrived. If the entry does not count as a member, the time from which on it does not count.
+    /// When the last packet arrived. If the entry does not count as a member, the time since when it has not counted.
     last_packet: Time,
     /// When the last media packet arrived. `None` if the source is not a sender.
     sent: Option<Time>,
@@ -498,9 +498,9 @@ impl Members {
         SourceStatus::Unproven
     }
 
-    /// Halves the sample and removes members that are no longer in it. Returns false if no member would be removed,
-    /// because an attacker may have chosen SSRCs that match the key. Also returns false if the sample has
-    /// [`Sample::MAX_BITS`].
+    /// Halves the sample and removes members that are no longer in it. Returns false if this would remove no member,
+    /// which can happen if an attacker has chosen SSRCs that match the key. Also returns false if the sample has
+    /// reached [`Sample::MAX_BITS`].
     fn halve_sample(&mut self) -> bool {
         let Some(sample) = self.sample.as_mut().filter(|sample| sample.bits < Sample::MAX_BITS) else {
             return false;

@@ -108,7 +108,7 @@ impl Reception {
             Verdict::Started(extended) => {
                 let probation = self.seq.probation_packets();
                 self.received = probation + 1;
-                // All packets of the probation have arrived, including this packet.
+                // Mark all packets of the probation as arrived, including this packet.
                 self.seen = !0 >> (127 - probation.min(127));
                 Arrived::New(extended)
             }
@@ -122,7 +122,8 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
-                // The packet accepts the stray packets with lower numbers as part of the stream, so count them.
+                // If this packet is not before the stray packets, they belong to the stream after all. Count them as
+                // received.
                 let Line { packets, last, .. } = self.line;
                 let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
                 self.received += 1 + held;

@@ -15,15 +15,15 @@ words! {
         Mpeg4 = "mpeg4",
         /// H.263.
         H263 = "h263",
-        /// H.264; quantizers are QP.
+        /// H.264. The quantizers are QP values.
         H264 = "h264",
-        /// H.265; quantizers are QP.
+        /// H.265. The quantizers are QP values.
         H265 = "h265",
-        /// VP8; quantizers are libvpx's, 0 to 63.
+        /// VP8. The quantizers are those of libvpx, 0 to 63.
         Vp8 = "vp8",
-        /// VP9; quantizers are libvpx's, 0 to 63.
+        /// VP9. The quantizers are those of libvpx, 0 to 63.
         Vp9 = "vp9",
-        /// AV1; quantizers are SVT-AV1's, 0 to 63.
+        /// AV1. The quantizers are those of SVT-AV1, 0 to 63.
         Av1 = "av1",
     }
 }

@@ -91,7 +91,8 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
         LINKS => {
             let names = scene.links.iter().map(|link| link.name.as_str());
             let Some((_, rest)) = named("link", Of::Link, names, rest, at, scene, out) else { return };
-            // Remove the direction. It may be left out, and is then `forward`, as in `steadycast_record::flat`.
+            // Remove the direction from the path. It may be left out and is then `forward`, as in
+            // `steadycast_record::flat`.
             let rest = WAYS.iter().find_map(|way| rest.strip_prefix(way)).unwrap_or(rest);
             figure(Of::Link, None, rest, at, out);
         }
@@ -141,7 +142,8 @@ fn path_of_heading(flow: &Flow, word: &str, nodes: &[String]) -> Option<String> 
     };
     let of = |of: Of| {
         let figure = FIGURES.iter().filter(|figure| figure.of == of).find(fits)?;
-        // For a distribution, suggest the quantile p95, which is usually the one that a table shows.
+        // Keep a path that already leads to a value. Otherwise, suggest p95 for a distribution, because this is usually
+        // the quantile that a table shows.
         Some(if figure.is_at(word) {
             word.to_owned()
         } else {
@@ -200,7 +202,7 @@ fn promise(id: &str, at: &Place, registry: &Registry, out: &mut Findings) {
 }
 
 /// Checks that `path` is the path of a figure of the object type `of`, and that the figure is a number. Adds a problem
-/// to `out` if not. `flow` is the flow, or for a receiver, the flow that it receives.
+/// to `out` if not. `flow` is the flow that has the figure. For a receiver, it is the flow that the receiver receives.
 fn figure(of: Of, flow: Option<&Flow>, path: &str, at: &Place, out: &mut Findings) {
     let known = || FIGURES.iter().filter(|figure| figure.of == of && has(flow, figure) && figure.unit.is_number());
     match find(of, path) {

@@ -280,13 +280,13 @@ words! {
         Simulated = "simulated",
         Emulated = "emulated",
     }
-    /// The distribution over a range.
+    /// How values are distributed over a range.
     pub(crate) enum Scale {
         Linear = "linear",
         Log = "log",
     }
-    /// The values that a bound applies to: the mean over the seeds, each seed's value, or the mean's confidence
-    /// interval.
+    /// The values to which a bound applies: the mean over the seeds, the value of each seed, or the confidence interval
+    /// of the mean.
     pub(crate) enum Over {
         Mean = "mean",
         Each = "each",
@@ -295,7 +295,7 @@ words! {
 }
 
 words! {
-    /// The kind of a table's rows.
+    /// What the rows of a table are.
     pub(crate) enum TableKind {
         Points = "points",
         Bounds = "bounds",
@@ -303,7 +303,7 @@ words! {
         Held = "held",
         Choice = "choice",
     }
-    /// The kind of a figure.
+    /// What a figure shows.
     pub(crate) enum FigureKind {
         Measure = "measure",
         Time = "time",
@@ -963,7 +963,7 @@ fn draws(table: &Spanned<DrawTable>, redraw: Redraw, out: &mut Findings) -> Vec<
         return Vec::new();
     };
     if count == 0 || count > MOST {
-        // If the count is from the command line, it has no position in the file. Then report the position of the table.
+        // A count from the command line has no position in the file. Report the position of the table instead.
         let at = table.count.as_ref().map_or(&table.at, |count| &count.at);
         out.problem(at, format!("{count} is out of range"), format!("write a number from 1 to {MOST}"));
         return Vec::new();
