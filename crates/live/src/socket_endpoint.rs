@@ -392,7 +392,7 @@ impl RunCandidates {
     }
 }
 
-/// The minimum one-way delay and the media clock of a source. They start afresh if the SSRC changes or the source
+/// The minimum one-way delay and the media clock of a source. Both are reset if the SSRC changes or the source
 /// restarts.
 #[derive(Clone, Copy, Default)]
 struct SourceClock {
@@ -407,7 +407,7 @@ struct SourceClock {
 impl SourceClock {
     /// Returns this clock if `ssrc` and `run` are unchanged, otherwise a new clock.
     fn of(mut self, ssrc: u32, run: u32) -> Self {
-        // Start afresh for another source, because its send times and timestamps have an unrelated offset.
+        // Use a new clock for another source, because its send times and timestamps have an unrelated offset.
         if (self.ssrc, self.run) != (Some(ssrc), run) {
             let media = self.media.map(MediaClock::restarted);
             self = Self { ssrc: Some(ssrc), run, media, ..Self::default() };

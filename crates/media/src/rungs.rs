@@ -206,8 +206,8 @@ struct Climb {
     wait: Span,
 }
 
-/// Returns whether the rest of the present group is not to be sent, because the rate is far below the rate that the
-/// rung needs.
+/// Returns whether the rest of the present group of pictures should not be sent. The rate is then far below the rate
+/// that the rung needs.
 pub fn abandons_group(rung: Option<usize>, needs: &[RungNeed], rate: Rate) -> bool {
     let coarser = |rung: &usize| rung + 1 < needs.len();
     let need = rung.filter(coarser).and_then(|rung| needs.get(rung));

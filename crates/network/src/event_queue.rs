@@ -147,8 +147,8 @@ impl EventQueue {
         near[place] = key;
     }
 
-    /// Inserts a key into the heap. If the key is earlier than all keys in the heap, inserts it into the array instead,
-    /// and moves the latest key of the array to the heap.
+    /// Inserts a key into the heap. A key that is earlier than all keys in the heap is inserted into the array instead.
+    /// The latest key of the array then moves to the heap.
     #[inline(never)]
     fn insert_far(&mut self, key: Key) {
         let makes_room = key < self.far_first;

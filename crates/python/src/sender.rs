@@ -18,7 +18,6 @@ use steadycast_sender::{
 use steadycast_session::TransportFeedbackRecorder;
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// The value of a parameter.
 #[derive(FromPyObject)]
 enum Value {
     // `Switch` must come before `Number`, because a Python bool can also be converted to a float.

@@ -19,7 +19,7 @@ impl ClockOffset {
     pub(crate) fn learn(&mut self, now: Time, newest: PeerTime) {
         let offset = (now.as_nanos() as i64).saturating_sub(newest.as_nanos());
         if self.least().is_some_and(|least| offset.saturating_sub(least) > SLOT.as_nanos() as i64) {
-            // The receiver's clock was set back, so start afresh.
+            // Discard the samples, because the receiver's clock was set back.
             self.minima = [None; 3];
         }
         if now.since(self.since) > SLOT {

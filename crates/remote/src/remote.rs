@@ -335,7 +335,7 @@ impl Remote {
     }
 
     /// Passes the packets that feedback does not cover to the controller. They are passed only when feedback arrives or
-    /// a covered packet is sent. Alone, they would start a feedback timer in vain.
+    /// a covered packet is sent. Alone, they would start a feedback timer although no feedback will arrive.
     fn flush_uncovered(&mut self) {
         let at = self.now;
         for (number, left, stream, size) in self.uncovered.drain(..) {

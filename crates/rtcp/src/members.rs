@@ -192,8 +192,8 @@ impl Members {
         Self { own, capacity, ..Self::default() }
     }
 
-    /// Creates a table that samples the members of a group (RFC 2762) if it is larger than `capacity`, instead of
-    /// refusing members.
+    /// Creates a table that stores only a sample of the members (RFC 2762) if the group is larger than `capacity`. It
+    /// does not refuse members.
     ///
     /// In a group larger than `capacity`, the number of members is an estimate. Its relative standard error is between
     /// 1/√`capacity` and 1.6/√`capacity`. Senders are always stored. `key` has to be random and secret. Otherwise,
