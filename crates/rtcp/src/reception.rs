@@ -157,8 +157,8 @@ impl Reception {
         let Line { packets, first, last } = self.line;
         let step = seq.wrapping_sub((newest as u16).wrapping_add(last as u16));
         if packets > 0 && step >= 1 << 15 {
-            // Ignore a small step back, which is a reordering. After a large step back, start afresh, because the stray
-            // packets do not belong to one stream.
+            // Ignore a small step back, which is a reordering. After a large step back, discard the stray packets,
+            // because they do not belong to one stream.
             if step.wrapping_neg() >= MAX_MISORDER {
                 self.line = Line::default();
             }
