@@ -233,7 +233,7 @@ impl SocketSource {
                 Body::Plain(_) | Body::Tcp(..) | Body::TcpAck(..) | Body::Raw(_) => {}
             }
         }
-        // If no packet can be repaired any more, drop all stored packets.
+        // Drop the stored packets that will not be repaired any more. If the session repairs no packets, drop all.
         self.kept.forget_before(first_kept.unwrap_or(u64::MAX));
     }
 }
@@ -437,7 +437,7 @@ impl SourceClock {
 #[derive(Clone, Copy)]
 struct MediaClock {
     step: Span,
-    /// The newest timestamp, and its distance in ticks from the first timestamp.
+    /// The newest timestamp, and its distance in ticks from the first timestamp of the first source.
     newest: Option<(u32, i64)>,
     /// This source's first timestamp, in ticks after the first timestamp of the first source.
     from: i64,

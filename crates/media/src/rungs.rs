@@ -79,7 +79,7 @@ pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
 pub struct RungNeed {
     /// The rate of the rung's last two groups of pictures, whichever is higher.
     pub recent: Rate,
-    /// The highest rate of the groups of pictures in the last [`WORST_OVER`].
+    /// The highest rate of the rung's groups of pictures in the last [`WORST_OVER`].
     pub worst: Rate,
 }
 
