@@ -16,8 +16,9 @@ use steadycast_units::{Bytes, Ecn, Rate, Span};
 
 pub(crate) const FORMAT: u64 = 1;
 
-/// Keys of scenario files, and the names of the same setting in other programs. For such a name, an error message
-/// suggests the key. If several keys have that name, the first key that is valid in the table is suggested.
+/// Pairs of a scenario key and the words that other programs use for the same setting. If a file contains such a word,
+/// the error message suggests the key. If several keys have the word, the message suggests the first key that is valid
+/// in the table.
 pub(crate) const OTHER_WORDS: &[(&str, &[&str])] = &[
     ("rate", &["bandwidth", "bitrate", "bw", "capacity", "speed", "throughput"]),
     ("delay", &["latency", "propagation", "rtt"]),
@@ -415,7 +416,8 @@ joined! {
     LevelTable = LevelExtra, "Links of one level of a tree.";
 }
 
-/// The keys of the table `back`. Its schema is part of a link's and omits `back`, or it would be recursive.
+/// The keys of the table `back`. The schema of a link contains this schema, so this schema leaves out the key `back`.
+/// Otherwise it would be recursive.
 #[derive(Clone, Debug)]
 pub(crate) struct BackTable;
 impl Declared for BackTable {
@@ -435,7 +437,7 @@ tables! {
     }
 }
 
-/// A setting that can apply to one direction of a link only.
+/// A setting whose table can limit it to one direction of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Directed<T> {
     pub(crate) what: Option<T>,
@@ -585,7 +587,8 @@ impl FromToml for PlayoutValue {
     }
 }
 
-/// A codepoint, or a boolean. It is read when the flow's kind is known, because TCP has a key of the same name.
+/// The value of a flow's key `ecn`: an ECN codepoint or a boolean. It is read only when the flow's kind is known,
+/// because `ecn` is also a key of TCP flows, with other values.
 #[derive(Clone, Debug)]
 pub(crate) struct EcnValue(Item);
 
@@ -596,7 +599,7 @@ impl EcnValue {
         Self::WORDS.iter().find(|(_, one)| *one == ecn).map_or("off", |(word, _)| word)
     }
 
-    /// Reads the codepoint of a video.
+    /// Returns the ECN codepoint of a video flow. Adds a problem if the value is not valid.
     pub(crate) fn codepoint(&self, out: &mut Findings) -> Option<Ecn> {
         let Self(item) = self;
         if let Value::Bool(on) = item.value {
@@ -624,7 +627,7 @@ impl FromToml for EcnValue {
     }
 }
 
-/// Parameters per controller, each with its place in the file.
+/// The parameters that a file sets for each controller. Each value has its place in the file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Params(pub(crate) Vec<Chosen>);
 
@@ -640,7 +643,7 @@ impl Declared for Params {
                 let schema = match (default, param.within) {
                     (Of::Number(default), within) => {
                         let mut schema = json!({ "type": "number", "default": default });
-                        // JSON has no infinity.
+                        // Leave out infinite limits, because JSON has no infinity.
                         if let Within::Range(Of::Number(least), Of::Number(most)) = within {
                             let finite =
                                 [("minimum", least), ("maximum", most)].into_iter().filter(|(_, n)| n.is_finite());
@@ -649,7 +652,7 @@ impl Declared for Params {
                         schema
                     }
                     (Of::Span(span), _) => with_default(Span::schema(), span.to_string()),
-                    // A default below the valid range means "not set".
+                    // Write no default if it is below the valid range, because such a default means "not set".
                     (Of::Rate(rate), Within::Range(least, _)) if Of::Rate(rate) < least => Rate::schema(),
                     (Of::Rate(rate), _) => with_default(Rate::schema(), rate.to_string()),
                     (Of::Choice(word), Within::Among(words)) => json!({ "enum": words, "default": word }),
@@ -670,7 +673,7 @@ impl Declared for Params {
             let schema = json!({ "type": "object", "properties": params, "additionalProperties": false });
             controllers.insert(controller.name.to_owned(), described(schema, &[&sentence(controller.about)]));
         }
-        // A user's own controller may have any parameters.
+        // Allow any name and any parameter, because users can supply their own controllers.
         json!({ "type": "object", "properties": controllers, "additionalProperties": { "type": "object" } })
     }
 }
@@ -709,8 +712,8 @@ impl FromToml for Params {
     }
 }
 
-/// Turns a phrase into a sentence. A first word before a colon, as in `clip: a video file`, is a value and keeps its
-/// lower case.
+/// Turns a phrase into a sentence. A first word before a colon, as in `clip: a video file`, is a value that users type,
+/// so it is not capitalised.
 fn sentence(phrase: &str) -> String {
     let word = phrase.split([' ', ':']).next().unwrap_or_default();
     let typed = phrase[word.len()..].starts_with(':');

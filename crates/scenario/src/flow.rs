@@ -1,4 +1,4 @@
-//! Flows: expands names and hosts, fills in the defaults of each kind, and checks every value.
+//! Flows: expands names and hosts, fills in the defaults of each kind of flow, and checks every value.
 
 use crate::clock::clock;
 use crate::encode::{Codec, Encode};
@@ -22,10 +22,10 @@ const MAX_FLOWS: usize = 10_000;
 
 const COMMON: &[&str] =
     &["name", "count", "kind", "from", "to", "receivers", "cast", "start", "stop", "send_jitter", "packet"];
-/// Besides those of TCP's configuration.
+/// The keys of a TCP flow that are not part of TCP's configuration ([`Config`]).
 const TCP: &[&str] = &["bytes", "rate", "on", "off"];
 
-/// An entry of the file with its flows: one, or several by a range or a count.
+/// An entry `[[flow]]` of the file. It defines several flows if its name is a range or if it has a count.
 pub(crate) struct Group<'a> {
     pub(crate) table: &'a Spanned<FlowTable>,
     pub(crate) names: Vec<String>,
@@ -53,14 +53,15 @@ pub(crate) fn groups<'a>(tables: &'a [Spanned<FlowTable>], out: &mut Findings) -
             }
             pattern = Pattern::counted(name, count.value);
         }
-        // A mistyped range must not fill the memory.
+        // Refuse long ranges before they are expanded, because the names of a mistyped range could exhaust the memory.
         if pattern.count() > (MAX_FLOWS - total) as u64 {
             out.problem(&name.at, "too many flows", format!("at most {MAX_FLOWS} in one scenario"));
             continue;
         }
         let names = pattern.names();
         total += names.len();
-        // A duplicate is left out, because a second host of this name would be another problem.
+        // Skip an entry with a duplicate name. Otherwise its hosts, which would have the same names, would cause
+        // another problem.
         if let Some(twice) = names.iter().find(|one| seen.contains(*one)) {
             out.problem(&name.at, format!("two flows are called {}", quoted(twice)), "call one of them something else");
             continue;
@@ -76,7 +77,7 @@ pub(crate) fn hosts(groups: &[Group<'_>], out: &mut Findings) -> Vec<Host> {
     for group in groups {
         let table = group.table;
         let receivers = table.receivers.as_ref().map_or(1, |r| r.value);
-        // Each flow also adds the host of its source.
+        // Each flow has one host for its source as well.
         let per_flow = receivers.saturating_add(1);
         if per_flow.saturating_mul(group.names.len() as u64).saturating_add(all.len() as u64) > MAX_COUNT {
             let at = table.receivers.as_ref().map_or(&table.at, |r| &r.at);
@@ -107,7 +108,7 @@ pub(crate) fn flows(
     let Some(kind) = kind(table, files, out) else { return Vec::new() };
     let mut all = Vec::new();
     for (i, name) in group.names.iter().enumerate() {
-        // The other flows of the entry would have the same problem.
+        // Stop at the first problem, because all flows of the entry would have the same problem.
         let Some(from) = source(group, i, net, dumbbell, out) else { return all };
         let Some(to) = receivers(group, i, net, dumbbell, out) else { return all };
         let Some(cast) = cast(table, &kind, to.len(), &files.registry, out) else { return all };
@@ -157,10 +158,11 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     let table = group.table;
     match &table.from {
         Some(from) => pick(group, i, from, out).and_then(|name| net.find(&name, &from.at, out)),
-        // `hosts` has added this node.
+        // `hosts` has added the source's node.
         None if dumbbell => net.node(&format!("{}.src", group.names[i])),
         None => {
-            // If the network could not be read, this has been reported.
+            // Do not report the missing node if the network could not be read, because that problem has already been
+            // reported.
             if net.source.is_none() && !net.partial {
                 out.missing(&table.at, "from", "write the source's node, for example from = \"s\"");
             }
@@ -169,7 +171,8 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     }
 }
 
-/// Returns `text`, or its `i`th name if `text` is a range. A range needs as many names as the flow's name has.
+/// Returns `text`. If `text` is a range, returns its `i`th name instead. Refuses a range whose length differs from the
+/// length of the range in the flow's name.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read_or_report(text, &text.at, out)?;
     if !pattern.is_range() {
@@ -223,7 +226,8 @@ fn receivers(
     let mut seen = BTreeSet::new();
     for text in &to.all {
         let pattern = Pattern::read_or_report(text, &text.at, out)?;
-        // Only a range outside a list is paired with the flows; a list is a group of receivers.
+        // If the range is not inside a list, each flow gets one of its nodes. A list means that every flow has all
+        // these receivers.
         let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
         let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
         for name in names {
@@ -248,7 +252,7 @@ fn cast(
     out: &mut Findings,
 ) -> Option<Cast> {
     let given = table.cast.as_ref();
-    // The key that determines the number of receivers.
+    // Report problems at the key that determines the number of receivers.
     let at = given
         .map(|c| &c.at)
         .or(table.receivers.as_ref().map(|r| &r.at))
@@ -264,7 +268,7 @@ fn cast(
     }
     if let FlowKind::Video(video) = kind
         && cast == Cast::Multicast
-        // A controller outside the registry does not limit its number of receivers.
+        // A user's own controller has no registry entry and may have any number of receivers.
         && let Some(controller) = video.controller.entry()
         && controller.receivers == Receivers::One
     {
@@ -306,10 +310,11 @@ fn repair(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findi
     out.refuse(&given.at, what, remedy)
 }
 
-/// Padding is sent in the stream of retransmissions.
+/// Returns whether probes are filled with padding. Adds a problem if the flow has no retransmission stream, because
+/// padding is sent in that stream.
 fn padding(table: &Spanned<FlowTable>, video: &Video, cast: Cast, out: &mut Findings) -> bool {
     let Some(given) = table.padding.as_ref().filter(|given| given.value) else { return false };
-    // `auto` retransmits only in a session with a single receiver, with the AVPF profile.
+    // `auto` uses retransmissions only in a session with one receiver and the AVPF profile.
     let asks = cast != Cast::Multicast && video.rtcp.profile == RtcpProfile::Avpf;
     let repairs = video.repair == Repair::Rtx || video.repair == Repair::Auto && asks;
     if !repairs {
@@ -342,7 +347,7 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     Some(match kind.value {
         FlowWord::Video => FlowKind::Video(Box::new(video(table, files, out)?)),
         FlowWord::Tcp => FlowKind::Tcp(Box::new(tcp(table, out)?)),
-        // The other keys have been reported above.
+        // Keys that do not belong to this kind of flow have been reported above.
         FlowWord::Cbr => FlowKind::Cbr(Cbr::fill(&table.cbr.item, None, out)?),
         FlowWord::OnOff => FlowKind::OnOff(OnOff::fill(&table.onoff.item, None, out)?),
     })
@@ -359,7 +364,7 @@ pub(crate) fn checked<T: Copy>(given: &Spanned<T>, rule: &dyn Rule<T>, out: &mut
     }
 }
 
-/// Opus's range is 6 to 510 kb/s (RFC 6716, section 2.1.1).
+/// Checks an audio rate. Opus supports rates from 6 to 510 kb/s (RFC 6716, section 2.1.1).
 fn audio_rate(rate: &Rate) -> Option<(String, String)> {
     let fits = (Rate::kbps(6)..=Rate::kbps(510)).contains(rate);
     (!fits).then(|| (format!("Opus has no rate of {rate}"), "take 6kbps to 510kbps".to_owned()))
@@ -373,7 +378,7 @@ fn packet(table: &FlowTable, default: Bytes, out: &mut Findings) -> Bytes {
         .packet
         .as_ref()
         .and_then(|given| checked(given, &PacketSize { least: MIN_PACKET.get() }, out))
-        // The default allows the other checks to continue.
+        // If the size is not valid, continue with the default, so that the other checks still run.
         .unwrap_or(default)
 }
 
@@ -392,13 +397,14 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     };
     let mut params = Vec::new();
     for (name, given) in table.params.as_ref().map_or(&[][..], |p| &p.0) {
-        // The parameters of an outside controller are not checked here, because only that controller knows them.
+        // Do not check the parameters of a user's own controller, because only that controller knows which ones are
+        // valid.
         if Outside::of(name).is_none() {
             match files.registry.find(name) {
                 Err(error) => out.problem(&name.at, error.problem, error.remedy),
                 Ok(controller) => {
                     for one in given {
-                        // Each parameter is resolved separately, so that an error has the line of the parameter's key.
+                        // Resolve each parameter separately, so that an error contains the line of this parameter.
                         if let Err(error) = controller.resolve(mode, std::slice::from_ref(&one.value)) {
                             out.problem(&one.at, error.problem, error.remedy);
                         }
@@ -409,7 +415,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         params.push((name.value.clone(), given.iter().map(|g| g.value.clone()).collect()));
     }
     let media = media(table, files, out);
-    // An absent table gives the same defaults as an empty one.
+    // Read an absent table like an empty one, so that both result in the same defaults.
     let absent = Item { value: Value::Table(Vec::new()), at: table.at.clone() };
     let encode = table.encode.as_ref().map_or(&absent, |given| &given.item);
     let encode = Encode::read_for(encode, media.as_ref(), out);
@@ -470,7 +476,8 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         encode: encode?,
         vbr: vbr?,
         emit: table.emit.as_ref().map_or(Emit::Paced, |e| e.value),
-        // The valid kinds depend on the receivers, which are read later.
+        // This value is replaced later, because the valid kinds of repair depend on the receivers, which are not read
+        // yet.
         repair: Repair::None,
         padding: false,
         audio: table.audio.as_ref().and_then(|given| checked(given, &audio_rate, out)),
@@ -488,7 +495,8 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     })
 }
 
-/// Warns of a flow whose controller ignores the network, whose source always has data, and which has no cap.
+/// Warns of a flow whose rate has no limit: its controller ignores the network, its source always has data, and it has
+/// no cap.
 fn warn_of_no_limit(
     table: &Spanned<FlowTable>,
     controller: Option<&ControllerRef>,
@@ -499,7 +507,7 @@ fn warn_of_no_limit(
     let (Some(ControllerRef::Entry(entry)), Some(Media::Greedy { .. }), None) = (controller, media, &table.cap) else {
         return;
     };
-    // A parameter can set the rate of a controller that ignores feedback.
+    // Do not warn if a parameter is given, because it can set the rate of such a controller.
     if entry.feedback == FeedbackTiming::None && params.iter().all(|(name, _)| name != entry.name) {
         let at = table.controller.as_ref().map_or(&table.at, |given| &given.at);
         let what = format!("{} of greedy media sends at {}, whatever arrives", quoted(entry.name), Setup::NO_CAP);
@@ -515,9 +523,10 @@ fn media(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     };
     let word = match (&table.media, files_say) {
         (None, _) => files_say.map_or(MediaWord::Synthetic, |(word, _)| word),
-        // A key from the command line overrides the file's contradicting `media`.
+        // If the command line sets `clip` or `trace`, this key overrides a contradicting `media` of the file.
         (Some(given), Some((word, at))) if at.set && !given.at.set && given.value.0 != MediaWord::Rfc8593 => word,
-        // RFC 8593's trace-driven and hybrid models replay the frames of a clip or trace.
+        // Allow a clip or trace with RFC 8593's codec, because its trace-driven and hybrid models replay the frames of
+        // that file.
         (Some(given), Some((word, at))) if ![word, MediaWord::Rfc8593].contains(&given.value.0) => {
             let (file, media) = (word.word(), given.value.0.word());
             let what = format!("a {file} beside media = \"{media}\", which plays none");
@@ -552,7 +561,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
             if clip.all.is_empty() {
                 return out.refuse(&clip.at, "an empty list", "name at least one file, or write media = \"synthetic\"");
             }
-            // All missing files are reported.
+            // Look up every file before returning, so that all missing files are reported.
             let paths: Vec<_> = clip.all.iter().map(|name| files.found(name, "the clip", out)).collect();
             Media::Clip { paths: paths.into_iter().collect::<Option<_>>()? }
         }
@@ -600,7 +609,7 @@ fn media_of(word: MediaWord, table: &Spanned<FlowTable>, files: &Files, out: &mu
 }
 
 fn tcp(table: &Spanned<FlowTable>, out: &mut Findings) -> Option<Tcp> {
-    // The problems of both tables are reported.
+    // Read both tables before returning, so that the problems of both are reported.
     let (config, source) = (Config::read(&table.tcp.item, out), tcp_source(table, out));
     let mut config = config?;
     config.packet = packet(table, config.packet, out);

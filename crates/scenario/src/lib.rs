@@ -1,4 +1,5 @@
-//! Scenario files: TOML, read and checked with line and remedy, resolved into nodes, links, flows and events.
+//! Scenario files: reads TOML, checks it, and resolves it into nodes, links, flows and events. Each error message
+//! contains the line and a remedy.
 //!
 //! ```text
 //!  text ──▶ Document ──▶ set("flow.video.controller=tfmcc") ──▶ check() ──▶ Loaded { scenario, warnings, … }
@@ -7,9 +8,10 @@
 //!                                                                      file, line, key, what and a remedy
 //! ```
 //!
-//! `--set` changes the tree of the document, which has the position of every value in the text. The tables of `file`
-//! declare each key once, with type and description, for reading, messages and [`schema`]. Resolving fills in defaults,
-//! expands shapes and ranges, looks up names, and checks several keys together.
+//! `--set` changes the document's tree, which stores the position of every value in the text. The tables in `file`
+//! declare each key once, with its type and description. Reading, error messages and [`schema`] all use these
+//! declarations. Resolving fills in defaults, expands shapes and ranges, looks up names, and checks combinations of
+//! keys.
 
 mod clock;
 mod encode;

@@ -1,4 +1,4 @@
-//! Reading a scenario: from a file, a text or JSON, with the keys that the command line sets.
+//! Reads a scenario from a file, a text or JSON, and applies the keys that the command line sets.
 
 use crate::Scenario;
 use crate::file::{File, LinkExtra, OTHER_WORDS, Spec};
@@ -30,9 +30,9 @@ pub struct Loaded {
     pub scenario: Scenario,
     /// Settings that are valid but probably not intended.
     pub warnings: Vec<Problem>,
-    /// SHA-256 in hexadecimal of the text and of every later `set`.
+    /// SHA-256 of the text and of all later assignments ([`Document::set`]), in hexadecimal.
     pub sha256: String,
-    /// The file's name, as it was given.
+    /// The file's name as the caller gave it.
     pub file: String,
     pub(crate) root: Item,
     pub(crate) tables: File,
@@ -57,7 +57,7 @@ impl Document {
         }
     }
 
-    /// Parses a text. Its relative paths start in the folder of `origin`, a file that need not exist.
+    /// Parses a text. Relative paths in it start in the folder of the file `origin`, which need not exist.
     ///
     /// # Errors
     /// The text is not TOML.
@@ -67,7 +67,7 @@ impl Document {
         Self::of(root, text.as_bytes(), origin, out)
     }
 
-    /// Reads a document from JSON with the keys of the TOML file. Problems then name the key, but no line.
+    /// Reads a document from JSON that has the same keys as a TOML file. Problems then contain the key, but no line.
     ///
     /// # Errors
     /// The value is nested too deeply.
@@ -87,7 +87,7 @@ impl Document {
         Ok(read)
     }
 
-    /// `origin` is the tree's file, which need not exist.
+    /// Creates a document from a tree. `origin` is the path of the tree's file, which need not exist.
     pub(crate) fn of_tree(root: Item, origin: &Path) -> Self {
         let absolute = std::path::absolute(origin).unwrap_or_else(|_| origin.to_owned());
         let title: String = origin
@@ -97,7 +97,7 @@ impl Document {
             .chars()
             .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
             .collect();
-        // A name begins and ends without a hyphen, and has at most 80 letters (`Pattern::read`).
+        // `Pattern::read` accepts at most 80 characters, and no hyphen at the beginning or the end.
         let title = title.trim_matches('-').chars().take(80).collect::<String>();
         Self {
             root,
@@ -115,17 +115,19 @@ impl Document {
         self
     }
 
-    /// Sets a key: `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE` or a top-level key. VALUE is
-    /// TOML, or else a string. The key `clip` makes all videos play that clip.
+    /// Sets a key. `assignment` is `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE`, or a top-level
+    /// key with its value. VALUE is parsed as TOML; if that fails, it is a string. With the key `clip`, all videos play
+    /// this clip.
     ///
-    /// `*` in NAME matches any text. A range such as `tcp-[1-3]` is also called `tcp`.
+    /// In NAME, `*` matches any text. If a flow's name is a range, such as `tcp-[1-3]`, NAME can be the part before the
+    /// range: `tcp`.
     ///
     /// # Errors
     /// No such flow or link exists, or the path is not valid. [`Document::check`] reports wrong keys and values.
     pub fn set(&mut self, assignment: &str) -> Result<(), Problem> {
         let keys = [Spec::KEYS, LinkExtra::KEYS].concat();
         tree::set(&mut self.root, assignment, &self.folder, &keys)?;
-        // Without it, two assignments and their concatenation would have the same hash.
+        // Separate the assignments in the hash, so that two assignments and their concatenation have different hashes.
         self.hash.update(b"\0");
         self.hash.update(assignment.as_bytes());
         Ok(())
@@ -152,7 +154,8 @@ impl Document {
             self.hash.update(network.text.as_bytes());
             network.below(&mut self.root, &mut out);
         }
-        // Without the network, each reference to its nodes and links would add a problem.
+        // Stop if the network could not be read. Otherwise each reference to its nodes and links would add another
+        // problem.
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
         }
@@ -162,7 +165,7 @@ impl Document {
         let tables = File::read(&self.root, &mut out);
         let Some(tables) = tables else { return Err(Problems(out.problems)) };
         let (scenario, layout) = crate::resolve::resolve(&tables, &self.title, &mut files, &mut out);
-        // In the order of the file; those without a line follow.
+        // Sort problems by their line in the file. Problems without a line come last.
         out.problems.sort_by_key(|p| (p.line.is_none(), p.line));
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
@@ -209,8 +212,8 @@ impl Scenario {
         Document::read(path)?.check()
     }
 
-    /// Parses, checks and resolves a text. Its relative paths start in the folder of `origin`, a file that need not
-    /// exist.
+    /// Parses, checks and resolves a text. Relative paths in it start in the folder of the file `origin`, which need
+    /// not exist.
     ///
     /// # Errors
     /// Returns all problems, not only the first one.
@@ -218,7 +221,7 @@ impl Scenario {
         Document::parse(text, origin)?.check()
     }
 
-    /// Checks and resolves a scenario from JSON with the keys of the TOML file.
+    /// Checks and resolves a scenario from JSON that has the same keys as a TOML file.
     ///
     /// # Errors
     /// Returns all problems, not only the first one.
@@ -228,7 +231,7 @@ impl Scenario {
 }
 
 impl Loaded {
-    /// Returns the line of each key, for error messages; `None` if the key comes from JSON or from `set`.
+    /// Returns the line of each key, for error messages. The line is `None` if the key comes from JSON or from `set`.
     pub fn places(&self) -> BTreeMap<String, Option<u32>> {
         fn walk(item: &Item, all: &mut BTreeMap<String, Option<u32>>) {
             all.entry(item.at.key.to_string()).or_insert(item.at.line);
@@ -245,7 +248,7 @@ impl Loaded {
         all
     }
 
-    /// Returns a problem at the key `path` of this scenario, with its line if it has one.
+    /// Returns a problem at the key `path` of this scenario. The problem contains the key's line if the line is known.
     pub fn problem(&self, path: &str, what: &str, remedy: &str) -> Problem {
         let line = self.places().get(path).copied().flatten();
         Problem { file: self.file.clone(), line, key: path.to_owned(), what: what.into(), remedy: remedy.into() }

@@ -1,5 +1,5 @@
-//! A checked scenario, as simulations, emulations and live sessions use it, with every default filled in and every
-//! shape and range expanded.
+//! A checked scenario, which is the input of simulations, emulations and live sessions. All defaults are filled in, and
+//! all shapes and ranges are expanded.
 
 use crate::encode::Encode;
 use crate::recorded::Rows;
@@ -13,15 +13,16 @@ use steadycast_media::{BUILT_IN_SWITCHING, Bounds, CodecSettings, Emit, Rungs, V
 use steadycast_settings::{Kind, Rule, Within, kinds, positive, settings, words};
 use steadycast_units::{Bytes, Ecn, Offset, Rate, Seed, Span, Time};
 
-/// A node, by its index in [`Scenario::nodes`].
+/// A node: its index in [`Scenario::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeIx(pub u32);
 
-/// A link, by its index in [`Scenario::links`].
+/// A link: its index in [`Scenario::links`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIx(pub u32);
 
-/// A direction of a link. Link `i` has the directions `2i` (from [`Link::a`] to [`Link::b`]) and `2i + 1` (back).
+/// A direction of a link. The link with index `i` has two: `2i` is the direction from [`Link::a`] to [`Link::b`], and
+/// `2i + 1` is the direction back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirIx(pub u32);
 
@@ -34,7 +35,7 @@ impl DirIx {
     pub const fn back(link: LinkIx) -> Self {
         Self(2 * link.0 + 1)
     }
-    /// Returns the link.
+    /// Returns the link that has this direction.
     pub const fn link(self) -> LinkIx {
         LinkIx(self.0 / 2)
     }
@@ -48,7 +49,7 @@ impl DirIx {
     }
 }
 
-/// A flow, by its index in [`Scenario::flows`].
+/// A flow: its index in [`Scenario::flows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowIx(pub u32);
 
@@ -59,13 +60,15 @@ pub struct Scenario {
     pub name: String,
     /// The duration of the run.
     pub duration: Span,
-    /// Length of the initial phase that mean values exclude.
+    /// Length of the initial phase of the run that mean values exclude.
     pub warmup: Span,
-    /// The seed of all randomness.
+    /// The seed of all random numbers.
     pub seed: Seed,
-    /// The delay that each router adds to a multicast join towards the source, besides the links' delays.
+    /// The delay that each router adds when it passes a multicast join on towards the source. The links' delays come in
+    /// addition.
     pub join_latency: Span,
-    /// The delay that each router adds to a multicast leave; IGMP's last-member query takes up to some seconds.
+    /// The delay that each router adds when it passes a multicast leave on. A router that sends IGMP's last-member
+    /// query needs up to some seconds for it.
     pub leave_latency: Span,
     /// Names of all nodes (hosts and routers), indexed by [`NodeIx`].
     pub nodes: Vec<String>,
@@ -73,9 +76,9 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// All flows, indexed by [`FlowIx`].
     pub flows: Vec<Flow>,
-    /// Simulcasts, in each of which a receiver is a member of one group at a time.
+    /// The simulcasts. In each of them, a receiver is a member of only one group at a time.
     pub simulcasts: Vec<Simulcast>,
-    /// Changes during the run, by time and then in the order of the file.
+    /// Changes during the run, sorted by time. Changes at the same time are in the order of the file.
     pub events: Vec<Event>,
     /// What is recorded in addition to the summary.
     pub record: Recording,
@@ -92,9 +95,9 @@ pub struct Link {
     pub a: NodeIx,
     /// The node at the link's other end.
     pub b: NodeIx,
-    /// The behaviour from `a` to `b`, shared by all links of a `[[link]]` entry.
+    /// The behaviour in the direction from `a` to `b`. All links of a `[[link]]` entry share it.
     pub forward: Arc<Direction>,
-    /// The behaviour from `b` to `a`.
+    /// The behaviour in the direction from `b` to `a`.
     pub back: Arc<Direction>,
 }
 
@@ -103,19 +106,19 @@ pub struct Link {
 pub struct Direction {
     /// The rate at which packets leave the queue.
     pub rate: RateSpec,
-    /// Propagation delay; with a `delay_trace`, its mean.
+    /// The propagation delay. If `delay_trace` is set, this is the mean of that trace.
     pub delay: Span,
-    /// The delay over time, from a file.
+    /// The propagation delay over time, from a file.
     pub delay_trace: Option<Series>,
-    /// A random addition to the delay of each packet.
+    /// A random delay that is added to the propagation delay of each packet.
     pub jitter: Option<Jitter>,
     /// Link-layer retransmission.
     pub arq: Option<Arq>,
-    /// Random loss, besides the queue's drops.
+    /// Random loss of packets, in addition to the packets that the queue drops.
     pub loss: Loss,
     /// The loss probability over time, from a file.
     pub loss_trace: Option<Series>,
-    /// Delays a share of the packets, so that later packets overtake them.
+    /// Reordering: a share of the packets is delayed, so that later packets overtake them.
     pub reorder: Reorder,
     /// The probability that a packet is duplicated.
     pub duplicate: f64,
@@ -127,7 +130,7 @@ pub struct Direction {
     pub bleach: bool,
     /// The queue discipline.
     pub queue: Queue,
-    /// The largest packet, as IP size.
+    /// The size of the largest packet that the link carries, including IP headers.
     pub mtu: Bytes,
 }
 
@@ -136,16 +139,16 @@ pub struct Direction {
 pub enum RateSpec {
     /// No limit: packets never wait.
     Unlimited,
-    /// A constant rate of at most 1 Tb/s; at 0, no packet leaves the queue.
+    /// A constant rate of at most 1 Tb/s. At a rate of 0, no packet leaves the queue.
     Constant(Rate),
-    /// The transmission opportunities of a Mahimahi trace, and its file.
+    /// The transmission opportunities that a Mahimahi trace contains, and the path of the trace.
     Trace(Opportunities, PathBuf),
-    /// Rates over time in bit/s.
+    /// Rates over time, in bit/s.
     Table(Series),
 }
 
 impl RateSpec {
-    /// Returns the mean rate; `None` if it is unlimited.
+    /// Returns the mean rate, or `None` if the rate is unlimited.
     pub fn mean(&self) -> Option<Rate> {
         match self {
             Self::Unlimited => None,
@@ -161,14 +164,14 @@ impl RateSpec {
 pub struct Series {
     /// The values.
     pub rows: Rows,
-    /// Whether the values repeat after their end; otherwise the last value stays.
+    /// Whether the values start again after the last one. If not, the last value holds from then on.
     pub looped: bool,
-    /// The file of the values.
+    /// The file that contains the values.
     pub path: PathBuf,
 }
 
 impl Series {
-    /// Returns the values until `until` as steps.
+    /// Returns the values as steps, up to the time `until`. `of` converts each value.
     pub fn steps<T>(&self, until: Span, of: impl Fn(f64) -> T) -> Steps<T> {
         let mut steps = Steps::constant(of(self.rows.values.first().map_or(0.0, |(_, value)| *value)));
         let mut start = Span::ZERO;
@@ -176,14 +179,14 @@ impl Series {
             for (at, value) in self.rows.values.iter().take_while(|(at, _)| start + *at <= until) {
                 steps.then(Time::ZERO + start + *at, of(*value));
             }
-            // Without repetition the loop ends after one pass.
+            // Without repetition, one pass is enough, so end the loop.
             start = if self.looped { start + self.rows.period } else { Span::MAX };
         }
         steps
     }
 }
 
-/// A flow: a source, its receivers, its traffic and its times.
+/// A flow: its traffic, source and receivers, and the times at which it starts and stops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// The flow's name, unique among flows.
@@ -198,15 +201,16 @@ pub struct Flow {
     pub cast: Cast,
     /// The start time, or the start event.
     pub start: Start,
-    /// The stop time; `None`: the end of the run.
+    /// The stop time. If it is `None`, the flow stops at the end of the run.
     pub stop: Option<Time>,
-    /// Upper limit of a uniform random delay before each packet or burst, which prevents flows from synchronising.
+    /// Upper limit of a random delay before each packet or burst. The delay is uniformly distributed and prevents flows
+    /// from synchronising.
     pub send_jitter: Span,
 }
 
 impl Flow {
-    /// Returns the name of a receiver's session: the flow's name, and the receiver's index if each receiver has its own
-    /// session.
+    /// Returns the name of a receiver's session, which is the flow's name. If each receiver has its own session, the
+    /// receiver's index follows.
     pub fn session(&self, receiver: usize) -> String {
         match self.cast {
             Cast::UnicastEach => format!("{}.{receiver}", self.name),
@@ -215,7 +219,7 @@ impl Flow {
     }
 }
 
-/// The time within which a kernel acknowledges nearly all segments (measured: docs/emulation.md).
+/// The time in which a kernel acknowledges nearly all segments. docs/emulation.md has the measurement.
 pub const KERNEL_JITTER: Span = Span::micros(100);
 
 /// How packets of a flow are addressed to its receivers.
@@ -232,11 +236,11 @@ pub enum Cast {
 /// When a flow starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// At a time.
+    /// At the given time.
     At(Time),
-    /// At a time drawn uniformly from the seed.
+    /// At a random time between the two given times. It is drawn from the scenario's seed.
     Uniform(Time, Time),
-    /// An event starts the flow.
+    /// At the time of the event that starts the flow.
     Event,
 }
 
@@ -249,12 +253,12 @@ pub enum FlowKind {
     Tcp(Box<Tcp>),
     /// Packets at a constant rate.
     Cbr(Cbr),
-    /// Packets at a constant rate during on periods, none during off periods.
+    /// Packets at a constant rate during on periods, and no packets during off periods.
     OnOff(OnOff),
 }
 
 impl FlowKind {
-    /// Whether the source has periods without data, or a finite amount of data.
+    /// Returns true if the source has periods without data, or if it has a finite amount of data.
     pub fn pauses(&self) -> bool {
         match self {
             Self::Tcp(tcp) => tcp.source != Workload::Bulk,
@@ -263,7 +267,7 @@ impl FlowKind {
         }
     }
 
-    /// Returns the rate of the source while it is active; `None` for a source that adapts to the network.
+    /// Returns the rate of the source while it is active, or `None` if the source adapts its rate to the network.
     pub fn rate_while_active(&self) -> Option<Rate> {
         match self {
             Self::Tcp(tcp) => {
@@ -287,17 +291,18 @@ impl FlowKind {
     }
 }
 
-/// A flow's controller, as resolved by the check.
+/// The controller of a flow, after its name has been looked up.
 #[derive(Clone)]
 pub enum ControllerRef {
     /// A controller of the registry.
     Entry(&'static Controller),
-    /// A user's own controller, whose factory the caller supplies.
+    /// A user's own controller. The caller supplies the factory that creates it. The string is the name in the
+    /// scenario.
     Outside(Outside, String),
 }
 
 impl ControllerRef {
-    /// Returns the controller's name in the scenario.
+    /// Returns the controller's name as the scenario contains it.
     pub fn name(&self) -> &str {
         match self {
             Self::Entry(controller) => controller.name,
@@ -305,7 +310,7 @@ impl ControllerRef {
         }
     }
 
-    /// Returns the registry's entry; `None` for a user's own controller.
+    /// Returns the registry's entry, or `None` for a user's own controller.
     pub fn entry(&self) -> Option<&'static Controller> {
         if let Self::Entry(controller) = self { Some(controller) } else { None }
     }
@@ -328,29 +333,30 @@ impl fmt::Debug for ControllerRef {
 pub struct Video {
     /// The rate controller.
     pub controller: ControllerRef,
-    /// Whether the controller follows its paper literally, or with the paper's errors corrected.
+    /// Whether the controller follows its paper literally, or with corrections of the paper's errors.
     pub mode: Mode,
-    /// The parameters that the scenario sets, by controller, all checked.
+    /// The parameters that the scenario sets: for each controller's name, pairs of a parameter's name and its value.
+    /// All have been checked.
     pub params: Vec<(String, Vec<(String, Given)>)>,
     /// The source of the video's frames.
     pub media: Media,
-    /// The encoder's settings; frame rate and GOP also apply to media without pixels.
+    /// The encoder's settings. Frame rate and GOP also apply to media that contain no pixels.
     pub encode: Encode,
-    /// The rate control that maps a rate to a quantizer.
+    /// The rate control, which chooses the quantizer for a target rate.
     pub vbr: Vbr,
-    /// Whether packets are paced, or sent as a burst per frame.
+    /// Whether the packets of a frame are paced, or sent back to back as a burst.
     pub emit: Emit,
     /// How lost packets are repaired.
     pub repair: Repair,
-    /// Whether probes are filled with padding.
+    /// Whether the sender sends padding when a probe needs more data than the pacer contains.
     pub padding: bool,
-    /// The codec rate of the audio; `None` if there is none.
+    /// The codec rate of the audio stream, or `None` if the flow has no audio.
     pub audio: Option<Rate>,
-    /// Packet size, as IP size with header extensions.
+    /// The packet size, including IP headers and RTP header extensions.
     pub packet: Bytes,
     /// The play-out delay.
     pub playout: Playout,
-    /// The receiver's buffer, for controllers that need its level.
+    /// The receiver's play-out buffer, for controllers that use its fill level.
     pub buffer: Option<Buffer>,
     /// RTCP's timing.
     pub rtcp: Rtcp,
@@ -358,9 +364,10 @@ pub struct Video {
     pub floor: Option<Rate>,
     /// The upper limit of the rate.
     pub cap: Option<Rate>,
-    /// The ECN codepoint of the flow's packets; with any but `NotEct`, a queue can mark instead of drop.
+    /// The ECN codepoint of the flow's packets. Unless it is `NotEct`, a queue can mark packets instead of dropping
+    /// them.
     pub ecn: Ecn,
-    /// The receivers' feedback format.
+    /// The receivers' format of feedback.
     pub feedback: FeedbackFormat,
     /// The receivers' clocks.
     pub clock: OwnClock,
@@ -370,20 +377,20 @@ pub struct Video {
     pub defences: bool,
 }
 
-/// The play-out delay: from the frame's readiness at the sender to its display.
+/// The play-out delay: the time from a frame's readiness at the sender to the display of the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Playout {
-    /// No limit: a frame is displayed when it is complete.
+    /// No limit: a frame is displayed as soon as it is complete.
     #[default]
     None,
-    /// A constant delay; a frame that arrives later misses its display time.
+    /// A constant delay. A frame that arrives later than this misses its display time.
     Fixed(Span),
-    /// Follows the time from sending a frame to its completion, including retransmissions.
+    /// A delay that adapts to the time from the sending of a frame to its completion, including retransmissions.
     Adaptive(Bounds),
 }
 
 impl Playout {
-    /// Returns the longest delay; `None` if it is unlimited.
+    /// Returns the longest possible delay, or `None` if the delay is unlimited.
     pub const fn most(&self) -> Option<Span> {
         match self {
             Self::None => None,
@@ -393,12 +400,12 @@ impl Playout {
     }
 }
 
-/// A receiver's clock, relative to the sender's.
+/// The difference between a receiver's clock and the sender's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OwnClock {
-    /// Offset against the sender's clock; negative: behind.
+    /// Offset from the sender's clock. It is negative if the receiver's clock is behind.
     pub ahead: Offset,
-    /// Drift in parts per million; positive: fast.
+    /// Drift in parts per million. It is positive if the receiver's clock runs fast.
     pub drift: f64,
 }
 
@@ -414,25 +421,26 @@ settings! {
 }
 
 impl Video {
-    /// Returns the name of the user's Python class or program that switches rungs. `None` if the switching is built in.
+    /// Returns the Python class or program with which a user replaces the built-in switching of rungs. Returns `None`
+    /// if the built-in switching is used.
     pub fn outside_switching(&self) -> Option<&str> {
         let Vbr::Rungs(Rungs { switching, .. }) = &self.vbr else { return None };
         (switching != BUILT_IN_SWITCHING).then_some(switching.as_str())
     }
 
-    /// Returns the given parameters of the chosen controller.
+    /// Returns the parameters that the scenario sets for the flow's controller.
     pub fn given(&self) -> &[(String, Given)] {
         self.params.iter().find(|(name, _)| name == self.controller.name()).map_or(&[], |(_, given)| given)
     }
 
-    /// Returns the controller's registry entry with its parameters.
+    /// Returns the registry entry of the flow's controller, with the controller's parameters.
     ///
     /// # Errors
-    /// The controller is a user's own and has no entry, or a parameter is not valid.
+    /// The controller is a user's own, so it has no registry entry; or a parameter is not valid.
     pub fn chosen(&self) -> Result<Chosen, ParamError> {
         match self.controller.entry() {
             Some(controller) => Chosen::of(controller, self.mode, self.given()),
-            // Fails: the registry has no such controller.
+            // This call returns an error, because the registry has no such controller.
             None => Chosen::new(self.controller.name(), self.mode, self.given()),
         }
     }
@@ -441,27 +449,27 @@ impl Video {
 /// The source of a video's frames.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Media {
-    /// Files that are played one after the other and looped until the flow ends.
+    /// Files that are played one after the other. After the last file, the first one starts again, until the flow ends.
     Clip {
         /// The absolute paths of the files.
         paths: Vec<PathBuf>,
     },
     /// A generated clip.
     Synthetic,
-    /// A source that always has data.
+    /// A source that can always fill the controller's rate.
     Greedy {
-        /// The amount of data; `None`: unlimited.
+        /// The amount of data, or `None` if it is unlimited.
         bytes: Option<Bytes>,
     },
-    /// Table 2 of the Multi-Evalvid-RA paper: a ladder of mean rates, without pixels.
+    /// Frames with the mean rates in table 2 of the Multi-Evalvid-RA paper, without pixels.
     Table2 {
         /// Relative sizes of I, P and B frames.
         weights: [f64; 3],
-        /// Sizes vary randomly by up to this share.
+        /// Share by which frame sizes vary randomly, up or down.
         vary: f64,
     },
-    /// The source of the MPEG-TFRCP paper, without pixels, for the quantizers 2, 4 … 62. Other rates are derived from
-    /// the only published one, 5.25 Mb/s at quantizer 12.
+    /// Frames with the rates of the MPEG-TFRCP paper, without pixels, for the quantizers 2, 4 … 62. The paper states
+    /// only the rate at quantizer 12, which is 5.25 Mb/s. The other rates are computed from it.
     Map001(Map001),
     /// Frame sizes from a file: CSV or a multi-rate trace of Evalvid-RA.
     Trace {
@@ -472,7 +480,7 @@ pub enum Media {
     Rfc8593 {
         /// The codec's parameters.
         codec: CodecSettings,
-        /// The media whose frame sizes the codec uses; `None`: the statistical model.
+        /// The media whose frame sizes the codec uses. With the statistical model this is `None`.
         frames: Option<Box<Media>>,
     },
 }
@@ -568,7 +576,7 @@ words! {
 /// A TCP flow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tcp {
-    /// TCP's configuration; [`Workload`] is the application's data.
+    /// TCP's configuration. It does not contain the application's data, which [`Tcp::source`] describes.
     pub config: steadycast_tcp::Config,
     /// The application's data.
     pub source: Workload,
@@ -588,9 +596,10 @@ pub enum Workload {
         /// The lengths of the pauses between transfers.
         off: Periods,
     },
-    /// Data during on periods, at `rate` or, with `None`, as fast as the network allows.
+    /// Data during on periods only.
     OnOff {
-        /// The application's rate during on periods.
+        /// The application's rate during on periods. If it is `None`, the application sends as fast as the network
+        /// allows.
         rate: Option<Rate>,
         /// Lengths of the on periods.
         on: Periods,
@@ -661,7 +670,7 @@ fn has_mean(shape: &f64) -> Option<(String, String)> {
     })
 }
 
-/// The smallest packet of flows without a protocol above UDP: IP and UDP headers and one byte.
+/// The smallest packet of flows that have no protocol above UDP. It consists of the IP and UDP headers and one byte.
 const PLAIN: PacketSize = PacketSize { least: 29 };
 
 pub(crate) struct PacketSize {
@@ -677,17 +686,18 @@ impl Rule<Bytes> for PacketSize {
     }
 }
 
-/// Groups that carry the same video at different rates. Each receiver is a member of one at a time, at first of the
-/// lowest.
+/// Multicast groups that carry the same video at different rates. Each receiver is a member of one group at a time, and
+/// starts in the group with the lowest rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Simulcast {
     /// The simulcast's name.
     pub name: String,
-    /// The groups in ascending order of rate: multicast video from one source to the same receivers.
+    /// The groups, with the lowest rate first. Each is a multicast video flow, and all have the same source and
+    /// receivers.
     pub flows: Vec<FlowIx>,
-    /// A receiver moves up when its rate is at least this multiple of the next group's floor.
+    /// A receiver moves up when its rate is at least this multiple of the next higher group's floor.
     pub up: f64,
-    /// How long the receiver's rate has to be this high before it moves up.
+    /// The time for which the receiver's rate has to be high enough before the receiver moves up.
     pub hold: Span,
 }
 
@@ -703,7 +713,7 @@ pub struct Event {
 /// The change that an event makes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventKind {
-    /// A receiver joins its group, of which it is no member at the start: [`Scenario::starts_outside`].
+    /// A receiver joins its group. It is not a member at the start ([`Scenario::starts_outside`]).
     Join {
         /// The flow.
         flow: FlowIx,
@@ -721,7 +731,7 @@ pub enum EventKind {
     StartFlow(FlowIx),
     /// A flow stops.
     StopFlow(FlowIx),
-    /// A link changes; properties that are `None` do not change.
+    /// A link changes. Properties that are `None` keep their values.
     Set(Change),
 }
 
@@ -730,15 +740,15 @@ pub enum EventKind {
 pub struct Change {
     /// The link.
     pub link: LinkIx,
-    /// The directions that change; for `loss` the default is forward.
+    /// The directions that change. By default, `loss` changes only in the forward direction.
     pub direction: Directions,
     /// A new rate.
     pub rate: Option<RateSpec>,
     /// A new delay.
     pub delay: Option<Span>,
-    /// A new jitter; a mean of 0 removes the jitter.
+    /// A new jitter. A mean of 0 removes the jitter.
     pub jitter: Option<Jitter>,
-    /// A new loss; [`Loss::None`] removes it.
+    /// A new loss. [`Loss::None`] removes the loss.
     pub loss: Option<Loss>,
     /// A new reordering.
     pub reorder: Option<Reorder>,
@@ -772,25 +782,25 @@ impl Directions {
 /// What is recorded in addition to the summary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
-    /// The time between two points of the time series; [`Recording::step`] returns the actual one.
+    /// The requested time between two points of the time series. [`Recording::step`] returns the time that is used.
     pub interval: Span,
     /// Flows whose packets are recorded individually.
     pub packets: Vec<FlowIx>,
     /// Links whose packets are captured.
     pub pcap: Vec<LinkIx>,
-    /// Whether each audio packet is recorded at each receiver.
+    /// Whether each receiver's arrivals of audio packets are recorded.
     pub audio: bool,
 }
 
 impl Recording {
-    /// Returns the time between two points of all time series: the greatest common divisor of the interval and one
-    /// second.
+    /// Returns the time between two points of all time series. It is the greatest common divisor of the interval and
+    /// one second.
     pub fn step(&self) -> Span {
         let (mut a, mut b) = (self.interval.as_nanos().max(1), 1_000_000_000);
         while b != 0 {
             (a, b) = (b, a % b);
         }
-        // With a divisor below 1 ms the series would be too long.
+        // Replace a divisor below 1 ms, because the time series would be too long.
         if a < 1_000_000 { Span::millis(100) } else { Span::nanos(a) }
     }
 }
@@ -798,7 +808,7 @@ impl Recording {
 /// A condition on the results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expect {
-    /// The path of a figure in `summary.json`, such as `flows.tcp.share_of_fair`.
+    /// The path of a value in `summary.json`, such as `flows.tcp.share_of_fair`.
     pub that: String,
     /// The smallest valid value.
     pub min: Option<f64>,
@@ -819,17 +829,19 @@ impl Scenario {
     pub fn flow(&self, name: &str) -> Option<FlowIx> {
         self.flows.iter().position(|f| f.name == name).map(|i| FlowIx(i as u32))
     }
-    /// Returns the name of a node; empty if it does not exist.
+    /// Returns the name of a node, or an empty string if the node does not exist.
     pub fn node_name(&self, node: NodeIx) -> &str {
         self.nodes.get(node.0 as usize).map_or("", String::as_str)
     }
-    /// Returns the index of the simulcast with this group ([`Scenario::simulcasts`]), and the index of the group in it.
+    /// Returns two indexes: which simulcast of [`Scenario::simulcasts`] contains this flow as a group, and which group
+    /// of that simulcast it is.
     pub fn group_of(&self, flow: FlowIx) -> Option<(usize, usize)> {
         let place = |s: &Simulcast| s.flows.iter().position(|f| *f == flow);
         self.simulcasts.iter().enumerate().find_map(|(n, s)| Some((n, place(s)?)))
     }
-    /// Returns the receivers that are no members of the group at its start, as indexes into [`Flow::to`]: in a
-    /// simulcast, those of every group but the lowest; otherwise, receivers with a join event.
+    /// Returns the receivers that are not members of the flow's group at the start, as indexes into [`Flow::to`]. In a
+    /// simulcast, every receiver starts in the lowest group, so these are all receivers of every other group. Otherwise
+    /// they are the receivers that have a join event.
     pub fn starts_outside(&self, flow: FlowIx) -> Vec<usize> {
         if self.group_of(flow).is_some_and(|(_, place)| place > 0) {
             return (0..self.flows[flow.0 as usize].to.len()).collect();

@@ -3,7 +3,7 @@
 use steadycast_settings::Findings;
 use steadycast_settings::tree::Place;
 
-/// The most flows, nodes or links of a scenario, and the most names of a range.
+/// Maximum number of flows, nodes or links in a scenario. It is also the maximum number of names in a range.
 pub(crate) const MAX_COUNT: u64 = 200_000;
 
 /// A name, or a range of names that differ in a number.
@@ -56,7 +56,7 @@ impl Pattern {
         Ok(Self { before: before.to_owned(), range, after: after.to_owned() })
     }
 
-    /// The range `name1` … `nameN`.
+    /// Returns the range of names `name1` … `nameN`, where N is `count`.
     pub(crate) fn counted(name: &str, count: u64) -> Self {
         Self { before: name.to_owned(), range: Some((1, count)), after: String::new() }
     }
@@ -65,7 +65,7 @@ impl Pattern {
         self.range.is_some()
     }
     pub(crate) fn count(&self) -> u64 {
-        // The range from 1 to 0 has a count of 0.
+        // With `count = 0` the range is (1, 0), which contains no names.
         self.range.map_or(1, |(first, last)| (last + 1).saturating_sub(first))
     }
     pub(crate) fn names(&self) -> Vec<String> {

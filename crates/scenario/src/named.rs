@@ -1,4 +1,4 @@
-//! Networks by name: with `network = "NAME"`, a scenario uses the topology and the events of another file.
+//! Networks: with the key `network = "NAME"`, a scenario uses the topology and the events of another file.
 
 use crate::file::{EventTable, OTHER_WORDS, Topology};
 use crate::loaded::{Document, text_of};
@@ -38,7 +38,7 @@ words! {
     }
 }
 
-/// The words that can follow a `+` in the key `network`, and the keys of the TCP flow that each adds.
+/// Words that can follow a `+` in the key `network`. Each word adds a TCP flow, whose keys are the second string.
 const BESIDE: [(&str, &str); 4] = [
     ("cubic", "congestion = \"cubic\""),
     ("newreno", "congestion = \"newreno\""),
@@ -46,18 +46,19 @@ const BESIDE: [(&str, &str); 4] = [
     ("web", "congestion = \"cubic\"\nbytes = \"300kB\"\noff = { dist = \"exponential\", mean = \"4s\" }"),
 ];
 
-/// The most flows of one `+`.
+/// Maximum number of flows that one `+` can add.
 const MOST_BESIDE: usize = 99;
 
 pub(crate) struct Named {
     pub(crate) text: String,
     key: Place,
-    /// The network with absolute paths; `flow` has the TCP flows of `+WORD`.
+    /// The network's content, with absolute paths. Its key `flow` contains the TCP flows that `+WORD` adds.
     root: Item,
 }
 
-/// Returns the content of the network `name` as a table on one line of TOML, with absolute paths and the TCP flows of
-/// `+WORD` as `flow`. Relative paths start in `folder`; names are looked up in `networks`.
+/// Returns the content of the network `name` as a table on one line of TOML. Paths are absolute, and the key `flow`
+/// contains the TCP flows that `+WORD` adds. If `name` is a relative path, it starts in `folder`. If it is a plain
+/// name, its file is in the folder `networks`.
 ///
 /// # Errors
 /// No such network exists, or its file has problems.
@@ -70,10 +71,10 @@ pub fn network(name: &str, folder: &Path, networks: &Path) -> Result<String, Pro
 }
 
 impl Named {
-    /// Reads the network in `key`, the value of the key `network`.
+    /// Reads the network to which `key` refers. `key` is the value of the key `network`.
     pub(crate) fn read(key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<Self> {
         let whole = String::read(key, out)?;
-        // A path can contain `+`, so the flows begin after `.toml`.
+        // Search for `+` only after `.toml`, because a path can contain a `+` as well.
         let end = whole.rfind(".toml").map(|at| at + ".toml".len()).or_else(|| whole.find('+'));
         let (name, beside) = whole.split_at(end.unwrap_or(whole.len()));
         let path = place(name, key, folder, networks, out)?;
@@ -124,7 +125,8 @@ impl Named {
             return None;
         }
         let from = std::path::absolute(&path).unwrap_or(path);
-        // The network's file has been checked: report later problems at the key `network`.
+        // The network's file is valid at this point. Any problem found later is caused by the scenario, so report it at
+        // the scenario's key `network`.
         moved(&mut root, &key.at, from.parent().unwrap_or(Path::new("")));
         let flows = flows_beside(beside, &key.at, out)?;
         let mut one = Self { text, key: key.at.clone(), root };
@@ -134,8 +136,8 @@ impl Named {
 
     /// Merges the scenario `over` with the network. The scenario's topology keys override the network's.
     ///
-    /// Events of the network come first, then events of the scenario. Flows of the scenario come first, then flows of
-    /// the network.
+    /// In the result, the network's events come before the scenario's events, but the scenario's flows come before the
+    /// network's flows.
     pub(crate) fn below(mut self, over: &mut Item, out: &mut Findings) {
         let joins = |link: &&Item| link.get("between").is_some();
         let own = over.get("nodes").or_else(|| items(over.get("link")).iter().find(joins));
@@ -161,7 +163,7 @@ impl Named {
             }
             flows.push(flow.clone());
         }
-        // Invalid times are reported when the scenario is read.
+        // Ignore problems with times here, because they are reported when the scenario is read.
         let span = |key: &Item| Span::read(key, &mut Findings::new(""));
         let end = over.get("duration").and_then(span).unwrap_or(Span::MAX);
         let comes = |event: &&Item| event.get("at").and_then(span).is_none_or(|at| at <= end);
@@ -186,7 +188,8 @@ impl Named {
     }
 }
 
-/// `name` is a path or the name of a file in `networks`.
+/// Returns the path of the network's file. `name` is either the file's path, or the file's name without `.toml` if the
+/// file is in the folder `networks`. Reports a problem if no such file is in that folder.
 fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<PathBuf> {
     if name.contains(['/', '\\']) || name.ends_with(".toml") {
         let mut name = Value::Text(name.to_owned());
@@ -203,7 +206,7 @@ fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &m
     };
     let mut known: Vec<String> = listed
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".toml").map(str::to_owned))
-        // sets.toml is the list of sets of networks.
+        // Skip sets.toml: it lists sets of networks and is not a network itself.
         .filter(|name| name != "sets")
         .collect();
     // The order of a folder's entries differs between machines.
@@ -215,13 +218,15 @@ fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &m
     Some(networks.join(format!("{name}.toml")))
 }
 
-/// Whether the text is a trace, not TOML. The first line of a trace is a number, or columns without `=`, `[` and `{`.
+/// Whether the text is a trace instead of TOML. The first line of a trace is a number, or contains column separators
+/// but none of `=`, `[` and `{`.
 fn is_trace(text: &str) -> bool {
     let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#')).unwrap_or_default();
     first.parse::<f64>().is_ok() || first.contains([',', ';', '\t']) && !first.contains(['=', '[', '{'])
 }
 
-/// Checks a network's file by itself, with a flow whose packets fit through any link.
+/// Checks a network's file without a scenario. Adds a flow whose packets fit through any link, because a scenario needs
+/// at least one flow.
 fn alone(root: &Item, path: &Path) -> Result<(), Problems> {
     let mut out = Findings::new("");
     let mut probe = from_toml(
@@ -235,7 +240,7 @@ fn alone(root: &Item, path: &Path) -> Result<(), Problems> {
     Document::of_tree(probe, path).check().map(|_| ())
 }
 
-/// Returns the flows that `+cubic`, `+2cubic+web` … adds: beside1, beside2 …
+/// Returns the flows that a suffix such as `+cubic` or `+2cubic+web` adds. Their names are beside1, beside2 and so on.
 fn flows_beside(beside: &str, at: &Place, out: &mut Findings) -> Option<Vec<Item>> {
     let mut all = Vec::new();
     for part in beside.split('+').skip(1) {
@@ -262,7 +267,7 @@ fn flows_beside(beside: &str, at: &Place, out: &mut Findings) -> Option<Vec<Item
     Some(all)
 }
 
-/// Sets the place of all values in `item` to `at`, and makes the paths of trace files absolute.
+/// Sets the place of all values in `item` to `at`, and converts paths of trace files to absolute paths below `folder`.
 fn moved(item: &mut Item, at: &Place, folder: &Path) {
     item.at = at.clone();
     match &mut item.value {
@@ -281,8 +286,8 @@ fn moved(item: &mut Item, at: &Place, folder: &Path) {
     }
 }
 
-/// Removes all keys of a topology that are not from `--set`, because `--set network=…` replaces those of the file.
-/// Returns whether anything is left.
+/// Removes all keys of a topology that were not set with `--set`, because the network of `--set network=…` replaces the
+/// topology in the file. Returns whether any key is left.
 pub(crate) fn keep_set(item: &mut Item) -> bool {
     let Value::Table(table) = &mut item.value else { return item.at.set };
     let kept: Table = std::mem::take(table)

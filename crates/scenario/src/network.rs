@@ -1,4 +1,4 @@
-//! Nodes and links: expands shapes and ranges, and reads each distinct table of a link only once.
+//! Nodes and links: expands shapes and ranges. Each distinct table of link properties is read only once.
 
 use crate::file::{LegExtra, LegTable, LevelExtra, LinkExtra, LinkTable, Shape, Spec, Topology};
 use crate::flow::checked;
@@ -19,25 +19,25 @@ use steadycast_units::{Bytes, Rate, Span};
 /// A host that a flow adds to a dumbbell.
 pub(crate) struct Host {
     pub(crate) name: String,
-    /// Senders are on the left, receivers on the right.
+    /// Whether the host is on the left, where senders are. Receivers are on the right.
     pub(crate) left: bool,
 }
 
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A link of a topology's shape: its key in the file, the keys that are not behaviour (name, count, fanout), and the
-/// behaviour (rate, delay, queue, …).
+/// A kind of link in a topology's shape. The elements are: its key in the file; the keys that describe no behaviour
+/// (name, count, fanout); and its behaviour (rate, delay, queue and so on).
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
-/// The network as [`Loaded::resolved_toml`](crate::Loaded::resolved_toml) writes it.
+/// The network in the form that [`Loaded::resolved_toml`](crate::Loaded::resolved_toml) writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) nodes: Vec<String>,
-    /// The shape and its links.
+    /// The shape, and the kinds of links in it.
     pub(crate) shape: Option<(Shape, Vec<Part<Pair>>)>,
-    /// New links: name, ends, behaviour.
+    /// The links of entries with ends. The elements are: name, names of the ends, behaviour in both directions.
     pub(crate) links: Vec<(Option<String>, [String; 2], Pair)>,
-    /// Links whose behaviour differs from that of their entry in the file.
+    /// The links whose behaviour an entry without ends has changed: name, and behaviour in both directions.
     pub(crate) changed: Vec<(String, Pair)>,
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Network {
     index: BTreeMap<String, u32>,
     pub(crate) links: Vec<Link>,
     link_index: BTreeMap<String, usize>,
-    /// Names that denote several links.
+    /// Names that refer to several links, with the indexes of these links.
     groups: BTreeMap<String, Vec<usize>>,
-    /// Some nodes could not be read, so unknown names are not reported.
+    /// Whether some nodes could not be read. In this case unknown names are not reported.
     pub(crate) partial: bool,
     /// The node at which flows start by default, if the network has a shape.
     pub(crate) source: Option<u32>,
@@ -62,12 +62,12 @@ pub(crate) struct Network {
 pub(crate) struct Files {
     pub(crate) folder: PathBuf,
     pub(crate) registry: Registry,
-    /// Bounds the repetitions of a trace.
+    /// The duration of the run. It limits how often a trace can repeat.
     pub(crate) duration: Span,
     traces: BTreeMap<(PathBuf, Quantity), Result<Recorded, Fault>>,
 }
 
-/// The most changes of a trace in a run.
+/// Maximum number of changes that a trace may cause in a run.
 const MOST_CHANGES: f64 = 4e6;
 
 impl Files {
@@ -80,7 +80,7 @@ impl Files {
     pub(crate) fn found(&self, name: &Spanned<String>, what: &str, out: &mut Findings) -> Option<PathBuf> {
         let path = self.path(name);
         let trouble = match std::fs::metadata(&path) {
-            // The path would be that of the folder.
+            // Check for an empty name first, because the path would then be the folder itself.
             _ if name.is_empty() => "has an empty name".to_owned(),
             Ok(meta) if meta.is_file() && meta.len() == 0 => {
                 let what = format!("{what} {} is empty", quoted(name));
@@ -91,7 +91,7 @@ impl Files {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist".to_owned(),
             Err(error) => format!("can't be read ({})", error.kind()),
         };
-        // `--set` also finds files relative to the current folder (`tree::find_file`).
+        // For `--set`, mention the current folder as well, because `tree::find_file` also looks there.
         let here = if name.at.set { ", or to the current folder" } else { "" };
         let remedy =
             format!("name a file; its path is relative to the scenario's folder, {}{here}", self.folder.display());
@@ -102,7 +102,7 @@ impl Files {
     }
     fn trace(&mut self, name: &Spanned<String>, repeat: Option<bool>, out: &mut Findings) -> Option<RateSpec> {
         let path = self.found(name, "the trace", out)?;
-        // All other formats are tables.
+        // Read every other format as a table.
         let Ok(Recorded::Opportunities(at, doubts)) = self.recorded(&path, Quantity::Rate) else {
             return self.series(name, repeat, Quantity::Rate, out).map(RateSpec::Table);
         };
@@ -112,14 +112,15 @@ impl Files {
         self.warn_of_end(name, last, repeat, Some("nothing leaves the link from then on"), out);
         Some(RateSpec::Trace(Opportunities { at, looped: repeat.unwrap_or(true) }, path))
     }
-    /// Warns of each doubt that matters before the end of the run.
+    /// Warns of each doubt about a trace that affects the time before the end of the run.
     fn warn(&self, name: &Spanned<String>, doubts: &[Doubt], out: &mut Findings) {
         for doubt in doubts.iter().filter(|doubt| doubt.from <= self.duration) {
             out.warn(&name.at, doubt.what.clone(), doubt.remedy.clone());
         }
     }
-    /// Warns of a trace that is shorter than the run, if `repeat` is not given or the link stops at the trace's end.
-    /// `stops` describes this stop. With `None`, the last value holds.
+    /// Warns of a trace that is shorter than the run. There is no warning if `repeat` is true, or if it is false and
+    /// the trace's last value then holds. With some formats the link stops at the end of the trace instead. For these,
+    /// `stops` is the text that describes it.
     fn warn_of_end(
         &self,
         name: &Spanned<String>,
@@ -142,7 +143,7 @@ impl Files {
             _ => {}
         }
     }
-    /// Reads a series, and checks that it does not have too many changes.
+    /// Reads values over time, and refuses them if they change too often during the run.
     fn series(
         &mut self,
         name: &Spanned<String>,
@@ -153,14 +154,15 @@ impl Files {
         let path = self.found(name, "the trace", out)?;
         let rows = match self.recorded(&path, quantity) {
             Ok(Recorded::Rows(rows) | Recorded::Pattern(rows, _)) => rows.clone(),
-            // `trace` has handled this format, which only rates have.
+            // This format exists for rates only, and `trace` has handled it before this call.
             Ok(Recorded::Opportunities(..)) => return None,
             Err((what, remedy)) => return out.refuse(&name.at, what.clone(), remedy.clone()),
         };
         self.warn(name, &rows.doubts, out);
         self.warn_of_end(name, rows.period, repeat, None, out);
         let looped = repeat.unwrap_or(true);
-        // Each change is an event of the simulation; a short repeating trace can be too expensive.
+        // Limit the number of changes, because each is an event of the simulation. A short trace that repeats can have
+        // very many.
         let rounds = if looped { self.duration.ratio(rows.period) } else { 1.0 };
         if rounds * rows.values.len() as f64 > MOST_CHANGES {
             let what = format!("{} changes again and again, more than 4 million times", quoted(name));
@@ -168,12 +170,13 @@ impl Files {
         }
         Some(Series { rows, looped, path })
     }
-    /// Adds the delay and loss of an AlphaRTC `trace`, unless the link has its own.
+    /// Adds the delay and the loss that a `trace` in AlphaRTC's format contains. A link's own delay or loss takes
+    /// precedence.
     fn with_others(&mut self, item: &Item) -> Item {
         let mut all = item.clone();
         let Some(trace) = item.get("trace") else { return all };
         let path = self.path(trace.text().unwrap_or_default());
-        // A missing file is reported when the rate is read.
+        // Ignore a missing file, because it is reported when the rate is read.
         let known = path.is_file().then(|| self.recorded(&path, Quantity::Rate));
         if let (Some(Ok(Recorded::Pattern(_, others))), Value::Table(table)) = (known, &mut all.value) {
             for (key, instead, _) in TRACED.into_iter().filter(|(.., quantity)| others.contains(quantity)) {
@@ -186,7 +189,8 @@ impl Files {
     }
 }
 
-/// The key of the constant, the key of the file, and the quantity.
+/// Link properties that can come from a file. The elements are: the key of the constant, the key of the file, the
+/// quantity.
 pub(crate) const TRACED: [(&str, &str, Quantity); 3] = [
     ("rate", "trace", Quantity::Rate),
     ("delay", "delay_trace", Quantity::Delay),
@@ -204,7 +208,7 @@ fn read_file(path: &Path, quantity: Quantity) -> Result<Recorded, Fault> {
     recorded(&std::fs::read(path).map_err(unread)?, &shown, quantity)
 }
 
-/// A link before it is resolved.
+/// A link whose properties have not been read yet.
 struct Draft {
     name: String,
     ends: (u32, u32),
@@ -213,7 +217,8 @@ struct Draft {
     at: Place,
 }
 
-/// A `[[link]]` entry without ends, and the links that match its name, in order.
+/// A `[[link]]` entry without ends, which changes existing links. `links` are the indexes of the links that its name
+/// matches.
 struct Change {
     name: String,
     links: Vec<usize>,
@@ -223,7 +228,7 @@ struct Change {
 #[derive(Default)]
 struct Drafts {
     links: Vec<Draft>,
-    /// The distinct tables of links.
+    /// Distinct tables of link properties. [`Draft::spec`] is an index into this list.
     specs: Vec<Item>,
     full: bool,
 }
@@ -250,17 +255,19 @@ impl Network {
     pub(crate) fn node(&self, name: &str) -> Option<NodeIx> {
         self.index.get(name).map(|i| NodeIx(*i))
     }
-    /// Returns the node; reports a problem if it does not exist.
+    /// Returns the node called `name`. Adds a problem if it does not exist.
     pub(crate) fn find(&self, name: &str, at: &Place, out: &mut Findings) -> Option<NodeIx> {
         let found = self.node(name);
         if found.is_none() && !self.partial {
-            // The wrong name is compared with each known name to suggest a similar one. The limit bounds this effort.
+            // Limit the number of known names, because the unknown name is compared with each of them to find a similar
+            // one.
             let known: Vec<_> = self.nodes.iter().take(2000).map(String::as_str).collect();
             out.unknown_name(at, "node", name, &known);
         }
         found
     }
-    /// Returns the links that match a name, a group's name or a range.
+    /// Returns the indexes of the links to which `name` refers. It can be a link's name, the name of a group of links,
+    /// or a range.
     pub(crate) fn find_links(&self, name: &str, at: &Place, out: &mut Findings) -> Vec<usize> {
         if let Some(group) = self.groups.get(name) {
             return group.clone();
@@ -282,7 +289,7 @@ impl Network {
     fn add(&mut self, name: String, at: &Place, out: &mut Findings) -> u32 {
         if let Some(i) = self.index.get(&name) {
             out.problem(at, format!("two nodes are called {}", quoted(&name)), "call one of them something else");
-            // Used for both entries, so that the links of both are checked.
+            // Use the existing node for the second entry as well, so that the links of both entries are checked.
             return *i;
         }
         if self.nodes.len() as u64 >= MAX_COUNT {
@@ -295,7 +302,7 @@ impl Network {
         i
     }
 
-    /// Builds the network.
+    /// Builds the network from the tables of the file and the flows' hosts.
     pub(crate) fn build(
         topology: Option<&Spanned<Topology>>,
         nodes: Option<&Spanned<Vec<Spanned<String>>>>,
@@ -307,8 +314,8 @@ impl Network {
         let mut net = Self::default();
         let mut drafts = Drafts::default();
         let mut shaped = Vec::new();
-        // If the list of nodes or the shape could not be read, this was already reported. Missing names may be a
-        // consequence, so they are not reported.
+        // If the list of nodes or the shape could not be read, that problem has been reported. Do not report unknown
+        // names in this case, because they may only be a consequence.
         net.partial = !out.problems.is_empty() && nodes.is_none() && topology.is_none();
         if let Some(topology) = topology {
             let before = out.problems.len();
@@ -327,10 +334,10 @@ impl Network {
                 over.push((extra, rest, link.at.clone()));
             }
         }
-        // A change can precede the link's entry in the file.
+        // Name all new links before looking for links to change, because a change can come first in the file.
         net.name_links(&drafts, out);
         let changes = net.changes(over, &mut drafts, out);
-        // A range of 100,000 links has one table.
+        // Read each table once. A range of 100,000 links has only one table.
         let base: Vec<Option<Pair>> = drafts.specs.iter().map(|item| read_spec(item, files, out)).collect();
         net.make_links(&drafts, &base, &changes, files, out);
         for (name, ends, spec) in made {
@@ -363,7 +370,7 @@ impl Network {
         }
     }
 
-    /// Finds the links that each entry without ends changes.
+    /// Finds the links that each entry without ends changes. Adds the entry's index to their drafts.
     fn changes(&self, over: Vec<(LinkExtra, Item, Place)>, drafts: &mut Drafts, out: &mut Findings) -> Vec<Change> {
         let (mut all, mut count) = (Vec::new(), 0);
         for (extra, rest, at) in over {
@@ -373,7 +380,7 @@ impl Network {
             };
             let mut links = self.find_links(name, &name.at, out);
             count += links.len() as u64;
-            // Each entry can change a range of links.
+            // Limit the total, because each entry can change a whole range of links.
             if count > 10 * MAX_COUNT {
                 out.problem(&name.at, "more than two million changes of links", "make it smaller");
                 break;
@@ -383,14 +390,14 @@ impl Network {
                     draft.over.push(all.len());
                 }
             }
-            // `make_links` compares this list with other lists of indexes in ascending order, so it has to be sorted.
+            // Sort the indexes, because `make_links` compares this list with lists that are in ascending order.
             links.sort_unstable();
             all.push(Change { name: name.value.clone(), links, keys: rest });
         }
         all
     }
 
-    /// Makes the links. `base` are their tables before the changes.
+    /// Creates the links from their drafts. `base` has the behaviour from each distinct table, without any changes.
     fn make_links(
         &mut self,
         drafts: &Drafts,
@@ -399,7 +406,7 @@ impl Network {
         files: &mut Files,
         out: &mut Findings,
     ) {
-        // Links with the same table and the same changes share the result.
+        // Links that have the same table and the same changes share one result.
         let mut memo = BTreeMap::<(usize, Vec<usize>), (Option<Pair>, Vec<usize>)>::new();
         for (i, draft) in drafts.links.iter().enumerate() {
             let pair = if draft.over.is_empty() {
@@ -423,10 +430,11 @@ impl Network {
             let (a, b) = (NodeIx(draft.ends.0), NodeIx(draft.ends.1));
             self.links.push(Link { name: draft.name.clone(), a, b, forward, back });
         }
-        // Without problems, every draft has become a link with the same index.
+        // Drafts and links have the same indexes here, because without problems every draft has become a link.
         for ((_, over), (pair, which)) in memo {
             let Some(pair) = pair else { continue };
-            // An entry that changed exactly these links stands for them in the resolved text.
+            // If one entry changed exactly these links, use its name in the resolved text. Otherwise write each link
+            // separately.
             let whole = over.iter().filter_map(|o| changes.get(*o)).find(|change| change.links == which);
             match whole {
                 Some(change) => self.layout.changed.push((change.name.clone(), pair)),
@@ -469,7 +477,7 @@ impl Network {
             out.problem(&between.at, what, "make the ranges equally long, or one side a single node");
             return;
         }
-        // A mistyped range must not fill the memory.
+        // Refuse long ranges before they are expanded, because the names of a mistyped range could exhaust the memory.
         if drafts.links.len() as u64 + first.count().max(second.count()) > MAX_COUNT {
             out.problem(&between.at, "more than 200000 links", "make it smaller");
             return;
@@ -480,14 +488,14 @@ impl Network {
         let spec = drafts.spec(rest);
         let mut members = Vec::new();
         for i in 0..count {
-            // If one side is a single node, it is linked to every node of the other side's range.
+            // If one side is a single node, link it to every node of the other side's range.
             let from = &froms[i.min(froms.len() - 1)];
             let to = &tos[i.min(tos.len() - 1)];
             let (Some(a), Some(b)) = (self.find(from, &a.at, out), self.find(to, &b.at, out)) else { return };
             let name = match &extra.name {
                 None => format!("{from}-{to}"),
                 Some(name) if !many => name.value.clone(),
-                // The end that differs between the links is part of their names.
+                // Add the name of the end that differs between these links, so that their names are unique.
                 Some(name) => format!("{}-{}", name.value, if second.is_range() { to } else { from }),
             };
             members.push(drafts.links.len());
@@ -500,7 +508,8 @@ impl Network {
             out.problem(&name.at, what, "leave it out: links are called NAME-END by themselves");
         }
         if many {
-            // Other entries refer to these links by the entry's name, or by its two ends as written.
+            // Other entries can refer to all these links at once. They use the entry's name, or the two ends as the
+            // file writes them.
             let group = extra.name.as_ref().map_or_else(|| format!("{}-{}", a.value, b.value), |n| n.value.clone());
             self.groups.insert(group, members);
         }
@@ -552,7 +561,8 @@ impl Network {
                 drafts.link("bottleneck".into(), left, right, middle, at, out);
                 for host in hosts {
                     let node = self.add(host.name.clone(), at, out);
-                    // `forward` is the direction of the data.
+                    // Data flows in the links' forward direction: from a sender to the left router, and from the right
+                    // router to a receiver.
                     if host.left {
                         drafts.link(format!("{}-left", host.name), node, left, access, at, out);
                     } else {
@@ -584,7 +594,8 @@ impl Network {
         }
     }
 
-    /// Returns each leg's or hop's far node, table and place in the file.
+    /// Returns the star's legs or the chain's hops: for each, its far node's name, the index of its table, and its
+    /// place in the file.
     #[allow(clippy::too_many_arguments, reason = "legs and hops differ only in two words")]
     fn legs(
         &self,
@@ -603,11 +614,11 @@ impl Network {
         let mut all: Vec<(String, usize, Place)> = Vec::new();
         for leg in legs {
             let (extra, rest) = leg.item.split(LegExtra::KEYS);
-            // These keys are kept for the resolved text.
+            // Keep these keys, because the resolved text contains them as well.
             let mut kept = extra.table().cloned().unwrap_or_default();
             let Some(extra) = LegExtra::read(&extra, out) else { continue };
             let spec = drafts.spec(rest);
-            // Default names are numbered across all entries, so that they are unique.
+            // Number the default names across all entries, so that they are unique.
             let first = all.len() as u64 + 1;
             let count = extra.count.as_ref().map(|c| c.value);
             if let Some(count) = extra.count.as_ref().filter(|c| all.len() as u64 + c.value > MAX_COUNT) {
@@ -655,7 +666,7 @@ impl Network {
                 out.missing(&level.at, "fanout", "write for example fanout = 10");
                 return;
             };
-            // The product of the fan-outs can overflow.
+            // Use a saturating product, because the product of the fan-outs can overflow.
             if fanout.value == 0 || fanout.value.saturating_mul(above.len() as u64) > MAX_COUNT {
                 let what =
                     format!("{} nodes on this level are out of range", fanout.value.saturating_mul(above.len() as u64));
@@ -702,12 +713,12 @@ fn read_spec(item: &Item, files: &mut Files, out: &mut Findings) -> Option<Pair>
     }
     let spec = Spec::read(&both, out)?;
     let toward = spec.loss.as_ref().and_then(|l| l.direction.as_ref()).map_or(Directions::Forward, |d| d.value);
-    // Reported already.
+    // Whether the rate is given but could not be read. That problem has already been reported.
     let unread = |spec: &Spec, item: &Item| spec.rate.is_none() && item.get("rate").is_some();
     let mut silent = unread(&spec, &both);
     let forward = direction(&spec, silent, toward.forward(), files, out);
     let (_, lossless) = both.split(&["loss", "loss_trace"]);
-    // A loss without a direction applies to the forward direction only.
+    // A loss applies to the back direction only if its `direction` says so.
     let base = if toward.back() { &both } else { &lossless };
     let back = match over {
         None => Spec::read(base, out)?,
@@ -740,17 +751,17 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     };
     let delay_trace = traced(&spec.delay_trace, spec.delay.is_some(), Quantity::Delay, out);
     let loss_trace = traced(&spec.loss_trace, spec.loss.is_some(), Quantity::Loss, out).filter(|_| lossy);
-    // Queue limits in bandwidth-delay products need a single delay.
+    // Use the mean of a delay trace, because queue limits in bandwidth-delay products need a single delay.
     let mean = delay_trace.as_ref().map(|trace| Span::from_secs_f64(trace.rows.mean()));
     let delay = mean.or(spec.delay.as_ref().map(|delay| delay.value)).unwrap_or_default();
-    // A change removes jitter by a mean of 0.
+    // Drop a jitter with a mean of 0, because a `[[link]]` entry removes an earlier jitter in this way.
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
-    // An unreadable rate has been reported; 1 Mb/s lets the remaining checks continue.
+    // If the rate could not be read, continue with 1 Mb/s, so that the remaining checks still run.
     let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean).filter(|rate| *rate > Rate::ZERO);
     let policer = spec.policer.as_ref().and_then(|given| given.value.as_option().map(|policer| (given, *policer)));
     let shaper = spec.shaper.as_ref().and_then(|given| given.value.as_option().map(|shaper| (given, *shaper)));
-    // A queue limit in time is converted at the long-term drain rate.
+    // Convert a queue limit in time at the long-term drain rate, which a shaper can reduce.
     let drains = steady.into_iter().chain(shaper.map(|(_, shaper)| shaper.rate)).min();
     let line = LinkProperties { rate: drains, delay };
     let queue = match &spec.queue {
@@ -786,7 +797,7 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     })
 }
 
-/// Reports `loop` without a file.
+/// Adds a problem at the key `loop` of a link that has no trace.
 pub(crate) fn idle_loop(given: Option<&Place>, out: &mut Findings) {
     if let Some(at) = given {
         out.problem(at, "there is no trace to loop", "write trace = \"FILE\", or leave it out");

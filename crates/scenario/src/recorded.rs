@@ -1,4 +1,5 @@
-//! Trace files of links: Mahimahi's transmission opportunities, two-column tables, and AlphaRTC's patterns.
+//! Reads the trace files of links. The formats are Mahimahi's transmission opportunities, tables with a time and a
+//! value, and AlphaRTC's patterns.
 
 use crate::table_header::Columns;
 use crate::trace_doubts::{Doubt, Table, opportunity_doubts};
@@ -8,19 +9,20 @@ use std::sync::Arc;
 use steadycast_settings::tree::quoted;
 use steadycast_units::{Span, counted};
 
-/// The most bytes of a file.
+/// Maximum size of a trace file, in bytes.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
 const MOST_ROWS: usize = 2_000_000;
-/// The longest time of a table and of a scenario, in seconds.
+/// Maximum duration of a table and of a scenario, in seconds.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
-/// First bytes of pcap in both byte orders, with micro- and nanoseconds, and of pcapng.
+/// First bytes of capture files: pcap in both byte orders, each with microseconds or nanoseconds, and pcapng.
 const CAPTURES: [&[u8]; 5] =
     [b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x0a\x0d\x0d\x0a"];
 
-/// The largest time in seconds, in the year 5138. A larger time is in milliseconds or a smaller unit.
+/// The largest time, in the year 5138, that is accepted as seconds. A larger number must be in milliseconds or a
+/// smaller unit.
 const LATEST_S: f64 = 1e11;
 
-/// First bytes of files that have to be converted or replaced: their kind, and the remedy.
+/// Formats that cannot be read. The elements are: the file's first bytes, a description of the format, and the remedy.
 const ENCODED: [(&[u8], &str, &str); 10] = [
     (b"\x1f\x8b", "compressed (gzip)", "unpack it: gunzip -k FILE.gz"),
     (b"BZh", "compressed (bzip2)", "unpack it: bunzip2 -k FILE.bz2"),
@@ -46,7 +48,8 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// Returns the unit of a table without a header.
+    /// Returns the unit of the values in a table without a header, as a factor that converts them to this quantity's
+    /// unit.
     const fn unit(self) -> f64 {
         match self {
             Self::Rate => 1e6,
@@ -61,7 +64,7 @@ impl Quantity {
             Self::Loss => "t_s,loss",
         }
     }
-    /// Returns the largest value, with a text for messages.
+    /// Returns the largest valid value, and how error messages write it.
     const fn most(self) -> (f64, &'static str) {
         match self {
             Self::Rate => (1e12, "1 Tb/s"),
@@ -86,16 +89,17 @@ impl Quantity {
 /// A step function: each value is valid until the time of the next value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
-    /// Start times and values; times never decrease, and the first is zero.
+    /// Pairs of the time at which a value begins, and the value. The first time is zero, and times never decrease.
     pub values: Arc<[(Span, f64)]>,
-    /// The time after which the values repeat, above zero. A table's last value lasts for the median step.
+    /// The time after which the values repeat; it is above zero. In a table it includes the last value, which lasts for
+    /// the median step.
     pub period: Span,
-    /// What the file leaves open, with the time from which it matters.
+    /// Warnings about the file. Each has the time in the trace from which it matters.
     pub doubts: Vec<Doubt>,
 }
 
 impl Rows {
-    /// Returns the mean over one period.
+    /// Returns the time-weighted mean of the values over one period.
     pub fn mean(&self) -> f64 {
         let until = self.values.iter().skip(1).map(|(at, _)| *at).chain([self.period]);
         let held =
@@ -109,19 +113,19 @@ impl Rows {
 pub enum Recorded {
     /// A Mahimahi trace: the times at which 1500 bytes can leave.
     Opportunities(Arc<[Span]>, Vec<Doubt>),
-    /// A table, or the requested quantity of a pattern.
+    /// A table; or the values of the requested quantity in a pattern whose rate was not requested.
     Rows(Rows),
-    /// An AlphaRTC pattern: its rate and its other quantities.
+    /// An AlphaRTC pattern: its rate, and which other quantities it contains.
     Pattern(Rows, Vec<Quantity>),
 }
 
-/// The problem with its position in the file, and the remedy.
+/// An error: the problem with its position in the file, and the remedy.
 pub type Fault = (String, String);
 
-/// Parses a trace file; `shown` is its name in messages.
+/// Parses a trace file for one quantity. `shown` is the file's name in messages.
 ///
 /// # Errors
-/// The file has none of the formats of the quantity, or a value is not valid.
+/// The file is in none of the formats for this quantity, or a value is not valid.
 pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
     if CAPTURES.iter().any(|magic| bytes.starts_with(magic)) {
         let what = format!("{shown} is a capture: it says what was sent, not what the link could carry");
@@ -130,10 +134,10 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     if let Some((_, kind, remedy)) = ENCODED.iter().find(|(magic, ..)| bytes.starts_with(magic)) {
         return Err((format!("{shown} is {kind}"), (*remedy).to_owned()));
     }
-    // Spreadsheets write a byte order mark before UTF-8.
+    // Skip the byte order mark that spreadsheets write at the start of UTF-8 files.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let start = &bytes[..bytes.len().min(64)];
-    // A text in UTF-16 may have no byte order mark.
+    // Count zero bytes, because a text in UTF-16 may have no byte order mark.
     if start.iter().filter(|byte| **byte == 0).count() * 4 > start.len() {
         let what = format!("{shown} has zero bytes, as a text in UTF-16 or a binary file");
         return Err((what, format!("save it as a text in UTF-8; {}", quantity.forms())));
@@ -141,7 +145,7 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     match lines(bytes).next() {
         None => Err((format!("{shown} has no line"), quantity.forms().into())),
         Some((_, first)) if first.starts_with(['{', '[']) => pattern(bytes, shown, quantity),
-        // A single column is Mahimahi's format, which can only describe rates.
+        // Read a single column as Mahimahi's format, which exists for rates only.
         Some((_, first)) if quantity != Quantity::Rate || fields(&first).nth(1).is_some() => {
             table(bytes, shown, quantity).map(Recorded::Rows)
         }
@@ -149,9 +153,9 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     }
 }
 
-/// Returns the lines with their numbers, except empty lines and a spreadsheet's `sep=` line.
+/// Returns all lines with their numbers. Leaves out empty lines and the `sep=` line that spreadsheets write.
 fn all_lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    // Old Macintosh programs end lines with a carriage return alone.
+    // Use the carriage return if the file has no newline, because old Macintosh programs end lines with it.
     let end = if bytes.contains(&b'\n') { b'\n' } else { b'\r' };
     let all = bytes.split(move |byte| *byte == end).map(<[u8]>::trim_ascii).zip(1..);
     all.filter(|(line, _)| !line.is_empty() && !line.starts_with(b"sep=")).map(|(line, n)| (n, line))
@@ -161,7 +165,7 @@ fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
     all_lines(bytes).filter(|(_, line)| !line.starts_with(b"#")).map(|(n, line)| (n, String::from_utf8_lossy(line)))
 }
 
-/// Returns the last remark before the first line of values, in which some programs write the header.
+/// Returns the last remark before the first line of values, because some programs write the header as a remark.
 fn last_remark(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let remarks = all_lines(bytes).map_while(|(_, line)| line.strip_prefix(b"#"));
     remarks.last().map(|line| String::from_utf8_lossy(line.trim_ascii()))
@@ -180,7 +184,7 @@ fn opportunities(bytes: &[u8], shown: &str) -> Result<Recorded, Fault> {
         let ms: u64 = text
             .parse()
             .map_err(|_| fault(format!("{shown}:{n}: {} is not a time in whole milliseconds", quoted(&text))))?;
-        // Several opportunities in the same millisecond are allowed, as in Mahimahi.
+        // Accept the same time again: Mahimahi allows several opportunities in one millisecond.
         if ms < last {
             return Err(fault(format!("{shown}:{n}: {ms} ms comes after {last} ms")));
         }
@@ -221,16 +225,16 @@ fn number(text: &str, most: f64, called: &str) -> Result<f64, Fault> {
     }
 }
 
-/// Parses a cell with a time.
+/// Parses a cell that contains a time.
 fn time_of(cell: &str) -> Result<f64, Fault> {
     number(cell, f64::MAX, "").map_err(|(what, remedy)| {
-        // A date has at least eight digits: 2026-11-29.
+        // A date such as 2026-11-29 has at least eight digits.
         let is_date = cell.contains(':') || cell.bytes().filter(u8::is_ascii_digit).count() >= 8;
         (what, if is_date { "write the time in seconds or milliseconds, not as a date".to_owned() } else { remedy })
     })
 }
 
-/// Returns the problem of a line with another number of columns.
+/// Returns the problem of a line whose number of columns differs from that of the first line.
 fn miscounted(line: &str, cells: usize, columns: &Columns, quantity: Quantity) -> Fault {
     let what = format!("{} where there are {}", counted(cells as u64, "column"), columns.count);
     let commas = line.split([' ', '\t', ';']).filter(|cell| !cell.is_empty());
@@ -294,7 +298,7 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
             }));
         }
         last = time;
-        // The series begins at 0.
+        // Subtract the first time, because the series begins at 0.
         let since = (time - *first.get_or_insert(time)) * to_s;
         if since > LONGEST_S {
             let what = "more than 30 days after the first line".into();
@@ -303,23 +307,25 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
         if table.values.len() == MOST_ROWS {
             return Err(place(("more than 2000000 lines of values".into(), "write a shorter table".into())));
         }
-        // Checked in the column's unit, before the conversion.
+        // Check the range in the column's unit, before the conversion, so that the message contains the number in the
+        // file.
         let value = number(value, most / unit, called).map_err(place)? * unit;
         table.push(n, &line, columns.is_named, (Span::from_secs_f64(since), value));
     }
     carries(table.into_rows(quantity)?, shown, quantity)
 }
 
-/// Refuses a rate that is always zero.
+/// Returns `rows`, or an error if they contain a rate that is always zero.
 fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
-    // The mean is checked, because a rate has no duration if the next line has the same time.
+    // Check the mean instead of each rate, because a rate has no duration if the next line has the same time.
     if quantity == Quantity::Rate && rows.mean() < f64::MIN_POSITIVE {
         return Err((format!("{shown} never carries anything"), "one rate at least is above 0".into()));
     }
     Ok(rows)
 }
 
-/// Parses an AlphaRTC pattern's uplink: steps of a duration, capacity (kb/s), loss and RTT.
+/// Parses the uplink of an AlphaRTC pattern. It consists of steps with a duration (ms), a capacity (kb/s), a loss and
+/// an RTT (ms).
 fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
     let form = || {
         "of JSON, only AlphaRTC's is read: uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss and \
@@ -340,7 +346,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     };
     let mut now = Span::ZERO;
     let mut all = [const { Vec::new() }; 3];
-    // The one-way delay is half of the RTT, in milliseconds.
+    // Use half of the RTT as the one-way delay. The pattern's RTT is in milliseconds.
     let kinds = [("capacity", Quantity::Rate, 1e3), ("rtt", Quantity::Delay, 0.5e-3), ("loss", Quantity::Loss, 1.0)];
     let mut jitter = false;
     for (entry, n) in list.iter().zip(1..) {
@@ -352,7 +358,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
         };
         for ((key, kind, unit), values) in kinds.iter().zip(&mut all) {
             let (most, called) = kind.most();
-            // A step without the quantity keeps the previous value.
+            // If a step does not contain this quantity, the previous value continues.
             if let Some(value) = value(key, most / unit, called)? {
                 values.push((now, value * unit));
             }
@@ -374,7 +380,7 @@ fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fa
     };
     match values.first_mut() {
         None => return Err((format!("{shown} has no {key}"), form())),
-        // The first value is valid from the beginning.
+        // Let the first value begin at 0, even if earlier steps lack this quantity.
         Some((first, _)) => *first = Span::ZERO,
     }
     let left_aside = |_| Doubt {

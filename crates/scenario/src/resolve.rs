@@ -1,4 +1,4 @@
-//! Resolves a file's tables into a scenario.
+//! Resolves the tables of a scenario file into a [`Scenario`].
 
 use crate::encode::{Codec, Size};
 use crate::expect::{self, Scene};
@@ -18,13 +18,13 @@ use steadycast_settings::tree::{Place, quoted};
 use steadycast_settings::{Findings, OneOrMany, Spanned};
 use steadycast_units::{Bytes, Rate, Seed, Span, Time};
 
-/// The most events with ranges expanded.
+/// Maximum number of events, after ranges and repetitions have been expanded.
 const MAX_EVENTS: usize = 1_000_000;
 
-/// The most receivers of all flows together.
+/// Maximum number of receivers of all flows together.
 const MAX_RECEIVERS: usize = 2_000_000;
 
-/// Returns the scenario and the network's layout. If there are problems, the scenario is incomplete.
+/// Returns the scenario and the network's layout. If this adds problems to `out`, the scenario is incomplete.
 pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Findings) -> (Scenario, Layout) {
     if let Some(format) = file.format.as_ref().filter(|f| f.value != FORMAT) {
         let remedy = if format.value > FORMAT { "install a newer version of steadycast" } else { "write format = 1" };
@@ -32,10 +32,10 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     }
     let name = title_of(file, title, out);
     let (duration, warmup) = times(file, out);
-    // Reading a trace checks how many changes it makes in this duration.
+    // Set the duration first, because it limits the number of changes that a trace may cause.
     files.duration = duration;
     let groups = groups(file.flow.as_ref().map_or(&[][..], |f| &f.value), out);
-    // A scenario with `nodes` needs no flow, because other programs can use its network.
+    // Accept a scenario that has `nodes` but no flow, because other programs can use its network.
     if file.nodes.is_none() && file.flow.as_ref().is_none_or(|f| f.value.is_empty()) {
         out.missing(&file.here, "flow", "write at least one [[flow]]");
     }
@@ -43,7 +43,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
     if file.topology.is_none() && file.nodes.is_none() {
         out.missing(&file.here, "topology", "write network = \"NAME\", or [topology], or nodes and [[link]]");
     }
-    // The dumbbell's hosts are named after its flows.
+    // Collect the dumbbell's hosts before building the network, because they are named after the flows.
     let hosts = if dumbbell { hosts(&groups, out) } else { Vec::new() };
     let links = file.link.as_ref().map_or(&[][..], |l| &l.value);
     let network = Network::build(file.topology.as_ref(), file.nodes.as_ref(), links, &hosts, files, out);
@@ -53,14 +53,14 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         .filter_map(|e| e.start.as_ref())
         .flat_map(|start| start.all.iter().flat_map(|name| matching_flows(name, &groups)))
         .collect();
-    // A flow with a start event does not start at 0 s by default.
+    // Only flows without a start event start at 0 s by default, so the flows are made after `started` is known.
     let before = out.problems.len();
     let (mut all, index, ranges) =
         make_flows(&groups, |group, out| flows(group, &network, dumbbell, &started, files, out), out);
     let whole = out.problems.len() == before && out.problems.is_empty();
     for (group, range) in groups.iter().zip(ranges.iter().cloned()) {
         check_times(group, &all[range.clone()], duration, out);
-        // After an earlier problem, a missing path may only be its consequence.
+        // Check paths only if there was no problem before. Otherwise a missing path may only be a consequence.
         if whole {
             fit_packets(group, &mut all[range.clone()], &network);
             check_ways(group, &all[range.clone()], &network, out);
@@ -86,7 +86,7 @@ pub(crate) fn resolve(file: &File, title: &str, files: &mut Files, out: &mut Fin
         expect: Vec::new(),
     };
     let whole = whole && out.problems.is_empty();
-    // Built only for join and leave events: a group can have millions of receivers.
+    // Build this index only for join and leave events, because a group can have millions of receivers.
     let asked = events.iter().any(|e| e.join.is_some() || e.leave.is_some());
     let at_node = if asked { at_nodes(&scenario.flows) } else { BTreeMap::new() };
     let names = Names { groups: &groups, index, network: &network, at_node, whole };
@@ -113,7 +113,7 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
         Some(given) => given.value,
         None => {
             out.missing(&file.here, "duration", "write for example duration = \"80s\"");
-            // No time is after `Span::MAX`, so only the missing duration is reported.
+            // Continue with `Span::MAX`: no time is later, so no other time causes a consequential problem.
             Span::MAX
         }
     };
@@ -128,7 +128,7 @@ fn times(file: &File, out: &mut Findings) -> (Span, Span) {
     (duration, warmup)
 }
 
-/// Returns the flows, their indexes by name, and each group's range of indexes.
+/// Returns the flows, the index of each flow by name, and for each group the range of its flows' indexes.
 #[allow(clippy::type_complexity, reason = "three results of one loop")]
 fn make_flows(
     groups: &[Group<'_>],
@@ -140,7 +140,7 @@ fn make_flows(
     let mut ranges = Vec::new();
     let mut receivers = 0;
     for group in groups {
-        // A mistyped count must not fill the memory.
+        // Stop if there are too many receivers, because a mistyped number could exhaust the memory.
         if receivers > MAX_RECEIVERS {
             out.problem(&group.table.at, "more than two million receivers", "make it smaller");
             break;
@@ -156,7 +156,8 @@ fn make_flows(
     (all, index, ranges)
 }
 
-/// Returns the flows that match a name, a counted flow's name or a range.
+/// Returns the names of the flows to which `text` refers. It can be a flow's name, the name of an entry with several
+/// flows, or a range.
 fn matching_flows(text: &str, groups: &[Group<'_>]) -> Vec<String> {
     if let Some(group) = groups.iter().find(|g| g.table.name.as_ref().is_some_and(|n| n.value == text)) {
         return group.names.clone();
@@ -165,12 +166,12 @@ fn matching_flows(text: &str, groups: &[Group<'_>]) -> Vec<String> {
 }
 
 fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Findings) {
-    // All flows of an entry have the same times, so it suffices to check the first one.
+    // Check only the first flow, because all flows of an entry have the same times.
     let Some(flow) = flows.first() else { return };
     let end = Time::ZERO + duration;
     let starts = match flow.start {
         Start::At(at) | Start::Uniform(at, _) => at,
-        // The times of start events are checked with the events.
+        // Use 0 here, because the times of start events are checked with the events.
         Start::Event => Time::ZERO,
     };
     if let Some(given) = group.table.start.as_ref().filter(|_| starts >= end) {
@@ -181,14 +182,14 @@ fn check_times(group: &Group<'_>, flows: &[Flow], duration: Span, out: &mut Find
     }
 }
 
-/// Checks that each source has a path to its receivers, and that packets fit through it.
+/// Checks that there is a path from each source to its receivers, and that packets fit through it.
 fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Findings) {
     let table = group.table;
     let at = table.to.as_ref().map(|t| &t.at).or(table.from.as_ref().map(|f| &f.at)).unwrap_or(&table.at);
     let parts = parts(network);
-    // A packet has to fit into the queue and through the link.
+    // A packet must fit into the queue as well as through the link.
     let room = |direction: &crate::Direction| queue_room(direction).unwrap_or(direction.mtu).min(direction.mtu);
-    // Paths are searched only if some link is too small for the packets.
+    // Compare the packets with the smallest link first, so that paths are searched only if some link is too small.
     let least = network.links.iter().map(|l| room(&l.forward).min(room(&l.back))).min();
     let mut around = None;
     for flow in flows {
@@ -200,7 +201,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
         };
         let part = |node: NodeIx| parts.get(node.0 as usize).copied();
         for to in &flow.to {
-            // Only the first problem is reported, because all flows of a range can have the same one.
+            // Stop at the first problem, because all flows of a range can have the same one.
             if *to == flow.from {
                 let node = quoted(&network.nodes[to.0 as usize]);
                 out.problem(
@@ -243,12 +244,12 @@ fn neighbours(nodes: usize, links: &[Link]) -> Vec<Vec<(u32, usize)>> {
     all
 }
 
-/// Returns the connected component of each node. A component is identified by its smallest node.
+/// Returns for each node the smallest node of its connected component, as an identifier of the component.
 fn parts(network: &Network) -> Vec<u32> {
     let mut up: Vec<u32> = (0..network.nodes.len() as u32).collect();
     fn top(up: &mut [u32], mut node: u32) -> u32 {
         while up[node as usize] != node {
-            // Path halving keeps the trees of this union-find flat.
+            // Halve the path, so that the trees of this union-find stay flat.
             up[node as usize] = up[up[node as usize] as usize];
             node = up[node as usize];
         }
@@ -261,11 +262,11 @@ fn parts(network: &Network) -> Vec<u32> {
     (0..up.len() as u32).map(|node| top(&mut up, node)).collect()
 }
 
-/// Reduces the default packet size of TCP flows to the smallest MTU on the path, as path MTU discovery does.
+/// Reduces the default packet size of TCP flows to the smallest MTU on the path, like path MTU discovery.
 fn fit_packets(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     let least =
-        // The packet size stays as it is if the scenario sets it, or if the MTU is below the smallest packet of TCP.
-        // `check_ways` reports such an MTU.
+        // Keep the packet size if the scenario sets it, or if the MTU is below TCP's smallest packet. `check_ways`
+        // reports such an MTU.
         network.links.iter().map(mtu).min().filter(|least| group.table.packet.is_none() && *least >= MIN_PACKET);
     let mut around = None;
     for flow in flows {
@@ -286,15 +287,16 @@ fn mtu(link: &Link) -> Bytes {
     link.forward.mtu.min(link.back.mtu)
 }
 
-/// Reduces the default session bandwidth to the rate of the slowest link on the media's path; links without a constant
-/// rate are ignored.
+/// Reduces the default session bandwidth of video flows to the rate of the slowest link on the path of their media.
+/// Ignores links whose rate is not constant.
 fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     let given = group.table.rtcp.as_ref().is_some_and(|r| r.item.get("session_bw").is_some());
     let constant = |direction: &crate::Direction| match direction.rate {
         RateSpec::Constant(rate) => Some(rate).filter(|rate| *rate > Rate::ZERO),
         _ => None,
     };
-    // Paths are searched only if some link is narrower than the session bandwidth.
+    // Compare with the slowest link first, so that paths are searched only if some link is slower than the session
+    // bandwidth.
     let least = network.links.iter().flat_map(|l| [constant(&l.forward), constant(&l.back)]).flatten().min();
     let mut around = None;
     for flow in flows {
@@ -310,9 +312,10 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
     }
 }
 
-/// The rate of the synthetic film in CIF at its best quality, including IP, UDP and RTP headers.
+/// Returns the rate of the synthetic film in CIF at its best quality, including IP, UDP and RTP headers.
 ///
-/// `None` for codecs without shipped frame sizes in 720p. For these codecs the film stays in CIF, because encoding it
+/// Returns `None` for codecs whose frame sizes in 720p are not shipped with the program. With these codecs the film
+/// stays in CIF, because encoding it in 720p takes minutes.
 /// in 720p takes minutes.
 const fn most_in_cif(codec: Codec) -> Option<Rate> {
     match codec {
@@ -322,9 +325,10 @@ const fn most_in_cif(codec: Codec) -> Option<Rate> {
     }
 }
 
-/// Sets a synthetic film without a given size to 1280x720 if the flow's share of each link exceeds [`most_in_cif`].
+/// Sets the size of a synthetic film to 1280x720 if the flow's share of each link on its path exceeds [`most_in_cif`].
+/// Does not change a size that the scenario sets.
 ///
-/// The share is the link's mean rate divided by the number of flows that always have data.
+/// A flow's share of a link is the link's mean rate divided by the number of flows on it that always have data.
 fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [Flow], network: &Network) {
     let open = |group: &Group<'_>, flow: &Flow| {
         let FlowKind::Video(video) = &flow.kind else { return false };
@@ -342,7 +346,7 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
         FlowKind::Tcp(tcp) => matches!(tcp.source, Workload::Bulk),
         FlowKind::Cbr(_) | FlowKind::OnOff(_) => false,
     };
-    // The key is the link's address, because links with equal values share their `Direction`s.
+    // Use the link's address as the key, because links with equal values share their `Direction`s.
     let place = |(link, forward): (&Link, bool)| (std::ptr::from_ref(link), forward);
     let mut users = BTreeMap::new();
     for way in all.iter().filter(|flow| always(flow)).flat_map(|flow| directed_ways(flow, &network.links, &links)) {
@@ -362,7 +366,7 @@ fn fit_film(groups: &[Group<'_>], ranges: &[std::ops::Range<usize>], all: &mut [
     }
 }
 
-/// Returns the link and the property that are too small for a flow's packets.
+/// Returns a text with the first link that is too small for a flow's packets, and the property that is too small.
 fn narrow_link(flow: &Flow, packet: Bytes, links: &[Link], around: &[Vec<(u32, usize)>]) -> Option<String> {
     let too_small = |(link, direction): (&Link, &crate::Direction)| {
         let name = quoted(&link.name);
@@ -375,7 +379,7 @@ fn narrow_link(flow: &Flow, packet: Bytes, links: &[Link], around: &[Vec<(u32, u
     ways(flow, links, around).find_map(too_small)
 }
 
-/// `None` if the queue is not limited in bytes.
+/// Returns the size of the direction's queue, or `None` if the queue is not limited in bytes.
 fn queue_room(direction: &crate::Direction) -> Option<Bytes> {
     match direction.queue.limit() {
         Limit::Bytes(most) => Some(most),
@@ -383,7 +387,8 @@ fn queue_room(direction: &crate::Direction) -> Option<Bytes> {
     }
 }
 
-/// Returns the links on a flow's paths (with the fewest hops), each once, in the direction of its data.
+/// Returns the links on a flow's paths, each link once, with the direction in which data flows. The paths are those
+/// with the fewest hops.
 fn ways<'a>(
     flow: &Flow,
     links: &'a [Link],
@@ -392,7 +397,7 @@ fn ways<'a>(
     directed_ways(flow, links, around).map(|(link, forward)| (link, if forward { &*link.forward } else { &*link.back }))
 }
 
-/// Returns the links as [`ways`] does; the flag is true for the forward direction.
+/// Returns the same links as [`ways`]. The flag is true if data flows in the link's forward direction.
 fn directed_ways<'a>(
     flow: &Flow,
     links: &'a [Link],
@@ -413,7 +418,8 @@ fn directed_ways<'a>(
     let mut found = Vec::new();
     for to in &flow.to {
         let mut node = to.0;
-        // Paths to several receivers share their first links, where `take` ends the walk.
+        // Stop at a link that is already in the list. `take` has removed the predecessor of its far node, because paths
+        // to several receivers share their first links.
         while let Some((before, i)) = predecessor[node as usize].take() {
             let link = &links[i];
             found.push((link, link.a.0 == before));
@@ -424,12 +430,12 @@ fn directed_ways<'a>(
 }
 
 impl Scenario {
-    /// Returns the largest packet that fits through all links on a flow's paths in both directions; 1500 bytes without
-    /// links.
+    /// Returns the largest packet that fits in both directions through all links on a flow's paths. Returns 1500 bytes
+    /// if there are no links.
     pub fn mtu(&self, flow: &Flow) -> Bytes {
         let all = self.links.iter().map(mtu);
         let (Some(least), Some(most)) = (all.clone().min(), all.max()) else { return Bytes::new(1500) };
-        // If all MTUs are equal, no path has to be searched.
+        // Do not search the path if all links have the same MTU.
         if least == most {
             return least;
         }
@@ -442,16 +448,17 @@ struct Names<'a> {
     groups: &'a [Group<'a>],
     index: BTreeMap<String, FlowIx>,
     network: &'a Network,
-    /// Receivers by node; empty if no event needs it.
+    /// The receivers at each node, as flow and index. It is empty if no event needs it.
     at_node: BTreeMap<NodeIx, Vec<(FlowIx, usize)>>,
-    /// No problem so far. Otherwise a missing name may be its consequence, and is not reported.
+    /// Whether there has been no problem so far. If there has been one, an unknown name may be a consequence and is not
+    /// reported.
     whole: bool,
 }
 
 fn at_nodes(flows: &[Flow]) -> BTreeMap<NodeIx, Vec<(FlowIx, usize)>> {
     let mut all: BTreeMap<NodeIx, Vec<(FlowIx, usize)>> = BTreeMap::new();
     for (f, flow) in flows.iter().enumerate() {
-        // TCP flows are unicast, so receivers can't join them.
+        // Leave out TCP flows, because they have no group that a receiver could join.
         if !matches!(flow.kind, FlowKind::Tcp(_)) {
             for (r, node) in flow.to.iter().enumerate() {
                 all.entry(*node).or_default().push((FlowIx(f as u32), r));
@@ -494,7 +501,7 @@ impl Names<'_> {
             for name in matching_flows(given, self.groups) {
                 match self.index.get(&name) {
                     Some(flow) => all.push(*flow),
-                    // The flow could not be created, which was reported.
+                    // Skip a flow that could not be created, because that problem has been reported.
                     None if self.groups.iter().any(|g| g.names.contains(&name)) => {}
                     None => {
                         let known: Vec<_> =
@@ -508,7 +515,8 @@ impl Names<'_> {
         all
     }
 
-    /// `None` if the groups are invalid or could not be read because of an earlier problem.
+    /// Returns the flows of a simulcast. Returns `None` if its list is not valid, or if an earlier problem may have
+    /// removed flows.
     fn groups_of(&self, table: &SimulcastTable, out: &mut Findings) -> Option<Vec<FlowIx>> {
         let Some(names) = &table.flows else {
             return out.lack(&table.here, "flows", "write for example flows = [\"low\", \"high\"]");
@@ -523,7 +531,8 @@ impl Names<'_> {
         names.all.iter().flat_map(find).map(|i| LinkIx(i as u32)).collect()
     }
 
-    /// A trace holds for a whole run: an event neither starts nor replaces one.
+    /// Adds a problem for a trace in an event, and for a change of a link's property that comes from a trace. Traces
+    /// apply to the whole run, so events can neither start nor replace them.
     fn refuse_traces(&self, set: &SetTable, links: &[LinkIx], out: &mut Findings) {
         if let Some(trace) = &set.trace {
             let remedy = "write the trace at the link, for the whole run, or a rate in the event";
@@ -547,7 +556,7 @@ impl Names<'_> {
         }
     }
 
-    /// Returns the receivers that are named by their node, or by FLOW.NODE.
+    /// Returns the receivers that `names` refers to, either by their node or as FLOW.NODE.
     fn receivers(&self, names: &OneOrMany<String>, flows: &[Flow], out: &mut Findings) -> Vec<(FlowIx, usize)> {
         let mut all = Vec::new();
         if !self.whole {
@@ -561,7 +570,7 @@ impl Names<'_> {
                 let found = match here {
                     [one] => Some(*one),
                     [] => self.of_flow(&name),
-                    // A range can expand to thousands of ambiguous names.
+                    // Stop at the first ambiguous name, because a range can expand to thousands of them.
                     [_, _, ..] => {
                         let what = format!("several flows have a receiver at {}", quoted(&name));
                         out.problem(&given.at, what, format!("write FLOW.{name}"));
@@ -586,7 +595,7 @@ impl Names<'_> {
     }
 
     fn of_flow(&self, name: &str) -> Option<(FlowIx, usize)> {
-        // Names can contain dots, so each split is tried.
+        // Try each dot as the end of the flow's name, because names can contain dots.
         name.match_indices('.').find_map(|(dot, _)| {
             let flow = self.index.get(&name[..dot])?;
             let node = self.network.node(&name[dot + 1..])?;
@@ -624,7 +633,7 @@ impl Names<'_> {
                 table.set.is_some(),
             ];
             if given.iter().filter(|s| **s).count() != 1 {
-                // A key of the event could not be read, which was reported.
+                // Skip the event if one of its keys could not be read, because that problem has been reported.
                 if out.spoken_below(&table.here) {
                     continue;
                 }
@@ -666,7 +675,7 @@ impl Names<'_> {
                 let links = self.links(names, out);
                 idle_loop(set.r#loop.as_ref().filter(|_| set.trace.is_none()).map(|looped| &looped.at), out);
                 self.refuse_traces(set, &links, out);
-                // In an event, absent keys mean no change.
+                // Pass on only the keys that the event contains, because absent keys mean no change.
                 let faster = set.rate.is_some() || set.trace.is_some();
                 let repeat = set.r#loop.as_ref().map(|looped| looped.value);
                 let rate = if faster { rate(set.rate.as_ref(), set.trace.as_ref(), repeat, files, out) } else { None };
@@ -689,7 +698,7 @@ impl Names<'_> {
                 return Vec::new();
             }
         }
-        // The sort is stable: events at the same time keep the order of the file.
+        // Use a stable sort, so that events at the same time stay in the order of the file.
         all.sort_by_key(|e: &Event| e.at);
         warn_of_early_stops(&all, &stops, &scenario.flows, out);
         all
@@ -707,7 +716,7 @@ impl Names<'_> {
             None => Vec::new(),
         };
         let pcap = table.and_then(|r| r.pcap.as_ref()).map_or_else(Vec::new, |names| self.links(names, out));
-        // Names and ranges in the list can overlap.
+        // Remove duplicates, because names and ranges in the list can overlap.
         let unique = |mut all: Vec<u32>| {
             all.sort_unstable();
             all.dedup();
@@ -727,7 +736,7 @@ impl Names<'_> {
         };
         expect::check(that, &that.at, scene, out);
         let (min, max) = (table.min.as_ref(), table.max.as_ref());
-        // A bound that could not be read was reported.
+        // Do not report a missing bound if a bound could not be read, because that problem has been reported.
         if min.is_none() && max.is_none() && !out.spoken_below(&table.at) {
             out.problem(&table.at, "it has no bound", "write min, max or both");
         }
@@ -740,7 +749,8 @@ impl Names<'_> {
     }
 }
 
-/// Repeats the events from the index `first` with the period `every` until the end of the run.
+/// Repeats the events that start at the index `first`. The period is `every`, and the last repetition is before the end
+/// of the run.
 fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, lasts: Span, out: &mut Findings) {
     if every.value < Span::millis(1) {
         out.problem(&every.at, format!("again after {}", every.value), "at least \"1ms\"");
@@ -748,7 +758,7 @@ fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, last
     }
     let end = Time::ZERO + lasts;
     let mut last = first;
-    // With a missing duration (`Span::MAX`) this would never end.
+    // Do not repeat without a known duration (`Span::MAX`), because this loop would never end.
     while lasts < Span::MAX && all.len() <= MAX_EVENTS {
         let next: Vec<_> = all[last..].iter().map(|e| Event { at: e.at + every.value, kind: e.kind.clone() }).collect();
         if next.first().is_none_or(|e| e.at >= end) {
@@ -759,7 +769,7 @@ fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, last
     }
 }
 
-/// Warns if a flow is stopped before its first start, which has no effect.
+/// Warns of a stop event before the flow's first start event, because it has no effect.
 fn warn_of_early_stops(events: &[Event], stops: &[(FlowIx, Time, &Place)], flows: &[Flow], out: &mut Findings) {
     for (flow, at, place) in stops {
         let named = |event: &&Event| matches!(event.kind, EventKind::StartFlow(started) if started == *flow);

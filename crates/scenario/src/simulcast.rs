@@ -1,4 +1,4 @@
-//! Simulcasts: groups that carry the same video at different rates; each receiver chooses one.
+//! Simulcasts: multicast groups that carry the same video at different rates. Each receiver chooses one of the groups.
 
 use crate::file::SimulcastTable;
 use crate::model::{Cast, Event, EventKind, Flow, FlowIx, FlowKind, Simulcast};
@@ -12,7 +12,7 @@ use steadycast_units::{Rate, Span};
 
 const UP: std::ops::RangeInclusive<f64> = 1.0..=10.0;
 
-/// `find` returns the flows of a list of names, or reports a problem.
+/// Checks the file's simulcasts, and returns them. `find` returns the flows in a simulcast's list, or adds a problem.
 pub(crate) fn simulcasts(
     tables: &[Spanned<SimulcastTable>],
     flows: &[Flow],
@@ -62,7 +62,7 @@ pub(crate) fn simulcasts(
         }
         let groups: Vec<&Flow> = found.iter().map(|flow| &flows[flow.0 as usize]).collect();
         check(&groups, at, registry, out);
-        // All flows have `count = 0`.
+        // The list is empty if all its flows have `count = 0`. There is no simulcast in that case.
         if !found.is_empty() {
             all.push(Simulcast { name: name.value.clone(), flows: found, up, hold });
         }
@@ -78,7 +78,7 @@ fn concerns(event: &Event, flow: FlowIx) -> bool {
     }
 }
 
-/// Checks that receivers can choose between these groups; reports the first problem.
+/// Checks that receivers can choose between these groups. Adds only the first problem.
 fn check(groups: &[&Flow], at: &Place, registry: &Registry, out: &mut Findings) {
     let [lowest, ..] = groups else { return };
     if !(2..=MOST_GROUPS).contains(&groups.len()) {
@@ -119,7 +119,7 @@ fn check(groups: &[&Flow], at: &Place, registry: &Registry, out: &mut Findings) 
                 let what = format!("{name} has a {key} of {rate}, no more than {before} of one below it");
                 return out.problem(at, what, "name the flows from the lowest rate to the highest");
             }
-            // A group without the key is skipped.
+            // A group without this key does not change the value for the next comparison.
             *before = rate.or(*before);
         }
     }

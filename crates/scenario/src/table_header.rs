@@ -1,14 +1,15 @@
-//! The header of a table of values over time: which column is the time, which is the value, and their units.
+//! The header of a table of values over time. It determines the column of the time, the column of the value, and their
+//! units.
 
 use crate::recorded::Quantity;
 use std::borrow::Cow;
 use steadycast_settings::tree::quoted;
 
-/// The most columns that are searched.
+/// Maximum number of columns that are searched.
 const MOST_COLUMNS: usize = 1_000;
-/// Names of the time, before a unit.
+/// Names of a time column, without the unit that follows.
 const TIMES: [&str; 8] = ["t", "ts", "time", "timestamp", "elapsed", "seconds", "at", "offset"];
-/// Units of time in seconds.
+/// Units of time, with their length in seconds.
 const TIME_UNITS: [(&str, f64); 15] = [
     ("s", 1.0),
     ("sec", 1.0),
@@ -26,9 +27,9 @@ const TIME_UNITS: [(&str, f64); 15] = [
     ("ns", 1e-9),
     ("nanoseconds", 1e-9),
 ];
-/// Names of delays, without those of round-trip times.
+/// Names of a column of one-way delays. Names of round-trip times are not accepted.
 const DELAYS: [&str; 4] = ["delay", "latency", "owd", "oneway"];
-/// An upper-case K is not an SI prefix, but common.
+/// Prefixes of rate units. The upper-case K is accepted because it is common, although it is not an SI prefix.
 const PREFIXES: [(&str, f64); 9] = [
     ("Ki", 1024.0),
     ("Mi", 1_048_576.0),
@@ -40,7 +41,7 @@ const PREFIXES: [(&str, f64); 9] = [
     ("G", 1e9),
     ("g", 1e9),
 ];
-/// Units of rates in bit/s; b is bits, B is bytes.
+/// Units of rates, with their value in bit/s. In abbreviations, b means bits and B means bytes.
 const RATES: [(&str, f64); 14] = [
     ("bps", 1.0),
     ("bit/s", 1.0),
@@ -59,39 +60,42 @@ const RATES: [(&str, f64); 14] = [
 ];
 
 pub(crate) struct Columns {
-    /// `None`: blanks, commas, tabs or semicolons.
+    /// The character between cells. If it is `None`, each blank, comma, tab or semicolon ends a cell.
     divider: Option<char>,
-    /// The indexes of the time and of the value.
+    /// The indexes of the time column and the value column.
     pub(crate) taken: [usize; 2],
     pub(crate) count: usize,
-    /// Factors from the columns to seconds and to the quantity's unit.
+    /// Factors that convert the time column to seconds and the value column to the quantity's unit.
     pub(crate) units: [f64; 2],
-    /// Whether a header names the units.
+    /// Whether the units come from a header.
     pub(crate) is_named: bool,
 }
 
 impl Columns {
-    /// A table without a header: the time in seconds, and the value in `unit`.
+    /// Returns the columns of a table without a header. The first column is the time in seconds, the second is the
+    /// value in `unit`.
     pub(crate) fn unnamed(first: &str, unit: f64) -> Self {
         Self { divider: divider_of_values(first), taken: [0, 1], count: 2, units: [1.0, unit], is_named: false }
     }
 
-    /// Whether a table's first line is a header: no cell is a number, and the first one does not begin as one.
+    /// Whether `line`, a table's first line, is a header. In a header no cell is a number, and the first cell does not
+    /// begin with a digit.
     pub(crate) fn is_header(line: &str) -> bool {
         let cells = split(divider_of_header(line), line);
         let begins = |cell: &&str| cell.starts_with(|c: char| c.is_ascii_digit());
         !cells.first().is_some_and(begins) && cells.iter().all(|cell| cell.parse::<f64>().is_err())
     }
 
-    /// The same columns, divided as a line of values is: a header in a remark may be divided in another way.
+    /// Returns the same columns with the divider of the line `values`. A header in a remark can have another divider
+    /// than the values.
     pub(crate) fn divided_as(self, values: &str) -> Self {
         Self { divider: divider_of_values(values), ..self }
     }
 
-    /// Finds the columns of the time and the quantity by the names in a header.
+    /// Finds the time column and the column of `quantity` by the names in a header.
     ///
     /// # Errors
-    /// The time or the quantity is missing, has no unit, or is in several columns.
+    /// The time or the quantity is missing, its unit is missing, or several columns match.
     pub(crate) fn named(header: &str, quantity: Quantity) -> Result<Self, String> {
         let divider = divider_of_header(header);
         let cells = split(divider, header);
@@ -113,12 +117,13 @@ fn divider_of_header(line: &str) -> Option<char> {
     [';', ',', '\t'].into_iter().find(|divider| line.contains(*divider))
 }
 
-/// With semicolons or tabs between cells, a comma is a decimal comma, which `number` reports.
+/// Returns the divider of a line of values. Tabs and semicolons come first: if a line contains one, its commas are
+/// decimal commas, which `number` reports.
 fn divider_of_values(line: &str) -> Option<char> {
     [';', '\t', ','].into_iter().find(|divider| line.contains(*divider))
 }
 
-/// A divider within quotation marks, which spreadsheets write, is part of the cell.
+/// Splits a line into cells. A divider between quotation marks, which spreadsheets write, is part of the cell.
 fn split(divider: Option<char>, line: &str) -> Vec<&str> {
     let mut quotes = false;
     let divides = |c: char| {
@@ -126,7 +131,7 @@ fn split(divider: Option<char>, line: &str) -> Vec<&str> {
         !quotes && divider.map_or(matches!(c, ',' | ';') || c.is_whitespace(), |divider| c == divider)
     };
     let cells = line.split(divides).map(plain);
-    // Without a fixed divider, several dividers in a row count as one.
+    // Without a fixed divider, drop empty cells, so that several dividers in a row count as one.
     cells.filter(|cell| divider.is_some() || !cell.is_empty()).take(MOST_COLUMNS).collect()
 }
 
@@ -134,8 +139,8 @@ pub(crate) fn plain(cell: &str) -> &str {
     cell.trim().trim_matches('"').trim()
 }
 
-/// Returns the only column for which `unit` returns a unit. If there are several, returns the only column among them
-/// whose heading is just a unit or a short name.
+/// Returns the index and the unit of the only column for which `unit` returns a unit. If several columns have a unit,
+/// returns the only column among them whose heading is just a unit or a short name.
 fn only(
     cells: &[&str],
     unit: impl Fn(&str) -> Option<(f64, bool)>,
@@ -157,8 +162,8 @@ fn only(
     }
 }
 
-/// Divides "Time (ms)", "time_ms", "time [ms]" or "time ms" into "time", in lower case, and "ms". The name is empty if
-/// the heading is only a unit.
+/// Splits a heading into a name in lower case and a unit: "Time (ms)", "time_ms", "time [ms]" and "time ms" become
+/// "time" and "ms". The name is empty if the heading is only a unit.
 fn divided(cell: &str) -> Option<(String, &str)> {
     let cell = cell.trim_end_matches([')', ']']);
     let at = cell.rfind(['(', '[', '_', ' ']);
@@ -175,7 +180,7 @@ fn time_unit(cell: &str) -> Option<(f64, bool)> {
     let (name, unit) = divided(cell)?;
     let unit = unit.to_lowercase();
     let unit = TIME_UNITS.iter().find(|(known, _)| *known == unit)?.1;
-    // A column that is called only "ms" or "s" may contain delays.
+    // Do not accept a heading that is only "ms" or "s", because such a column may contain delays.
     (is_time(&name) || name.is_empty() && cell.eq_ignore_ascii_case("seconds")).then_some((unit, name == "t"))
 }
 
@@ -192,7 +197,7 @@ fn rate_unit(cell: &str) -> Option<(f64, bool)> {
         }
     }
     let (name, unit) = divided(cell)?;
-    // The case of letters does not matter in a spelled-out unit such as "Bytes/sec".
+    // Ignore the case of letters in a spelled-out unit such as "Bytes/sec".
     let lower = unit.to_lowercase();
     let spelled = ["bit", "byte"].iter().find_map(|word| lower.find(word));
     let unit = &*spelled.map_or(Cow::Borrowed(unit), |at| format!("{}{}", &unit[..at], &lower[at..]).into());
@@ -201,7 +206,7 @@ fn rate_unit(cell: &str) -> Option<(f64, bool)> {
         let (prefix, factor) = PREFIXES.iter().find(|(prefix, _)| text.starts_with(prefix))?;
         Some(factor * of(&text[prefix.len()..])?)
     };
-    // If all letters are capitals, a B can mean bits or bytes.
+    // Refuse a unit in capitals only, because its B can mean bits or bytes.
     let unit = of(unit).or_else(|| prefixed(unit)).filter(|_| unit.chars().any(char::is_lowercase))?;
     Some((unit, name.is_empty()))
 }

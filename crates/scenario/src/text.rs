@@ -1,4 +1,4 @@
-//! The resolved text of a scenario, with every default filled in and every `set` applied.
+//! The resolved text of a scenario: TOML in which every default is filled in and every `set` is applied.
 
 use crate::file::{EcnValue, FlowTable, PlayoutTable, Shape};
 use crate::loaded::Loaded;
@@ -18,13 +18,13 @@ use steadycast_settings::{Settings, ToToml};
 use steadycast_units::{Ecn, Offset};
 
 impl Loaded {
-    /// Returns the scenario as TOML, with every default filled in, every `set` applied and absolute paths. Reading it
-    /// again gives the same scenario.
+    /// Returns the scenario as TOML. Every default is filled in, every `set` is applied, and all paths are absolute.
+    /// Reading this text results in the same scenario.
     pub fn resolved_toml(&self) -> String {
         let s = &self.scenario;
         let mut text = Text::default();
         if let Some(network) = &self.tables.network {
-            // Only a comment, because its topology and events follow in full.
+            // Write the network's name only as a comment, because its topology and events follow in full.
             text.0.push_str(&format!("# Over the network {}.\n", quote(&network.value)));
         }
         text.key("format", crate::file::FORMAT);
@@ -35,7 +35,7 @@ impl Loaded {
         text.key("join_latency", quote(s.join_latency));
         text.key("leave_latency", quote(s.leave_latency));
         let layout = &self.layout;
-        // A text without a shape needs the key `nodes`, even if the list is empty.
+        // Write the key `nodes` even if the list is empty, because a scenario without a shape needs it.
         if !layout.nodes.is_empty() || layout.shape.is_none() {
             text.key("nodes", list(layout.nodes.iter().map(quote)));
         }
@@ -47,7 +47,7 @@ impl Loaded {
                 keys.extend(behaviour(pair, false));
                 format!("{{ {} }}", keys.join(", "))
             };
-            // A dumbbell has two keys with one link each; other shapes have a list of links.
+            // A dumbbell has two keys, each with one link. Every other shape has one key with a list of links.
             if *shape == Shape::Dumbbell {
                 for (key, extras, pair) in parts {
                     text.key(key, part(extras, pair));
@@ -80,7 +80,7 @@ impl Loaded {
         }
         for table in items(self.root.get("event")) {
             text.head("[[event]]");
-            // As in the file, because ranges and `every` can expand events to a million.
+            // Write events as in the file, because ranges and `every` can expand them to a million.
             text.lines(self.as_written(table));
         }
         text.head("[record]");
@@ -88,7 +88,7 @@ impl Loaded {
         let names = |all: Vec<&str>| list(all.into_iter().map(quote));
         text.key("packets", names(s.record.packets.iter().map(|f| s.flows[f.0 as usize].name.as_str()).collect()));
         text.key("pcap", names(s.record.pcap.iter().map(|l| s.links[l.0 as usize].name.as_str()).collect()));
-        // Omitted by default, so that the text of older scenarios stays the same.
+        // Omit the default, so that the resolved text of older scenarios does not change.
         if s.record.audio {
             text.key("audio", s.record.audio);
         }
@@ -111,17 +111,17 @@ impl Loaded {
             text.head("[[flow]]");
             let range = || table.name.as_ref().and_then(|n| Pattern::read(n).ok()).map_or(1, |p| p.count());
             let count = table.count.as_ref().map_or_else(range, |c| c.value);
-            // The first one stands for all flows of the entry.
+            // Write one entry for all its flows, with the values of the first flow.
             let first = (0..count).filter_map(|_| flows.next()).reduce(|first, _| first);
             match first {
                 Some(flow) => flow_text(flow, table, text),
-                // A flow with `count = 0` is written, because events can refer to it.
+                // Write an entry with `count = 0` as well, because events can refer to it.
                 None => text.lines(self.as_written(item)),
             }
         }
     }
 
-    /// Returns the keys as written, with absolute paths.
+    /// Returns the keys as the file contains them, except that paths are absolute.
     fn as_written(&self, item: &Item) -> Vec<String> {
         let keys = item.table().map_or(&[][..], |t| t);
         keys.iter().map(|(key, item)| format!("{} = {}", bare(key), absolute(key, &item.value, &self.folder))).collect()
@@ -167,7 +167,7 @@ fn quote(text: impl Display) -> String {
     string(&text.to_string())
 }
 
-/// Writes a number in the shortest form that is read back as the same value.
+/// Returns the shortest text from which the same number can be read.
 fn number(x: f64) -> String {
     Value::Real(x).to_toml()
 }
@@ -176,15 +176,15 @@ fn list(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }
 
-/// `None` if the value is not written.
+/// Returns a line with a key and its value, or `None` if the value is the default that is not written.
 fn entry(key: &str, value: &impl ToToml) -> Option<String> {
     Some(format!("{key} = {}", value.value()?.to_toml()))
 }
 
-/// Writes a value, with absolute paths for keys that name files.
+/// Returns a value as TOML. If the key refers to files, paths in the value become absolute.
 fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     match (key, value) {
-        // A controller's parameter is not a file, even if its name is `trace`.
+        // Do not change a controller's parameters: they are not files, even if one is called `trace`.
         ("params", _) => value.to_toml(),
         ("clip" | "trace" | "delay_trace" | "loss_trace", Value::Text(name)) => quote(folder.join(name).display()),
         (_, Value::List(all)) => list(all.iter().map(|i| absolute(key, &i.value, folder))),
@@ -197,23 +197,24 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     }
 }
 
-/// Returns the keys of a link's behaviour. With `change`, absent properties are written too, because the keys override
-/// those of an existing link.
+/// Returns the lines for a link's behaviour. With `change`, the lines also contain absent properties, because they
+/// override the properties of an existing link.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
-    // Loss applies to the forward direction by default.
+    // Write `back` if there is loss, because without it loss applies to the forward direction only.
     if forward != back || change || forward.loss != Loss::None || forward.loss_trace.is_some() {
         keys.push(format!("back = {{ {} }}", direction(back, Some(forward), change).join(", ")));
     }
     keys
 }
 
-/// `over` is the direction that this one overrides; an omitted key has its value.
+/// Returns the lines for one direction. If `over` is given, these lines are inside `back` and override those of `over`,
+/// so a key without a line has the same value as in `over`.
 fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
     let is_written = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut looped = None;
     let mut file = |key: &str, path: &Path, is_looped: bool| {
-        // A direction has one `loop` for all of its files.
+        // Write `loop` only once, because it applies to all files of a direction.
         looped = Some(is_looped);
         format!("{key} = {}", quote(path.display()))
     };
@@ -234,11 +235,11 @@ fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<Strin
     keys.push(delay);
     keys.extend(loss);
     if is_written(|d| d.jitter.is_some()) {
-        // Removes the jitter of the overridden link.
+        // Write a mean of 0 to remove the jitter of the link or direction that is overridden.
         keys.push(entry("jitter", &d.jitter).unwrap_or_else(|| "jitter = { mean = \"0ms\" }".into()));
     }
     keys.extend(entry("arq", &d.arq));
-    // An AlphaRTC trace adds its loss unless the keys say that there is none.
+    // Write that there is no loss if the rate comes from a table, because an AlphaRTC trace would add its own loss.
     if d.loss_trace.is_none() && (d.loss != Loss::None || change || matches!(d.rate, RateSpec::Table(_))) {
         keys.extend(entry("loss", &d.loss));
     }
@@ -280,7 +281,8 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
         text.key("from", quote(&from.value));
     }
     match &table.to {
-        // With flows `f[1-3]`, `to = "r[1-3]"` is one receiver per flow; `to = ["r[1-3]"]` is three per flow.
+        // Keep the difference between a text and a list. With the flows `f[1-3]`, `to = "r[1-3]"` means one receiver
+        // per flow, but `to = ["r[1-3]"]` means three.
         Some(to) if to.bare => text.key("to", to.all.first().map_or_else(String::new, |t| quote(&t.value))),
         Some(to) => text.key("to", list(to.all.iter().map(|t| quote(&t.value)))),
         None => text.key("receivers", flow.to.len()),
@@ -289,7 +291,7 @@ fn flow_text(flow: &Flow, table: &FlowTable, text: &mut Text) {
     match flow.start {
         Start::At(at) => text.key("start", span(at)),
         Start::Uniform(from, to) => text.key("start", format!("{{ uniform = [{}, {}] }}", span(from), span(to))),
-        // The event is written with the other events.
+        // Write nothing here, because the start event is written with the other events.
         Start::Event => {}
     }
     if let Some(stop) = flow.stop {
@@ -355,7 +357,7 @@ fn video_text(video: &Video, text: &mut Text) {
         }
     }
     text.setting("encode", &video.encode);
-    // In the flow's own table.
+    // The VBR's keys are in the flow's own table, so write them without a table of their own.
     if let Some(Value::Table(vbr)) = video.vbr.value() {
         text.table(vbr);
     }
@@ -392,7 +394,7 @@ fn video_text(video: &Video, text: &mut Text) {
         text.key("feedback", quote(video.feedback.word()));
     }
     if video.clock != OwnClock::default() {
-        // Neither key accepts a negative time.
+        // Choose the key by the sign, because neither key accepts a negative time.
         let word = if video.clock.ahead < Offset::ZERO { "behind" } else { "ahead" };
         let by = quote(video.clock.ahead.abs());
         text.key("clock", format!("{{ {word} = {by}, drift = {} }}", number(video.clock.drift)));

@@ -1,36 +1,36 @@
-//! Warnings about trace files: gaps, lines with equal times, unlikely units, and commas that may be decimal.
+//! Warnings about trace files: gaps, lines with equal times, implausible units, and commas that may be decimal commas.
 
 use crate::recorded::{Fault, Quantity, Rows};
 use steadycast_settings::tree::quoted;
 use steadycast_units::{Span, counted};
 
-/// A step between two lines is a gap if it is this many times the median step, and at least [`LEAST_GAP`].
+/// A step between two lines is a gap if it is at least this many times the median step and at least [`LEAST_GAP`].
 const GAP_STEPS: u64 = 10;
 const LEAST_GAP: Span = Span::secs(10);
-/// Shorter tables may be written by hand, with a line for each change.
+/// Tables with fewer lines have no warning of gaps. They may be written by hand, with one line per change.
 const LEAST_ROWS: usize = 10;
-/// The least gap in a Mahimahi trace. A shorter gap is an outage of the link.
+/// The shortest pause in a Mahimahi trace that causes a warning. A shorter pause is probably an outage of the link.
 const LEAST_OUTAGE: Span = Span::secs(60);
-/// There is a warning if more than this share of the lines has the same time as the next line.
+/// Warn if more than this share of the lines has the same time as the line that follows.
 const REPLACED_SHARE: f64 = 0.1;
-/// In a table of fewer lines such as "3,5", there is a warning that the comma may be decimal. In longer tables, numbers
-/// that increase from line to line are times.
+/// Warn of possible decimal commas if a table has fewer lines than this and its lines look like "3,5". In longer
+/// tables, numbers before the comma that increase from line to line are assumed to be times.
 const CLEAR_ROWS: usize = 5;
-/// The largest plausible mean rate in bit/s of a table without a header, which counts as Mb/s.
+/// The largest plausible mean rate of a table without a header, in bit/s. Such a table is read in Mb/s.
 const LIKELY_BPS: f64 = 2e8;
-/// The least plausible mean delay in seconds of a table without a header, which counts as milliseconds.
+/// The smallest plausible mean delay of a table without a header, in seconds. Such a table is read in milliseconds.
 const LIKELY_DELAY_S: f64 = 1e-3;
-/// The largest plausible mean loss of a table without a header, which counts as a probability.
+/// The largest plausible mean loss of a table without a header. Such a table is read as probabilities.
 const LIKELY_LOSS: f64 = 0.3;
-/// The longest plausible mean step of a table without a header, which counts as seconds.
+/// The longest plausible mean step of a table without a header. Times in such a table are read as seconds.
 const LIKELY_STEP: Span = Span::secs(10);
-/// The longest plausible table without a header.
+/// The longest plausible duration of a table without a header.
 const LIKELY_LENGTH: Span = Span::secs(7200);
 
-/// A warning about a trace file that can be read.
+/// A warning about a trace file that can be read but may not be what the user intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// The time in the trace from which it matters.
+    /// The time in the trace from which the doubt matters.
     pub from: Span,
     /// The problem, with its position in the file.
     pub what: String,
@@ -38,15 +38,16 @@ pub struct Doubt {
     pub remedy: String,
 }
 
-/// The lines of a table as far as they were read.
+/// The lines of a table that have been read so far.
 pub(crate) struct Table<'a> {
     shown: &'a str,
     pub(crate) values: Vec<(Span, f64)>,
     numbers: Vec<usize>,
     is_named: bool,
-    /// Whether all lines are two whole numbers with a comma between them, which may be one decimal number.
+    /// Whether each line is two whole numbers with a comma between them. Such a line may be a single decimal number.
     is_bare: bool,
-    /// The first line such as "2,05". The comma is decimal, because a whole rate has no leading zero.
+    /// The first line such as "2,05", with its number in the file. Its comma must be decimal, because a whole rate has
+    /// no leading zero.
     decimal: Option<(usize, String)>,
 }
 
@@ -66,11 +67,14 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns the problem of decimal commas if all lines have the form "3,5". Called if the time goes back at `line`.
+    /// Returns an error about decimal commas if all lines, including `line`, look like "3,5". Called when the time
+    /// decreases at `line`.
     pub(crate) fn decimal_commas(&self, line: &str) -> Option<Fault> {
         (self.is_bare && decimals(line).is_some()).then(|| decimal(line))
     }
 
+    /// Returns the table's values with warnings.
+    ///
     /// # Errors
     /// All values have the same time, or the commas are decimal.
     pub(crate) fn into_rows(self, quantity: Quantity) -> Result<Rows, Fault> {
@@ -94,7 +98,7 @@ impl<'a> Table<'a> {
         Ok(Rows { doubts, ..rows })
     }
 
-    /// Without a header, the units are those of the format.
+    /// Warns if the table has no header and its values are implausible in the units of the format.
     fn units(&self, rows: &Rows, quantity: Quantity) -> Option<Doubt> {
         if self.is_named {
             return None;
@@ -123,7 +127,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Warns of gaps, because the value before a gap holds during the whole gap.
+    /// Warns of gaps, because during a gap the value before it holds.
     fn gap(&self, median: Span) -> Option<Doubt> {
         let least = LEAST_GAP.max(median * GAP_STEPS);
         if self.values.len() < LEAST_ROWS {
@@ -146,8 +150,8 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Warns of lines with the same time as the next line, because only the last of these lines counts. A line that
-    /// repeats the previous value is no fault.
+    /// Warns of lines that have the same time as the line that follows, because only the last value of each time is
+    /// used. Ignores lines that repeat the previous value, because nothing is lost with them.
     fn replaced(&self) -> Option<Doubt> {
         let is_same = |a: f64, b: f64| (a - b).abs() < f64::EPSILON * a.abs();
         let lines: Vec<usize> = (0..self.values.len().saturating_sub(1))
@@ -167,7 +171,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Warns of few lines such as "3,5", because their commas may be decimal.
+    /// Warns if a table has only a few lines such as "3,5", because their commas may be decimal.
     fn commas(&self, median: Span) -> Option<Doubt> {
         let does_repeat = self.values.windows(2).any(|pair| pair[0].0 == pair[1].0);
         if !self.is_bare || self.values.len() >= CLEAR_ROWS && !does_repeat || median.is_zero() {
@@ -184,13 +188,14 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Returns a time as a text for messages; a trace's own times have more digits than matter.
+/// Returns a time as a text for messages. It is rounded to 0.1 ms or 0.1 s, because a trace's times have more digits
+/// than matter.
 pub(crate) fn in_words(span: Span) -> String {
     let ms = span.as_millis_f64();
     if ms < 1e3 { format!("{ms:.1} ms") } else { format!("{:.1} s", ms / 1e3) }
 }
 
-/// Returns the digits behind the comma of "12,5".
+/// Returns the digits after the comma in a line such as "12,5".
 fn decimals(line: &str) -> Option<&str> {
     let is_whole = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     line.split_once(',').filter(|(before, after)| is_whole(before) && is_whole(after)).map(|parts| parts.1)
@@ -201,7 +206,7 @@ fn decimal(line: &str) -> Fault {
     (what, "write two columns, seconds and Mb/s, with decimal points; or a header with units, as t_s,mbps".to_owned())
 }
 
-/// Returns the doubts about a Mahimahi trace, with the lines' numbers in the file.
+/// Returns the warnings about a Mahimahi trace. `numbers` contains the line numbers of the times `at`.
 pub(crate) fn opportunity_doubts(at: &[Span], numbers: &[usize], shown: &str) -> Vec<Doubt> {
     let step = |pair: &[Span]| pair[1].saturating_sub(pair[0]);
     let longest = at.windows(2).zip(numbers).max_by_key(|(pair, _)| step(pair));

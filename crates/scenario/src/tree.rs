@@ -1,4 +1,5 @@
-//! Operations on the tree of a scenario's text: names of flows and links in paths, and the changes of `--set`.
+//! Operations on the parsed tree of a scenario: gives each value its path, merges trees, and applies the changes of
+//! `--set`.
 
 use crate::named::keep_set;
 use crate::network::TRACED;
@@ -7,7 +8,8 @@ use std::sync::Arc;
 use steadycast_settings::tree::{Item, MAX_DEPTH, Place, Table, Value, read_value};
 use steadycast_settings::{Problem, nearest};
 
-/// Sets the path of each value: flows and links by name, other list entries by index.
+/// Sets the path of each value. Paths contain the names of flows, links and simulcasts. Other list entries have an
+/// index.
 pub(crate) fn give_paths(item: &mut Item, path: &str) {
     item.at.key = Arc::from(path);
     let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
@@ -20,7 +22,7 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
         }
         Value::List(list) => {
             for (i, below) in list.iter_mut().enumerate() {
-                // Entries of other lists have no names and are counted from 1.
+                // Use the index, starting at 1, for the entries of all other lists, because they have no names.
                 let named = matches!(path, "flow" | "link" | "simulcast");
                 let name = if named { name_of(below) } else { None };
                 let path = match (name, &below.value) {
@@ -35,8 +37,9 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
     }
 }
 
-/// Merges `over` onto `base`: tables key by key, other values are replaced. A table with another `kind` (or `preset`)
-/// replaces the one in `base`. A constant (`rate`) removes the file of its quantity (`trace`), and vice versa.
+/// Merges `over` into `base`. Tables are merged key by key; any other value in `over` replaces the value in `base`. If
+/// a table in `over` has another `kind` or `preset`, it replaces the whole table in `base`. A constant, such as `rate`,
+/// removes the key of the file that it replaces, such as `trace`, and vice versa.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let (Some(below), Some(above)) = (base.table(), over.table()) else { return over.clone() };
     let other = |key: &str| {
@@ -55,7 +58,7 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let gone = |key: &str| TRACED.iter().any(|(it, file, _)| key == *it && has(file) || key == *file && has(it));
     let mut merged: Table = below.iter().filter(|(key, _)| !gone(key)).cloned().collect();
     let traced = |all: &Table| all.iter().any(|(key, _)| TRACED.iter().any(|(_, file, _)| key == file));
-    // `loop` has no effect without a trace.
+    // Remove `loop` with the last trace, because it has no effect without one.
     if traced(below) && !traced(&merged) {
         merged.retain(|(key, _)| key != "loop");
     }
@@ -68,10 +71,10 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     Item { value: Value::Table(merged), at: base.at.clone() }
 }
 
-/// Applies one `PATH=VALUE` of the command line.
+/// Applies one assignment `PATH=VALUE` of the command line.
 ///
 /// # Errors
-/// The path is wrong. A wrong value is reported when the tree is read.
+/// The path is wrong. A wrong value is not an error here, because it is reported when the tree is read.
 pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &[&str]) -> Result<(), Problem> {
     let fail = |what: String, remedy: String| Problem {
         file: "--set".into(),
@@ -92,7 +95,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     if path.is_empty() || path.split('.').any(str::is_empty) {
         return Err(fail("the path has an empty part".into(), form()));
     }
-    // `put` recurses once per key.
+    // Limit the number of keys, because `put` recurses once per key.
     if path.len() > 1000 || path.split('.').count() > MAX_DEPTH {
         return Err(fail("the path is too long".into(), form()));
     }
@@ -106,7 +109,7 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         && root.get("network").is_none()
         && let Value::Table(table) = &mut root.value
     {
-        // The named network replaces the topology of the file.
+        // Remove the topology of the file, because the network that `--set` chose replaces it.
         table.retain_mut(|(key, topology)| key != "topology" || keep_set(topology));
     }
     if path == "clip" {
@@ -116,11 +119,11 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
         return put(root, &path.split('.').collect::<Vec<_>>(), value, &at).map_err(|what| fail(what, form()));
     }
     let names: Vec<String> = list(root, head).iter().map(|item| name_of(item).unwrap_or_default()).collect();
-    // Names and keys can contain dots, so the longest existing name is used.
+    // Try the longest name first, because both names and keys can contain dots.
     let splits = || rest.match_indices('.').rev().map(|(dot, _)| (&rest[..dot], &rest[dot + 1..]));
     let meant = |(name, keys): (&str, &str)| -> Option<(Vec<usize>, String)> {
         let all = (0..names.len()).filter(|n| is_meant(name, &names[*n]));
-        // Two flows with the same name are reported later.
+        // If two flows have the same name, take the first. The duplicate is reported later.
         let all: Vec<_> = if names.iter().any(|n| n == name) { all.take(1).collect() } else { all.collect() };
         (!all.is_empty()).then(|| (all, keys.to_owned()))
     };
@@ -131,7 +134,8 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
             return Err(fail(format!("no {head} has a name like this"), format!("there are: {}", names.join(", "))));
         }
         None if head == "link" => {
-            // The topology may have made this link without a [[link]] entry. Its name ends before a key of links.
+            // The topology may have made this link without a `[[link]]` entry. Assume that the link's name ends before
+            // the first part that is a key of links, and add an entry for it.
             let parts: Vec<_> = rest.split('.').collect();
             let Some(split) = (1..parts.len()).find(|i| link_keys.contains(&parts[*i])) else {
                 let last = parts.last().copied().unwrap_or_default();
@@ -167,11 +171,11 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     Ok(())
 }
 
-/// Whether the name of a `--set` is equal to `name`, equal without the numbers of a range, or a pattern with `*` for
-/// any text.
+/// Whether `given`, a name in an assignment, refers to the entry called `name`. It does if it is equal to `name`, or
+/// equal to `name` without the range, or a pattern in which `*` stands for any text.
 fn is_meant(given: &str, name: &str) -> bool {
     let base = match name.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?.1))) {
-        // The range `tcp-[1-3]` is also called `tcp`.
+        // Also accept `tcp` for the range `tcp-[1-3]`.
         Some((before, after)) => format!("{}{after}", before.trim_end_matches(['-', '.'])),
         None => name.to_owned(),
     };
@@ -180,10 +184,11 @@ fn is_meant(given: &str, name: &str) -> bool {
 
 fn is_like(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
-    // A pattern without `*` matches only an equal name, which the caller has handled.
+    // A pattern without `*` has only one part, so there is no `last`. Return false, because the caller has already
+    // compared the names for equality.
     let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else { return false };
     let Some(mut rest) = name.strip_prefix(first).and_then(|rest| rest.strip_suffix(last)) else { return false };
-    // The leftmost match leaves the longest rest for the later parts.
+    // Use the leftmost match of each part, because it leaves the longest rest for the parts that follow.
     parts.all(|part| match rest.find(part) {
         Some(at) => {
             rest = &rest[at + part.len()..];
@@ -193,7 +198,7 @@ fn is_like(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// Makes a file's name absolute if the file is in the current folder and not in the scenario's folder.
+/// Makes a file's path absolute if the scenario's folder does not contain the file but the current folder does.
 pub(crate) fn find_file(value: &mut Value, folder: &Path) {
     match value {
         Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {
@@ -224,7 +229,8 @@ fn list_mut<'a>(root: &'a mut Item, key: &str, at: &Place) -> Option<&'a mut Vec
     }
 }
 
-/// Makes all videos play a clip. Size and frame rate of another medium are dropped unless they come from `--set`.
+/// Makes all videos play `clip`. A video that had no clip before loses its encoder's size and frame rate, unless
+/// `--set` has set them, because they belong to its previous medium.
 fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String)> {
     let flows = list_mut(root, "flow", at).map(|list| list.as_mut_slice()).unwrap_or_default();
     let mut videos = 0;
@@ -234,7 +240,7 @@ fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String
         if let (true, Some(Value::Table(encode))) = (plays_another_medium, value_mut(flow, "encode")) {
             encode.retain(|(key, given)| given.at.set || !matches!(key.as_str(), "size" | "fps"));
         }
-        // Problems with the clip are reported at the flow that plays it.
+        // Give the value the path of the flow that plays the clip, so that problems with the clip are reported there.
         let place = Place { key: Arc::from(format!("flow.{}.clip", name_of(flow).unwrap_or_default())), ..at.clone() };
         put(flow, &["clip"], clip.clone(), &place).map_err(|what| (what, "leave it out".to_owned()))?;
     }
@@ -249,7 +255,8 @@ fn value_mut<'a>(item: &'a mut Item, key: &str) -> Option<&'a mut Value> {
     table.iter_mut().find(|(k, _)| k == key).map(|(_, item)| &mut item.value)
 }
 
-/// The default name of a link consists of its ends.
+/// Returns the name of a flow or link. If a link has no name, this is its default name, which consists of the names of
+/// its ends.
 pub(crate) fn name_of(item: &Item) -> Option<String> {
     if let Some(name) = item.get("name") {
         return name.text().map(str::to_owned);
@@ -270,13 +277,14 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
     };
     match &mut item.value {
         Value::Table(table) => {
-            // A table with a name is a flow, which keeps its keys; those that do not fit the new kind are reported.
+            // Keep the keys of a table that has a name: it is a flow, and keys that do not fit its new kind are
+            // reported.
             if let ([kind], Value::Text(new)) = (keys, &value)
                 && *kind == "kind"
                 && table.iter().any(|(k, old)| k == "kind" && old.text().is_some_and(|old| old != new))
                 && !table.iter().any(|(k, _)| k == "name")
             {
-                // Drops the other keys of a queue's or loss's old kind.
+                // In other tables, such as a queue or a loss, drop the keys that belong to the old kind.
                 table.retain(|(k, _)| matches!(k.as_str(), "kind" | "limit" | "direction"));
             }
             let place = table.iter().position(|(k, _)| k == key).unwrap_or_else(|| {
@@ -287,12 +295,12 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
         }
         Value::List(list) => {
             let count = list.len();
-            // From 1, as in the paths of messages.
+            // Count from 1, as the paths in error messages do.
             let place = key.parse::<usize>().ok().filter(|n| (1..=count).contains(n));
             let Some(place) = place else { return Err(format!("\"{key}\" is no place from 1 to {count}")) };
             put(&mut list[place - 1], rest, value, at)
         }
-        // A plain value above a key is replaced by a table.
+        // Replace a plain value with a table if the path continues below it.
         _ => {
             item.value = Value::Table(Vec::new());
             put(item, keys, value, at)

@@ -1,4 +1,5 @@
-//! Audio and video over a link of 2 Mb/s that loses 1 %: `cargo run -p steadycast-sender --example call`.
+//! Sends audio and video over a link with a rate of 2 Mb/s and a loss of 1 %. Run it with `cargo run -p
+//! steadycast-sender --example call`.
 
 use std::collections::BTreeMap;
 use steadycast_remote::{Bounds, FrameEdge, PacketResult, ParamError, PeerTime, Seed};
@@ -24,7 +25,7 @@ fn main() -> Result<(), ParamError> {
         *seq = seq.wrapping_add(1);
     };
     while now < end {
-        // 1. An encoder makes a frame at the rate that it is given, unless too much waits.
+        // 1. The encoder makes a frame at the rate that `encoder` returns. It makes none if the queue is full.
         if now >= frame {
             push(&mut sender, now, audio, 100, FrameEdge { first: true, last: true });
             let plan = sender.encoder(now, video);
@@ -51,7 +52,7 @@ fn main() -> Result<(), ParamError> {
                 Output::Wait(wake) => break wake.map_or(end, |wake| wake.at),
             }
         };
-        // 3. Feedback comes 25 ms after the packets have arrived, with a NACK for each that has not.
+        // 3. Feedback arrives 25 ms after the packets. It contains a NACK for each lost packet.
         while let Some((number, (at, arrives, packet))) = fates.first_key_value().map(|(n, fate)| (*n, *fate)) {
             if at + way > now {
                 break;

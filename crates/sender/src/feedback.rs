@@ -1,27 +1,27 @@
-//! Per-packet feedback, joined with the record of sent packets.
+//! Reads per-packet feedback and matches it with the record of sent packets.
 
 use steadycast_control::{FeedbackFormat, PacketArrival};
 use steadycast_remote::{History, Joined};
 use steadycast_units::Time;
 use steadycast_wire::rtcp::{Acknowledged, Arrived, Compound, CongestionFeedback, Packet, TransportFeedback};
 
-/// The name of a packet in feedback.
+/// How feedback identifies a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PacketName {
     /// The transport-wide sequence number.
     Transport(u16),
-    /// The SSRC and RTP sequence number, as in RFC 8888.
+    /// The SSRC and the RTP sequence number, as in RFC 8888.
     Rtp {
         /// The SSRC.
         ssrc: u32,
         /// The RTP sequence number.
         seq: u16,
     },
-    /// The caller's number, for example QUIC's.
+    /// A number that the caller's protocol assigns, for example QUIC's packet number.
     Own(u64),
 }
 
-/// Returns whether an RTCP packet is per-packet feedback in this format.
+/// Returns whether an RTCP packet contains per-packet feedback in this format.
 pub fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
     match format {
         FeedbackFormat::Rfc8888 => CongestionFeedback::is(packet),
@@ -30,11 +30,13 @@ pub fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
     }
 }
 
-/// The maximum number of packets read per compound, twice the history. A message of a few bytes can report 16,384.
+/// Maximum number of packet reports that are read from a compound, because a message of a few bytes can report 16,384
+/// packets. The limit is twice the length of the history.
 const MAX_PACKETS_PER_COMPOUND: usize = 1 << 15;
 
-/// Reads a compound's per-packet feedback and joins it with the sent packets. `find` returns the number of a reported
-/// packet. Returns the joined packets (`None` if none was sent) and the number of ignored messages.
+/// Reads the per-packet feedback in a compound and matches it with the sent packets. `find` returns the number of a
+/// sent packet by its name in feedback. Returns the matched packets, or `None` if feedback matches no sent packet. Also
+/// returns the number of messages that were ignored because of the limit.
 pub fn join(
     history: &mut History,
     now: Time,
@@ -45,7 +47,7 @@ pub fn join(
     let to_arrival = |arrival: Option<Arrived>| arrival.map(|Arrived { at, ecn }| PacketArrival { at, ecn });
     let (mut joined, mut any, mut read, mut unread) = (Joined::default(), false, 0, 0);
     for packet in compound.packets.iter().filter(|packet| is_packet_feedback(format, packet)) {
-        // A message's report time applies only to the packets from index `first` on.
+        // The report time of a message applies only to its own packets, which start at this index.
         let first = joined.packets.len();
         if read >= MAX_PACKETS_PER_COMPOUND {
             unread += 1;
@@ -67,7 +69,7 @@ pub fn join(
                     history.join(number, to_arrival(arrival), &mut joined);
                 }
             }
-            // The transport-wide format has no report time.
+            // The transport-wide format has no report time, so use the newest arrival instead.
             if let Some(newest) = history.near() {
                 joined.measure_from(first, now, newest);
             }

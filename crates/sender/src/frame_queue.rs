@@ -1,58 +1,60 @@
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// How other frames depend on a frame.
+/// Whether other frames depend on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameRole {
-    /// It depends on no frame, and all later ones depend on it.
+    /// The frame depends on no other frame, and all later frames depend on it.
     Key,
-    /// Later frames depend on it.
+    /// Later frames depend on the frame.
     Reference,
-    /// No frame depends on it.
+    /// No other frame depends on the frame.
     Disposable,
 }
 
 /// The backlog of a [`FrameQueue`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// The unsent bytes.
+    /// The bytes that wait in the queue.
     pub bytes: Bytes,
-    /// The frames skipped because of the backlog or the controller's allowance.
+    /// Number of frames that were skipped because of the backlog or the controller's allowance.
     pub skipped: u64,
 }
 
-/// A queued frame, perhaps partly sent.
+/// A frame in the queue. A part of it may have been sent already.
 #[derive(Clone, Debug)]
 pub struct QueuedFrame<T> {
-    /// The description or packets.
+    /// The frame's packets, or the caller's description of the frame.
     pub content: T,
     /// When the frame was added.
     pub since: Time,
-    /// The bytes already taken.
+    /// The bytes that have been taken from the frame for sending.
     pub taken: Bytes,
     size: Bytes,
 }
 
 impl<T> QueuedFrame<T> {
-    /// Returns the bytes not taken yet.
+    /// Returns the number of bytes that have not been taken yet.
     pub fn rest(&self) -> Bytes {
         self.size.saturating_sub(self.taken)
     }
 }
 
-/// The frames that wait for the pacer, first in, first out.
+/// Frames that wait for the pacer, in the order in which they are sent.
 #[derive(Debug)]
 pub struct FrameQueue<T> {
-    /// The maximum time of the backlog at the pacing rate; `None` without a limit.
+    /// The queue is full when sending its backlog at the pacing rate takes longer than this. With `None`, it is never
+    /// full.
     bound: Option<Span>,
     waiting: VecDeque<QueuedFrame<T>>,
     backlog: Backlog,
-    /// A reference frame was skipped, so no frame can be decoded until the next key frame.
+    /// Whether a reference frame has been skipped. No frame can then be decoded until the next key frame.
     broken: bool,
 }
 
 impl<T> FrameQueue<T> {
-    /// Creates a queue that is full when its backlog takes longer than `bound`. With `None`, the queue is never full.
+    /// Creates a queue. It is full when sending its backlog at the pacing rate takes longer than `bound`. With `None`,
+    /// it is never full.
     pub const fn new(bound: Option<Span>) -> Self {
         let backlog = Backlog { bytes: Bytes::ZERO, skipped: 0 };
         Self { bound, waiting: VecDeque::new(), backlog, broken: false }
@@ -68,22 +70,22 @@ impl<T> FrameQueue<T> {
         self.broken
     }
 
-    /// Decides whether a frame is admitted. Returns the frames dropped for it; `None` if the new frame has to be
-    /// skipped.
+    /// Decides whether a frame is added to the queue. Returns the frames that are dropped in favour of this frame, or
+    /// `None` if this frame has to be skipped.
     ///
-    /// The queue is full if its bytes and `others` take longer than the bound at the rate `pacing`.
+    /// The queue is full if sending its bytes and `others` at the rate `pacing` takes longer than the bound.
     ///
-    /// In a full queue, disposable frames are skipped first, then reference frames. A key frame drops the frames
-    /// before it that have not begun.
+    /// A full queue skips disposable and reference frames. A key frame is always added. If the queue is full, it
+    /// replaces all frames of which no part has been sent.
     pub fn admit(&mut self, role: FrameRole, others: Bytes, pacing: Rate) -> Option<Vec<QueuedFrame<T>>> {
         let full = self.bound.is_some_and(|bound| (self.backlog.bytes + others).at(pacing) > bound);
         let mut dropped = Vec::new();
         match role {
             FrameRole::Key => {
-                // A key frame does not depend on skipped frames.
+                // From now on frames can be decoded again, because a key frame does not depend on skipped frames.
                 self.broken = false;
                 if full {
-                    // Receivers wait for the rest of a begun frame.
+                    // Keep a frame that has been sent in part, because receivers wait for the rest of it.
                     let begun = self.waiting.front().is_some_and(|frame| frame.taken > Bytes::ZERO);
                     dropped.extend(self.waiting.drain(usize::from(begun)..));
                     self.backlog.skipped += dropped.len() as u64;
@@ -101,13 +103,13 @@ impl<T> FrameQueue<T> {
         Some(dropped)
     }
 
-    /// Adds an admitted frame.
+    /// Adds a frame that [`FrameQueue::admit`] has accepted.
     pub fn add(&mut self, now: Time, size: Bytes, content: T) {
         self.backlog.bytes += size;
         self.waiting.push_back(QueuedFrame { content, since: now, taken: Bytes::ZERO, size });
     }
 
-    /// Adds bytes to the newest frame and returns its content; `None` if no frame waits.
+    /// Adds bytes to the newest frame and returns its content. Returns `None` if the queue is empty.
     pub fn extend(&mut self, size: Bytes) -> Option<&mut T> {
         let newest = self.waiting.back_mut()?;
         newest.size += size;
@@ -115,7 +117,7 @@ impl<T> FrameQueue<T> {
         Some(&mut newest.content)
     }
 
-    /// Skips a frame. Unless it is disposable, no frame can be decoded until the next key frame.
+    /// Skips a frame. If the frame is not disposable, no frame can be decoded until the next key frame.
     pub fn skip(&mut self, role: FrameRole) {
         self.broken |= role != FrameRole::Disposable;
         self.backlog.skipped += 1;
@@ -126,7 +128,8 @@ impl<T> FrameQueue<T> {
         self.waiting.front()
     }
 
-    /// Removes `len` bytes from the oldest frame; `cut` removes them from its content.
+    /// Removes `len` bytes from the oldest frame and returns the result of `cut`, which removes them from the frame's
+    /// content. Returns `None` if the queue is empty.
     pub fn take<R>(&mut self, len: Bytes, cut: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.backlog.bytes = self.backlog.bytes.saturating_sub(len);
         let head = self.waiting.front_mut()?;

@@ -1,7 +1,8 @@
-//! The parts of a video sender around its rate controller, sans-IO: pacing, a frame queue, retransmission and probes.
+//! The parts of a video sender that surround its rate controller, without I/O: pacing, a frame queue, retransmission
+//! and bandwidth probes.
 //!
-//! A [`MediaSender`] is for a product with RTP packets and sockets but no pacer. It sends audio first, then
-//! retransmissions, parity and video. A product with a pacer only needs [`Remote`](steadycast_remote::Remote).
+//! A product that has RTP packets and sockets but no pacer uses [`MediaSender`], which sends audio first, then
+//! retransmissions, parity and video. A product that has a pacer needs only [`Remote`](steadycast_remote::Remote).
 //!
 //! ```
 #![doc = include_str!("../examples/call.rs")]

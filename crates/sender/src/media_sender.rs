@@ -15,22 +15,23 @@ use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MediaSettings {
-    /// The controller's limits, and the properties of the stack's feedback.
+    /// Limits of the controller's rate, and the properties of the stack's feedback.
     pub bounds: Bounds,
-    /// The per-packet feedback that [`MediaSender::on_rtcp`] reads.
+    /// The format of per-packet feedback that [`MediaSender::on_rtcp`] reads.
     pub format: FeedbackFormat,
-    /// Whether feedback covers retransmissions; Pion and libwebrtc leave most of them out.
+    /// Whether feedback includes retransmissions. Pion and libwebrtc leave most of them out.
     pub retransmissions_covered: bool,
-    /// Whether the stack can send padding, which fills probes.
+    /// Whether the stack can send padding. Padding fills the probes of the controller.
     pub padding: bool,
-    /// The queue's limit: the time of its packets at the pacing rate. Frames beyond it are skipped.
+    /// The limit of the queue, as the time that its packets take at the pacing rate. Frames that exceed it are skipped.
     pub max_backlog: Span,
-    /// The maximum lateness of [`MediaSender::poll`] for which the pacer catches up.
+    /// If [`MediaSender::poll`] is called late, the pacer catches up for at most this time.
     pub credit: Span,
 }
 
 impl MediaSettings {
-    /// Creates settings for transport-wide feedback that does not cover retransmissions, and without padding.
+    /// Creates settings for transport-wide feedback that does not include retransmissions, and for a stack without
+    /// padding.
     ///
     /// The backlog is at most 1 s, and the pacer catches up for at most 20 ms.
     pub const fn new(bounds: Bounds) -> Self {
@@ -50,12 +51,13 @@ impl MediaSettings {
 pub struct Departure {
     /// The stream.
     pub stream: StreamId,
-    /// The caller's identifier; for a retransmission or padding, that of the repeated packet.
+    /// The caller's identifier of the packet. A retransmission or padding has the identifier of the packet that it
+    /// repeats.
     pub id: u64,
-    /// The RTP sequence number; for a retransmission or padding, that of the repeated packet.
+    /// The RTP sequence number. A retransmission or padding has the sequence number of the packet that it repeats.
     pub seq: u16,
-    /// The packet's number among the packets of all streams. Its low 16 bits are the transport-wide sequence number,
-    /// unless the caller sets another sequence number with [`MediaSender::sent_as`].
+    /// The packet's number, which all streams share. Its low 16 bits are the transport-wide sequence number, unless the
+    /// caller sets another one with [`MediaSender::sent_as`].
     pub number: u64,
     /// Whether the packet is media, a retransmission, parity or padding.
     pub kind: Stream,
@@ -63,46 +65,48 @@ pub struct Departure {
     pub size: Bytes,
 }
 
-/// An instruction to the caller.
+/// What the caller has to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send this packet now.
     Send(Departure),
-    /// The packet with this identifier will not be sent, because a key frame has replaced its frame.
+    /// The packet with this identifier will not be sent, because a key frame has replaced the packet's frame.
     Dropped(StreamId, u64),
-    /// Wait until this time or the next event; with `None`, until the next event.
+    /// Wait until this time or until the next event, whichever comes first. With `None`, wait until the next event.
     Wait(Option<Wake>),
 }
 
-/// The counts of one [`MediaSender::on_rtcp`].
+/// What one call of [`MediaSender::on_rtcp`] has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtcpCounts {
-    /// The packets with newly reported fates.
+    /// Number of packets for which feedback reports an arrival or a loss for the first time.
     pub packets: u64,
-    /// The packets that NACKs request.
+    /// Number of packets that NACKs request.
     pub nacked: u64,
-    /// The requests for a key frame.
+    /// Number of key-frame requests.
     pub key_frames: u64,
-    /// The feedback messages ignored because they cover too many packets.
+    /// Number of feedback messages that were ignored because they report too many packets.
     pub refused: u64,
 }
 
-/// The maximum number of sent packets whose [`PacketName`] is stored. The history of `Remote` has the same length.
+/// Maximum number of sent packets whose [`PacketName`] is stored. The history in `Remote` has the same length.
 const NAMED_PACKETS: usize = 1 << 14;
-/// The backlog, as time at the pacing rate, up to which encoders keep their rate: one frame at 25 per second.
+/// Encoders keep their full rate up to this backlog, as time at the pacing rate. It is one frame at 25 frames per
+/// second.
 const FRAME_BACKLOG: Span = Span::millis(40);
-/// The time in which a larger backlog is drained.
+/// The time in which a backlog above [`FRAME_BACKLOG`] is drained.
 const DRAIN_TIME: Span = Span::millis(250);
-/// The minimum share of the rate for an encoder while a backlog is drained.
+/// Minimum share of the rate that encoders get while a backlog is drained.
 const MIN_DRAIN_SHARE: f64 = 0.5;
-/// A retransmission carries the original's sequence number (RFC 4588, section 4).
+/// A retransmission is larger than the original, because it contains the original's sequence number (RFC 4588, section
+/// 4).
 const ORIGINAL_SEQ: Bytes = Bytes::new(2);
 
-/// A sender of several streams around a controller, sans-IO.
+/// A sender of several streams with a rate controller, without I/O.
 ///
-/// The caller keeps the packets' bytes. It passes packets to [`MediaSender::push`] and RTCP to
-/// [`MediaSender::on_rtcp`] (or fates to [`MediaSender::feedback`]), and calls [`MediaSender::poll`] until it returns
-/// [`Output::Wait`]. Before each frame it reads [`MediaSender::encoder`].
+/// The caller keeps the packets' bytes. It passes packets to [`MediaSender::push`]. It passes RTCP to
+/// [`MediaSender::on_rtcp`], or the fates of packets to [`MediaSender::feedback`]. After that it calls
+/// [`MediaSender::poll`] until the result is [`Output::Wait`]. Before each frame it calls [`MediaSender::encoder`].
 ///
 /// All times are on one clock, which may start at any value.
 pub struct MediaSender {
@@ -113,16 +117,16 @@ pub struct MediaSender {
     prober: Prober,
     share: RepairShare,
     budget: RepairBudget,
-    /// The packet number of each name.
+    /// The number of each packet whose name is stored.
     names: BTreeMap<PacketName, u64>,
-    /// The names with their packet numbers, oldest first.
+    /// The same names and numbers, with the oldest first.
     named: VecDeque<(PacketName, u64)>,
-    /// Whether the caller sets transport-wide sequence numbers.
+    /// Whether the caller sets transport-wide sequence numbers itself.
     own_transport: bool,
     dropped: VecDeque<(StreamId, u64)>,
-    /// The number of the next packet.
+    /// The number that the next packet gets.
     next: u64,
-    /// The stream of the newest cached packet.
+    /// The stream to which the newest cached packet belongs.
     newest: Option<StreamId>,
 }
 
@@ -137,15 +141,15 @@ impl MediaSender {
     /// Creates a sender with a built-in controller. `params` replace the controller's default parameters.
     ///
     /// # Errors
-    /// As [`Remote::new`].
+    /// The same as in [`Remote::new`].
     pub fn new(controller: &str, params: &[(String, Given)], settings: MediaSettings) -> Result<Self, ParamError> {
         let mut bounds = settings.bounds.clone();
-        // The prober can send probes.
+        // Offer probes to the controller, because the prober can send them.
         bounds.offers.push(Need::Probes);
         Ok(Self::around(Remote::new(controller, params, &bounds)?, settings))
     }
 
-    /// Creates a sender around a controller that has not sent anything.
+    /// Creates a sender with the given controller, which must not have sent anything yet.
     pub fn around(remote: Remote, settings: MediaSettings) -> Self {
         Self {
             remote,
@@ -164,7 +168,7 @@ impl MediaSender {
         }
     }
 
-    /// Adds a stream. Video streams get their rates in the order of adding, base layer first.
+    /// Adds a stream. Video streams get their rates in the order in which they are added, so add the base layer first.
     pub fn add_stream(&mut self, settings: StreamSettings) -> StreamId {
         self.streams.push(StreamState::new(settings, self.settings.max_backlog));
         StreamId(self.streams.len() as u32 - 1)
@@ -180,7 +184,7 @@ impl MediaSender {
         self.remote.decision()
     }
 
-    /// Returns the waiting bytes and skipped frames of all streams.
+    /// Returns the bytes that wait and the number of frames that were skipped, for all streams together.
     pub fn backlog(&self) -> Backlog {
         self.streams.iter().map(|stream| stream.queue.backlog()).fold(Backlog::default(), |all, one| Backlog {
             bytes: all.bytes + one.bytes,
@@ -188,12 +192,12 @@ impl MediaSender {
         })
     }
 
-    /// Returns the waiting bytes and skipped frames of one stream.
+    /// Returns the bytes that wait and the number of frames that were skipped, for one stream.
     pub fn backlog_of(&self, stream: StreamId) -> Backlog {
         self.streams.get(stream.0 as usize).map(|state| state.queue.backlog()).unwrap_or_default()
     }
 
-    /// Returns the counts of retransmissions and refused requests.
+    /// Returns the numbers of retransmissions and refused requests.
     pub fn repairs(&self) -> Repairs {
         let mut all = Repairs::default();
         for cache in self.streams.iter().filter_map(|stream| stream.cache.as_ref()) {
@@ -202,22 +206,23 @@ impl MediaSender {
         all
     }
 
-    /// Returns the counts of probes.
+    /// Returns the numbers of probes.
     pub fn probes(&self) -> Probes {
         self.prober.counts()
     }
 
-    /// Returns the task for a stream's next frame. Each key-frame request is returned once.
+    /// Returns the target for the next frame of a stream. Each key-frame request is returned only once.
     ///
-    /// The rate is lower while more than a frame waits. Video streams share what audio and parity leave, in order:
-    /// each gets up to its maximum, or is paused below its minimum. The first one is never paused.
+    /// The rate is reduced while more than a frame waits. Audio and parity get their rates first, and video streams
+    /// share the rest in order. Each video stream gets at most its maximum. It is paused if the rest is below its
+    /// minimum, except the first video stream, which is never paused.
     pub fn encoder(&mut self, now: Time, stream: StreamId) -> EncoderTarget {
         let Decision { target, pacing, .. } = self.remote.decision();
-        // The rate is lowered while there is a backlog. Otherwise an encoder that exceeds its rate by only one per cent
-        // would fill the queue.
+        // Reduce the rate during a backlog. Otherwise an encoder that exceeds its rate by only one per cent would fill
+        // the queue.
         let excess = self.backlog().bytes.at(pacing).saturating_sub(FRAME_BACKLOG);
         let drain = (1.0 - excess.ratio(DRAIN_TIME)).max(MIN_DRAIN_SHARE);
-        // Media and repair together must not exceed the target.
+        // Subtract the share of repair, because media and repair together must not exceed the target.
         let mut left = self.share.left(now, target).scale(drain);
         let mut rate = Rate::ZERO;
         let mut first = true;
@@ -248,18 +253,19 @@ impl MediaSender {
         self.streams.get_mut(stream.0 as usize)
     }
 
-    /// Begins an encoded frame. Returns false if it has to be skipped; its packets should not get sequence numbers.
-    /// If others depend on it, [`MediaSender::encoder`] requests a key frame. A key frame is always sent, and drops
-    /// waiting frames if there are too many.
+    /// Begins an encoded frame. Returns false if the frame has to be skipped. Its packets should then not get sequence
+    /// numbers. If other frames depend on the skipped frame, [`MediaSender::encoder`] requests a key frame.
     ///
-    /// The call is optional.
+    /// A key frame is never skipped. If the queue is full, it replaces frames that wait.
+    ///
+    /// Callers need not call this method.
     pub fn frame(&mut self, now: Time, stream: StreamId, role: FrameRole) -> bool {
         let (pacing, all) = (self.remote.decision().pacing, self.backlog().bytes);
         let Some(state) = self.stream(stream) else { return false };
-        // All streams share the pacer.
+        // Include the bytes of the other streams, because all streams share the pacer.
         let others = all.saturating_sub(state.queue.backlog().bytes);
         let dropped = state.queue.admit(role, others, pacing);
-        // `push` refuses the packets of a skipped frame.
+        // Without a role, `push` refuses the packets of this frame.
         (state.role, state.is_announced) = (dropped.is_some().then_some(role), true);
         if role == FrameRole::Key {
             state.on_key_frame(now);
@@ -270,24 +276,25 @@ impl MediaSender {
         true
     }
 
-    /// Adds a packet. Returns false if it is not queued: its frame is skipped, the backlog is twice the maximum, its
-    /// size is zero, or there is no such stream. Call [`MediaSender::poll`] afterwards.
+    /// Adds a packet. Returns false if the packet is not queued, because its frame is skipped, the backlog is twice the
+    /// maximum, its size is zero, or the stream does not exist. Call [`MediaSender::poll`] afterwards.
     ///
-    /// If the backlog of video exceeds twice the maximum, the rest of a frame is skipped, but never of a key frame.
-    /// [`MediaSender::encoder`] then requests a key frame, unless the frame was disposable.
+    /// If the backlog exceeds twice the maximum, the rest of a video frame is skipped, except for key frames.
+    /// [`MediaSender::encoder`] then requests a key frame, unless the skipped frame was disposable.
     pub fn push(&mut self, now: Time, stream: StreamId, packet: &MediaPacket) -> bool {
         let (pacing, most) = (self.remote.decision().pacing, self.settings.max_backlog * 2);
         let waits = self.backlog().bytes.at(pacing);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
         let Some(role) = state.role.filter(|_| packet.size > Bytes::ZERO) else { return false };
         if waits.is_zero() {
-            // The pacer must not catch up for an empty queue.
+            // The pacer must not catch up for the time in which the queue was empty.
             self.pace.resume(now, pacing);
         }
-        // The backlog is also bounded if the caller does not call `frame`. Audio is not paced, so it needs no bound.
+        // Limit the backlog here as well, because the caller may not call `frame`. Audio needs no limit, because it is
+        // not paced.
         if waits > most && role != FrameRole::Key && state.settings.kind == StreamKind::Video {
             if state.is_announced {
-                // A part of a frame can't be decoded.
+                // Skip the rest of the frame, because receivers cannot decode a part of it.
                 state.role = None;
                 state.queue.skip(role);
             } else {
@@ -299,16 +306,17 @@ impl MediaSender {
         match packet.edge.first {
             false if state.queue.head().is_some() => {
                 if let Some(packets) = state.queue.extend(packet.size) {
-                    // A retransmission's deadline depends on the frame.
+                    // Use the time at which the frame was ready, because it determines the deadline of a
+                    // retransmission.
                     let ready = packets.front().map_or(now, |first: &Queued| first.ready);
                     packets.push_back(Queued { ready, ..queued });
                 }
             }
-            // A new frame, or one whose earlier packets have all been sent.
+            // Begin an entry for a new frame, or for a frame whose earlier packets have all been sent.
             _ => state.queue.add(now, packet.size, VecDeque::from([queued])),
         }
         state.frame_size = if packet.edge.first { packet.size } else { state.frame_size + packet.size };
-        // At its last packet, the frame's size is known.
+        // Report the frame's size with its last packet, because only then is it known.
         if packet.edge.last && state.settings.kind == StreamKind::Video {
             let frame = state.frame_size;
             self.report_queue(now, Some(frame));
@@ -326,11 +334,11 @@ impl MediaSender {
 
     /// Sets the name by which feedback identifies a sent packet. `number` is the packet's [`Departure::number`].
     ///
-    /// Call it for retransmissions if the feedback format is RFC 8888. Call it for all packets if the caller assigns
-    /// its own transport-wide sequence numbers, or uses a protocol other than RTP.
+    /// Call this method for retransmissions if the feedback format is RFC 8888. Call it for all packets if the caller
+    /// assigns transport-wide sequence numbers itself, or if the protocol is not RTP.
     pub fn sent_as(&mut self, number: u64, name: PacketName) {
         self.own_transport |= matches!(name, PacketName::Transport(_));
-        // 16-bit numbers wrap, so a newer packet may have the name.
+        // Keep the name if it now belongs to a newer packet, because 16-bit numbers wrap.
         if self.named.len() == NAMED_PACKETS
             && let Some((name, number)) = self.named.pop_front()
             && self.names.get(&name) == Some(&number)
@@ -341,7 +349,7 @@ impl MediaSender {
         self.named.push_back((name, number));
     }
 
-    /// Returns the number of the packet with this name; `None` if unknown.
+    /// Returns the number of the packet with this name, or `None` if the name is not known.
     pub fn number(&self, name: PacketName) -> Option<u64> {
         match name {
             PacketName::Transport(low) if !self.own_transport => self.remote.number(low),
@@ -362,7 +370,8 @@ impl MediaSender {
         let rtt = remote.join(now, |now, history, joined| {
             let (read, refused) =
                 feedback::join(history, now, &compound, settings.format, |history, name| match name {
-                    // Without names, a transport-wide number is the low 16 bits.
+                    // If the caller sets no sequence numbers, a transport-wide sequence number is the low 16 bits of
+                    // the packet's number.
                     PacketName::Transport(low) if !*own_transport => history.by_low_bits(low),
                     _ => names.get(&name).copied(),
                 });
@@ -371,7 +380,7 @@ impl MediaSender {
                 *joined = read;
             }
             counts.packets = joined.packets.len() as u64;
-            // A NACK requests a lost original.
+            // Take only lost retransmissions, because receivers request lost originals with NACKs.
             let repairs = joined.packets.iter().filter(|packet| packet.stream == Stream::Repair);
             lost.extend(repairs.filter(|packet| packet.arrived.is_none()).map(|packet| packet.number));
         });
@@ -401,7 +410,7 @@ impl MediaSender {
         self.streams.iter().position(|stream| stream.settings.ssrc == ssrc).map(|n| StreamId(n as u32))
     }
 
-    /// Processes the fates of packets as [`Remote::feedback`] does. Call [`MediaSender::poll`] afterwards.
+    /// Processes the fates of packets in the same way as [`Remote::feedback`]. Call [`MediaSender::poll`] afterwards.
     pub fn feedback(&mut self, now: Time, fates: impl IntoIterator<Item = PacketResult>) {
         let mut missing = Vec::new();
         let fates = fates.into_iter().inspect(|fate| {
@@ -413,14 +422,15 @@ impl MediaSender {
         self.after_feedback(now, rtt, &missing);
     }
 
-    /// Retransmits packets whose retransmissions were lost, and passes round-trip times and probes on.
+    /// Passes the round-trip time to the caches and the controller's probe to the prober. Retransmits packets whose
+    /// last retransmission was lost.
     fn after_feedback(&mut self, now: Time, rtt: Option<Span>, lost: &[u64]) {
         let context = self.nack_context(now);
         for cache in self.streams.iter_mut().filter_map(|stream| stream.cache.as_mut()) {
             if let Some(rtt) = rtt {
                 cache.on_round_trip(rtt);
             }
-            // If feedback does not cover retransmissions, it does not show their loss.
+            // Only feedback that includes retransmissions shows whether they are lost.
             if self.settings.retransmissions_covered {
                 lost.iter().for_each(|number| cache.on_lost(&context, &mut self.budget, *number));
             }
@@ -434,8 +444,9 @@ impl MediaSender {
         NackContext { now, target, packet, scarce, announced_playout: None }
     }
 
-    /// Requests the retransmission of a packet, as a NACK does. Returns false if it is queued already, was sent less
-    /// than a round trip ago, is not cached, or exceeds repair's share. Call [`MediaSender::poll`] afterwards.
+    /// Requests the retransmission of a packet, as a NACK does. Returns false if the packet is already queued, was sent
+    /// less than a round trip ago, is not cached, would arrive too late, or exceeds repair's share of the rate. Call
+    /// [`MediaSender::poll`] afterwards.
     pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
         let context = self.nack_context(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
@@ -445,7 +456,7 @@ impl MediaSender {
         cache.queued() > before
     }
 
-    /// Requests a key frame, as PLI and FIR do. One key frame answers all requests within 0.5 s.
+    /// Requests a key frame, as a PLI or an FIR does. Requests within 0.5 s are answered with one key frame.
     pub fn request_key_frame(&mut self, stream: StreamId) {
         if let Some(state) = self.stream(stream) {
             state.requested = true;
@@ -458,15 +469,16 @@ impl MediaSender {
         self.streams.iter_mut().for_each(|stream| stream.queue.clear());
     }
 
-    /// As [`Remote::forget`]: feedback will not cover a packet.
+    /// Records that feedback will not include this packet ([`Remote::forget`]).
     pub fn forget(&mut self, number: u64) {
         self.remote.forget(number);
     }
 
-    /// Returns what to do now.
+    /// Returns what the caller has to do now.
     ///
-    /// Call it after every call of another method, and at the time of the last [`Output::Wait`]. Repeat the call until
-    /// it returns [`Output::Wait`]. After a late call, the pacer catches up for at most [`MediaSettings::credit`].
+    /// Call this method after each call of another method, and at the time of the last [`Output::Wait`]. Repeat the
+    /// call until the result is [`Output::Wait`]. If the call is late, the pacer catches up for at most
+    /// [`MediaSettings::credit`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some((stream, id)) = self.dropped.pop_front() {
             return Output::Dropped(stream, id);
@@ -475,7 +487,7 @@ impl MediaSender {
             self.remote.timer(now);
             self.prober.request(self.remote.probe());
         }
-        // Audio is not paced; a video frame would delay it.
+        // Send audio first and without pacing, because the pacing of a video frame would delay it.
         if let Some(stream) = self.oldest(StreamKind::Audio) {
             return self.send_head(now, stream);
         }
@@ -486,7 +498,7 @@ impl MediaSender {
                 Some(stream) => self.send_repair(now, stream),
                 None => None,
             };
-            // Parity covers sent packets, so its deadline is earlier than queued video's.
+            // Send parity before video: it protects packets that have already been sent, so it is needed sooner.
             let next = || self.oldest(StreamKind::Parity).or_else(|| self.oldest(StreamKind::Video));
             if let Some(departure) = sent {
                 return Output::Send(departure);
@@ -502,11 +514,12 @@ impl MediaSender {
     fn wait(&self, now: Time, due: Option<Time>) -> Output {
         let media = due.map(|at| Wake { at, why: "pacer" });
         let soonest = self.remote.wake().into_iter().chain(media).min_by_key(|wake| wake.at);
-        // A wake-up in the past would let the caller poll forever.
+        // Always wait for at least 1 ns. With a time in the past, the caller would call `poll` without end.
         Output::Wait(soonest.map(|wake| Wake { at: wake.at.max(now + Span::nanos(1)), ..wake }))
     }
 
-    /// Returns when the next packet except audio may be sent; `None` if there is none or the window is closed.
+    /// Returns when the next packet that is not audio may be sent. Returns `None` if no packet waits or the window is
+    /// closed.
     fn due(&self, repair: bool) -> Option<Time> {
         let waits = repair
             || self.oldest(StreamKind::Parity).is_some()
@@ -516,14 +529,14 @@ impl MediaSender {
         (waits && !closed).then(|| self.pace.due(self.departure_rate()))
     }
 
-    /// Returns the stream of this kind with the oldest head.
+    /// Returns the stream of this kind whose first frame has waited longest.
     fn oldest(&self, kind: StreamKind) -> Option<StreamId> {
         let streams = self.streams.iter().enumerate().filter(|(_, stream)| stream.settings.kind == kind);
         let heads = streams.filter_map(|(n, stream)| Some((stream.queue.head()?.since, n)));
         heads.min().map(|(_, n)| StreamId(n as u32))
     }
 
-    /// Returns a stream with a retransmission to send.
+    /// Returns the first stream that has a retransmission to send.
     fn waiting_repair(&mut self, now: Time) -> Option<StreamId> {
         let waits = self.streams.iter_mut().position(|stream| stream.cache.as_mut().is_some_and(|c| c.waits(now)));
         waits.map(|n| StreamId(n as u32))
@@ -533,7 +546,7 @@ impl MediaSender {
         self.prober.rate().unwrap_or_else(|| self.remote.decision().pacing)
     }
 
-    /// Whether a probe may be filled with padding.
+    /// Returns whether padding can fill the current probe.
     fn pads(&self) -> bool {
         self.settings.padding && self.prober.pads() && self.newest.is_some()
     }
@@ -542,7 +555,7 @@ impl MediaSender {
         let Some(state) = self.stream(stream) else { return Output::Wait(None) };
         let (settings, head) = (state.settings, state.queue.head().and_then(|head| head.content.front()).copied());
         let Some(Queued { packet, role, ready }) = head else {
-            // An admitted frame always has a packet.
+            // This does not happen with admitted frames, because each has a packet.
             state.queue.clear();
             return Output::Wait(None);
         };
@@ -566,7 +579,7 @@ impl MediaSender {
             self.report_queue(now, None);
         }
         self.share.on_sent(now, size, kind == Stream::Parity);
-        // RFC 8888 identifies packets by SSRC and sequence number.
+        // Store the packet's name, because RFC 8888 identifies packets by SSRC and sequence number.
         if settings.covered && self.settings.format == FeedbackFormat::Rfc8888 {
             self.sent_as(number, PacketName::Rtp { ssrc: settings.ssrc, seq: packet.seq });
         }
@@ -583,7 +596,7 @@ impl MediaSender {
     }
 
     fn send_repair(&mut self, now: Time, stream: StreamId) -> Option<Departure> {
-        // The number by which the cache recognises a loss of this retransmission.
+        // With this number, the cache recognises the loss of this retransmission.
         let number = self.next;
         let cache = self.streams.get_mut(stream.0 as usize)?.cache.as_mut()?;
         let Retransmission { packet, .. } = cache.next(now, number)?;
@@ -602,7 +615,7 @@ impl MediaSender {
         pacing: Rate,
     ) -> Departure {
         let size = cached.size;
-        // A packet that feedback does not cover must not count as lost.
+        // If feedback does not include the packet, the controller must not take it for lost.
         let number = match self.settings.retransmissions_covered {
             true => self.remote.sent_extra(now, kind, size),
             false => self.remote.sent_uncovered(now, kind, size),
@@ -615,7 +628,7 @@ impl MediaSender {
     }
 
     fn send_padding(&mut self, now: Time) -> Output {
-        // The newest packet can also replace a lost original.
+        // Use the newest packet as padding, because it also repairs a loss of the original.
         let newest = self.newest.and_then(|stream| {
             let cache = self.streams.get(stream.0 as usize)?.cache.as_ref()?;
             Some((stream, cache.newest()?.packet))
@@ -625,7 +638,8 @@ impl MediaSender {
             return self.wait(now, None);
         };
         let departure = self.send_again(now, stream, &packet, Stream::Padding, self.departure_rate());
-        // Padding is only in probes that do not count against the pacing rate, so nothing is charged.
+        // Ignore the bytes to charge: padding is sent only in probes whose packets are not part of the pacing rate, so
+        // there are none.
         self.prober.on_sent(None, departure.size);
         Output::Send(departure)
     }

@@ -1,26 +1,28 @@
-//! Bandwidth probes of a controller ([`SenderHalf::probe`](steadycast_control::SenderHalf::probe)).
+//! Sends the bandwidth probes that a controller requests
+//! ([`SenderHalf::probe`](steadycast_control::SenderHalf::probe)).
 
 use steadycast_control::Probe;
 use steadycast_units::{Bytes, Rate};
 
-/// Counts of a sender's probes.
+/// Numbers of a sender's probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probes {
-    /// The probes sent completely.
+    /// Number of probes that were sent completely.
     pub whole: u64,
-    /// The probes cut short: no packet waited, and there was no padding.
+    /// Number of probes that ended early because the queue was empty and there was no padding.
     pub cut: u64,
-    /// The probes withdrawn before they began.
+    /// Number of probes that the controller withdrew before they began.
     pub skipped: u64,
 }
 
-/// Sends one probe after the other. A probe begins with the first packet after its request, and each id is sent once.
+/// Sends one probe at a time. A probe begins with the first packet that is sent after its request. Each id is sent only
+/// once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prober {
     running: Option<Running>,
-    /// The last probe that has begun.
+    /// The id of the last probe that has begun.
     begun: Option<u32>,
-    /// A requested probe that has not begun.
+    /// The id of a probe that is requested but has not begun.
     pending: Option<u32>,
     counts: Probes,
 }
@@ -33,12 +35,12 @@ struct Running {
 }
 
 impl Prober {
-    /// Returns the counts.
+    /// Returns the numbers of probes.
     pub const fn counts(&self) -> Probes {
         self.counts
     }
 
-    /// Sets the requested probe.
+    /// Sets the probe that the controller requests, or `None` if it requests none.
     pub fn request(&mut self, wanted: Option<Probe>) {
         let new = wanted.map(|probe| probe.id).filter(|id| self.begun != Some(*id));
         if self.pending.is_some_and(|pending| new != Some(pending)) {
@@ -47,22 +49,23 @@ impl Prober {
         self.pending = new;
     }
 
-    /// Returns the rate of the probe in progress.
+    /// Returns the rate of the current probe, or `None` if there is none.
     pub fn rate(&self) -> Option<Rate> {
         self.running.map(|running| running.probe.rate)
     }
 
-    /// Returns whether padding fills the probe. A probe with [`Probe::within`] uses only waiting packets.
+    /// Returns whether padding can fill the current probe. A probe with [`Probe::within`] consists only of packets that
+    /// wait in the queue.
     pub fn pads(&self) -> bool {
         self.running.is_some_and(|running| !running.probe.within)
     }
 
-    /// Counts a sent packet, which may start the probe `wanted`.
+    /// Adds a sent packet to the current probe. If there is no current probe, the packet starts the probe `wanted`.
     ///
-    /// Returns the bytes that the pacer has to charge now. They are not zero only at the end of a probe whose packets
-    /// count against the pacing rate ([`Probe::within`]).
+    /// Returns the bytes that the pacer has to charge now. They are above zero only at the end of a probe with
+    /// [`Probe::within`], because only its packets are part of the pacing rate.
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
-        // A probe without media never begins.
+        // A probe begins with a media packet, so without media it never begins.
         if self.running.is_none() {
             self.running = wanted
                 .filter(|probe| self.begun != Some(probe.id) && probe.rate > Rate::ZERO)
@@ -76,7 +79,7 @@ impl Prober {
         running.bytes += size;
         if running.packets >= running.probe.packets && running.bytes >= running.probe.bytes {
             self.counts.whole += 1;
-            // The pacer charges the last packet itself.
+            // Leave out the last packet, because the pacer charges it itself.
             let early = if running.probe.within { running.bytes.saturating_sub(size) } else { Bytes::ZERO };
             self.running = None;
             return early;
@@ -84,7 +87,7 @@ impl Prober {
         Bytes::ZERO
     }
 
-    /// Ends the probe, because no packet waits.
+    /// Ends the current probe because the queue is empty.
     pub fn ran_dry(&mut self) {
         if self.running.take().is_some() {
             self.counts.cut += 1;

@@ -2,11 +2,11 @@ use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
 const STEP: Span = Span::millis(100);
-/// The steps of the short mean: one second.
+/// Number of steps in the short mean, which covers one second.
 const STEPS: usize = 10;
-/// The long mean's time constant, in seconds.
+/// Time constant of the long mean, in seconds.
 const LONG_TIME_CONSTANT: f64 = 5.0;
-/// The maximum share of the rate for repair.
+/// Maximum share of the rate that repair can use.
 const MAX_REPAIR_SHARE: f64 = 1.0 / 3.0;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,17 +15,17 @@ struct Step {
     repair: f64,
 }
 
-/// Measures repair's share of the sent bytes.
+/// Measures which share of the sent bytes is repair.
 #[derive(Debug, Default)]
 pub struct RepairShare {
-    /// The last second, newest last.
+    /// The sent bytes of the last second in steps of 100 ms. The newest step is the last element.
     steps: VecDeque<Step>,
     began: Time,
     long: f64,
 }
 
 impl RepairShare {
-    /// Counts a sent packet.
+    /// Adds a sent packet.
     pub fn on_sent(&mut self, now: Time, size: Bytes, repair: bool) {
         self.pass(now);
         if let Some(step) = self.steps.back_mut() {
@@ -34,10 +34,11 @@ impl RepairShare {
         }
     }
 
-    /// Returns the part of `rate` for media. Repair's share is the larger of two means, at most a third.
+    /// Returns the part of `rate` that is left for media. Repair's share is the larger of a short and a long mean, but
+    /// at most a third.
     pub fn left(&mut self, now: Time, rate: Rate) -> Rate {
         self.pass(now);
-        // The short mean follows a burst of repairs, and the long one falls slowly after it.
+        // The short mean rises quickly with a burst of repairs. The long mean falls slowly after the burst.
         let share = self.long.max(self.short()).min(MAX_REPAIR_SHARE);
         if share > 0.0 { rate.scale(1.0 - share) } else { rate }
     }
@@ -57,7 +58,7 @@ impl RepairShare {
                 self.long += (step.repair / step.all - self.long) * STEP.as_secs_f64() / LONG_TIME_CONSTANT;
             }
             if now.since(self.began) > STEP * (2 * STEPS as u64) {
-                // Steps before a pause say nothing.
+                // Discard the steps before a pause, because they are out of date.
                 self.steps.clear();
                 self.began = now;
             } else {
@@ -83,8 +84,8 @@ mod tests {
         assert_eq!(share.left(ms(2_000), rate), rate);
         (200..300).for_each(|n| share.on_sent(ms(10 * n), size, n % 10 == 0));
         assert_eq!(share.left(ms(2_999), rate), Rate::kbps(900));
-        // A second later, only the long mean contains the repair. The repair was a tenth of the rate for one of the
-        // mean's five seconds.
+        // One second later, only the long mean contains the repair. Repair was a tenth of the rate during one second of
+        // the five seconds in that mean.
         (300..400).for_each(|n| share.on_sent(ms(10 * n), size, false));
         let left = share.left(ms(3_999), rate);
         assert!(left > Rate::kbps(983) && left < Rate::kbps(988), "{left}");

@@ -3,15 +3,15 @@ use std::collections::VecDeque;
 use steadycast_control::FrameEdge;
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The content of a stream, which decides when its packets are sent.
+/// The content of a stream. It decides when the stream's packets are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StreamKind {
-    /// Audio, sent immediately and not paced, but a part of the controlled rate.
+    /// Audio. It is not paced but sent immediately. Its rate is part of the controlled rate.
     Audio,
-    /// Video, at the pacing rate.
+    /// Video, which is sent at the pacing rate.
     #[default]
     Video,
-    /// Parity (FEC) from the caller, at the pacing rate and before video.
+    /// Parity packets (FEC) from the caller. They are sent at the pacing rate, before video.
     Parity,
 }
 
@@ -19,17 +19,18 @@ pub enum StreamKind {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct StreamSettings {
-    /// The content.
+    /// The kind of content.
     pub kind: StreamKind,
-    /// The RTP SSRC in NACKs, key-frame requests and RFC 8888; without RTP, any number.
+    /// The SSRC of the stream in NACKs, key-frame requests and RFC 8888's feedback. It can be any number if RTP is not
+    /// used.
     pub ssrc: u32,
-    /// Retransmission on NACK; `None` disables it.
+    /// Settings for retransmission on NACK. With `None`, packets are not retransmitted.
     pub retransmission: Option<RepairSettings>,
-    /// The rate below which a simulcast layer is paused; zero for never.
+    /// The rate below which a simulcast layer is paused. If it is zero, the layer is never paused.
     pub least: Rate,
-    /// Audio's and parity's reserved rate, or video's maximum.
+    /// For audio and parity, the rate that is reserved for the stream. For video, the stream's maximum rate.
     pub most: Rate,
-    /// Whether feedback covers the packets. Browsers leave audio out unless it is negotiated.
+    /// Whether feedback includes the stream's packets. Browsers leave audio packets out unless this is negotiated.
     pub covered: bool,
 }
 
@@ -40,35 +41,35 @@ impl StreamSettings {
         Self { kind, ssrc, retransmission: None, least, most, covered: true }
     }
 
-    /// Creates an audio stream. `rate` includes the headers.
+    /// Creates an audio stream. `rate` includes packet headers.
     pub const fn audio(ssrc: u32, rate: Rate) -> Self {
         Self { kind: StreamKind::Audio, most: rate, ..Self::video(ssrc) }
     }
 }
 
-/// A stream of a [`MediaSender`](crate::MediaSender).
+/// A stream of a [`MediaSender`](crate::MediaSender), by its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamId(pub u32);
 
-/// A packet that the caller keeps.
+/// A packet whose bytes the caller keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MediaPacket {
-    /// The caller's identifier, which [`Departure`](crate::Departure) returns.
+    /// The caller's identifier of the packet, which [`Departure`](crate::Departure) returns.
     pub id: u64,
-    /// The IP size, with IP and UDP headers.
+    /// The packet size, including IP and UDP headers.
     pub size: Bytes,
-    /// The position in the frame.
+    /// The packet's position in its frame.
     pub edge: FrameEdge,
-    /// The RTP sequence number. Packets are added in its order.
+    /// The RTP sequence number. Packets are added in the order of their sequence numbers.
     pub seq: u16,
 }
 
-/// What an encoder has to do with the next frame of its stream.
+/// The target for the next frame of a stream's encoder.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncoderTarget {
-    /// The stream's rate, as a rate of IP packets.
+    /// The rate of the stream's IP packets.
     pub rate: Rate,
-    /// Whether to skip the next frame, because of the backlog. No other frame may depend on it.
+    /// Whether to skip the next frame because of the backlog. The encoder must not let other frames depend on it.
     pub skip: bool,
     /// Whether the next frame has to be a key frame.
     pub key_frame: bool,
@@ -89,13 +90,13 @@ pub(crate) struct StreamState {
     pub(crate) settings: StreamSettings,
     pub(crate) queue: FrameQueue<VecDeque<Queued>>,
     pub(crate) cache: Option<RetransmissionCache<MediaPacket>>,
-    /// The role of the frame that is being added; `None` if it is skipped.
+    /// The role of the frame that is being added, or `None` if the frame is skipped.
     pub(crate) role: Option<FrameRole>,
     pub(crate) is_announced: bool,
-    /// The newest sent packet's extended sequence number.
+    /// The extended sequence number of the newest sent packet.
     pub(crate) newest: Option<u64>,
     pub(crate) requested: bool,
-    /// The last key frame, or the last request for one.
+    /// The time of the last key frame, or of the last key frame that was requested from the encoder.
     last_key: Option<Time>,
     /// The bytes of the frame that is being added.
     pub(crate) frame_size: Bytes,
@@ -103,7 +104,7 @@ pub(crate) struct StreamState {
 
 impl StreamState {
     pub(crate) fn new(settings: StreamSettings, max_backlog: Span) -> Self {
-        // Audio and parity have reserved rates.
+        // Limit only the queue of video, because audio and parity have reserved rates.
         let bound = (settings.kind == StreamKind::Video).then_some(max_backlog);
         Self {
             settings,
@@ -119,19 +120,20 @@ impl StreamState {
     }
 
     pub(crate) fn extend(&mut self, seq: u16) -> u64 {
-        // The offset leaves room for packets before the first one.
+        // Start one cycle above zero, so that packets from before the first one also have a number.
         let newest = self.newest.unwrap_or(1 << 16 | u64::from(seq));
         let extended = newest.saturating_add_signed(i64::from(seq.wrapping_sub(newest as u16) as i16));
         self.newest = Some(newest.max(extended));
         extended
     }
 
-    /// A key frame answers all earlier requests.
+    /// Clears the request for a key frame, because this key frame answers all earlier requests.
     pub(crate) fn on_key_frame(&mut self, now: Time) {
         (self.requested, self.last_key) = (false, Some(now));
     }
 
-    /// Returns whether the next frame has to be a key frame. With a `full` queue it would be late.
+    /// Returns whether the next frame has to be a key frame. Returns false if the queue is `full`, because the key
+    /// frame would be late.
     pub(crate) fn take_key_frame(&mut self, now: Time, full: bool) -> bool {
         let wanted = (self.requested || self.queue.is_broken()) && !full;
         let due = wanted && self.last_key.is_none_or(|last| now.since(last) >= MIN_KEY_FRAME_INTERVAL);
