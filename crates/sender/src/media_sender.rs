@@ -61,7 +61,7 @@ pub struct Departure {
     pub number: u64,
     /// Whether the packet is media, a retransmission, parity or padding.
     pub kind: Stream,
-    /// The IP size.
+    /// The packet size, including IP and UDP headers.
     pub size: Bytes,
 }
 

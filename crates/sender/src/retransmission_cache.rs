@@ -20,7 +20,7 @@ const MAX_CACHED_PACKETS: usize = 1 << 14;
 pub struct CachedPacket<P> {
     /// The packet, or an identifier of it.
     pub content: P,
-    /// The role of its frame.
+    /// The role of the packet's frame.
     pub role: FrameRole,
     /// When the encoder delivered the frame.
     pub ready: Time,
@@ -37,7 +37,7 @@ pub struct CachedPacket<P> {
 /// A packet to be retransmitted.
 #[derive(Clone, Copy, Debug)]
 pub struct Retransmission<P> {
-    /// The original's extended sequence number.
+    /// The extended sequence number of the original packet.
     pub seq: u64,
     /// The original packet.
     pub packet: CachedPacket<P>,

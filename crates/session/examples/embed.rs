@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Sends for a second; returns packets sent, packets received and reports.
+/// Sends for one second. Returns the number of packets sent, the number of packets received, and the number of reports.
 pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
     let (to_receiver, to_sender) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
     to_receiver.connect(to_sender.local_addr()?)?;
@@ -49,14 +49,14 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
     let end = Time::ZERO + Span::secs(1);
     let (mut frames, mut buffer) = (0_u32, [0; 2048]);
     while now() < end {
-        // 1. Push a frame, as large as the controller's target allows.
+        // 1. Push a frame. The controller's target determines its size.
         let sampled = Time::ZERO + Span::secs(1) / FRAMES_PER_SECOND * u64::from(frames);
         if now() >= sampled {
             let size = sender.decision().target.over(Span::secs(1) / FRAMES_PER_SECOND);
             sender.push_frame(now(), &Frame { index: frames, kind: FrameKind::P, size, sampled });
             frames += 1;
         }
-        // 2. Send what the sender and the receiver return, until they return `Wait`.
+        // 2. Send the packets that the sender and the receiver return, until each of them returns `Wait`.
         let mut wake = end.min(sampled);
         for (socket, is_sender) in [(&to_receiver, true), (&to_sender, false)] {
             loop {
@@ -75,7 +75,8 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
                 }
             }
         }
-        // 3. Receive until both sockets are empty. On one port, types 192 to 223 are RTCP (RFC 5761).
+        // 3. Receive until both sockets are empty. RTP and RTCP share a port: a second byte from 192 to 223 means RTCP
+        // (RFC 5761).
         while let Some(len) = arrived(&to_sender, &mut buffer)? {
             match buffer[..len] {
                 [_, 192..224, ..] => receiver.on_rtcp(now(), Origin(1), &buffer[..len]),
@@ -85,14 +86,14 @@ pub(crate) fn run() -> Result<(u32, u64, u64), Box<dyn std::error::Error>> {
         while let Some(len) = arrived(&to_receiver, &mut buffer)? {
             sender.on_rtcp(now(), Origin(2), &buffer[..len]);
         }
-        // A real program waits here for both sockets, and until `wake`.
+        // A real program waits here until a datagram arrives on either socket, but not longer than until `wake`.
         std::thread::sleep(Duration::from_nanos(wake.since(now()).min(Span::micros(500)).as_nanos()));
     }
     println!("target {}, because of {:?}", sender.decision().target, sender.decision().why);
     Ok((sender.packets(), receiver.received(), sender.feedback().packets))
 }
 
-/// Returns the length of the next datagram, if one has arrived.
+/// Returns the length of the next datagram, or `None` if no datagram has arrived.
 fn arrived(socket: &UdpSocket, buffer: &mut [u8]) -> std::io::Result<Option<usize>> {
     match socket.recv(buffer) {
         Ok(len) => Ok(Some(len)),

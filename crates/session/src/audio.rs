@@ -1,6 +1,7 @@
-//! The audio stream of a session with video: Opus packets (RFC 7587) with their own SSRC.
+//! The audio stream of a session with video. It consists of Opus packets (RFC 7587) and has its own SSRC.
 //!
-//! Audio is sent first, unpaced and never dropped. Its bytes count towards the controlled rate, its losses do not.
+//! Audio is sent before video, without pacing, and is never dropped. Its bytes are part of the controlled rate, but its
+//! losses do not affect the controller.
 
 use crate::sender::CLOCK_RATE;
 use std::collections::VecDeque;
@@ -19,31 +20,31 @@ pub struct AudioSettings {
     pub ssrc: u32,
     /// The RTP payload type.
     pub payload_type: u8,
-    /// The rate reserved for audio, as a rate of IP packets.
+    /// The rate that is reserved for audio, including packet headers.
     pub rate: Rate,
-    /// Whether the video's per-packet feedback and header extensions cover audio packets. Otherwise the controller
-    /// ignores them.
+    /// Whether the video's per-packet feedback and header extensions include audio packets. If not, the controller
+    /// ignores audio packets.
     pub shares_feedback: bool,
-    /// The first sequence number.
+    /// The first RTP sequence number.
     pub first_seq: u16,
-    /// The RTP timestamp of time zero.
+    /// The RTP timestamp at time zero.
     pub first_timestamp: u32,
 }
 
 /// An encoded audio packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AudioPacket {
-    /// The packet's index at its source.
+    /// The packet's index in its audio source.
     pub index: u32,
     /// The sampling time of the packet's first sample.
     pub sampled: Time,
-    /// The payload's length in bytes.
+    /// The length of the payload in bytes.
     pub len: u16,
-    /// Whether this is the first packet after a silence (marker; RFC 3551, section 4.1).
+    /// Whether this is the first packet after a silence. Such a packet has the RTP marker bit (RFC 3551, section 4.1).
     pub begins: bool,
 }
 
-/// Returns the RTP timestamp at `at`; `first` is that of time zero.
+/// Returns the RTP timestamp at the time `at`. `first` is the RTP timestamp at time zero.
 pub(crate) fn timestamp(first: u32, at: Time, clock_rate: u32) -> u32 {
     let ticks = u128::from(at.as_nanos()) * u128::from(clock_rate) / 1_000_000_000;
     first.wrapping_add(ticks as u32)
@@ -55,9 +56,9 @@ pub(crate) struct AudioSender {
     waiting: VecDeque<AudioPacket>,
     packets: u32,
     octets: u32,
-    /// The reported loss (0 to 1), which falls by at most an eighth per report; `None` before the first report.
+    /// The reported loss as a fraction. It falls by at most an eighth per report. Before the first report it is `None`.
     loss: Option<f64>,
-    /// Whether the audio's sender report is due.
+    /// Whether a sender report for the audio stream is due.
     report_due: bool,
     reported: bool,
     bye_due: bool,
@@ -89,7 +90,7 @@ impl AudioSender {
         self.bye_due = self.packets > 0;
     }
 
-    /// Returns the next packet with its header, and counts it as sent.
+    /// Returns the next packet and its header. The packet counts as sent from now on.
     pub(crate) fn next(&mut self, now: Time) -> Option<(AudioPacket, RtpHeader)> {
         let packet = self.waiting.pop_front()?;
         let header = RtpHeader {
@@ -107,10 +108,11 @@ impl AudioSender {
         Some((packet, header))
     }
 
-    /// Processes a report block, if it is about this stream.
+    /// Processes a report block. Ignores blocks about other streams.
     pub(crate) fn on_block(&mut self, block: &ReportBlock) {
         if block.ssrc == self.settings.ssrc {
-            // Losses come in bursts, so one report without loss must not end in-band FEC.
+            // Let the loss fall slowly: losses come in bursts, so a single report without loss must not switch in-band
+            // FEC off.
             let decayed = self.loss.unwrap_or(0.0) * LOSS_DECAY;
             self.loss = Some((f64::from(block.fraction) / 256.0).max(decayed));
         }
@@ -120,17 +122,19 @@ impl AudioSender {
         self.loss
     }
 
-    /// The audio's sender report follows the video's.
+    /// Makes the audio's sender report due after a sender report of the video.
     pub(crate) const fn on_video_report(&mut self) {
         self.report_due = self.packets > 0;
     }
 
-    /// Returns whether this stream and the video have started, but this one's sender report is missing.
+    /// Returns whether both streams have started but no sender report for the audio has been sent. `video` is whether
+    /// the video stream has started.
     pub(crate) const fn lacks_report(&self, video: bool) -> bool {
         video && self.packets > 0 && !self.reported
     }
 
-    /// Returns a due report or BYE. `ntp` is the time by the clock that the audio and the video stream share.
+    /// Returns the due sender report, with a BYE if the stream has stopped, or `None` if neither is due. `ntp` is the
+    /// NTP time at `now` on the clock that the audio and video streams share.
     pub(crate) fn take_report(&mut self, now: Time, ntp: u64, cname: &str) -> Option<Vec<Packet>> {
         let bye = std::mem::take(&mut self.bye_due);
         if !std::mem::take(&mut self.report_due) && !bye {
@@ -138,7 +142,8 @@ impl AudioSender {
         }
         self.reported = true;
         let AudioSettings { ssrc, first_timestamp, .. } = self.settings;
-        // The RTP timestamp and the NTP time denote the same instant (RFC 3550, section 6.4.1).
+        // Compute the RTP timestamp for `now`, because it must denote the same instant as the NTP time (RFC 3550,
+        // section 6.4.1).
         let rtp = timestamp(first_timestamp, now, AUDIO_CLOCK_RATE);
         let (packets, octets, blocks) = (self.packets, self.octets, Vec::new());
         let report = Packet::SenderReport { ssrc, ntp, rtp, packets, octets, blocks };
@@ -148,17 +153,17 @@ impl AudioSender {
     }
 }
 
-/// An RTP timestamp and the sender's clock, from a sender report.
+/// A pair of an RTP timestamp and the NTP time of the same instant, from a sender report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClockReference {
     pub(crate) ntp: u64,
     pub(crate) rtp: u32,
 }
 
-/// Converts an audio RTP timestamp to the video's (RFC 3550, section 6.4.1).
+/// Converts an RTP timestamp of the audio to the video's RTP timestamp of the same instant (RFC 3550, section 6.4.1).
 pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, timestamp: u32) -> u32 {
     let since = i128::from(timestamp.wrapping_sub(audio.rtp) as i32);
-    // The time from the video's sender report to the audio sample, in 2⁻³² s.
+    // The time from the video's sender report to the audio sample, in units of 2⁻³² s.
     let at = i128::from(audio.ntp.wrapping_sub(video.ntp) as i64) + (since << 32) / i128::from(AUDIO_CLOCK_RATE);
     let ticks = (at * i128::from(CLOCK_RATE)) >> 32;
     video.rtp.wrapping_add(ticks as u32)
@@ -166,7 +171,7 @@ pub(crate) fn video_timestamp(audio: ClockReference, video: ClockReference, time
 
 pub(crate) struct AudioReceiver {
     payload_type: u8,
-    /// The followed source: the first with the audio payload type.
+    /// The SSRC of the audio stream and its reception. This is the first SSRC with the audio payload type.
     source: Option<(u32, Reception)>,
     pub(crate) sent: Option<PeerTime>,
     pub(crate) clock: Option<ClockReference>,
@@ -185,13 +190,13 @@ impl AudioReceiver {
         self.source.as_ref().map(|(ssrc, _)| *ssrc)
     }
 
-    /// Returns this SSRC's reception, unless another SSRC is followed.
+    /// Returns the reception of the audio stream. Returns `None` if the stream has another SSRC than `ssrc`.
     pub(crate) fn follow(&mut self, ssrc: u32) -> Option<&mut Reception> {
         let source = self.source.get_or_insert_with(|| (ssrc, Reception::trusting(ssrc, AUDIO_CLOCK_RATE)));
         (source.0 == ssrc).then_some(&mut source.1)
     }
 
-    /// Discards the followed source after the video's source has changed.
+    /// Discards the audio stream, because the video's source has changed.
     pub(crate) fn restart(&mut self) {
         *self = Self::new(self.payload_type);
     }
@@ -214,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_audio_timestamp_maps_to_the_video_timestamp_of_its_sampling_time() {
-        // Both clocks wrap around; the two reports are half a second apart.
+        // Both RTP clocks wrap around in this example. The two sender reports are half a second apart.
         let second = 1u64 << 32;
         let audio = ClockReference { ntp: 10 * second, rtp: u32::MAX - 100 };
         let video = ClockReference { ntp: 10 * second + second / 2, rtp: 44_000 };

@@ -1,22 +1,22 @@
 //! Batched delivery of packets to a receiver. In a large group, most packets neither make a receiver send nor change
-//! its timers, so they can be delivered later, together.
+//! its timers. Such packets can be delivered later as a batch.
 
 use crate::Media;
 use steadycast_control::Stream;
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// Decides which packets may wait until something else happens at the receiver. These packets neither make the receiver
-/// send nor advance its timers.
+/// Decides whether a packet can be added to a batch. Packets in a batch neither make the receiver send nor advance its
+/// timers. The batch is delivered when something else happens at the receiver.
 ///
-/// Valid until the next call of the receiver.
+/// This value is valid until the next call of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batchable {
     pub(crate) source: u32,
-    /// The last reported group size; a smaller one would advance the next report.
+    /// The number of receivers that the source reported last. A smaller number would advance the next report.
     pub(crate) receivers: u32,
 }
 
-/// The properties of a packet that decide whether it is batched.
+/// The properties of a packet that decide whether it can be added to a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchKey {
     source: u32,
@@ -24,12 +24,13 @@ pub struct BatchKey {
 }
 
 impl BatchKey {
-    /// Returns the key of a video packet; `None` for other streams.
+    /// Returns the key of a video packet, or `None` if the packet belongs to another stream.
     pub fn of_media(media: &Media) -> Option<Self> {
         (media.stream == Stream::Media).then_some(Self { source: media.header.ssrc, receivers: None })
     }
 
-    /// Returns the key of a compound with only a source's sender report, SDES, APP and summary.
+    /// Returns the key of a compound, or `None` if it cannot be batched. It must contain only a sender report, SDES,
+    /// APP packets and summaries, all from the same source.
     pub fn of_compound(compound: &Compound) -> Option<Self> {
         let Some(Packet::SenderReport { ssrc: source, .. }) = compound.packets.first() else { return None };
         let mut all = Self { source: *source, receivers: None };
@@ -43,8 +44,8 @@ impl BatchKey {
                 }
                 _ => false,
             };
-            // Packets of other participants are not batched, because they can make the receiver act. For example,
-            // another receiver's NACK suppresses its own NACK.
+            // Do not batch packets of other participants, because they can make the receiver act. For example, another
+            // receiver's NACK suppresses this receiver's NACK.
             if !own {
                 return None;
             }
@@ -54,7 +55,7 @@ impl BatchKey {
 }
 
 impl Batchable {
-    /// Returns whether the packet can wait. If not, deliver the batch before it.
+    /// Returns whether the packet can be added to the batch. If not, the caller delivers the batch before this packet.
     #[inline]
     pub fn accepts(&mut self, packet: &BatchKey) -> bool {
         let receivers = packet.receivers.unwrap_or(self.receivers);

@@ -1,16 +1,18 @@
-//! The circuit breaker of RFC 8083. It reduces the rate, independently of the controller, on any of these conditions:
+//! The circuit breaker of RFC 8083. It reduces the rate, independently of the controller, if one of these conditions
+//! holds:
 //!
-//! - RTCP timeout (section 4.1): no report for three reporting intervals of 5 s.
-//! - Media timeout (section 4.2): no receiver's highest sequence number grows in 5 reports over at least 5 s.
-//! - Congestion (section 4.3): the rate exceeds ten times TCP's rate in 5 reports over at least 5 s. In a group, this
-//!   needs at least two receivers and more than 2 % of all receivers.
+//! - RTCP timeout (section 4.1): no report has arrived for three reporting intervals of 5 s.
+//! - Media timeout (section 4.2): in 5 reports over at least 5 s, the highest sequence number does not grow at any
+//! receiver.
+//! - Congestion (section 4.3): in 5 reports over at least 5 s, the rate exceeds ten times TCP's rate. In a group, this
+//! must be true for at least two receivers and for more than 2 % of all receivers.
 //!
-//! First the rate falls to a tenth. If a condition holds again at this rate, the media pauses until a report shows
-//! arrivals. During the pause one packet is sent every two seconds, so that receivers report
+//! At first the rate is reduced to a tenth. If a condition holds again at this rate, the media pauses until a report
+//! shows arrivals. During the pause one packet is sent every two seconds, so that receivers report
 //! ([`crate::Receiver::answering`]).
 //!
-//! With a controller that ignores feedback (`fixed`) or an operator's floor, the RTCP timeout needs a first report.
-//! Until a unicast session's first report, the rate is at least [`MIN_UNREPORTED_RATE`].
+//! If the controller ignores feedback (`fixed`) or the operator has set a floor, the RTCP timeout applies only after a
+//! first report. Until the first report in a unicast session, the rate is at least [`MIN_UNREPORTED_RATE`].
 
 use crate::OperatorControls;
 use crate::feedback_filter::LEFT_BEHIND_SHARE;
@@ -23,14 +25,14 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Three reporting intervals of 5 s (RFC 8083, section 4.1).
+/// The RTCP timeout: three reporting intervals of 5 s (RFC 8083, section 4.1).
 const RTCP_TIMEOUT: Span = Span::secs(15);
 /// The length of a circuit-breaker interval, in reports (RFC 8083, sections 4.2 and 4.3).
 const CB_INTERVAL_REPORTS: u32 = 5;
 /// The minimum length of a circuit-breaker interval.
 const MIN_CB_INTERVAL: Span = Span::secs(5);
 const PAUSED_PACKET_INTERVAL: Span = Span::secs(2);
-/// The minimum rate before the first report. Video in CIF at a coarse quantizer has this rate.
+/// The minimum rate before the first report. It is the rate of CIF video with a coarse quantizer.
 const MIN_UNREPORTED_RATE: Rate = Rate::kbps(300);
 const MAX_WATCHED: usize = 4_096;
 
@@ -42,12 +44,13 @@ pub struct CircuitBreaker {
 }
 
 impl CircuitBreaker {
-    /// Wraps `own` and applies the limits of `orders`. A tripped breaker may go below the floor.
+    /// Wraps the controller `own` and applies the limits of `orders`. A breaker that has tripped can go below the
+    /// floor.
     pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders, provided: false }
     }
 
-    /// Sets whether a floor is configured. The RTCP timeout then spares receivers that never report.
+    /// Sets whether a floor is configured. If it is, the RTCP timeout does not apply to receivers that never report.
     pub fn provided(self, provided: bool) -> Self {
         Self { provided, ..self }
     }
@@ -69,13 +72,13 @@ impl Layer for CircuitBreaker {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Closed,
-    /// The rate is a tenth of its value at `since`.
+    /// The rate is reduced to `rate`, a tenth of the rate at the time `since`.
     Cut {
         since: Time,
         rate: Rate,
         why: &'static str,
     },
-    /// The media pauses.
+    /// The media is paused.
     Open {
         why: &'static str,
     },
@@ -85,16 +88,16 @@ struct Watched {
     since: Time,
     reports: u32,
     highest: u64,
-    /// The time since which the highest sequence number stands still, and the number of reports since then.
+    /// When the highest sequence number last changed, and the number of reports since then.
     still: (Time, u32),
     expected: u64,
     lost: u64,
-    /// Whether the rate was too high in the previous interval.
+    /// Whether the rate exceeded ten times TCP's rate in the previous interval.
     over: bool,
     rtt: Option<Span>,
-    /// All bytes sent before the interval.
+    /// Bytes sent in total before this interval.
     sent: Bytes,
-    /// All bytes sent before the last report.
+    /// Bytes sent in total before the last report.
     sent_before: Bytes,
 }
 
@@ -138,7 +141,8 @@ impl Breaker {
         }
     }
 
-    /// Returns how many receivers must show too high a rate. In a group, one receiver alone can't reduce it.
+    /// Returns how many receivers must show that the rate is too high. In a group, a single receiver can't reduce the
+    /// rate.
     fn receivers_needed(&self) -> usize {
         match self.watched.len() {
             all if self.group && all > 1 => ((all as f64 * LEFT_BEHIND_SHARE) as usize + 1).max(2),
@@ -146,9 +150,10 @@ impl Breaker {
         }
     }
 
-    /// Returns since when a required report is missing. Time in which the clock stood still does not count.
+    /// Returns the time since which a report is missing, or `None` if no report is required. Excludes time in which the
+    /// clock stood still.
     fn silent_since(&self) -> Option<Time> {
-        // Once a report has arrived, further ones are required.
+        // After a first report, further reports are required even if the controller ignores feedback.
         let since = match (self.last_report, self.began) {
             (Some(heard), _) => Some(heard),
             (None, began) if !self.ignores_feedback => began,
@@ -171,7 +176,7 @@ impl Breaker {
             State::Closed => State::Cut { since: now, rate: self.closed().pacing.scale(0.1), why },
             State::Cut { .. } | State::Open { .. } => State::Open { why },
         };
-        // The intervals restart, so that the reduced rate is judged separately.
+        // Start new intervals, so that they measure only the reduced rate.
         for watched in self.watched.values_mut() {
             watched.restart(now, self.sent);
             watched.still = (now, 0);
@@ -182,7 +187,7 @@ impl Breaker {
         let since = self.silent_since()?;
         match self.state {
             State::Closed => Some(since + RTCP_TIMEOUT),
-            // The reduced rate is tried for another RTCP timeout.
+            // Keep the reduced rate for at least another RTCP timeout.
             State::Cut { since: cut, .. } => Some((since + RTCP_TIMEOUT).max(cut + RTCP_TIMEOUT)),
             State::Open { .. } => None,
         }
@@ -196,18 +201,19 @@ impl Breaker {
 
     fn judge_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return };
-        // Bounds the memory that forged SSRCs can take.
+        // Limit the table's size, so that forged SSRCs cannot exhaust the memory.
         if self.watched.len() >= MAX_WATCHED && !self.watched.contains_key(&report.from) {
             return;
         }
         let (now, sent) = (report.at, self.sent);
         let watched = self.watched.entry(report.from).or_insert_with(|| Watched::new(now, reception.highest, sent));
         watched.expected += reception.expected;
-        // Duplicates can make a block's losses negative (RFC 3550, section 6.4.1).
+        // Add a signed number, because duplicates can make the losses in a report block negative (RFC 3550, section
+        // 6.4.1).
         watched.lost = watched.lost.saturating_add_signed(reception.lost);
         watched.rtt = report.rtt.or(watched.rtt);
         watched.reports += 1;
-        // If nothing was sent, an unchanged number is no fault.
+        // If nothing was sent since the last report, the highest sequence number cannot grow, so ignore this.
         let idle = std::mem::replace(&mut watched.sent_before, sent) == sent;
         if reception.highest > watched.highest || idle {
             (watched.highest, watched.still) = (reception.highest.max(watched.highest), (now, 0));
@@ -222,7 +228,8 @@ impl Breaker {
         }
         let over = watched.over;
         let stuck = |w: &Watched| w.still.1 >= CB_INTERVAL_REPORTS && now.since(w.still.0) >= MIN_CB_INTERVAL;
-        // The path to the group works if packets arrive at any receiver, so all receivers must be stuck.
+        // Trip only if no receiver makes progress. As long as packets arrive at any receiver, the path to the group
+        // works.
         if self.watched.values().all(stuck) {
             return self.trip_breaker(now, "nothing arrives any more");
         }
@@ -231,7 +238,7 @@ impl Breaker {
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
-            // A reduction ends after an interval without excess.
+            // End the reduction after an interval in which the rate was not too high.
             State::Open { .. } if moving => self.state = State::Closed,
             State::Cut { since, .. } if moving && !over && (due || now.since(since) >= MIN_CB_INTERVAL) => {
                 self.state = State::Closed;
@@ -253,14 +260,15 @@ impl Watched {
         self.over = false;
     }
 
-    /// Compares with ten times TCP's rate by RFC 8083's simple equation `X = s / (R · √(2p/3))`.
+    /// Returns whether the rate exceeds ten times TCP's rate, by the simple equation of RFC 8083: `X = s / (R ·
+    /// √(2p/3))`.
     fn exceeds_tcp(&self, now: Time, sent: Bytes, packet: Bytes) -> bool {
         let (Some(rtt), true) = (self.rtt.filter(|r| !r.is_zero()), self.expected > 0 && self.lost > 0) else {
             return false;
         };
         let loss = (self.lost as f64 / self.expected as f64).min(1.0);
         let tcp = packet.per(rtt).scale(1.0 / (2.0 * loss / 3.0).sqrt());
-        // RFC 8083, section 4.3.
+        // The factor of ten is in RFC 8083, section 4.3.
         sent.saturating_sub(self.sent).per(now.since(self.since)) > tcp.scale(10.0)
     }
 }
@@ -284,7 +292,7 @@ impl SenderHalf for Breaker {
         self.last_report = Some(report.at);
         let silence =
             matches!(self.state, State::Cut { why, .. } | State::Open { why } if why.starts_with("no report"));
-        // A new receiver's first report block shows an arrival, although its `expected` is 0.
+        // The first report block of a new receiver has `expected = 0`, but shows an arrival nevertheless.
         let arrives = report.reception.is_none_or(|r| r.expected > 0) || !self.watched.contains_key(&report.from);
         if silence && arrives {
             self.state = State::Closed;
@@ -294,7 +302,7 @@ impl SenderHalf for Breaker {
     }
 
     fn on_leave(&mut self, at: Time, receiver: ReceiverId, how: Leave) {
-        // A receiver that left must not count as one that receives nothing.
+        // Remove the receiver. Otherwise it would look like a receiver at which nothing arrives.
         self.watched.remove(&receiver);
         self.half.on_leave(at, receiver, how);
     }
@@ -326,7 +334,7 @@ impl SenderHalf for Breaker {
     }
 
     fn probe(&self) -> Option<Probe> {
-        // A probe would exceed the reduced rate.
+        // Suppress probes while the rate is reduced, because a probe would exceed it.
         self.half.probe().filter(|_| matches!(self.state, State::Closed)).and_then(|probe| self.orders.pass(probe))
     }
 }
@@ -347,8 +355,8 @@ mod tests {
         }
     }
 
-    /// A sender of 1 Mb/s whose receiver reports every second with the values of `reception`; `None`: it does not
-    /// report.
+    /// A sender at 1 Mb/s with a receiver that reports every second. The function `reception` returns the values of the
+    /// report, or `None` if the receiver does not report.
     struct World {
         breaker: Breaker,
         second: u64,
@@ -439,8 +447,8 @@ mod tests {
         assert_eq!(world.rate(), Rate::kbps(4));
     }
 
-    /// Simulates a receiver that never reports, and returns the rate after some seconds. The controller itself has
-    /// fallen to 20 kb/s.
+    /// Returns the rate after `seconds` to a receiver that never reports. The controller has reduced its own rate to 20
+    /// kb/s.
     fn unheard_rate(named: bool, floor: Option<Rate>, seconds: u64) -> Rate {
         let orders = OperatorControls::default();
         orders.limit(floor, None);
@@ -476,8 +484,8 @@ mod tests {
         assert_eq!(world.rate(), Rate::mbps(1));
     }
 
-    /// Returns the rate after ten seconds, from initially 1 Mb/s, in a group with an RTT of 200 ms in which some
-    /// receivers lose nearly everything.
+    /// Returns the rate after ten seconds in a group with an RTT of 200 ms. The rate is 1 Mb/s at first. `losing` of
+    /// the receivers lose nearly all packets.
     fn after_losses(receivers: u32, losing: u32) -> Rate {
         let (orders, packet) = (OperatorControls::default(), Bytes::new(1_000));
         let mut breaker = Breaker::new(Box::new(Steady(Rate::mbps(1))), orders, packet, false, true);
@@ -510,8 +518,8 @@ mod tests {
 
     #[test]
     fn ten_times_tcps_rate_trips_it_and_five_times_does_not() {
-        // 125 packets of 1000 B per second are 1 Mb/s. With an RTT of 100 ms this is ten times TCP's rate if √(2p/3) is
-        // 0.8, that is if 96 % of the packets are lost.
+        // 125 packets of 1000 B per second are a rate of 1 Mb/s. With an RTT of 100 ms, this is ten times TCP's rate if
+        // √(2p/3) is 0.8. This requires that 96 % of the packets are lost.
         let mut world = World::new(false);
         world.seconds(20, |seq| Some((seq, 110)));
         assert_eq!(world.rate(), Rate::mbps(1), "88 % lost");

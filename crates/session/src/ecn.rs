@@ -1,30 +1,31 @@
-//! ECN path validation (RFC 6679, sections 7.2 to 7.4) by RFC 8888 feedback (section 7).
+//! ECN path validation (RFC 6679, sections 7.2 to 7.4), based on the feedback of RFC 8888 (section 7).
 
 use steadycast_control::PacketReport;
 use steadycast_units::{Ecn, Span, Time, sums};
 
-/// The result of the validation. The failures come last, because a session with several sources shows the maximum.
+/// The result of the validation. Failures come last in the order, because a session with several sources reports the
+/// maximum of their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EcnPath {
-    /// All packets are sent without ECN.
+    /// All packets are sent without ECN, because ECN was not requested.
     #[default]
     Off,
-    /// Reports lack the ECN field on arrival.
+    /// Reports do not contain the ECN field with which packets arrive.
     Untold,
-    /// Too few reports have arrived so far.
+    /// Not enough reports have arrived yet.
     Unknown,
-    /// Packets arrive with their ECN field or with CE.
+    /// Packets arrive with the ECN field that they were sent with, or with CE.
     Kept,
-    /// Packets arrive as not ECN-capable. Later packets are therefore sent without ECN.
+    /// Packets arrive as not ECN-capable. From now on packets are sent without ECN.
     Cleared,
-    /// ECT(0) arrives as ECT(1) or the reverse. Later packets are therefore sent without ECN.
+    /// ECT(0) arrives as ECT(1), or the reverse. From now on packets are sent without ECN.
     Changed,
-    /// ECN-capable packets are lost, and packets without ECN arrive. Later packets are therefore sent without ECN.
+    /// ECN-capable packets are lost, but packets without ECN arrive. From now on packets are sent without ECN.
     Lost,
 }
 
 impl EcnPath {
-    /// Returns the name in records.
+    /// Returns the result's name in records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -37,7 +38,7 @@ impl EcnPath {
         }
     }
 
-    /// Returns the path's fault, if one is known.
+    /// Returns a description of the path's fault, or `None` if no fault is known.
     pub const fn failure(self) -> Option<&'static str> {
         match self {
             Self::Off | Self::Untold | Self::Unknown | Self::Kept => None,
@@ -48,7 +49,7 @@ impl EcnPath {
     }
 }
 
-/// The counts of ECN-capable packets.
+/// Numbers of ECN-capable packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EcnCounts {
     /// Number of packets sent as ECN-capable.
@@ -65,31 +66,33 @@ sums!(EcnCounts { sent, marked, cleared, changed });
 
 /// Number of arrivals that are assessed together.
 const ASSESSED_PACKETS: u64 = 20;
-/// One invalid field in this many packets is no fault of the path.
+/// Up to one wrong field in this many packets is not taken as a fault of the path.
 const PACKETS_PER_TOLERATED_FAULT: u64 = 10;
-/// Time without arrivals, for at least [`ASSESSED_PACKETS`] packets, before packets without ECN are tried.
+/// If no ECN-capable packet arrives for this time and for [`ASSESSED_PACKETS`] packets, packets without ECN are tried.
 const MAX_SILENCE: Span = Span::secs(3);
 
-/// Validates the path for ECN. Packets are ECN-capable from the first one (RFC 6679, section 7.2.3), until the path
-/// clears, changes or loses them (section 7.4.1).
+/// Validates the path for ECN. All packets are ECN-capable, starting with the first one (RFC 6679, section 7.2.3),
+/// until the path clears, changes or loses them (section 7.4.1).
 ///
-/// If none arrives, packets without ECN are tried. If these arrive, ECN is tried once more. A failure is final.
+/// If no ECN-capable packet arrives, packets without ECN are tried. If they arrive, ECN is tried once more. A failure
+/// is final.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EcnCheck {
     asked: Ecn,
     pub(crate) path: EcnPath,
     pub(crate) counts: EcnCounts,
-    /// The numbers of assessed packets: all, with a cleared field, and with a changed field.
+    /// Numbers of packets in the present assessment: all, those with a cleared field, and those with a changed field.
     judged: (u64, u64, u64),
-    /// The time since which no ECN-capable packet has arrived, and the number of packets sent since then.
+    /// The time since which no ECN-capable packet has arrived, and the number of ECN-capable packets sent since then.
     silent: Option<(Time, u64)>,
-    /// The first and last packet of the trial without ECN; the last is `u64::MAX` during the trial.
+    /// The numbers of the first and the last packet of the trial without ECN. During the trial, the last number is
+    /// `u64::MAX`.
     plain: Option<(u64, u64)>,
     plain_arrivals: u64,
 }
 
 impl EcnCheck {
-    /// Creates a check. `reported` is whether reports contain each packet's ECN field.
+    /// Creates a check. `reported` is whether reports contain the ECN field with which each packet arrives.
     pub(crate) fn new(asked: Ecn, reported: bool) -> Self {
         let path = match (asked.is_capable(), reported) {
             (false, _) => EcnPath::Off,
@@ -107,13 +110,14 @@ impl EcnCheck {
         self.plain.is_some_and(|(_, last)| last == u64::MAX)
     }
 
-    /// Counts the packet of this number, sent with [`EcnCheck::field`].
+    /// Counts a packet as sent. `number` is the packet's number. Its ECN field is the result of [`EcnCheck::field`].
     pub(crate) fn on_sent(&mut self, now: Time, number: u64) {
         if !self.field().is_capable() {
             return;
         }
         self.counts.sent += 1;
-        // If ECN-capable packets have arrived before, a later lack of arrivals is not a fault with ECN.
+        // Do nothing if ECN-capable packets have arrived before, because a later lack of arrivals has other reasons
+        // than ECN.
         if self.path != EcnPath::Unknown {
             return;
         }
@@ -129,7 +133,7 @@ impl EcnCheck {
         }
     }
 
-    /// Processes per-packet feedback; `next` is the next packet's number.
+    /// Processes per-packet feedback. `next` is the number of the next packet that is sent.
     pub(crate) fn on_report(&mut self, packets: &[PacketReport], next: u64) {
         if matches!(self.path, EcnPath::Off | EcnPath::Untold) {
             return;
@@ -142,7 +146,7 @@ impl EcnCheck {
                 self.on_capable(ecn);
             }
         }
-        // A receiver exists, so ECN-capable packets are tried once more.
+        // Packets without ECN arrive, so a receiver exists. End the trial and try ECN-capable packets once more.
         if self.trying_plain() && self.plain_arrivals >= ASSESSED_PACKETS {
             self.end_trial(next);
         }
@@ -157,12 +161,12 @@ impl EcnCheck {
         if self.path.failure().is_some() {
             return;
         }
-        // A router may mark any ECN-capable packet as CE.
+        // CE is not a change, because a router may mark any ECN-capable packet.
         let (cleared, changed) = (ecn == Ecn::NotEct, ecn.is_capable() && !ecn.is_ce() && ecn != self.asked);
         self.counts.marked += u64::from(ecn.is_ce());
         self.counts.cleared += u64::from(cleared);
         self.counts.changed += u64::from(changed);
-        // ECN-capable packets arrive late, so the trial ends without a result.
+        // End a trial without a result, because ECN-capable packets do arrive, only late.
         (self.silent, self.plain_arrivals) = (None, 0);
         if self.trying_plain() {
             self.plain = self.plain.map(|(first, _)| (first, first));
@@ -179,7 +183,7 @@ impl EcnCheck {
         } else {
             EcnPath::Kept
         };
-        // The assessment continues, because a route may change.
+        // Start another assessment, because the route may change.
         self.judged = (0, 0, 0);
     }
 }
@@ -190,8 +194,8 @@ mod tests {
     use steadycast_control::{PacketArrival, Stream};
     use steadycast_units::Bytes;
 
-    /// Sends a packet every 10 ms over a path that maps its ECN field with `path`, and reports it immediately. Returns
-    /// the check and the field of each packet.
+    /// Sends a packet every 10 ms and reports it immediately. `path` returns the ECN field with which each packet
+    /// arrives. Returns the check and the ECN field with which each packet was sent.
     fn over(asked: Ecn, packets: u64, mut path: impl FnMut(u64, Ecn) -> Option<Ecn>) -> (EcnCheck, Vec<Ecn>) {
         let mut check = EcnCheck::new(asked, true);
         let mut left = Vec::new();
@@ -220,7 +224,8 @@ mod tests {
     #[test]
     fn a_path_that_clears_or_changes_the_field_ends_it_after_twenty_packets_and_for_good() {
         for (what, path) in [(Ecn::NotEct, EcnPath::Cleared), (Ecn::Ect0, EcnPath::Changed)] {
-            // The path has the fault for the first 100 packets only, but the check does not try the path again.
+            // The path changes the field of the first 100 packets only. The check does not try ECN again after a
+            // failure.
             let (check, left) = over(Ecn::Ect1, 400, |n, ecn| Some(if n < 100 { what } else { ecn }));
             assert_eq!(check.path, path);
             assert!(left[..20].iter().all(|ecn| *ecn == Ecn::Ect1));
@@ -242,9 +247,9 @@ mod tests {
     fn a_path_that_loses_what_is_capable_is_told_from_one_on_which_nobody_listens_yet() {
         let (check, left) = over(Ecn::Ect1, 2_000, |_, ecn| (!ecn.is_capable()).then_some(ecn));
         assert_eq!(check.path, EcnPath::Lost);
-        // Two phases of three seconds, each with 301 ECN-capable packets.
+        // ECN-capable packets are sent in two phases of three seconds, each with 301 packets.
         assert_eq!(left.iter().filter(|ecn| ecn.is_capable()).count(), 602);
-        // A receiver joins after ten seconds.
+        // The receiver joins after ten seconds.
         let (check, left) = over(Ecn::Ect1, 3_000, |n, ecn| (n >= 1_000).then_some(ecn));
         assert_eq!(check.path, EcnPath::Kept);
         assert_eq!(left.iter().filter(|ecn| !ecn.is_capable()).count(), 1_000 - 301 + 20);

@@ -1,4 +1,4 @@
-//! The receiver's side of per-packet feedback.
+//! The receiver's part of per-packet feedback: records arrivals and writes reports.
 
 use crate::MediaPacket;
 use crate::participant::{MAX_DATAGRAM, Room};
@@ -10,7 +10,7 @@ use steadycast_wire::rtcp::{
     CongestionFeedback, Packet, PacketArrival as Reported, PacketStatus, StreamArrivals, Ticks, TransportFeedback,
 };
 
-/// The default id of the header extension with the transport-wide sequence number.
+/// The default id of the header extension that contains the transport-wide sequence number.
 pub const TRANSPORT_NUMBER_ID: u8 = 14;
 
 #[derive(Clone, Copy, Debug)]
@@ -19,34 +19,36 @@ struct Arrival {
     ecn: Ecn,
 }
 
-/// The arrivals that feedback may report, per SSRC or by transport-wide sequence numbers.
+/// The recent arrivals of a stream, by RTP sequence number. With transport-wide feedback, this is a single window for
+/// all streams, by transport-wide sequence number.
 #[derive(Debug)]
 struct Window {
     ssrc: u32,
-    /// The extended number of the oldest packet.
+    /// The extended sequence number of the oldest packet in the window.
     first: u64,
     arrivals: VecDeque<Option<Arrival>>,
-    /// For each of the latest reports, newest first: the number after its last packet.
+    /// The sequence number after the last packet of each of the latest reports, with the newest report first.
     reported_up_to: [u64; REPORTS_PER_PACKET],
-    /// Packets that arrived after a report had shown them missing: the lowest number, and the count.
+    /// Packets that a report had shown as missing and that arrived later: their lowest sequence number, and how many
+    /// there are.
     late: Option<(u64, u64)>,
 }
 
-/// Maximum number of one source's packets in a report, as many as a sender's history holds.
+/// Maximum number of packets from one source in a report. The sender's history has the same length.
 const MAX_COVERED_PACKETS: usize = 1 << 14;
-/// Maximum number of streams of one sender.
+/// Maximum number of streams from one sender.
 const MAX_SOURCES: usize = 8;
-/// Each packet is in this many reports, because reports may be lost.
+/// Number of reports in which each packet is repeated, because reports may be lost.
 const REPORTS_PER_PACKET: usize = 3;
 
 impl Window {
     fn new(ssrc: u32, seq: u16) -> Self {
-        // Leaves room for packets that precede the first arrival.
+        // Start one cycle above zero, so that packets that precede the first arrival have a number as well.
         let first = (1 << 16) | u64::from(seq);
         Self { ssrc, first, arrivals: VecDeque::new(), reported_up_to: [first; REPORTS_PER_PACKET], late: None }
     }
 
-    /// Adds an arrival. Returns how many unreported arrivals leave the window.
+    /// Adds an arrival. Returns the number of unreported arrivals that leave the window because of it.
     fn on_packet(&mut self, seq: u16, arrival: Arrival) -> u64 {
         let next = self.next();
         let number = next.saturating_add_signed(i64::from(seq.wrapping_sub(next as u16) as i16));
@@ -54,7 +56,7 @@ impl Window {
         let (place, mut untold) = (place as usize, 0);
         if place >= self.arrivals.len() {
             if place > self.arrivals.len() + MAX_COVERED_PACKETS {
-                // A gap larger than a window is a restart of the source.
+                // The source has restarted, because the gap is larger than a window.
                 untold = self.fresh(self.next());
                 *self = Self::new(self.ssrc, seq);
                 self.arrivals.push_back(Some(arrival));
@@ -67,7 +69,7 @@ impl Window {
         }
         let place = (number - self.first) as usize;
         match &mut self.arrivals[place] {
-            // A CE mark on any copy counts (RFC 8888, section 3.1).
+            // Report CE if any copy of a packet has this mark (RFC 8888, section 3.1).
             Some(first) if arrival.ecn.is_ce() => first.ecn = Ecn::Ce,
             Some(_) => {}
             none => {
@@ -84,7 +86,7 @@ impl Window {
         self.first + self.arrivals.len() as u64
     }
 
-    /// Returns the number of unreported arrivals below `until`.
+    /// Returns the number of unreported arrivals with a sequence number below `until`.
     fn fresh(&self, until: u64) -> u64 {
         let place = |number: u64| (number.saturating_sub(self.first) as usize).min(self.arrivals.len());
         let (from, until) = (place(self.reported_up_to[0]), place(until));
@@ -97,17 +99,18 @@ impl Window {
         self.first += old as u64;
     }
 
-    /// Returns the start of a report that repeats packets up to `again` times.
+    /// Returns the first sequence number of the next report. The report repeats the packets of the last `again`
+    /// reports.
     fn begin(&self, again: usize) -> u64 {
         self.reported_up_to[again].max(self.first)
     }
 
-    /// Returns the start of a report from the first late or unreported packet on.
+    /// Returns the first sequence number of a report that contains all late and unreported packets.
     fn begin_late(&self) -> u64 {
         self.late.map_or(self.begin(0), |(lowest, _)| lowest.min(self.begin(0)).max(self.first))
     }
 
-    /// Returns how many late packets a report from `begin` on leaves out forever.
+    /// Returns how many late packets a report never includes if it starts at `begin`.
     fn late_before(&self, begin: u64) -> u64 {
         self.late.map_or(0, |(lowest, count)| if lowest < begin { count } else { 0 })
     }
@@ -124,44 +127,46 @@ impl Window {
     }
 }
 
-/// Records arrivals and schedules reports.
+/// Records arrivals and schedules the reports about them.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     format: FeedbackFormat,
     /// Whether a report repeats packets only if an earlier packet arrived late.
     ///
-    /// Older libwebrtc senders ignore the receive delta of a packet that was already reported. All later times in the
-    /// report are then shifted.
+    /// Older libwebrtc senders ignore the receive delta of a packet that an earlier report contained. This shifts all
+    /// later times in the report.
     once: bool,
     windows: Vec<Window>,
-    /// The first unreported arrival, and whether a frame has ended since.
+    /// The time of the first unreported arrival, and whether a frame has ended since then.
     waiting: Option<(Time, bool)>,
     last_report: Option<Time>,
     count: u8,
-    /// 5 % of the session bandwidth.
+    /// The rate that feedback can use: 5 % of the session bandwidth.
     share: Rate,
-    /// The IP bytes that have arrived since the last report.
+    /// The IP bytes of the packets that have arrived since the last report.
     received: Bytes,
     /// The IP size of the last report.
     size: Bytes,
-    /// Arrivals that left their window unreported.
+    /// Number of arrivals that were not reported before they left their window.
     untold: u64,
 }
 
-/// More than one report per frame helps little (RFC 8888, section 4).
+/// Minimum interval between reports. More than one report per frame has little effect (RFC 8888, section 4).
 const MIN_INTERVAL: Span = Span::millis(25);
-/// Longer intervals give delay-based controllers too few samples (RFC 8888, section 4).
+/// Maximum interval between reports at 5 % of the bandwidth. Delay-based controllers need enough samples (RFC 8888,
+/// section 4).
 const MAX_INTERVAL: Span = Span::millis(200);
-/// The size of a report without packets: SSRCs, times, IP and UDP headers.
+/// The size of a report without packets: SSRCs, times, and IP and UDP headers.
 const MIN_REPORT_SIZE: Bytes = Bytes::new(64);
-/// The size of a message without packets, transport-wide or of one RFC 8888 stream.
+/// The size of a message without packets, for transport-wide feedback or for RFC 8888 with one stream.
 const MESSAGE_HEADER_SIZE: usize = 20;
-/// RTCP's share of the bandwidth (RFC 3550, section 6.2).
+/// The share of the bandwidth that RTCP can use (RFC 3550, section 6.2).
 const RTCP_SHARE: f64 = 0.05;
 
 impl Reporter {
-    /// Returns `None` for [`FeedbackFormat::Own`]. Feedback takes at most 5 % of the session `bandwidth` or of the
-    /// arriving bytes. `webrtc` is whether the sender may be a WebRTC end.
+    /// Creates a reporter, or returns `None` for [`FeedbackFormat::Own`]. Feedback uses at most 5 % of the session
+    /// `bandwidth`, or 5 % of the arriving bytes if that is more. `webrtc` is whether the sender may be a WebRTC
+    /// endpoint.
     pub(crate) fn new(format: FeedbackFormat, bandwidth: Rate, webrtc: bool) -> Option<Self> {
         (format != FeedbackFormat::Own).then(|| Self::of(format, bandwidth, webrtc))
     }
@@ -181,7 +186,7 @@ impl Reporter {
         }
     }
 
-    /// Discards the previous stream's arrivals.
+    /// Discards all arrivals, because a new stream starts.
     pub(crate) fn restart(&mut self) {
         self.windows.clear();
         self.waiting = None;
@@ -191,7 +196,7 @@ impl Reporter {
         self.untold
     }
 
-    /// Adds an arrival or duplicate. `ends` marks the last packet of a frame.
+    /// Adds an arrival, which may be a duplicate. `ends` is whether the packet is the last one of its frame.
     pub(crate) fn on_packet(&mut self, now: Time, packet: &MediaPacket<'_>, ends: bool) {
         let MediaPacket { header, transport, size, ecn, .. } = *packet;
         let seq = match (self.format, transport) {
@@ -202,18 +207,18 @@ impl Reporter {
         self.on_arrival(header.ssrc, seq, Arrival { at: now, ecn }, size, ends);
     }
 
-    /// Adds an arrival under its RTP or transport-wide sequence number.
+    /// Adds an arrival. `seq` is the RTP or transport-wide sequence number.
     fn on_arrival(&mut self, ssrc: u32, seq: u16, arrival: Arrival, size: Bytes, ends: bool) {
         let now = arrival.at;
         let ssrc = match self.format {
-            // Transport-wide sequence numbers run across all streams.
+            // Use a single window, because all streams share the transport-wide sequence numbers.
             FeedbackFormat::TransportWide => self.windows.first().map_or(ssrc, |window| window.ssrc),
             _ => ssrc,
         };
         self.received += size;
         if let Some(window) = self.windows.iter_mut().find(|window| window.ssrc == ssrc) {
             self.untold += window.on_packet(seq, arrival);
-        // Bounds the memory that forged SSRCs can take.
+        // Limit the number of streams, so that forged SSRCs cannot exhaust the memory.
         } else if self.windows.len() < MAX_SOURCES {
             let mut window = Window::new(ssrc, seq);
             window.on_packet(seq, arrival);
@@ -223,22 +228,25 @@ impl Reporter {
         self.waiting = Some((since, ended || ends));
     }
 
-    /// Returns when the next report is due, if a packet has arrived.
+    /// Returns when the next report is due, or `None` if no packet has arrived since the last report.
     pub(crate) fn due(&self) -> Option<Wake> {
         let (since, ended) = self.waiting?;
-        // At a high media rate, 5 % of the arrived bytes allow a report per frame.
+        // If 5 % of the arrived bytes are enough for a report, it need not wait longer. At a high media rate this
+        // allows a report per frame.
         let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
         let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };
         let after = self.last_report.map_or(since, |last| last + pace);
-        // At a frame's end, the report covers the whole frame. Otherwise it waits for more packets.
+        // Report immediately at the end of a frame, because the report then contains the whole frame. Otherwise wait
+        // for more packets.
         let at = if ended { since.max(after) } else { (since + MIN_INTERVAL).max(after) };
         Some(Wake { at, why: "per-packet feedback" })
     }
 
-    /// Writes a report as RTCP packets that each fit into `room`. `ntp` is the middle 32 bits of the NTP time at `now`.
+    /// Writes a report. Returns RTCP packets that each fit into `room`. `ntp` is the middle 32 bits of the NTP time at
+    /// `now`.
     ///
-    /// A report that exceeds both a datagram and RTCP's share repeats fewer arrivals of earlier reports. New arrivals
-    /// that do not fit are counted in `untold`.
+    /// If the report is larger than a datagram and than RTCP's share of the bandwidth, it repeats fewer arrivals of
+    /// earlier reports. New arrivals that do not fit either are added to `untold`.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         for (window, begin) in self.windows.iter().zip(&begins) {
@@ -254,32 +262,34 @@ impl Reporter {
         packets
     }
 
-    /// Returns how many media packets a report may cover: those of one datagram, or more if RTCP's share allows.
+    /// Returns how many media packets fit into a report. It can fill one datagram, or more if RTCP's share of the
+    /// bandwidth allows it.
     fn fitting(&self, now: Time, room: Room) -> usize {
         let since = self.last_report.map_or(Span::ZERO, |last| now.since(last));
         let share = self.share.over(since).as_f64().max(self.received.as_f64() * RTCP_SHARE);
-        // A report without packets would be useless.
+        // Allow at least one datagram, because a report without packets would be useless.
         let datagrams = (share / room.datagram.as_f64()).ceil().max(1.0) as usize;
-        // 8 bytes per stream, and 2 per packet (RFC 8888, section 3.1).
+        // RFC 8888 uses 8 bytes per stream and 2 bytes per packet (section 3.1).
         let streams = 8 * self.windows.len();
         datagrams * (room.packets.saturating_sub(MESSAGE_HEADER_SIZE + streams) / 2)
     }
 
-    /// Returns each window's first number in a report of at most `most` packets.
+    /// Returns the first sequence number of each window in a report that contains at most `most` packets.
     fn begins(&self, most: usize) -> Vec<u64> {
-        // With a repetition of 0, a report contains only unreported packets.
+        // A repetition of 0 means a report with unreported packets only.
         let begin = |window: &Window, repetition: usize| match repetition {
             1 if self.once => window.begin_late(),
             again => window.begin(again),
         };
         let count = |repetition| self.windows.iter().map(|w| w.from(begin(w, repetition)).len()).sum::<usize>();
-        // Arrivals are repeated as often as the room allows, because reports may be lost.
+        // Repeat arrivals in as many reports as the room allows, because reports may be lost.
         let choices = if self.once { 2 } else { REPORTS_PER_PACKET };
         let repetition = (0..choices).rev().find(|repetition| count(*repetition) <= most);
         let chosen = |window: &Window| match repetition {
             Some(repetition) => begin(window, repetition),
             None => {
-                // The streams share the room in proportion to their unreported packets.
+                // Unreported packets alone do not fit. Divide the room between the streams in proportion to these
+                // packets.
                 let fresh = window.from(window.begin(0)).len();
                 window.next() - (fresh * most / count(0)) as u64
             }
@@ -311,22 +321,22 @@ impl Reporter {
             packets: window.from(*begin).map(status).collect(),
         };
         let packets = feedback.to_packets(room);
-        // The count numbers RTCP packets, so that the sender detects missing ones.
+        // Count every RTCP packet, so that the sender can detect missing packets.
         self.count = self.count.wrapping_add(packets.len() as u8);
         packets
     }
 
-    /// Stores the IP size of the report that was just sent.
+    /// Stores the IP size of the report that was sent last.
     pub(crate) fn sent(&mut self, size: Bytes) {
         self.size = size;
     }
 }
 
-/// SRTCP's index and AES-GCM's tag in bytes (RFC 7714, section 9.2).
+/// Bytes that SRTCP adds: its index and AES-GCM's tag (RFC 7714, section 9.2).
 const SRTCP_OVERHEAD: usize = 20;
 
-/// Transport-wide feedback for a program with its own RTP stack. Packets are repeated only if an earlier one arrives
-/// late.
+/// Transport-wide feedback for a program that has its own RTP stack. Reports repeat packets only if an earlier packet
+/// arrives late.
 #[derive(Debug)]
 pub struct TransportFeedbackRecorder {
     reporter: Reporter,
@@ -334,23 +344,25 @@ pub struct TransportFeedbackRecorder {
 }
 
 impl TransportFeedbackRecorder {
-    /// Reports as `ssrc`, with at most 5 % of the session `bandwidth` or of the arriving bytes.
+    /// Creates a recorder that reports with the SSRC `ssrc`. Feedback uses at most 5 % of the session `bandwidth`, or 5
+    /// % of the arriving bytes if that is more.
     pub fn new(ssrc: u32, bandwidth: Rate) -> Self {
         Self { reporter: Reporter::of(FeedbackFormat::TransportWide, bandwidth, true), ssrc }
     }
 
-    /// Adds an arrival or duplicate of an RTP packet: SSRC, transport-wide sequence number, IP size, and whether it
-    /// ends its frame.
+    /// Adds an arrival of an RTP packet, which may be a duplicate. `number` is the packet's transport-wide sequence
+    /// number, and `size` is its IP size. `ends` is whether the packet is the last one of its frame.
     pub fn on_packet(&mut self, now: Time, ssrc: u32, number: u16, size: Bytes, ends: bool) {
         self.reporter.on_arrival(ssrc, number, Arrival { at: now, ecn: Ecn::NotEct }, size, ends);
     }
 
-    /// Returns when the next report is due, if a packet has arrived.
+    /// Returns when the next report is due, or `None` if no packet has arrived since the last report.
     pub fn due(&self) -> Option<Time> {
         self.reporter.due().map(|wake| wake.at)
     }
 
-    /// Returns reduced-size RTCP packets (RFC 5506), one per datagram; none before they are due.
+    /// Returns a report as reduced-size RTCP packets (RFC 5506), each for its own datagram. Returns no packets if no
+    /// report is due.
     pub fn report(&mut self, now: Time) -> Vec<Vec<u8>> {
         if self.due().is_none_or(|due| now < due) {
             return Vec::new();

@@ -1,16 +1,17 @@
-//! Plausibility checks on feedback around a controller's sender half, so that no single receiver keeps a group's rate
-//! low:
+//! Plausibility checks on feedback, as a layer between the session and the sender part of a controller. They prevent a
+//! single receiver from keeping a group's rate low:
 //!
-//! - Plausibility: a report is ignored if it names packets that were not sent, or more losses than packets.
+//! - Plausibility: a report is ignored if it refers to packets that were not sent, or contains more losses than
+//! packets.
 //! - Spacing: a report within 2 ms of the receiver's previous report is ignored, unless it is per-packet feedback.
-//! - Evidence: a receiver is excluded if its report halves the rate although its block shows almost no loss.
-//! - Floor: a receiver that keeps a group at the floor for 5 s is excluded.
+//! - Evidence: a receiver is excluded if its report halves the rate although its report block shows almost no loss.
+//! - Floor: a receiver is excluded if it keeps a group at the lower limit of the rate for 5 s.
 //! - Quantile: a receiver is excluded if it limits the rate for 5 s out of 30 s, and its conditions are twice as bad as
-//!   those of the worst receiver that is still served. At most 2 % of a group are excluded in this way.
+//! those of the worst receiver that is still served. This rule excludes at most 2 % of a group.
 //! - Operator: receivers that the operator excludes are ignored.
 //!
-//! An exclusion by a rule ends after a minute. The only receiver is never excluded. [`crate::SenderSettings::gated`]
-//! handles floods.
+//! An exclusion by one of the rules ends after a minute. A session's only receiver is never excluded.
+//! [`crate::SenderSettings::gated`] limits floods of reports.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -35,11 +36,11 @@ const BY_ORDER: &str = "by order";
 
 impl OperatorControls {
     fn locked(&self) -> MutexGuard<'_, Inner> {
-        // Another thread's panic must not end the session.
+        // Use the data even if another thread has panicked, because that must not end the session.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ignores a receiver's reports.
+    /// Excludes a receiver. Its reports are ignored.
     pub fn exclude(&self, ssrc: u32) {
         self.locked().aside.insert(ssrc, (BY_ORDER, None));
     }
@@ -49,30 +50,30 @@ impl OperatorControls {
         self.locked().aside.clear();
     }
 
-    /// Sets the rate's lower and upper limit; `None` changes nothing.
+    /// Sets the lower and the upper limit of the rate. A limit that is `None` stays as it is.
     pub fn limit(&self, floor: Option<Rate>, cap: Option<Rate>) {
         let mut inner = self.locked();
         (inner.floor, inner.cap) = (floor.or(inner.floor), cap.or(inner.cap));
     }
 
-    /// Records that the clock stood still until `now`, for example in suspend. Reports that are missing because of that
-    /// are not counted as a fault.
+    /// Records that the clock stood still until `now`, for example because the machine was suspended. Reports that are
+    /// missing for this reason are not a fault.
     pub fn on_clock_gap(&self, now: Time) {
         let mut inner = self.locked();
         inner.resumed = inner.resumed.max(now);
     }
 
-    /// Returns when the clock last resumed after a gap; zero without one.
+    /// Returns when the clock last started again after standing still, or zero if it has not stood still.
     pub(crate) fn resumed(&self) -> Time {
         self.locked().resumed
     }
 
-    /// Returns the lower limit of the rate, if set.
+    /// Returns the lower limit of the rate, or `None` if there is none.
     pub fn floor(&self) -> Option<Rate> {
         self.locked().floor
     }
 
-    /// Returns `None` for a probe above the cap.
+    /// Returns `probe`, or `None` if its rate is above the upper limit.
     pub(crate) fn pass(&self, probe: Probe) -> Option<Probe> {
         let cap = self.locked().cap;
         cap.is_none_or(|cap| probe.rate <= cap).then_some(probe)
@@ -86,14 +87,14 @@ impl OperatorControls {
         if let Some(floor) = floor.filter(|floor| decision.target < *floor) {
             (decision.target, decision.pacing, decision.limit) = (floor, decision.pacing.max(floor), Limit::Floor);
         }
-        // The cap is applied last, so it has precedence over a higher floor.
+        // Apply the upper limit last, so that it takes precedence over a higher lower limit.
         if let Some(cap) = cap.filter(|cap| decision.pacing > *cap) {
             (decision.target, decision.pacing, decision.limit) = (decision.target.min(cap), cap, Limit::Cap);
         }
         decision
     }
 
-    /// Returns the excluded receivers' SSRCs and the reasons.
+    /// Returns the SSRCs of the excluded receivers, each with the reason.
     pub fn aside(&self) -> Vec<(u32, &'static str)> {
         self.locked().aside.iter().map(|(ssrc, (why, _))| (*ssrc, *why)).collect()
     }
@@ -106,7 +107,7 @@ pub struct FeedbackDefence {
 }
 
 impl FeedbackDefence {
-    /// Wraps the controller `own`.
+    /// Adds the checks to the controller `own`.
     pub fn new(own: Arc<dyn Factory>, orders: OperatorControls) -> Self {
         Self { own, orders }
     }
@@ -121,35 +122,37 @@ impl Layer for FeedbackDefence {
     }
 }
 
-/// Minimum time between two reports of a receiver. An earlier report is ignored.
+/// Minimum time between two reports of a receiver. A report that arrives earlier is ignored.
 const MIN_REPORT_SPACING: Span = Span::millis(2);
-/// The time for which one receiver may limit a group, or keep it at its floor.
+/// The time for which a receiver may limit a group's rate or keep it at its lower limit, before it is excluded.
 const LIMITING_TIME: Span = Span::secs(5);
 const EXCLUSION_TIME: Span = Span::secs(60);
-/// A block with less loss does not justify halving the rate.
+/// A report block with a lower loss than this does not justify halving the rate.
 const SUPPORTING_LOSS: f64 = 0.01;
-/// Maximum number of receivers in the table, and of excluded receivers.
+/// Maximum number of receivers in the table. It is also the maximum number of excluded receivers.
 const MAX_RECEIVERS: usize = 16_384;
-/// Maximum share of a group that may be left behind.
+/// Maximum share of a group that the quantile rule may exclude.
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
 const LIMITING_WINDOW: Span = Span::secs(30);
-/// A receiver is left behind if its conditions are this much worse than those of the worst receiver still served.
+/// The quantile rule excludes a receiver if its conditions are this many times as bad as those of the worst receiver
+/// that is still served.
 const LEFT_BEHIND_FACTOR: f64 = 2.0;
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
 
 struct Known {
     heard: Time,
-    /// The highest recent loss fraction, which decays by a tenth per report.
+    /// The highest recent loss fraction. It decays by a tenth with each report.
     fraction: f64,
     /// The mean loss fraction over about eight reports.
     loss: f64,
     rtt: Option<Span>,
-    /// The time for which this receiver has limited the group in this window.
+    /// The time for which this receiver has limited the group's rate in the present window.
     limited: Span,
 }
 
 impl Known {
-    /// Returns R·√p with RTT R and loss rate p: the inverse of the square-root law's rate.
+    /// Returns R·√p, where R is the RTT and p is the loss rate. It is proportional to the inverse of the rate in the
+    /// square-root formula, so a higher value means worse conditions.
     fn hardship(&self) -> f64 {
         self.rtt.unwrap_or(Span::millis(100)).as_secs_f64() * self.loss.sqrt()
     }
@@ -161,7 +164,7 @@ struct FeedbackFilter {
     group: bool,
     known: BTreeMap<ReceiverId, Known>,
     newest: u64,
-    /// The receiver that keeps the group at its floor, and since when.
+    /// The receiver that keeps the group at the lower limit of the rate, and the time since when it does.
     at_floor: Option<(ReceiverId, Time)>,
     judged: Time,
     window: Time,
@@ -173,7 +176,7 @@ impl FeedbackFilter {
         Self { half, orders, group, known, newest: 0, at_floor: None, judged, window }
     }
 
-    /// Returns whether a receiver is not excluded, and removes an expired exclusion.
+    /// Returns whether a receiver is not excluded. Removes its exclusion if the exclusion has expired.
     fn accepts_receiver(&mut self, now: Time, from: ReceiverId) -> bool {
         let mut orders = self.orders.locked();
         match orders.aside.get(&from.0) {
@@ -189,23 +192,24 @@ impl FeedbackFilter {
     fn exclude_receiver(&mut self, now: Time, who: ReceiverId, why: &'static str) {
         let mut orders = self.orders.locked();
         if orders.aside.len() >= MAX_RECEIVERS {
-            // Bounds the memory that forged SSRCs can take.
+            // Remove another exclusion by a rule, so that forged SSRCs cannot exhaust the memory.
             let room = orders.aside.iter().find(|(_, (_, until))| until.is_some()).map(|(ssrc, _)| *ssrc);
             room.and_then(|ssrc| orders.aside.remove(&ssrc));
         }
-        // An exclusion expires, since a path may recover.
+        // Let the exclusion expire, because the path to the receiver may recover.
         orders.aside.insert(who.0, (why, Some(now + EXCLUSION_TIME)));
         drop(orders);
         self.at_floor = None;
         self.known.remove(&who);
-        // Otherwise the receiver's last report would still limit the rate.
+        // Remove the receiver from the controller. Otherwise its last report would continue to limit the rate.
         self.half.on_leave(now, who, Leave::Silent);
     }
 
-    /// Excludes the limiting receiver if its conditions are much worse than the others'.
+    /// Applies the quantile rule: excludes the receiver `by`, which limits the rate, if its conditions are much worse
+    /// than those of the others.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
-        // During a pause of reports, the limiting receiver is unknown.
+        // Limit the time to 1 s, because it is not known which receiver limits the rate while reports are missing.
         let lasted = now.since(std::mem::replace(&mut self.judged, now)).min(Span::secs(1));
         if now.since(self.window) >= LIMITING_WINDOW {
             self.window = now;
@@ -221,7 +225,8 @@ impl FeedbackFilter {
         let behind = self.orders.locked().aside.values().filter(|(why, _)| *why == LEFT_BEHIND).count();
         let most = (f64::from(report.members) * LEFT_BEHIND_SHARE) as usize;
         let Some(more) = most.checked_sub(behind).filter(|more| *more > 0) else { return };
-        // The receiver at index `more` is the worst receiver that is still served.
+        // `more` is how many receivers can still be excluded. The receiver at this index is therefore the worst one
+        // that is still served.
         let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         if all.get(more).is_some_and(|served| own >= served * LEFT_BEHIND_FACTOR && own > 0.0) {
@@ -236,14 +241,15 @@ impl FeedbackFilter {
         })
     }
 
-    /// Evaluates a report's effect on the rate. The last receiver is never excluded, as without reports the session
-    /// would end.
+    /// Excludes receivers by the rules about evidence, floor and quantile, based on a report's effect on the rate.
+    /// `before` is the rate before the report. The last receiver is never excluded, because the session would end
+    /// without reports.
     fn judge_report(&mut self, report: &Report<'_>, before: Rate) {
         if !self.group || self.known.len() < 2 {
             return;
         }
         let (now, decision) = (report.at, self.half.decision());
-        // Without a report block, no measurement contradicts the requested rate.
+        // Without a report block, use a loss of 1, because no measurement contradicts the requested rate.
         let fraction = self.known.get(&report.from).map_or(1.0, |k| k.fraction);
         let mine = decision.why.by == Some(report.from);
         if mine && decision.target < before.scale(0.5) && fraction < SUPPORTING_LOSS {
@@ -254,7 +260,7 @@ impl FeedbackFilter {
             );
         }
         self.at_floor = match (decision.limit, decision.why.by, self.at_floor) {
-            // A different receiver starts the time again.
+            // Start the time again if a different receiver keeps the group at the lower limit.
             (Limit::Floor, Some(by), Some((who, since))) if by == who => Some((who, since)),
             (Limit::Floor, Some(by), _) => Some((by, now)),
             _ => None,
@@ -294,15 +300,15 @@ impl SenderHalf for FeedbackFilter {
         let fraction = report.reception.map_or(0.0, |r| r.fraction);
         let known = self.known.entry(report.from);
         let soon = matches!(&known, Entry::Occupied(k) if report.at.since(k.get().heard) < MIN_REPORT_SPACING);
-        // Per-packet feedback may be split into several reports.
+        // Accept per-packet feedback at any time, because it may be split into several reports.
         if soon && report.packets.is_empty() {
             return;
         }
         let fresh = Known { heard: report.at, fraction, loss: fraction, rtt: report.rtt, limited: Span::ZERO };
         let known = known.or_insert(fresh);
-        // The controller may still react to an earlier loss.
+        // Let the fraction fall slowly, because the controller may still react to an earlier loss.
         (known.heard, known.fraction) = (report.at, fraction.max(known.fraction * 0.9));
-        // One bad report must not make a receiver the slowest.
+        // Use a mean, because a single bad report must not make a receiver the slowest.
         known.loss += (fraction - known.loss) / 8.0;
         known.rtt = report.rtt.or(known.rtt);
         let before = self.half.decision().target;
@@ -326,8 +332,8 @@ mod tests {
     use steadycast_control::{Body, Reception, Why};
     use steadycast_units::{Bytes, Seed};
 
-    /// A controller that uses the minimum of the rates that its receivers request. A request is the first byte of the
-    /// report's body times 10 kb/s.
+    /// A controller whose rate is the lowest rate that a receiver requests. The first byte of a report's body is the
+    /// requested rate in units of 10 kb/s.
     #[derive(Default)]
     struct Least(BTreeMap<ReceiverId, u8>);
 
@@ -361,8 +367,8 @@ mod tests {
             Self(filter, orders, 0)
         }
 
-        /// Simulates a second with sixteen receivers that request 1 Mb/s, and one with the given request and loss
-        /// fraction.
+        /// Simulates one second. Sixteen receivers request 1 Mb/s. `liar` is the request and the loss fraction of
+        /// another receiver, or `None` if this receiver does not report.
         fn second(&mut self, liar: Option<(u8, f64)>) -> Rate {
             for n in 0..17 {
                 let at = Time::ZERO + Span::millis(self.2 * 1_000 + n * 10);
@@ -405,8 +411,8 @@ mod tests {
         assert_eq!(held, 5);
         let free = rates[held..].iter().take_while(|r| **r == Rate::mbps(1)).count();
         assert!((58..=62).contains(&free), "{free} s without it");
-        // The slow receiver's rate is above the floor, so it is served. The operator decides by the floor which
-        // receivers are served.
+        // This receiver is slow, but its rate is above the lower limit, so it is still served. With the lower limit,
+        // the operator decides which receivers are served.
         let mut world = World::new();
         assert_eq!((0..20).map(|_| world.second(Some((20, 0.2)))).min(), Some(Rate::kbps(200)));
     }
@@ -445,15 +451,15 @@ mod tests {
         assert_eq!(world.0.decision().target, Rate::mbps(1), "it names a packet that was not sent");
     }
 
-    /// Simulates a group whose first `slow` receivers lose more and request a lower rate. Returns the rate at the end
-    /// and the number of receivers left behind.
+    /// Simulates a group. Its first `slow` receivers lose more packets and request a lower rate than the others.
+    /// Returns the rate at the end, and how many receivers the quantile rule has excluded.
     fn group(size: u64, slow: u64, seconds: u64, seed: u64) -> (Rate, usize) {
         let mut world = World::new();
         let mut chance = Seed(seed).part("losses");
         for second in 0..seconds {
             for n in 0..size {
                 let at = Time::ZERO + Span::millis(second * 1_000) + Span::micros(n * 1_000_000 / size);
-                // Equal receivers differ by chance: about three losses in 300 packets.
+                // Losses of equal receivers differ by chance. They are about three in 300 packets.
                 let lost = if n < slow { 60 } else { chance.bits32() % 7 };
                 let fraction = f64::from(lost) / 300.0;
                 let rate = if n < slow { 20 } else { 100 - (lost as u8) * 3 };
@@ -476,11 +482,11 @@ mod tests {
             let (rate, behind) = group(100, 2, 25, seed);
             assert_eq!(behind, 2);
             assert!((Rate::kbps(800)..=Rate::kbps(950)).contains(&rate), "{rate}");
-            // The third slow receiver of 100 exceeds the 2 % that may be left behind, so it limits the group. In a
-            // group of 40, no receiver may be left behind.
+            // The quantile rule may exclude two of 100 receivers, so the third slow receiver limits the group. In a
+            // group of 40 receivers, the rule may exclude none.
             assert_eq!(group(100, 3, 25, seed).0, Rate::kbps(200));
             assert_eq!(group(40, 1, 25, seed), (Rate::kbps(200), 0));
-            // In a group of equals, no receiver is left behind.
+            // In a group of equal receivers, no receiver is excluded.
             assert_eq!(group(100, 0, 25, seed).1, 0);
         }
     }

@@ -1,7 +1,7 @@
-//! An RTP/RTCP session (RFC 3550) around the two halves of a controller, sans-IO.
+//! An RTP/RTCP session (RFC 3550) that drives the sender part and the receiver part of a rate controller, without I/O.
 //!
-//! A driver owns the clock and the transport. It passes frames and datagrams to a session, then calls `poll` until
-//! [`Output::Wait`], and again at that time.
+//! A driver owns the clock and the transport. It passes frames and datagrams to a session. It then calls `poll` until
+//! the result is [`Output::Wait`], and calls `poll` again at that time.
 //!
 //! ```text
 //! Sender::push_frame ─▶ FrameQueue ─▶ header, notice ─▶ Output::Media ═▶ world ═▶ Receiver::on_media ─▶ receiver half
@@ -48,13 +48,13 @@ pub use unused::{UnusedCounts, UnusedReason};
 
 use steadycast_control::Wake;
 
-/// An instruction to a session's driver.
+/// What the driver of a session has to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send this RTP packet now.
     Media(Media),
-    /// Send this RTCP compound, without IP and UDP headers, now.
+    /// Send this RTCP compound now. It does not contain IP and UDP headers.
     Rtcp(Vec<u8>),
-    /// Wait until this time or the next event.
+    /// Wait until this time or until the next event, whichever comes first. With `None`, wait until the next event.
     Wait(Option<Wake>),
 }

@@ -5,24 +5,24 @@ use steadycast_units::{Bytes, Ecn};
 use steadycast_wire::rtp::{Element, RtpHeader, absolute};
 use steadycast_wire::rtx::{self, RtxStream};
 
-/// The form in which packets carry their send time.
+/// The header extension in which packets contain their send time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendTime {
-    /// Steadycast's header extension ([`steadycast_wire::rtp::SEND_TIME_ID`]).
+    /// The header extension that Steadycast defines ([`steadycast_wire::rtp::SEND_TIME_ID`]).
     #[default]
     Ours,
-    /// A 24-bit abs-send-time extension with this id.
+    /// The abs-send-time header extension with this id. Its send time has 24 bits.
     Absolute(u8),
-    /// None.
+    /// Packets do not contain their send time.
     Omitted,
 }
 
-/// The ids of the header extensions that do not belong to a controller.
+/// The ids of the header extensions that are independent of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderIds {
-    /// The id of the transport-wide sequence number.
+    /// The id of the extension that contains the transport-wide sequence number.
     pub transport: u8,
-    /// The form of the send time.
+    /// The extension that contains the send time.
     pub send_time: SendTime,
 }
 
@@ -33,7 +33,7 @@ impl Default for HeaderIds {
 }
 
 impl HeaderIds {
-    /// Calls `write` with the RTP header and its extension elements. The payload's length in it is zero.
+    /// Calls `write` with the RTP header and the elements of its extension. The header's payload length is zero.
     fn laid_out<T>(
         self,
         header: &RtpHeader,
@@ -47,7 +47,7 @@ impl HeaderIds {
             SendTime::Omitted => (None, None),
         };
         let number = number.map(u16::to_be_bytes);
-        // Other receivers may use these extension ids for something else.
+        // Omit the controller's extension, because other receivers may use its id for another purpose.
         let notice = (self.send_time == SendTime::Ours && !notice.is_empty()).then(|| (notice.id(), notice.bytes()));
         let number = number.as_ref().map(|number| (self.transport, &number[..]));
         let stamp = stamp.as_ref().map(|(id, stamp)| (*id, &stamp[..]));
@@ -63,9 +63,9 @@ pub struct Media {
     pub header: RtpHeader,
     /// The controller's header extension.
     pub notice: Notice,
-    /// The range of a frame that the packet carries.
+    /// The part of a frame that the packet contains.
     pub fragment: Fragment,
-    /// The packet's number among all streams' packets, starting at 0.
+    /// The packet's number, starting at 0. All streams of the session share these numbers.
     pub number: u64,
     /// The low 16 bits of `number`, for transport-wide feedback.
     pub transport: Option<u16>,
@@ -73,29 +73,30 @@ pub struct Media {
     pub ids: HeaderIds,
     /// The packet's stream.
     pub stream: Stream,
-    /// The extended sequence number in the packet's stream.
+    /// The extended sequence number of the packet in its stream.
     pub seq: u64,
-    /// A retransmission's original, as an extended sequence number.
+    /// For a retransmission, the extended sequence number of the original packet.
     pub repairs: Option<u64>,
     /// The packet's IP size.
     pub size: Bytes,
-    /// The ECN field as sent or, at a receiver, as received.
+    /// The ECN field with which the packet is sent. At a receiver, the ECN field with which it arrived.
     pub ecn: Ecn,
 }
 
 impl Media {
-    /// Returns whether the packet is original video, not audio, repair or padding.
+    /// Returns whether the packet is an original video packet. Audio, repair packets and padding are not.
     pub fn is_video(&self) -> bool {
         self.stream == Stream::Media
     }
 
-    /// Returns the payload's length without a retransmission's original sequence number.
+    /// Returns the length of the payload. A retransmission's payload does not include the original sequence number
+    /// here.
     pub fn payload_len(&self) -> usize {
         let number = if self.repairs.is_some() { rtx::OSN } else { 0 };
         usize::from(self.header.payload_len).saturating_sub(number)
     }
 
-    /// Appends the datagram up to its payload to `out`.
+    /// Appends the part of the datagram that precedes its payload to `out`.
     pub fn encode_header(&self, out: &mut Vec<u8>) {
         let Self { header, notice, transport, .. } = self;
         self.ids.laid_out(header, notice, *transport, |bare, elements| bare.encode(elements, &[], out));
@@ -104,14 +105,15 @@ impl Media {
         }
     }
 
-    /// Appends the datagram with this payload to `out`.
+    /// Appends the whole datagram, with the payload `payload`, to `out`.
     pub fn encode(&self, payload: &[u8], out: &mut Vec<u8>) {
         self.encode_header(out);
         out.extend_from_slice(payload);
     }
 }
 
-/// Returns the IP size without payload. `numbered` is whether there is a transport-wide sequence number.
+/// Returns the IP size of a packet without payload. `numbered` is whether the packet contains a transport-wide sequence
+/// number.
 pub(crate) fn overhead(header: &RtpHeader, notice: &Notice, ids: HeaderIds, numbered: bool) -> Bytes {
     ids.laid_out(header, notice, numbered.then_some(0), RtpHeader::packet_size)
 }

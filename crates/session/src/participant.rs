@@ -1,4 +1,4 @@
-//! What a session's sender and receiver share: identity, RTCP timing, member table.
+//! The parts that a session's sender and receiver have in common: identity, timing of RTCP, and the member table.
 
 use std::collections::VecDeque;
 use steadycast_control::promise::WITHIN_MTU;
@@ -13,32 +13,32 @@ use steadycast_wire::rtcp::{Compound, GroupSize, Packet, ReportBlock};
 /// The identity of a participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The synchronisation source (RFC 3550, section 3).
+    /// The SSRC, which identifies a synchronisation source (RFC 3550, section 3).
     pub ssrc: u32,
-    /// The canonical name (RFC 3550, section 6.5.1).
+    /// The CNAME, a canonical name (RFC 3550, section 6.5.1).
     pub cname: String,
 }
 
-/// Settings of RTCP's timing.
+/// Settings for the timing of RTCP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtcpSettings {
     /// The timing rules.
     pub profile: Profile,
-    /// The session bandwidth, of which RTCP may take 5 %.
+    /// The session bandwidth. RTCP can use 5 % of it.
     pub session_bandwidth: Rate,
-    /// The minimum report interval; `None` uses the profile's.
+    /// The minimum interval between reports. With `None`, the profile's minimum interval is used.
     pub t_min: Option<Span>,
     /// Whether there can be more than one receiver.
     pub group: bool,
-    /// Whether receivers report to the sender only, which announces the group's size (RFC 5760, section 7).
+    /// Whether receivers report only to the sender, and the sender announces the group's size (RFC 5760, section 7).
     pub summary: bool,
-    /// Whether an authenticated end's first packet makes it a member. Browsers begin with a key-frame request and send
-    /// no CNAME.
+    /// Whether packets are authenticated. If so, the first packet of a participant makes it a member. Browsers need
+    /// this, because they start with a key-frame request and send no CNAME.
     pub authenticated: bool,
-    /// Whether the session runs in real time, not in a simulation. A source then wakes less often
+    /// Whether the session runs in real time and not in a simulation. In real time a source wakes up less often
     /// ([`TimerConfig::skips_suppressed`]).
     pub real_time: bool,
-    /// The path's MTU.
+    /// The MTU of the path.
     pub mtu: Bytes,
 }
 
@@ -57,7 +57,7 @@ impl RtcpSettings {
         }
     }
 
-    /// Returns the maximum compound size in bytes, without IP and UDP headers.
+    /// Returns the maximum size of a compound in bytes. IP and UDP headers are not included.
     fn largest_compound(&self) -> usize {
         (self.mtu.min(MAX_DATAGRAM).get() as usize).saturating_sub(IP_UDP_OVERHEAD)
     }
@@ -67,37 +67,39 @@ impl RtcpSettings {
 pub(crate) struct Room {
     /// The maximum IP size of a datagram.
     pub(crate) datagram: Bytes,
-    /// The bytes that remain for feedback in a compound after the report and the SDES.
+    /// The bytes in a compound that are left for feedback after the report and the SDES.
     pub(crate) packets: usize,
 }
 
-/// The IP size that every IPv6 path carries (RFC 8200, section 5).
+/// The IP size that every IPv6 path supports (RFC 8200, section 5).
 pub(crate) const MAX_DATAGRAM: Bytes = Bytes::new(1280);
 
-/// Maximum size of the member table. Larger groups are sampled (RFC 2762).
+/// Maximum size of the member table. In a larger group, a sample of the members is stored (RFC 2762).
 const MAX_SAMPLED_MEMBERS: usize = 256;
-/// Maximum size of the sender's member table if only the sender gets reports, and of an announced group.
+/// Maximum size of the sender's member table in sessions where receivers report only to the sender. It is also the
+/// maximum group size that an announcement can contain.
 const MAX_MEMBERS: usize = 1 << 17;
-/// Maximum compound size in bytes for RTCP's timing: an Ethernet datagram.
+/// Maximum size of a compound, in bytes, that the timing of RTCP assumes. It is the size of an Ethernet datagram.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
-/// The counted size of another member's compound is at most this multiple of this member's longest one.
+/// For the timing of RTCP, another member's compound counts as at most this many times this participant's longest
+/// compound.
 const MAX_SIZE_RATIO: usize = 4;
-/// Maximum number of new members from one compound: its author, and another SSRC of the same host.
+/// Maximum number of new members from one compound: its author and another SSRC on the same host.
 const MAX_NEW_MEMBERS: usize = 2;
 
-/// The size of a report, the SDES and a controller's APP packet.
+/// The assumed size of a compound before the first one is sent: a report, the SDES and a controller's APP packet.
 const INITIAL_COMPOUND_SIZE: usize = 84;
 
-/// The time over which the used share of RTCP's bandwidth is measured, in seconds.
+/// The time, in seconds, over which RTCP's share of the bandwidth is measured.
 const SHARE_WINDOW: u64 = 30;
 
-/// Whether a compound is accepted. This follows from the [`SourceStatus`] of the compound's sender.
+/// Whether a compound is accepted. It depends on the [`SourceStatus`] of the compound's sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     Good,
-    /// The sender has left, uses another member's SSRC, or is this participant itself (a loop).
+    /// The sender has left the session, or uses the SSRC of another member, or is this participant itself (a loop).
     Ignored,
-    /// Another participant uses this participant's SSRC, which is then changed.
+    /// Another participant uses the SSRC of this participant. This participant then changes its SSRC.
     Collision,
 }
 
@@ -123,7 +125,7 @@ impl Standing {
 pub(crate) enum Farewell {
     Stays,
     Wanted,
-    /// The BYE is delayed (RFC 3550, section 6.3.7).
+    /// The BYE waits until the RTCP timer expires (RFC 3550, section 6.3.7).
     Waits,
     Gone,
 }
@@ -134,22 +136,22 @@ pub(crate) struct Participant {
     pub(crate) timer: Timer,
     pub(crate) farewell: Farewell,
     settings: RtcpSettings,
-    /// Draws a new SSRC after a collision.
+    /// Random numbers for a new SSRC after a collision.
     chance: Chance,
-    /// An SSRC that was given up after a collision and still needs a BYE.
+    /// The SSRC that was given up after a collision, if its BYE has not been sent yet.
     given_up: Option<u32>,
-    /// A member that has sent nothing needs no BYE.
+    /// Whether this participant has sent RTCP. If not, it needs no BYE when it leaves.
     has_sent: bool,
-    /// The longest sent compound, initially an assumed size.
+    /// The size of the longest compound that was sent. At the start it is an assumed size.
     longest: usize,
-    /// The RTCP bytes received and sent, per second.
+    /// The RTCP bytes that were received and sent, in bins of one second.
     rtcp_bytes: [u32; SHARE_WINDOW as usize],
-    /// The newest second in `rtcp_bytes`.
+    /// The newest second for which `rtcp_bytes` has a bin.
     second: u64,
     started: Time,
-    /// Parts of the previous compound that did not fit.
+    /// Datagrams with the parts of the previous compound that did not fit into its first datagram.
     outbox: VecDeque<Vec<u8>>,
-    /// RTCP packets that fit into no datagram.
+    /// Number of RTCP packets that do not fit into any datagram.
     refused: u64,
     mtu: Check,
 }
@@ -157,17 +159,17 @@ pub(crate) struct Participant {
 impl Participant {
     pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
-        // Only a source can skip expiries, because a receiver's feedback waits for them.
+        // Let only a source skip expiries, because a receiver's feedback is sent at them.
         config.skips_suppressed = settings.real_time && source;
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);
         }
         if !settings.group {
-            // Unicast may use the reduced minimum interval (RFC 3550, section 6.2).
+            // Use the reduced minimum interval, which is allowed in unicast sessions (RFC 3550, section 6.2).
             config = config.with_reduced_minimum(settings.session_bandwidth).point_to_point();
         }
-        // The key of the SSRC sampling (RFC 2762) must stay secret. A new SSRC, which is public, is the upper half of
-        // the same random number, so the key is the lower half.
+        // Keep the key of the SSRC sampling (RFC 2762) secret. A new SSRC is public and uses the upper half of the same
+        // random number, so use the lower half as the key.
         let key = chance.clone().bits64() as u32;
         let capacity = if source && settings.summary { MAX_MEMBERS } else { MAX_SAMPLED_MEMBERS };
         let mut timer = Timer::with_config(config, chance.clone(), now);
@@ -199,29 +201,30 @@ impl Participant {
         self.settings.group
     }
 
-    /// Returns whether the source announces the group's size.
+    /// Returns whether the source announces the group's size to the receivers.
     pub(crate) const fn summary(&self) -> bool {
         self.settings.summary
     }
 
-    /// Applies the group size that the source announced. Other hosts are ignored, because they could silence the group.
+    /// Applies the group size that the source announced. Announcements by other hosts are ignored, because they could
+    /// stop the reports of the group.
     pub(crate) fn on_group_size(&mut self, now: Time, ssrc: u32, from: Origin, group: GroupSize) {
         if !(self.members.contains(ssrc) && self.members.speaks_from(ssrc, from)) {
             return;
         }
         let receivers = group.receivers.min(MAX_MEMBERS as u32);
-        // A smaller group advances the next report (reverse reconsideration, RFC 3550, section 6.3.4).
+        // A smaller group means that the next report is due earlier (reverse reconsideration, RFC 3550, section 6.3.4).
         if self.members.on_group_size(receivers) > 0 {
             let census = self.census();
             self.timer.on_departures(now, &census);
         }
-        // The timer counts sizes with IP and UDP headers.
+        // Add the IP and UDP headers, because the timer's sizes include them.
         self.timer.on_told_size(f64::from(group.average.clamp(1, MAX_COUNTED_COMPOUND)) + IP_UDP_OVERHEAD as f64);
     }
 
     pub(crate) fn group_size(&self) -> GroupSize {
         let average = (self.timer.avg_size() - IP_UDP_OVERHEAD as f64).clamp(0.0, f64::from(u16::MAX));
-        // The source itself is not a receiver.
+        // Subtract the source, because it is not a receiver.
         GroupSize { average: average as u16, receivers: self.members.census().members.saturating_sub(1) }
     }
 
@@ -229,7 +232,7 @@ impl Participant {
         self.members.census()
     }
 
-    /// Returns a receiver's deterministic interval Td (RFC 3550, section 6.3.1).
+    /// Returns the deterministic interval Td of a receiver (RFC 3550, section 6.3.1).
     pub(crate) fn interval(&self) -> Span {
         self.timer.inputs(&self.census()).deterministic()
     }
@@ -238,10 +241,10 @@ impl Participant {
         self.expiry(now).is_some()
     }
 
-    /// Returns the compound that is due at RTCP's timer.
+    /// Returns which compound is due, or `None` if the RTCP timer has not expired.
     pub(crate) fn expiry(&mut self, now: Time) -> Option<Expiry> {
         while self.timer.next() <= now {
-            // Time-outs are checked once per interval (RFC 3550, section 6.3.5).
+            // Remove silent members once per interval (RFC 3550, section 6.3.5).
             self.expire_members(now);
             let census = self.census();
             match self.timer.on_expiry(now, &census) {
@@ -252,12 +255,12 @@ impl Participant {
         None
     }
 
-    /// Requests early feedback. Returns false if it would come after the time `useful`.
+    /// Requests early feedback. Returns false if the feedback would be sent later than `useful` from now.
     pub(crate) fn request_early(&mut self, now: Time, useful: Span) -> bool {
         self.timer.request_early(now, useful) != Early::TooLate
     }
 
-    /// Like [`Participant::request_early`], for feedback that has already waited at random.
+    /// Requests early feedback that has already been delayed at random. Otherwise like [`Participant::request_early`].
     pub(crate) fn request_dithered(&mut self, now: Time, useful: Span) -> bool {
         self.timer.request_dithered(now, useful) != Early::TooLate
     }
@@ -272,13 +275,13 @@ impl Participant {
         }
     }
 
-    /// Sets whether there is a source to report on.
+    /// Sets whether there is a source to which this participant sends reports.
     pub(crate) fn on_source(&mut self, now: Time, present: bool) {
         let census = self.census();
         self.timer.on_source(now, present, &census);
     }
 
-    /// Returns the silence after which a member times out.
+    /// Returns the time of silence after which a member is removed.
     pub(crate) fn member_timeout(&self) -> Span {
         self.timer.member_timeout(&self.census())
     }
@@ -287,13 +290,13 @@ impl Participant {
         Wake { at: self.timer.next(), why: "RTCP interval" }
     }
 
-    /// Adds a compound to the mean size and to RTCP's share.
+    /// Adds a compound of `len` bytes to the mean size and to RTCP's share of the bandwidth.
     fn count(&mut self, now: Time, len: usize) {
-        // A forged large compound must not slow down the group's RTCP.
+        // Limit the size, so that forged large compounds cannot slow down the group's RTCP.
         let most = if self.settings.group { self.longest * MAX_SIZE_RATIO } else { MAX_COUNTED_COMPOUND.into() };
         self.timer.on_rtcp(Bytes::new((len.min(most) + IP_UDP_OVERHEAD) as u64));
         let second = whole_seconds(now);
-        // The skipped seconds still contain the bytes of half a minute ago.
+        // Clear the bins of seconds without RTCP, because they still contain the bytes of half a minute ago.
         for past in self.second + 1..=second.min(self.second + SHARE_WINDOW) {
             self.rtcp_bytes[(past % SHARE_WINDOW) as usize] = 0;
         }
@@ -302,23 +305,23 @@ impl Participant {
         *bin = bin.saturating_add((len + IP_UDP_OVERHEAD) as u32);
     }
 
-    /// Returns RTCP's share of the session bandwidth over the last half minute.
+    /// Returns the share of the session bandwidth that RTCP used in the last half minute.
     pub(crate) fn share(&self, now: Time) -> f64 {
-        // In a shorter window, a single compound would be a large share.
+        // Use a window of at least 5 s. In a shorter window, a single compound would be a large share.
         let window = now.since(self.started).min(Span::secs(SHARE_WINDOW)).max(Span::secs(5));
-        // Seconds without RTCP have not been overwritten in the ring.
+        // Leave out the bins of silent seconds since the last compound, because they contain older bytes.
         let silent = whole_seconds(now).saturating_sub(self.second).min(SHARE_WINDOW);
         let recent = (0..SHARE_WINDOW - silent).filter_map(|back| self.second.checked_sub(back));
         let bytes = recent.map(|second| u64::from(self.rtcp_bytes[(second % SHARE_WINDOW) as usize])).sum();
         Bytes::new(bytes).per(window).ratio(self.settings.session_bandwidth)
     }
 
-    /// Updates the member table. Returns whether the compound of `len` bytes is used.
+    /// Updates the member table with a compound of `len` bytes. Returns whether the compound is accepted.
     pub(crate) fn learn(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Standing {
         let mut standing = Standing::Good;
         let (mut last, mut new, mut known) = (None, 0, false);
         let mut hear = |ssrc: u32, heard: &mut dyn FnMut(&mut Members) -> SourceStatus| {
-            // A source outside of the sample needs no look-up per packet.
+            // Do not look up a source outside of the sample again for each packet.
             if last == Some((ssrc, SourceStatus::Unsampled)) {
                 return;
             }
@@ -345,39 +348,39 @@ impl Participant {
                 _ => {}
             }
         }
-        // Non-members must not affect the RTCP interval.
+        // Count only compounds of members, because others must not affect the RTCP interval.
         if known && standing == Standing::Good {
             self.count(now, len);
         }
         standing
     }
 
-    /// Changes the SSRC after a collision; a BYE for the old one follows (RFC 3550, section 8.2).
+    /// Changes the SSRC after a collision. The BYE for the old SSRC is sent later (RFC 3550, section 8.2).
     pub(crate) fn renew(&mut self) {
         let old = self.identity.ssrc;
         let mut new = self.chance.bits32();
-        // A known SSRC would collide again.
+        // Do not use an SSRC that another member has, because it would collide again.
         while new == old || self.members.contains(new) {
             new = self.chance.bits32();
         }
         self.identity.ssrc = new;
         self.members.renew(new);
-        // A participant that has sent nothing must not send a BYE (RFC 3550, section 6.3.7).
+        // Send no BYE for the old SSRC if nothing was sent with it (RFC 3550, section 6.3.7).
         if self.has_sent || self.members.census().we_sent {
             self.given_up = Some(old);
         }
     }
 
-    /// Returns the rest of a split compound, or the BYE of a former SSRC.
+    /// Returns the next datagram of a split compound, or else the BYE for a former SSRC.
     pub(crate) fn pending_datagram(&mut self, now: Time) -> Option<Vec<u8>> {
         if let Some(rest) = self.outbox.pop_front() {
             return Some(rest);
         }
         let ssrc = self.given_up.take()?;
-        // The common CNAME shows receivers that both SSRCs are the same participant.
+        // Send both SSRCs with the same CNAME, so that receivers see that they belong to the same participant.
         let chunks = [ssrc, self.identity.ssrc].map(|of| (of, self.identity.cname.clone()));
         let packets = vec![
-            // A compound begins with a report (RFC 3550, section 6.1).
+            // A compound must begin with a report (RFC 3550, section 6.1).
             Packet::ReceiverReport { ssrc, blocks: Vec::new() },
             Packet::Sdes { chunks: chunks.into() },
             Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
@@ -391,8 +394,8 @@ impl Participant {
         }
     }
 
-    /// Returns whether the BYE is due. In groups of more than fifty members it is delayed (RFC 3550, section 6.3.7).
-    /// `sent_rtp` is whether media was sent.
+    /// Returns whether the BYE is due now. It is delayed if the group has more than fifty members (RFC 3550, section
+    /// 6.3.7). `sent_rtp` is whether this participant has sent media.
     pub(crate) fn farewell_due(&mut self, now: Time, sent_rtp: bool) -> bool {
         let goes = match self.farewell {
             Farewell::Stays | Farewell::Gone => false,
@@ -404,7 +407,7 @@ impl Participant {
                     self.sdes(),
                     Packet::Bye { ssrcs: vec![ssrc], reason: String::new() },
                 ];
-                // The BYE's size replaces the mean size (RFC 3550, section 6.3.7).
+                // For a delayed BYE, its size replaces the mean size (RFC 3550, section 6.3.7).
                 let size = Bytes::new((Compound { packets }.encoded_len() + IP_UDP_OVERHEAD) as u64);
                 let census = self.census();
                 match self.timer.leave(now, size, self.has_sent || sent_rtp, &census) {
@@ -413,7 +416,7 @@ impl Participant {
                         self.farewell = Farewell::Waits;
                         false
                     }
-                    // A participant that has sent nothing sends no BYE (RFC 3550, section 6.3.7).
+                    // Send no BYE if this participant has sent nothing (RFC 3550, section 6.3.7).
                     Leave::Silently => {
                         self.farewell = Farewell::Gone;
                         false
@@ -432,9 +435,10 @@ impl Participant {
         (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
-    /// Returns the sources that leave with this compound of `len` bytes. Each must report in it from its own address.
+    /// Returns the sources that leave the session with this compound of `len` bytes. For each of them, the compound
+    /// must contain a report, and must come from its address.
     pub(crate) fn read_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
-        // BYE comes last (RFC 3550, section 6.1).
+        // The BYE must be the last packet (RFC 3550, section 6.1).
         let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };
         let reporter = |packet: &Packet| match packet {
             Packet::SenderReport { ssrc, .. } | Packet::ReceiverReport { ssrc, .. } => Some(*ssrc),
@@ -450,7 +454,7 @@ impl Participant {
         let mut left = Vec::new();
         for ssrc in byes.flatten().copied() {
             let reports = compound.packets.iter().any(|packet| reporter(packet) == Some(ssrc));
-            // Otherwise any host could remove a member with a forged BYE.
+            // Require a report and the right address. Otherwise any host could remove a member with a forged BYE.
             if !reports || !self.members.speaks_from(ssrc, from) {
                 continue;
             }
@@ -467,20 +471,20 @@ impl Participant {
         Packet::Sdes { chunks: vec![(self.identity.ssrc, self.identity.cname.clone())] }
     }
 
-    /// Returns the room for feedback in a datagram that also contains a report with one block, and the SDES.
+    /// Returns the room for feedback in a datagram that also contains the SDES and a report with one block.
     pub(crate) fn room(&self) -> Room {
         let block = ReportBlock::default();
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: vec![block] };
         let most = self.settings.largest_compound();
-        // A second block, for audio, may cause a further datagram.
+        // Do not reserve room for a second block, which audio needs. It may cause a further datagram.
         let packets = most.saturating_sub(report.encoded_len() + self.sdes().encoded_len());
         Room { datagram: Bytes::new((most + IP_UDP_OVERHEAD) as u64), packets }
     }
 
-    /// Encodes `packets`, which begin with a report and the SDES, as a compound.
+    /// Encodes `packets` as a compound. They must begin with a report and the SDES.
     ///
-    /// Packets that do not fit are sent later ([`Participant::pending_datagram`]), after an empty report and the SDES
-    /// (RFC 3550, section 6.1).
+    /// Packets that do not fit are sent in further datagrams ([`Participant::pending_datagram`]). Each of these begins
+    /// with an empty report and the SDES (RFC 3550, section 6.1).
     pub(crate) fn encode(&mut self, now: Time, packets: Vec<Packet>) -> Vec<u8> {
         let most = self.settings.largest_compound();
         let mut compound = Compound { packets };
@@ -489,14 +493,14 @@ impl Participant {
         }
         let report = Packet::ReceiverReport { ssrc: self.identity.ssrc, blocks: Vec::new() };
         let head = [report, self.sdes()];
-        // The caller's own report and SDES stay in the first datagram.
+        // Keep the report and the SDES of `packets` in the first datagram.
         let rest = compound.packets.split_off(head.len().min(compound.packets.len()));
         let mut first = None;
         for packet in rest {
             let fits = |compound: &Compound| compound.encoded_len() + packet.encoded_len() <= most;
             if !fits(&compound) {
                 let next = Compound { packets: head.to_vec() };
-                // The packet is too large even for a datagram with the shortest report.
+                // Drop a packet that does not even fit into a datagram with the shortest report.
                 if !fits(&next) {
                     self.refused += 1;
                     continue;
@@ -525,7 +529,7 @@ impl Participant {
         bytes
     }
 
-    /// Returns the total IP size of the queued datagrams.
+    /// Returns the total IP size of the datagrams that are still to be sent.
     pub(crate) fn waiting(&self) -> Bytes {
         self.outbox.iter().map(|bytes| Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64)).sum()
     }
@@ -538,7 +542,7 @@ impl Participant {
         self.mtu.see(size <= self.settings.mtu);
     }
 
-    /// Returns the check that no RTP or RTCP packet exceeds the path's MTU.
+    /// Returns the result of the check that no RTP or RTCP packet is larger than the path's MTU.
     pub(crate) const fn mtu_check(&self) -> Check {
         self.mtu
     }

@@ -7,53 +7,54 @@ use steadycast_wire::rtcp::ReportBlock;
 
 pub(crate) struct Peer {
     pub(crate) from: Origin,
-    /// Whether the receiver has sent an APP packet of the session's controller.
+    /// Whether the receiver has sent an APP packet of this session's controller.
     ours: bool,
-    /// The LSR of the last echoed sender report.
+    /// The LSR in the receiver's last report block, if it matches a sender report.
     echo: Option<u32>,
     pub(crate) receives: bool,
-    /// The last report's arrival, plus [`STANDARD_REPORTS_GRACE`] for standard reports.
+    /// The arrival time of the last report. If the receiver sends only standard reports, [`STANDARD_REPORTS_GRACE`] is
+    /// added.
     aged: Time,
-    /// The multiple of 2^16 to add to the receiver's extended sequence numbers, because a receiver counts cycles only
-    /// from its first packet.
+    /// The multiple of 2^16 that is added to the receiver's extended sequence numbers. It is needed because a receiver
+    /// counts cycles only from its first packet on.
     cycles: Option<u64>,
-    /// The last block's highest sequence number.
+    /// The highest sequence number in the last report block.
     highest: Option<u32>,
-    /// The last block's cumulative loss in packets.
+    /// The cumulative loss in the last report block, in packets.
     cumulative: i32,
-    /// The recent loss rate (0 to 1).
+    /// The recent loss rate, as a fraction.
     pub(crate) loss: f64,
-    /// The packets over which `loss` is averaged.
+    /// Number of packets over which `loss` is the mean.
     pub(crate) counted: f64,
 }
 
 impl Peer {
-    /// Converts a block's highest sequence number to the sender's extended numbering. `next` is the number of the next
-    /// packet to send.
+    /// Converts a report block's highest sequence number to the sender's extended sequence numbers. `next` is the
+    /// sequence number of the next packet to send.
     pub(crate) fn extended(&mut self, highest: u32, next: u64) -> u64 {
-        // A false first block can have a `highest` above `next`. `cycles` is zero then, and the result is above `next`.
+        // If the block is forged and `highest` is above `next`, `cycles` is zero and the result is above `next`.
         let cycles = *self.cycles.get_or_insert(next.saturating_sub(highest.into()) & !0xffff);
         cycles + extend(highest, next.saturating_sub(cycles))
     }
 
-    /// Returns the packets expected and lost since the previous block. Must be called before [`Peer::extended`],
-    /// because a restart resets the cycles.
+    /// Returns the number of expected and of lost packets since the previous report block. Call it before
+    /// [`Peer::extended`], because it resets the cycles if the receiver has restarted.
     pub(crate) fn count(&mut self, block: &ReportBlock) -> (u64, i64) {
         let ahead = self.highest.map_or(0, |highest| block.highest_seq.wrapping_sub(highest) as i32);
         match ahead {
-            // A later report block has overtaken this one.
+            // This report block has been overtaken by a later one.
             REORDERED_BLOCK..0 => return (0, 0),
             // The receiver has restarted.
             ..REORDERED_BLOCK => (self.cycles, self.cumulative) = (None, 0),
             0.. => {}
         }
-        // The loss may be negative, because duplicates count as received (RFC 3550, section 6.4.1).
+        // The number of lost packets can be negative, because duplicates count as received (RFC 3550, section 6.4.1).
         let lost = i64::from(block.cumulative_lost) - i64::from(self.cumulative);
         (self.highest, self.cumulative) = (Some(block.highest_seq), block.cumulative_lost);
         (ahead.max(0).unsigned_abs().into(), lost)
     }
 
-    /// Updates the loss rate with a report: `lost` of `expected` packets.
+    /// Updates the loss rate with a report in which `lost` of `expected` packets are lost.
     pub(crate) fn on_loss(&mut self, expected: u64, lost: i64) {
         if expected == 0 {
             return;
@@ -64,37 +65,38 @@ impl Peer {
     }
 }
 
-/// The time-out of standard receivers is longer by this: five intervals of 5 s (RFC 3550), minus the shortest time-out
-/// of 5 s.
+/// Additional time after which a receiver with standard reports is removed. It is five intervals of 5 s (RFC 3550),
+/// minus the shortest time-out, which is also 5 s.
 pub(crate) const STANDARD_REPORTS_GRACE: Span = Span::secs(20);
 
-/// A larger fall of the highest sequence number is a restart.
+/// If the highest sequence number falls by more than this, the receiver has restarted.
 const REORDERED_BLOCK: i32 = -(1 << 14);
 
-/// Packets over which the loss rate is averaged (exponentially weighted).
+/// The number of packets over which the loss rate is an exponentially weighted mean.
 const LOSS_WINDOW: f64 = 2_000.0;
-/// Minimum number of packets for a valid loss rate.
+/// Minimum number of packets for which a loss rate is used.
 const MIN_LOSS_PACKETS: f64 = 100.0;
 
-/// The table of receivers. It is bounded, because SSRCs may be forged. A full table drops the receiver with the oldest
-/// report.
+/// The table of receivers. Its size is limited, because SSRCs may be forged. If it is full, a new receiver replaces the
+/// receiver whose last report is oldest.
 #[derive(Default)]
 pub(crate) struct Peers {
     table: BTreeMap<u32, Peer>,
     by_age: BTreeSet<(Time, u32)>,
-    /// Receivers that have proved that they receive the stream.
+    /// Number of receivers that have proved that they receive the stream.
     pub(crate) receiving: usize,
 }
 
 impl Peers {
-    /// This exceeds the largest supported groups.
+    /// Maximum number of receivers. The largest supported group is smaller.
     pub(crate) const MAX_PEERS: usize = 1 << 17;
 
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Stores an echoed LSR. A second, different one proves that the receiver gets the stream.
+    /// Stores an LSR that matches a sender report. The second LSR that differs from the first proves that the receiver
+    /// receives the stream.
     pub(crate) fn echo(&mut self, ssrc: u32, lsr: u32) {
         let Some(peer) = self.table.get_mut(&ssrc) else { return };
         let before = peer.echo.replace(lsr);
@@ -104,16 +106,16 @@ impl Peers {
         }
     }
 
-    /// Makes room for a new receiver, and returns the one removed.
+    /// Makes room for a new receiver. Returns the SSRC of the receiver that was removed for it, if any.
     pub(crate) fn make_room_for(&mut self, ssrc: u32) -> Option<u32> {
         if self.table.len() < Self::MAX_PEERS || self.table.contains_key(&ssrc) {
             return None;
         }
-        // Refusing newcomers would let forged SSRCs lock out real receivers.
+        // Remove an old receiver instead of refusing the new one. Otherwise forged SSRCs could lock out real receivers.
         self.pop_oldest()
     }
 
-    /// Adds a report. `ours` is whether it contains an APP packet of the session's controller.
+    /// Adds a report. `ours` is whether the report contains an APP packet of this session's controller.
     pub(crate) fn on_report(&mut self, now: Time, from: Origin, ssrc: u32, ours: bool) {
         let (highest, cumulative) = (None, 0);
         let fresh = Peer {
@@ -138,13 +140,13 @@ impl Peers {
         self.by_age.insert((aged, ssrc));
     }
 
-    /// Returns the quantile 1 − `but` of the loss rates of receivers with enough samples.
+    /// Returns the quantile `1 - but` of the receivers' loss rates. Ignores receivers with too few samples.
     pub(crate) fn loss(&self, but: f64) -> Option<f64> {
         let known = self.table.values().filter(|peer| peer.counted >= MIN_LOSS_PACKETS);
         let mut all: Vec<f64> = known.map(|peer| peer.loss).collect();
         all.sort_unstable_by(f64::total_cmp);
         let place = (all.len() as f64 * (1.0 - but)).ceil() as usize;
-        // A few high losses must not determine everyone's parity.
+        // Use a quantile, so that a few receivers with high losses do not determine the parity of all receivers.
         all.get(place.saturating_sub(1)).copied()
     }
 
@@ -163,7 +165,7 @@ impl Peers {
         }
     }
 
-    /// Removes a receiver whose last report is older than `limit`.
+    /// Removes the receiver with the oldest report if that report is older than `limit`. Returns its SSRC.
     pub(crate) fn pop_silent(&mut self, limit: Time) -> Option<u32> {
         self.by_age.first().filter(|(aged, _)| *aged < limit)?;
         self.pop_oldest()

@@ -1,4 +1,5 @@
-//! Rate limit of reports per address, so that a flood uses up its own address's share only.
+//! Limits the rate of reports from each address, so that a flood of reports from one address does not affect other
+//! addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use steadycast_rtcp::Origin;
@@ -6,16 +7,17 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// The size of the smallest useful compound.
 const MIN_COMPOUND_SIZE: Bytes = Bytes::new(64);
-/// Bucket size, as the time that it takes to fill.
+/// Size of a token bucket, as the time that it takes to fill.
 const BURST: Span = Span::secs(3);
-/// Maximum number of buckets; the most recently used stay.
+/// Maximum number of buckets. If there are more, the bucket that was used least recently is removed.
 const MAX_BUCKETS: usize = 4_096;
 
-/// A proven receiver's address and SSRC, otherwise the address, because SSRCs may be forged.
+/// Which bucket a report belongs to. For a proven receiver this is its address and its SSRC. Otherwise it is only the
+/// address, because SSRCs may be forged.
 type BucketKey = (Origin, Option<u32>);
 
-/// Token buckets per address and per proven receiver. They fill at the rate of a group's reports. Each media packet
-/// adds a token, because receivers may acknowledge each packet.
+/// Token buckets, one per address or proven receiver. Each is filled at the rate at which a whole group may report.
+/// Each media packet adds a token as well, because receivers may acknowledge every packet.
 pub(crate) struct ReportLimiter {
     per_second: f64,
     buckets: BTreeMap<BucketKey, Bucket>,
@@ -38,7 +40,7 @@ impl ReportLimiter {
         self.per_second * BURST.as_secs_f64()
     }
 
-    /// Returns whether a report is accepted; `packets` counts the media packets sent.
+    /// Returns whether a report is accepted. `packets` is the total number of media packets sent so far.
     pub(crate) fn admits(&mut self, now: Time, from: BucketKey, packets: u32) -> bool {
         if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(&from) {
             let oldest = self.by_age.pop_first();
@@ -65,8 +67,8 @@ mod tests {
     use super::*;
     use steadycast_units::Seed;
 
-    /// Sends reports at this rate for 10 s, together with a number of media packets per second. Returns the number of
-    /// reports that are accepted in the last five seconds.
+    /// Sends `per_second` reports per second for 10 s, together with `packets` media packets per second. Returns the
+    /// number of reports that are accepted in the last five seconds.
     fn heard(per_second: u64, packets: u32) -> u64 {
         let mut gate = ReportLimiter::new(Rate::mbps(2));
         let all = (0..10 * per_second).filter(|n| {
@@ -79,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_flood_gets_the_share_of_a_group_and_an_acknowledgment_of_each_packet_is_heard() {
-        // RTCP's share of 2 Mb/s is 100 kb/s, which are 195 reports of 64 bytes per second.
+        // RTCP's share of 2 Mb/s is 100 kb/s. This is enough for 195 reports of 64 bytes per second.
         let flood = heard(20_000, 0);
         assert!((970..=985).contains(&flood), "{flood}");
         assert_eq!(heard(150, 0), 750);

@@ -1,7 +1,8 @@
-//! Selects the source that a receiver follows, and detects restarts. RFC 3550 leaves both to the receiver.
+//! Decides which source a receiver follows, and detects restarts of this source. RFC 3550 leaves both decisions to the
+//! receiver.
 //!
-//! A new source at the address of the followed source is usually the same sender, restarted or with a new SSRC. It
-//! replaces the followed source after a short silence.
+//! A new source at the address of the followed source is usually the same sender after a restart or with a new SSRC. It
+//! replaces the followed source after a short silence of that source.
 //!
 //! A new source at another address may be an attacker. It replaces the followed source only after the member time-out
 //! (RFC 3550, section 6.3.5).
@@ -14,16 +15,17 @@ use steadycast_units::{Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// The minimum silence before a source at the same address replaces the source that a session description names. This
-/// is also the assumed frame interval if the frame interval is unknown.
+/// If a session description specifies the followed source, another source at the same address replaces it only after at
+/// least this silence. It is also the assumed frame interval while the frame interval is not known.
 const SOURCE_CHANGE_SILENCE: Span = Span::millis(500);
-/// The minimum silence before a replacement at the same address. A shorter silence may be due to reordering.
+/// Minimum silence before another source at the same address replaces the followed source. A shorter silence may be a
+/// consequence of reordering.
 const MIN_SILENCE: Span = Span::millis(50);
-/// Maximum silence that is required before a replacement at the same address.
+/// Maximum silence that is required before another source at the same address replaces the followed source.
 const MAX_SILENCE: Span = Span::secs(5);
-/// Time without packets after which [`Receiver::waiting`] omits another source.
+/// [`Receiver::waiting`] omits another source if no packet of it has arrived for this time.
 const OTHER_SOURCE_LIFETIME: Span = Span::secs(3);
-/// A timestamp that advances by this much more than the elapsed time shows a restart.
+/// If a timestamp advances by this much more than the elapsed time, the source has restarted.
 const TIMESTAMP_JUMP: Span = Span::secs(5);
 
 pub(super) struct OtherSource {
@@ -46,12 +48,12 @@ impl OtherSource {
         self.heard = now;
     }
 
-    /// Returns whether the sequence numbers form a stream, possibly out of order.
+    /// Returns whether the sequence numbers of the packets belong to one stream. The packets may be out of order.
     fn is_stream(&self) -> bool {
         self.reception.received() - self.reception.duplicates() >= u64::from(MIN_SEQUENTIAL)
     }
 
-    /// Like [`OtherSource::is_stream`], including this packet.
+    /// Returns whether the sequence numbers belong to one stream if this packet is included.
     fn is_stream_with(&self, now: Time, header: &RtpHeader) -> bool {
         let mut reception = self.reception.clone();
         reception.on_rtp(now, header.seq, header.timestamp);
@@ -59,19 +61,19 @@ impl OtherSource {
     }
 }
 
-/// A source that sends to this receiver and is not followed.
+/// A source that sends to this receiver but is not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// The source's SSRC.
     pub ssrc: u32,
     /// The source's address.
     pub from: Origin,
-    /// The further silence of the followed source after which this source replaces it.
+    /// This source replaces the followed source after another silence of this length.
     pub after: Span,
 }
 
 impl Receiver {
-    /// Returns the source that sends beside the followed one.
+    /// Returns the source, if any, that sends to this receiver in addition to the followed source.
     pub fn waiting(&self, now: Time) -> Option<Waiting> {
         let (stream, other) = (self.stream.as_ref()?, self.other.as_ref()?);
         let ssrc = other.reception.ssrc();
@@ -81,39 +83,39 @@ impl Receiver {
         (!passed).then_some(Waiting { ssrc, from: other.from, after })
     }
 
-    /// Returns for how long the followed source and a possible successor have been silent. `None` if that is shorter
-    /// than `least` or than five reporting intervals.
+    /// Returns for how long both the followed source and its possible successor have been silent. Returns `None` if
+    /// this time is shorter than `least` or than five reporting intervals.
     ///
-    /// A source that is silent for that long has left without a BYE (RFC 3550, section 6.3.5).
+    /// A source that is silent for such a time has left without a BYE (RFC 3550, section 6.3.5).
     pub fn source_left(&self, now: Time, least: Span) -> Option<Span> {
         let other = self.other.as_ref().filter(|other| other.is_stream()).map(|other| other.heard);
         let silence = now.since(self.stream.as_ref()?.spoke.max(other.unwrap_or(Time::ZERO)).max(self.resumed));
         (silence >= least.max(self.participant.member_timeout())).then_some(silence)
     }
 
-    /// Returns the index and first number of the present run of sequence numbers. A new source or a restart begins a
-    /// run. The numbers continue from run to run.
+    /// Returns the index of the present run and its first sequence number. A run ends when the source restarts or
+    /// another source replaces it. The sequence numbers continue in the next run.
     pub const fn run(&self) -> (u32, u64) {
         self.run
     }
 
-    /// Returns whether a rejected packet may belong to the next run. If so, keep the packet until
+    /// Returns whether a rejected packet may belong to the next run. If it may, keep the packet until the call of
     /// [`Receiver::begin_run`].
     pub fn may_follow(&self, from: Origin, header: &RtpHeader) -> bool {
         let beside = || self.other.as_ref().is_some_and(|other| other.reception.ssrc() == header.ssrc);
         self.stream.as_ref().is_some_and(|stream| stream.from == from && (stream.ssrc == header.ssrc || beside()))
     }
 
-    /// Returns whether this packet comes from a new source, or shows a restart.
+    /// Returns whether a new run begins with this packet, because its source is new or has restarted.
     pub fn begins_run(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         self.stream.is_some() && !self.goes_on(now, header) && self.is_next(now, from, header)
     }
 
-    /// Starts a new run, whose first packet has this header. Pass the run's packets to [`Receiver::on_media`]
+    /// Starts a new run. `header` is the header of its first packet. Pass the run's packets to [`Receiver::on_media`]
     /// afterwards.
     pub fn begin_run(&mut self, now: Time, from: Origin, header: &RtpHeader) {
         let number = i64::from(header.seq);
-        // The controller must not take the jump for a loss.
+        // Continue with the next sequence number, so that the controller does not take the change for a loss.
         let next = self.stream.as_ref().map_or(number, Stream::next);
         let replaced = self.stream.is_some();
         if let Some(old) = &self.stream {
@@ -131,7 +133,8 @@ impl Receiver {
         if let Some(parity) = &mut self.parity {
             parity.restart();
         }
-        // The first source must not restart audio, because its audio may arrive before its first video packet.
+        // Restart the audio only if a source was replaced. The audio of the first source may arrive before its first
+        // video packet.
         if let Some(audio) = self.audio.as_mut().filter(|_| replaced) {
             audio.restart();
         }
@@ -143,12 +146,14 @@ impl Receiver {
     fn begin_source(&mut self, stream: Stream, now: Time) {
         let pace = self.stream.as_ref().and_then(|old| old.pace);
         let old = self.stream.replace(Stream { pace, ..stream });
-        // The named source may have been restarted under another SSRC.
+        // Forget the SSRC in the session description once it has been replaced, because its source may have restarted
+        // with another SSRC.
         if old.is_some_and(|old| self.named == Some(old.ssrc)) {
             self.named = None;
         }
         if let Some(repair) = &mut self.repair {
-            // A learned SSRC belongs to one media source.
+            // An SSRC that was learned from packets belongs to the previous media source, so it has to be learned
+            // again.
             repair.associated = !repair.any_ssrc;
         }
         if let Some(parity) = &mut self.parity {
@@ -162,7 +167,8 @@ impl Receiver {
         self.stream.as_ref().is_some_and(|stream| stream.ssrc == header.ssrc && !stream.is_far(now, header))
     }
 
-    /// Returns whether the packet's source now replaces the followed one.
+    /// Processes a packet that does not continue the followed stream. Returns whether its source replaces the followed
+    /// source with this packet.
     pub(super) fn follow(&mut self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         if !self.takes_type(header) {
             return false;
@@ -172,12 +178,13 @@ impl Receiver {
             return true;
         }
         if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
-            // A jump of the numbers may be due to heavy loss. Later packets that continue from it confirm that.
+            // Store the number of a packet after a jump: heavy loss can cause a jump. Later packets that continue from
+            // it confirm this.
             stream.reception.hold(now, header.seq);
         }
         match &mut self.other {
             Some(other) if (other.reception.ssrc(), other.from) == (header.ssrc, from) => other.hear(now, header),
-            // Forged packets must not displace an active candidate.
+            // Keep a candidate that is active, so that forged packets cannot displace it.
             Some(other) if other.is_stream() && now.since(other.heard) < SOURCE_CHANGE_SILENCE => {}
             _ => self.other = Some(OtherSource::new(now, from, header)),
         }
@@ -199,15 +206,16 @@ impl Receiver {
         }
     }
 
-    /// Returns whether this packet's source replaces the followed source. The first source and the named source always
-    /// do. Another source does only if the followed source has sent BYE, is silent, or has sent a single packet.
+    /// Returns whether this packet's source replaces the followed source. The first source does, and the source in the
+    /// session description does. Any other source does so only if the followed source has sent a BYE, is silent, or has
+    /// sent only a single packet.
     fn is_next(&self, now: Time, from: Origin, header: &RtpHeader) -> bool {
         let Some(old) = &self.stream else { return true };
         if !self.takes_type(header) {
             return false;
         }
         let again = old.ssrc == header.ssrc;
-        // One SSRC at two addresses is a conflict (RFC 3550, section 8.2), not a restart.
+        // If one SSRC is used at two addresses, this is a conflict (RFC 3550, section 8.2) and not a restart.
         if again && old.from != from {
             return false;
         }
@@ -216,10 +224,10 @@ impl Receiver {
         let [old_named, new_named] = [old.ssrc, header.ssrc].map(|ssrc| self.named == Some(ssrc));
         let silent = now.since(old.heard.max(self.resumed));
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
-        // A single packet may be forged or outdated.
+        // Require several packets of the new source, because a single packet may be forged or outdated.
         let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));
-        // A followed source is unproven if only one of its packets has arrived. With the same SSRC, `known` is also
-        // needed, because packets may be reordered.
+        // The followed source is unproven if only one of its packets has arrived. If this packet has the same SSRC,
+        // require `known` as well, because the packets may only have been reordered.
         let fleeting = old.reception.received() < 2 && !old_named && (!again || known.is_some());
         let proven = || known.is_some_and(|other| now.since(other.began) >= MIN_SILENCE);
         let silent =
@@ -227,7 +235,8 @@ impl Receiver {
         !again && (new_named || ended) || fleeting || silent
     }
 
-    /// Returns the required silence: two frame intervals at the same address, otherwise RTCP's member time-out.
+    /// Returns for how long the followed source has to be silent before it is replaced. At the same address this is two
+    /// frame intervals, otherwise it is RTCP's member time-out.
     fn takeover_silence_of(&self, old: &Stream, from: Origin) -> Span {
         if old.from != from {
             return self.participant.member_timeout();
@@ -239,19 +248,19 @@ impl Receiver {
 }
 
 impl Stream {
-    /// Returns whether the number is forged or of another run.
+    /// Returns whether the sequence number is forged or belongs to another run.
     fn is_far(&self, now: Time, header: &RtpHeader) -> bool {
-        // Cloning the reception for each packet would be costly.
+        // Compare the numbers first, because cloning the reception for each packet would be too expensive.
         let off = self.reception.highest().map_or(0, |highest| header.seq.wrapping_sub(highest as u16) as i16);
         let arrived = || self.reception.clone().on_rtp(now, header.seq, header.timestamp);
         off.unsigned_abs() >= MAX_MISORDER && matches!(arrived(), Arrived::Restarted(_) | Arrived::Stray)
     }
 
-    /// Restarts the counts. If timestamps jump, the media clock advances by the elapsed time.
+    /// Resets the reception statistics. If the timestamps jump, the media clock advances by the elapsed time instead.
     fn restart(&mut self, now: Time, header: &RtpHeader, ahead: i64) {
         (self.reception, self.ahead) = (Reception::trusting(header.ssrc, CLOCK_RATE), ahead);
         self.frame = (header.timestamp, now);
-        // A 90 kHz clock advances by 9 ticks in 100 µs.
+        // In 100 µs, a clock of 90 kHz advances by 9 ticks.
         let ticks = |span: Span| (span.as_nanos() / 100_000 * 9) as i64;
         let (passed, step) = (ticks(now.since(self.heard)), header.timestamp.wrapping_sub(self.timestamp) as i32);
         if (i64::from(step) - passed).abs() > ticks(TIMESTAMP_JUMP) {

@@ -1,8 +1,8 @@
-//! Parity over blocks of packets (docs/wire.md). If a block has k packets and r parity packets, any k arrivals recover
-//! the block.
+//! Parity over blocks of packets (docs/wire.md). If a block has k media packets and r parity packets, the arrival of
+//! any k of them is enough to recover the block.
 //!
-//! This module handles sequence numbers, not payloads. At the sender, [`Blocks`] decides which packets each parity
-//! packet covers. At a receiver, [`Solver`] decides which packets can be recovered.
+//! This module processes sequence numbers and no payloads. At the sender, [`Blocks`] decides which media packets a
+//! parity packet protects. At a receiver, [`Solver`] decides which lost packets can be recovered.
 
 use crate::Fragment;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,64 +12,67 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::parity::{HEADER, MAX_PACKETS, MAX_PARITIES, ParityHeader, SYMBOL_HEAD};
 use steadycast_wire::rtcp::BlockRequest;
 
-/// Parity settings of a session, the same for all members.
+/// Parity settings of a session. All members need the same settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParitySettings {
     /// The SSRC of the parity stream.
     pub ssrc: u32,
     /// The RTP payload type of the parity stream.
     pub payload_type: u8,
-    /// The maximum time from a frame being ready to its display; `None` means one second.
+    /// The time from a frame's readiness at the sender to its display. With `None`, one second is assumed.
     pub playout: Option<Span>,
 }
 
 impl ParitySettings {
-    /// Returns the duration after which a block ends with the current frame: two fifths of the play-out delay.
+    /// Returns the maximum duration of a block: two fifths of the play-out delay. A block that has reached it ends with
+    /// the current frame.
     pub(crate) fn block(&self) -> Span {
         self.useful() * 2 / 5
     }
 
-    /// Returns how long a packet is useful after its frame was ready.
+    /// Returns the time for which a packet is useful, starting when its frame was ready.
     pub(crate) fn useful(&self) -> Span {
         self.playout.unwrap_or(DEFAULT_USEFUL_TIME)
     }
 }
 
-/// The bytes by which a parity payload exceeds its block's longest payload: parity header, length field and RTP header.
+/// A parity payload is larger by this than the longest payload in its block. It contains a parity header, a length
+/// field and an RTP header in addition.
 pub const PARITY_MORE: Bytes = Bytes::new((HEADER + SYMBOL_HEAD) as u64);
 
-/// A block of this size ends with the current frame.
+/// A block that has reached this size ends with the current frame.
 const FULL_BLOCK_PACKETS: usize = 20;
 const MAX_BLOCK_PACKETS: usize = 40;
-/// Two media packets per parity packet, so that parity is at most a third of what is sent.
+/// Minimum number of media packets per parity packet. It limits parity to a third of all packets.
 const MIN_PACKETS_PER_PARITY: usize = 2;
-/// The time for which a lower loss rate does not replace a measured one.
+/// A lower loss rate replaces the measured one only after this time.
 const LOSS_HOLD_TIME: Span = Span::secs(10);
 const DEFAULT_LOSS: f64 = 0.01;
-/// Maximum number of blocks that a receiver tracks, newest first.
+/// Maximum number of blocks that a receiver tracks. The newest blocks are tracked.
 const MAX_OPEN_BLOCKS: usize = 16;
-/// Maximum number of blocks for which more parity is sent on request.
+/// Maximum number of sent blocks for which receivers can request more parity.
 const MAX_RECENT_BLOCKS: usize = 64;
-/// Number of sequence numbers whose arrival a receiver tracks.
+/// Number of sequence numbers for which a receiver stores whether the packet has arrived.
 const ARRIVAL_WINDOW: u64 = 2_048;
 
-/// A media packet that parity covers.
+/// A media packet that parity protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protected {
     /// The packet's extended sequence number at the sender.
     pub seq: u64,
-    /// The part of a frame in the packet.
+    /// The part of a frame that the packet contains.
     pub fragment: Fragment,
-    /// Whether the packet is its frame's last.
+    /// Whether the packet is the last packet of its frame.
     pub marker: bool,
 }
 
 /// The packets that a parity packet protects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Protection {
-    /// Index in the block, and the range of covered packets.
+    /// The parity header: the parity packet's index in the block, and the range of protected packets.
     pub header: ParityHeader,
-    /// The block's packets in order; empty at a receiver, which reads their headers from recovered bytes.
+    /// The media packets of the block in order. At a receiver this is empty, because the receiver reads their headers
+    /// from the recovered bytes.
     pub packets: Arc<[Protected]>,
 }
 
@@ -78,38 +81,38 @@ pub struct Protection {
 pub struct Recovered {
     /// The packet's sequence number.
     pub number: u16,
-    /// The extended sequence number, as the session counts media packets ([`crate::Received::New`]).
+    /// The extended sequence number of the packet in the session ([`crate::Received::New`]).
     pub seq: u64,
-    /// The packet's header fields, if [`Protection`] lists them.
+    /// The fields of the packet's header, if [`Protection`] contains them.
     pub packet: Option<Protected>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Parity {
     pub(crate) protection: Protection,
-    /// In bytes.
+    /// The length of the payload in bytes.
     pub(crate) payload: u16,
 }
 
-/// A complete block, for which receivers may request more parity.
+/// A complete block that has been sent. Receivers can request more parity for it.
 #[derive(Clone, Debug)]
 struct SentBlock {
     packets: Arc<[Protected]>,
-    /// The longest payload.
+    /// The length of the longest payload in the block, in bytes.
     longest: u16,
     began: Time,
-    /// The parity packets that were sent or are queued.
+    /// Number of the block's parity packets that have been sent or are queued.
     sent: u8,
 }
 
-/// The values that decide whether more parity is sent.
+/// The circumstances of a parity request, which decide whether more parity is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParityRequestContext {
     pub(crate) now: Time,
     pub(crate) target: Rate,
     /// The IP size of a full packet.
     pub(crate) packet: Bytes,
-    /// The IP size of a parity packet without its payload.
+    /// The IP size of a parity packet's headers, without its payload.
     pub(crate) head: Bytes,
 }
 
@@ -130,11 +133,11 @@ struct Loss {
     since: Time,
 }
 
-/// Groups sent packets, and decides each block's parity.
+/// Groups sent packets into blocks and decides how much parity each block gets.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pub(crate) settings: ParitySettings,
-    /// Whether a block may end after any packet, and not only at the end of a frame.
+    /// Whether a block can end after any packet. If not, it ends only at the end of a frame.
     pub(crate) anywhere: bool,
     open: Vec<Protected>,
     longest: u16,
@@ -143,7 +146,7 @@ pub(crate) struct Blocks {
     waiting: VecDeque<Parity>,
     recent: VecDeque<SentBlock>,
     budget: RepairBudget,
-    /// Requests refused for lack of budget.
+    /// Number of requests that were refused because the budget was used up.
     pub(crate) refused: u64,
 }
 
@@ -155,7 +158,8 @@ impl Blocks {
         Self { settings, anywhere, open, longest, began, loss, waiting, recent, budget, refused: 0 }
     }
 
-    /// Updates the loss rate (0 to 1). A lower rate is used only after [`LOSS_HOLD_TIME`].
+    /// Updates the loss rate, which is a fraction. A lower loss rate replaces a higher one only after
+    /// [`LOSS_HOLD_TIME`].
     pub(crate) fn on_loss(&mut self, now: Time, share: f64) {
         let held = self.loss.share.filter(|held| *held > share && now.since(self.loss.since) < LOSS_HOLD_TIME);
         if held.is_none() {
@@ -167,10 +171,10 @@ impl Blocks {
         self.loss.share.unwrap_or(DEFAULT_LOSS)
     }
 
-    /// Adds a sent packet. At the end of a block, parity is queued, so that at most a share `residual` of the packets
-    /// stays missing.
+    /// Adds a sent packet with a payload of `payload` bytes. If a block ends with it, queues the block's parity. There
+    /// is enough parity that at most a share `residual` of the packets stays missing.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
-        // The header's base and count require a contiguous block.
+        // Discard an incomplete block at a gap, because a parity header can describe only a contiguous range.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {
             self.open.clear();
         }
@@ -195,13 +199,14 @@ impl Blocks {
         self.waiting.extend(parities);
         self.recent.push_back(block);
         let (useful, most) = (self.settings.useful(), MAX_RECENT_BLOCKS);
-        // Parity that is requested later would be too late.
+        // Drop blocks for which requested parity would arrive too late.
         while self.recent.len() > most || self.recent.front().is_some_and(|block| now.since(block.began) > useful) {
             self.recent.pop_front();
         }
     }
 
-    /// Sends parity up to the requested total, if it can arrive in time and the budget allows.
+    /// Queues more parity for a block, up to the total number that is requested. Queues none if it would arrive too
+    /// late or if the budget is used up.
     pub(crate) fn on_request(&mut self, context: &ParityRequestContext, wanted: &BlockRequest) {
         let ParityRequestContext { now, target, packet, head } = *context;
         let same = |block: &&mut SentBlock| {
@@ -211,7 +216,7 @@ impl Blocks {
         let useful = self.settings.useful();
         let in_time = |block: &&mut SentBlock| now.since(block.began) < useful;
         let Some(block) = self.recent.iter_mut().find(same).filter(in_time) else { return };
-        // The request names a total, so a repeated request adds no parity.
+        // Compare with the number sent so far: a request contains a total, so a repeated request adds no parity.
         while block.sent < wanted.parities.min(MAX_PARITIES).min(wanted.packets) {
             let size = head + Bytes::new(u64::from(block.longest)) + PARITY_MORE;
             if !self.budget.take(now, target, packet, size) {
@@ -231,7 +236,7 @@ impl Blocks {
         self.waiting.pop_front()
     }
 
-    /// Returns the oldest packet that parity may need.
+    /// Returns the sequence number of the oldest media packet that is needed for parity.
     pub(crate) fn first(&self) -> Option<u64> {
         let waiting = self.waiting.front().and_then(|parity| parity.protection.packets.first());
         let recent = self.recent.front().and_then(|block| block.packets.first());
@@ -245,17 +250,19 @@ impl Blocks {
     }
 }
 
-/// Returns the fewest parity packets, at most half of `packets`, that leave at most a share `residual` missing at the
-/// random loss rate `loss`.
+/// Returns the smallest number of parity packets for which at most a share `residual` of `packets` stays missing.
+/// `loss` is the random loss rate. The result is at most half of `packets`.
 fn parities(packets: u8, loss: f64, residual: f64) -> u8 {
     let most = packets.min(MAX_PACKETS) / MIN_PACKETS_PER_PARITY as u8;
     (0..most).find(|r| left(packets, *r, loss) <= residual).unwrap_or(most)
 }
 
-/// Returns the share that stays missing: loss · P(at least `parities` of the other packets are lost).
+/// Returns the share of packets that stays missing. It is `loss` times the probability that at least `parities` of the
+/// other packets in the block are lost.
 fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     let others = u32::from(packets) + u32::from(parities) - 1;
-    // `one` is the binomial probability, `fewer` the sum so far. `powi` differs between machines.
+    // `one` is the binomial probability of `lost` losses, and `fewer` is the sum of these probabilities so far. `powi`
+    // is not used, because its result differs between machines.
     let mut one = (0..others).fold(1.0, |p, _| p * (1.0 - loss));
     let mut fewer = 0.0;
     for lost in 0..u32::from(parities) {
@@ -265,7 +272,7 @@ fn left(packets: u8, parities: u8, loss: f64) -> f64 {
     loss * (1.0 - fewer).max(0.0)
 }
 
-/// The newest sequence numbers that have arrived, as a ring of bits.
+/// Which of the newest sequence numbers have arrived, as a ring buffer of bits.
 #[derive(Debug)]
 struct ArrivalWindow {
     newest: Option<u64>,
@@ -279,7 +286,8 @@ impl ArrivalWindow {
             if seq - newest >= ARRIVAL_WINDOW {
                 self.bits = [0; (ARRIVAL_WINDOW / 64) as usize];
             } else {
-                // Skipped numbers still have bits of the ring's previous pass.
+                // Clear the bits of skipped numbers, because they are left over from the previous pass of the ring
+                // buffer.
                 (newest + 1..=seq).for_each(|n| self.bits[(n % ARRIVAL_WINDOW / 64) as usize] &= !(1 << (n % 64)));
             }
             self.newest = Some(seq);
@@ -298,24 +306,24 @@ impl ArrivalWindow {
 #[derive(Debug)]
 struct Block {
     count: u8,
-    /// Empty if unknown.
+    /// The media packets of the block. It is empty if they are not known.
     packets: Arc<[Protected]>,
-    /// Bit mask of the arrived parity packets' indices.
+    /// Bit mask with the indexes of the parity packets that have arrived.
     parities: u64,
-    /// The number of parity packets sent, according to the newest one.
+    /// Number of parity packets that have been sent, as the newest parity packet states.
     sent: u8,
 }
 
 /// The state of a block at a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// The extended sequence number of the first packet.
+    /// The extended sequence number of the block's first media packet.
     pub(crate) base: u64,
-    /// The number of media packets.
+    /// Number of media packets in the block.
     pub(crate) packets: u8,
-    /// The number of parity packets sent.
+    /// Number of parity packets that have been sent.
     pub(crate) sent: u8,
-    /// The parity packets still needed to recover all packets.
+    /// Number of further parity packets that are needed to recover all media packets.
     pub(crate) lacks: u8,
 }
 
@@ -323,7 +331,8 @@ pub(crate) struct Need {
 #[derive(Debug)]
 pub(crate) struct Solver {
     arrived: ArrivalWindow,
-    /// The newest arrived number. Parity headers are not verified, so they do not change it.
+    /// The newest sequence number that has arrived. It does not depend on parity headers, because they are not
+    /// verified.
     heard: Option<u64>,
     blocks: BTreeMap<u64, Block>,
     recovered: Vec<(u64, Option<Protected>)>,
@@ -339,7 +348,8 @@ impl Solver {
         *self = Self::new();
     }
 
-    /// Adds a packet or its retransmission. Returns its block's state, if parity has arrived.
+    /// Adds a media packet or its retransmission. Returns the state of its block, or `None` if no parity of that block
+    /// has arrived.
     pub(crate) fn on_packet(&mut self, seq: u64) -> Option<Need> {
         self.arrived.add(seq);
         self.heard = self.heard.max(Some(seq));
@@ -350,14 +360,16 @@ impl Solver {
         self.solve(*base)
     }
 
-    /// Adds parity and returns its block's state. Contradictory parity is ignored.
+    /// Adds a parity packet and returns the state of its block. Ignores the packet if its header contradicts itself or
+    /// earlier packets.
     pub(crate) fn on_parity(&mut self, protection: &Protection) -> Option<Need> {
         let ParityHeader { packets, base, index, sent } = protection.header;
         let told = protection.packets.len();
         if told != 0 && usize::from(packets) != told || packets == 0 || packets > MAX_PACKETS || index >= MAX_PARITIES {
             return None;
         }
-        // Parity is sent after its block, so a `base` far above the newest arrival is forged.
+        // Refuse a `base` far above the newest arrival as forged, because parity is sent after the packets of its
+        // block.
         let ahead = self.heard? + u64::from(MAX_PACKETS / 2);
         let base = self.extended(base).filter(|base| *base <= ahead && ahead - base < ARRIVAL_WINDOW / 2)?;
         let fresh = || Block { count: packets, packets: Arc::clone(&protection.packets), parities: 0, sent: 0 };
@@ -366,15 +378,15 @@ impl Solver {
             block.parities |= 1 << index;
             block.sent = block.sent.max(sent);
         }
-        // Bounds the memory that forged parity can take.
+        // Limit the number of blocks, so that forged parity cannot exhaust the memory.
         while self.blocks.len() > MAX_OPEN_BLOCKS {
             self.blocks.pop_first();
         }
         self.solve(base)
     }
 
-    /// Returns the extended sequence number that is nearest to the newest arrival and has `number` as its low 16 bits.
-    /// `None` before the first arrival.
+    /// Returns the extended sequence number whose low 16 bits are `number`. If there are several, returns the one that
+    /// is nearest to the newest arrival. Returns `None` before the first arrival.
     pub(crate) fn extended(&self, number: u16) -> Option<u64> {
         let newest = self.heard?;
         newest.checked_add_signed(i64::from(number.wrapping_sub(newest as u16) as i16))
@@ -384,18 +396,19 @@ impl Solver {
         let block = self.blocks.get(&base)?;
         let all = base..base + u64::from(block.count);
         let missing: Vec<u64> = all.filter(|seq| !self.arrived.has(*seq)).collect();
-        // Each parity packet can replace any one lost packet (MDS code).
+        // Each parity packet replaces any one of the lost packets, because the code is MDS (maximum distance
+        // separable).
         let lacks = (missing.len() as u32).saturating_sub(block.parities.count_ones()) as u8;
         if lacks == 0 {
             let packet = |seq: u64| block.packets.get((seq - base) as usize).copied();
             self.recovered.extend(missing.iter().map(|seq| (*seq, packet(*seq))));
-            // A later packet of the block must not recover them again.
+            // Mark these packets as arrived, so that a later packet of the block does not recover them again.
             missing.iter().for_each(|seq| self.arrived.add(*seq));
         }
         Some(Need { base, packets: block.count, sent: block.sent, lacks })
     }
 
-    /// Takes the extended sequence numbers of packets recovered since the last call.
+    /// Takes the packets that have been recovered since the last call, with their extended sequence numbers.
     pub(crate) fn take(&mut self) -> Vec<(u64, Option<Protected>)> {
         std::mem::take(&mut self.recovered)
     }
@@ -414,7 +427,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_what_the_formula_says() {
-        // Table of residual losses of (n, k) codes at independent loss.
+        // Residual losses of (n, k) codes with independent losses, from a table.
         let table = [(10, 1, 0.01, 9.56e-4), (10, 2, 0.01, 5.18e-5), (20, 4, 0.01, 7.61e-7), (20, 5, 0.05, 2.99e-4)];
         for (k, r, p, expected) in table {
             let got = left(k, r, p);
@@ -451,7 +464,8 @@ mod tests {
             got.dedup();
             let media: Vec<u64> = gone.iter().filter(|n| **n < 20).map(|n| 65_530 + *n as u64).collect();
             let solvable = lost <= parities.len();
-            // `got` also contains packets that arrived after their recovery, so only the lost packets are checked.
+            // Check only the lost packets, because `got` also contains packets that arrived after they had been
+            // recovered.
             assert!(media.iter().all(|n| got.contains(n) == solvable), "{lost} lost: {media:?} {got:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! Loss repair: retransmission (RFC 4588) on generic NACKs (RFC 4585, section 6.2.1), and parity packets (FEC).
 //!
-//! A [`NackRequester`] at the receiver schedules NACKs. A
-//! [`RetransmissionCache`](steadycast_sender::RetransmissionCache) at the sender selects what to retransmit.
+//! At the receiver, a [`NackRequester`] schedules NACKs. At the sender, a
+//! [`RetransmissionCache`](steadycast_sender::RetransmissionCache) decides which packets are retransmitted.
 
 mod blocks;
 mod nack_requester;
@@ -17,7 +17,8 @@ pub(crate) use streams::{NextParity, RepairStreams};
 use std::collections::BTreeMap;
 use steadycast_units::{Span, Time, sums};
 
-/// The receivers' announced play-out delays, by SSRC, with their expiry times.
+/// The play-out delays that receivers have announced, with the times at which the announcements expire. The key is the
+/// receiver's SSRC.
 #[derive(Debug, Default)]
 pub(crate) struct AnnouncedPlayouts(BTreeMap<u32, (Span, Time)>);
 
@@ -28,13 +29,14 @@ impl AnnouncedPlayouts {
         self.0.insert(who, (waits, until));
     }
 
-    /// Returns the longest valid delay, so that no receiver can shorten another's.
+    /// Returns the longest play-out delay that has not expired. The longest one is used, so that no receiver can
+    /// shorten the delay of another receiver.
     pub(crate) fn longest(&self, now: Time) -> Option<Span> {
         self.0.values().filter(|(_, until)| now < *until).map(|(waits, _)| *waits).max()
     }
 }
 
-/// Counts of a receiver's requests and of their results.
+/// Numbers of a receiver's requests and of their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// Number of RTCP packets with a NACK or a parity request.

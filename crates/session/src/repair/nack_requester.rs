@@ -4,56 +4,56 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 use steadycast_wire::rtcp::Nack;
 
-/// A longer list is cleared (libwebrtc's `kMaxNackPackets`).
+/// Maximum number of missing packets. If there are more, the list is cleared (libwebrtc's `kMaxNackPackets`).
 const MAX_MISSING: usize = 1_000;
-/// The number of later packets after which a missing one is requested (GStreamer's `rtx-delay-reorder`).
+/// A missing packet is requested when this many later packets have arrived (GStreamer's `rtx-delay-reorder`).
 const REORDER_THRESHOLD: u64 = 3;
-/// RTT before a measurement (libwebrtc's `kDefaultRtt`).
+/// The RTT that is assumed before the first measurement (libwebrtc's `kDefaultRtt`).
 const DEFAULT_RTT: Span = Span::millis(100);
-/// Minimum margin for the variation of the RTT.
+/// Minimum margin for variation of the RTT.
 const MIN_RTT_MARGIN: Span = Span::millis(10);
-/// Packets over which the loss rate is averaged (exponentially weighted).
+/// The number of packets over which the loss rate is an exponentially weighted mean.
 const LOSS_WINDOW: f64 = 1_000.0;
-/// Target loss rate after repair.
+/// The loss rate that should remain after repair.
 const RESIDUAL_LOSS: f64 = 1e-4;
-/// The play-out delay is planned for at most this number of requests per packet.
+/// Maximum number of requests per packet for which the play-out delay reserves time.
 const MAX_PLANNED_REQUESTS: u64 = 3;
-/// The time after a reordered packet for which the path counts as reordering.
+/// After a reordered packet, the path is assumed to reorder packets for this time.
 const REORDERING_TIMEOUT: Span = Span::secs(60);
 const MAX_REQUESTS: u32 = 8;
-/// Maximum requests for a frame's end that is only presumed lost.
+/// Maximum number of requests for a packet that is only presumed to exist, because the end of a frame has not arrived.
 const MAX_TAIL_REQUESTS: u32 = 2;
-/// The length of a period in which the minimum one-way delay is taken. The minima of the last two periods count.
+/// Length of the periods in which the minimum one-way delay is measured. The minimum over the last two periods is used.
 const MIN_DELAY_WINDOW: Span = Span::secs(10);
-/// The time for which an abandoned packet may still be repaired.
+/// The time for which a packet that is no longer requested can still be repaired.
 const ABANDONED_RETENTION: Span = Span::secs(2);
 
 #[derive(Clone, Copy, Debug)]
 struct Missing {
-    /// When the packet would have arrived without queueing, interpolated (RFC 4588, section 6.3).
+    /// When the packet would have arrived without queueing. The time is interpolated (RFC 4588, section 6.3).
     expected: Time,
-    /// The next request; `Time::NEVER` if the packet is given up.
+    /// When the packet is requested next. It is `Time::NEVER` if the packet is not requested any more.
     ask: Time,
     asked: Time,
     tries: u32,
     most: u32,
 }
 
-/// Estimator of the time from a request to its answer (RFC 6298).
+/// Estimates the time from a request to its answer (RFC 6298).
 ///
-/// The first variation is an eighth of the first sample. RFC 6298's half would make answers appear so late that no
-/// packet that is due within three RTTs would be requested.
+/// The first variation is an eighth of the first sample, although RFC 6298 uses half of it. With half of it, answers
+/// would seem to take so long that no packet that is due within three RTTs would be requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,
     variation: Span,
     measured: bool,
-    /// How often the retry timer has been doubled.
+    /// How many times the time before a repeated request has been doubled.
     backoff: u32,
 }
 
 impl RoundTrip {
-    /// Returns the margin within which most answers arrive after the mean time.
+    /// Returns the margin that is added to the mean time. Most answers arrive within this margin.
     fn margin(&self) -> Span {
         self.variation.max(MIN_RTT_MARGIN)
     }
@@ -63,21 +63,22 @@ impl RoundTrip {
         (self.mean + (self.variation * 2).max(MIN_RTT_MARGIN)) * (1 << self.backoff)
     }
 
-    /// Lowers the estimate after a packet was not requested, because without requests no sample corrects it.
+    /// Reduces the estimate when a packet was not requested because its answer would be too late. Without requests, no
+    /// sample would correct the estimate.
     fn age(&mut self) {
         (self.mean, self.variation) = (self.mean.scale(0.98), self.variation.scale(0.9));
     }
 
-    /// Adds the time from the last request to its answer.
+    /// Adds the time from the last of `tries` requests to the answer.
     ///
-    /// After several requests, the answer may belong to any of them (Karn's algorithm), so the estimate is unchanged.
-    /// Only the timer is doubled if it was too short.
+    /// After several requests, the answer may belong to any of them (Karn's algorithm), so the estimate does not
+    /// change. In this case only the time before a repeated request is doubled if it was too short.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
             self.backoff = (self.backoff + u32::from(too_soon)).min(3);
         } else if self.measured {
-            // The gains of RFC 6298, section 2.3.
+            // The gains are those in RFC 6298, section 2.3.
             let apart = if took > self.mean { took.saturating_sub(self.mean) } else { self.mean.saturating_sub(took) };
             self.variation = self.variation.scale(0.75) + apart / 4;
             (self.mean, self.backoff) = (self.mean.scale(0.875) + took / 8, 0);
@@ -94,7 +95,7 @@ struct Loss {
 }
 
 impl Loss {
-    /// Counts an arrival after `lost` missing packets.
+    /// Adds an arrival that follows after `lost` missing packets.
     fn see(&mut self, lost: u64) {
         let lost = (lost as f64).min(MAX_MISSING as f64);
         self.packets = (self.packets + lost + 1.0).min(LOSS_WINDOW);
@@ -102,9 +103,10 @@ impl Loss {
         self.share += (lost / (lost + 1.0) - self.share) * weight;
     }
 
-    /// Returns the requests per lost packet (1 to [`MAX_PLANNED_REQUESTS`]) that leave at most [`RESIDUAL_LOSS`].
+    /// Returns the number of requests per lost packet, from 1 to [`MAX_PLANNED_REQUESTS`], that reduces the loss rate
+    /// to at most [`RESIDUAL_LOSS`].
     fn tries(&self) -> u64 {
-        // A request fails if it, or its answer, is lost.
+        // A request is in vain if the request or its answer is lost.
         let missed = 1.0 - (1.0 - self.share) * (1.0 - self.share);
         let (mut tries, mut left) = (1, self.share * missed);
         while tries < MAX_PLANNED_REQUESTS && left > RESIDUAL_LOSS {
@@ -119,22 +121,23 @@ impl Loss {
 pub(crate) struct NackRequester {
     settings: RepairSettings,
     missing: BTreeMap<u64, Missing>,
-    /// Packets that arrived as retransmissions or were recovered from parity.
+    /// The packets that have arrived as retransmissions or have been recovered from parity.
     repaired: BTreeSet<u64>,
     /// The newest packet, and its arrival without queueing.
     newest: Option<(u64, Time)>,
-    /// When the next number counts as missing, if no frame's end has arrived.
+    /// When the next sequence number is presumed lost, if the newest packet is not the last one of its frame.
     tail: Option<Time>,
     way: Option<OneWay>,
-    /// The minimum one-way delays of the present and the previous period, and the start of the present period.
+    /// The minimum one-way delay of the present period, that of the previous period, and the start of the present
+    /// period.
     shortest: Option<(OneWay, OneWay, Time)>,
     jitter: Span,
-    /// The last arrival out of order.
+    /// When a packet last arrived out of order.
     reordered: Option<Time>,
     spacing: Span,
-    /// A slowly decreasing maximum of the time between a frame's packets.
+    /// A slowly decreasing maximum of the time between two packets of a frame.
     pause: Option<Span>,
-    /// Whether the newest packet is not the last of its frame.
+    /// Whether the newest packet is not the last packet of its frame.
     open: bool,
     loss: Loss,
     round_trip: RoundTrip,
@@ -147,40 +150,40 @@ impl NackRequester {
         Self { settings, round_trip, ..Self::default() }
     }
 
-    /// Sets how long a packet is useful after its frame was ready.
+    /// Sets the time for which a packet is useful, starting when its frame was ready.
     pub(crate) fn set_playout(&mut self, delay: Span) {
         self.settings.playout = Some(delay);
     }
 
-    /// Returns the time from a packet's expected arrival to its repair's arrival.
+    /// Returns the time from the expected arrival of a packet to the arrival of its repair.
     pub(crate) fn repair_time(&self, now: Time) -> Span {
         self.reordering_delay(now) + self.spacing + self.round_trip.timer() * self.loss.tries()
     }
 
-    /// Resets the state for a new stream. The old stream's missing packets stay lost.
+    /// Resets the state because a new stream starts. Packets that the old stream lacks stay lost.
     pub(crate) fn restart(&mut self) {
         *self = Self { round_trip: self.round_trip, counts: self.counts, ..Self::new(self.settings) };
     }
 
-    /// Stores the controller's RTT, used until one is measured here.
+    /// Stores the RTT of the controller. It is used until this requester has measured an RTT.
     pub(crate) fn on_round_trip(&mut self, rtt: Span) {
         if !self.round_trip.measured {
             self.round_trip.mean = rtt;
         }
     }
 
-    /// Processes an original; `ends` if it is its frame's last packet.
+    /// Processes an original packet. `ends` is whether it is the last packet of its frame.
     pub(crate) fn on_original(&mut self, now: Time, seq: u64, sent: PeerTime, ends: bool) {
         let expected = self.without_queueing(now, sent);
         self.process_arrival(now, seq, expected, ends);
     }
 
-    /// Processes an original without a send time. It is assumed to have arrived without queueing.
+    /// Processes an original packet that has no send time. It is assumed to have arrived without queueing.
     pub(crate) fn on_unstamped(&mut self, now: Time, seq: u64, sampled: PeerTime, ends: bool) {
         let _ = self.without_queueing(now, sampled);
         if let Some((_, expected)) = self.newest.as_mut().filter(|(newest, _)| seq > *newest + 1) {
-            // The missing packets before this packet count as expected now, because there are no send times to
-            // interpolate.
+            // Use the present time as the expected arrival of the missing packets before this packet, because there are
+            // no send times to interpolate.
             *expected = now;
         }
         self.process_arrival(now, seq, now, ends);
@@ -194,14 +197,15 @@ impl NackRequester {
             return self.advance(now, seq, expected, ends);
         };
         if seq <= newest {
-            // Retransmissions have their own stream, so this is an overtaken original.
+            // This original packet has been overtaken by a later one, because retransmissions have a stream of their
+            // own.
             self.reordered = Some(now);
             return;
         }
         let ahead = seq - newest;
         if ahead == 1 {
             let spacing = expected.since(before);
-            // Across a gap, the spacing is unknown.
+            // Update the spacing only here, because it is not known across a gap.
             self.spacing = self.spacing.scale(0.875) + spacing / 8;
             if self.open {
                 let before = self.pause.unwrap_or(Span::ZERO);
@@ -217,7 +221,8 @@ impl NackRequester {
                 self.insert(missing, before + step * (n as u64 + 1), ask, MAX_REQUESTS);
             }
         }
-        // Earlier numbers have reached the reordering threshold before.
+        // Request the packets that have now reached the reordering threshold. Packets before them have reached it
+        // earlier.
         for (_, missing) in
             self.missing.range_mut(newest.saturating_sub(REORDER_THRESHOLD - 1)..=seq.saturating_sub(REORDER_THRESHOLD))
         {
@@ -228,19 +233,19 @@ impl NackRequester {
         self.advance(now, seq, expected, ends);
     }
 
-    /// Returns whether this packet was requested and has not arrived.
+    /// Returns whether the packet `osn` has been requested and has not arrived.
     pub(crate) fn awaits(&self, osn: u16) -> bool {
         let Some(seq) = self.extended_seq(osn) else { return false };
         self.missing.get(&seq).is_some_and(|missing| missing.tries > 0)
     }
 
-    /// Extends a 16-bit sequence number to the one nearest to the newest.
+    /// Extends a 16-bit sequence number. The result is the number nearest to the newest packet.
     fn extended_seq(&self, osn: u16) -> Option<u64> {
         let (newest, _) = self.newest?;
         Some(newest.saturating_add_signed(i64::from(osn.wrapping_sub(newest as u16) as i16)))
     }
 
-    /// Marks a packet as recovered from parity.
+    /// Records that a packet has been recovered from parity.
     pub(crate) fn on_recovered(&mut self, seq: u64) {
         self.missing.remove(&seq);
         self.repaired.insert(seq);
@@ -249,7 +254,8 @@ impl NackRequester {
         }
     }
 
-    /// Returns the extended number of the retransmitted original, if it is missing.
+    /// Processes a retransmission. `osn` is the original's sequence number. Returns its extended sequence number if the
+    /// original was missing.
     pub(crate) fn on_repair(&mut self, now: Time, osn: u16, ends: bool) -> Option<u64> {
         let (newest, seq) = (self.newest?.0, self.extended_seq(osn)?);
         let missing = self.missing.remove(&seq)?;
@@ -261,14 +267,14 @@ impl NackRequester {
         while self.repaired.len() > MAX_MISSING {
             self.repaired.pop_first();
         }
-        // The packet after it may be missing as well.
+        // This packet becomes the newest one. Check the packet after it as well, because it may also be missing.
         if seq > newest {
             self.advance(now, seq, missing.expected, ends);
         }
         Some(seq)
     }
 
-    /// Updates the list. Returns whether a packet is to be requested now.
+    /// Updates the list of missing packets. Returns whether a packet has to be requested now.
     pub(crate) fn wants(&mut self, now: Time) -> bool {
         if self.tail.is_some_and(|tail| tail <= now)
             && let Some((newest, expected)) = self.newest
@@ -276,10 +282,11 @@ impl NackRequester {
             self.tail = None;
             self.insert(newest + 1, expected, now, MAX_TAIL_REQUESTS);
         }
-        // A play-out delay below the default RTT would prevent any request, and so any measurement.
+        // Assume an RTT of zero before the first measurement. With a play-out delay below the default RTT there would
+        // otherwise be no request, and therefore no measurement.
         let round_trip = if self.round_trip.measured { self.round_trip.mean } else { Span::ZERO };
         let answer = now + round_trip + self.round_trip.margin();
-        // The play-out delay begins half an RTT before the frame's arrival.
+        // Subtract half an RTT, because the play-out delay begins when the frame is ready at the sender.
         let due = self.settings.useful().saturating_sub(round_trip / 2);
         let (mut wants, mut untried) = (false, 0);
         for missing in self.missing.values_mut().filter(|missing| missing.ask <= now) {
@@ -294,14 +301,14 @@ impl NackRequester {
         wants
     }
 
-    /// Returns for how long the due requests can still be answered in time.
+    /// Returns the time for which the requests that are due can still be answered in time.
     pub(crate) fn useful(&self, now: Time) -> Span {
         let due = self.missing.values().filter(|missing| missing.ask <= now).map(|missing| missing.expected).max();
         let answer = self.round_trip.mean + self.round_trip.mean / 2 + self.round_trip.margin();
         due.map_or(Span::ZERO, |due| (due + self.settings.useful()).since(now + answer))
     }
 
-    /// Returns due packets, as many as one NACK holds.
+    /// Returns the packets to request now, as many as fit into one NACK.
     pub(crate) fn take(&mut self, now: Time) -> Vec<u16> {
         if !self.wants(now) {
             return Vec::new();
@@ -309,9 +316,10 @@ impl NackRequester {
         let due = self.missing.iter().filter(|(_, missing)| missing.ask <= now);
         let seqs: Vec<u64> = due.map(|(seq, _)| *seq).collect();
         let mut named: Vec<u16> = seqs.iter().map(|seq| *seq as u16).collect();
-        // The rest follows with the next RTCP packet.
+        // The other packets are requested in the next RTCP packet.
         named.truncate(Nack::fitting(&named));
-        // An earlier repetition would be answered twice.
+        // Repeat the request only after the answer can have arrived, because an earlier request would be answered
+        // twice.
         let again = now + self.round_trip.timer().max(self.spacing);
         for seq in &seqs[..named.len()] {
             if let Some(missing) = self.missing.get_mut(seq) {
@@ -323,14 +331,14 @@ impl NackRequester {
         named
     }
 
-    /// Returns when [`NackRequester::wants`] may change.
+    /// Returns the time at which the result of [`NackRequester::wants`] may change.
     pub(crate) fn wake(&self) -> Option<Time> {
         let asks = self.missing.values().map(|missing| missing.ask).filter(|ask| *ask != Time::NEVER);
         asks.chain(self.tail).min()
     }
 
-    /// Lateness before a request: zero without recent reordering (RFC 8985, section 6.2, step 4), otherwise GStreamer's
-    /// `rtx-delay`.
+    /// Returns how long a missing packet may be late before it is requested. It is zero if there was no recent
+    /// reordering (RFC 8985, section 6.2, step 4). Otherwise it is GStreamer's `rtx-delay`.
     fn reordering_delay(&self, now: Time) -> Span {
         let overtakes = self.reordered.is_some_and(|at| now.since(at) < REORDERING_TIMEOUT);
         if overtakes { (self.jitter * 2).max(self.spacing / 2) } else { Span::ZERO }
@@ -338,19 +346,20 @@ impl NackRequester {
 
     fn advance(&mut self, now: Time, seq: u64, expected: Time, ends: bool) {
         (self.newest, self.open) = (Some((seq, expected)), !ends);
-        // Before two packets of one frame have arrived, their spacing is unknown.
+        // Wait for the end of a frame only if the time between packets of a frame is known. It is not known before two
+        // packets of one frame have arrived.
         let wait = self.pause.filter(|_| !ends).map(|pause| (self.spacing * 2).max(pause + pause / 2));
         self.tail = wait.map(|wait| now + wait + self.reordering_delay(now));
     }
 
     fn insert(&mut self, seq: u64, expected: Time, ask: Time, most: u32) {
         let fresh = Missing { expected, ask, asked: Time::ZERO, tries: 0, most };
-        // A repaired packet is not missing, although its original never arrived.
+        // Ignore a packet that has been repaired: it is not missing, although its original never arrived.
         if self.repaired.contains(&seq) {
             return;
         }
         let known = self.missing.entry(seq).or_insert(fresh);
-        // A later packet confirms the loss, so an abandoned packet is requested again.
+        // Request a packet again that was given up, because a later packet has now confirmed the loss.
         if known.ask == Time::NEVER {
             known.ask = ask;
         }
@@ -364,12 +373,13 @@ impl NackRequester {
         }
     }
 
-    /// Returns when the packet would have arrived without queueing: its send time plus the minimum one-way delay.
+    /// Returns when the packet would have arrived without queueing. This is its send time plus the minimum one-way
+    /// delay.
     fn without_queueing(&mut self, now: Time, sent: PeerTime) -> Time {
         let way = OneWay::between(sent, now);
         if let Some(before) = self.way.replace(way) {
             let apart = way.variation_since(before).abs();
-            // The gain of RFC 3550, section 6.4.1.
+            // The gain is the one in RFC 3550, section 6.4.1.
             self.jitter = self.jitter.scale(15.0 / 16.0) + apart / 16;
         }
         let (present, past, since) = self.shortest.unwrap_or((way, way, now));
@@ -394,7 +404,7 @@ mod tests {
         PeerTime::from_nanos(n as i64 * 1_000_000)
     }
 
-    /// Delivers packets 0 to 99, sent every 10 ms on a path with a delay of 20 ms.
+    /// Delivers packets 0 to 99, which were sent every 10 ms. The path has a delay of 20 ms.
     fn running(requester: &mut NackRequester) {
         (0..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), true));
     }
@@ -409,7 +419,7 @@ mod tests {
         let first = requester.wake().expect("something is missing");
         assert!(first > ms(1_034) && first <= ms(1_035), "{first}");
         assert_eq!(requester.take(first), [100]);
-        // The default RTT is 100 ms, and the minimum margin 10 ms.
+        // The request is repeated after the default RTT of 100 ms plus the minimum margin of 10 ms.
         assert_eq!(requester.wake(), Some(first + Span::millis(110)));
         assert_eq!(requester.on_repair(first + Span::millis(40), 100, true), Some(100));
         assert_eq!(requester.wake(), None);
@@ -423,7 +433,7 @@ mod tests {
         running(&mut requester);
         requester.on_original(ms(1_030), 101, sent(1_010), true);
         assert_eq!(requester.take(ms(1_030)), [100]);
-        // The packet was only late. For the next minute the path is assumed to reorder packets.
+        // Packet 100 was only late. The path is therefore assumed to reorder packets for the next minute.
         requester.on_original(ms(1_035), 100, sent(1_000), true);
         requester.on_original(ms(1_050), 103, sent(1_030), true);
         assert!(!requester.wants(ms(1_050)));
@@ -451,7 +461,7 @@ mod tests {
     fn of_packets_without_a_send_time_a_late_frame_makes_no_later_one_too_late() {
         let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
-        // From here on the source takes 500 ms to encode a frame; number 100 is lost.
+        // From now on the source takes 500 ms to encode a frame. Packet 100 is lost.
         requester.on_unstamped(ms(1_530), 101, sent(1_010), true);
         let first = requester.wake().expect("something is missing");
         assert_eq!(requester.take(first.max(ms(1_540))), [100]);
@@ -462,8 +472,8 @@ mod tests {
         let mut requester = NackRequester::new(SETTINGS);
         running(&mut requester);
         requester.round_trip.on_answer(Span::millis(40), 1);
-        // The deadline is 1250 ms: 300 ms after packet 100 was expected, minus 20 ms of one-way delay, 40 ms for the
-        // answer, and 10 ms of margin.
+        // Packet 100 was expected at 1020 ms and is useful for 300 ms. Subtract 20 ms for the one-way delay, 40 ms for
+        // the answer and 10 ms for the margin. The last request is therefore possible at 1250 ms.
         requester.on_original(ms(1_030), 101, sent(1_010), true);
         assert!(requester.wants(ms(1_249)));
         assert!(!requester.wants(ms(1_251)));
@@ -473,7 +483,7 @@ mod tests {
     #[test]
     fn the_end_of_a_frame_is_asked_for_when_nothing_follows() {
         let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
-        // Before two packets of a frame have arrived, the time between the packets of a frame is unknown.
+        // The time between the packets of a frame is not known before two packets of one frame have arrived.
         requester.on_original(ms(20), 0, sent(0), false);
         assert_eq!(requester.wake(), None);
         (1..100).for_each(|n| requester.on_original(ms(20 + 10 * n), n, sent(10 * n), n % 2 == 1));
@@ -481,16 +491,16 @@ mod tests {
         let wake = requester.wake().expect("the frame's end is missing");
         assert!(wake > ms(1_039) && wake <= ms(1_040), "{wake}");
         assert_eq!(requester.take(wake), [101]);
-        // Packet 101 is not the frame's end either, so the next packet is requested.
+        // Packet 101 is not the last packet of its frame either, so packet 102 is requested.
         assert_eq!(requester.on_repair(wake + Span::millis(40), 101, false), Some(101));
         let wake = requester.wake().expect("the frame's end is missing");
         assert_eq!(requester.take(wake), [102]);
-        // No later packet shows that packet 102 was sent, so it is only requested twice.
+        // Packet 102 is requested only twice, because no later packet shows that it was sent.
         let wake = requester.wake().expect("it may have been lost again");
         assert_eq!(requester.take(wake), [102]);
         let wake = requester.wake().expect("the last try");
         assert!(!requester.wants(wake) && requester.wake().is_none());
-        // A later packet shows that packet 102 was sent. Both missing packets are requested.
+        // Packet 104 shows that packets 102 and 103 were sent, so both are requested.
         requester.on_original(wake, 104, sent(1_200), true);
         assert_eq!(requester.take(wake), [102, 103]);
     }
@@ -509,8 +519,8 @@ mod tests {
     #[test]
     fn a_pause_that_packets_of_a_frame_made_before_does_not_make_it_ask() {
         let mut requester = NackRequester::new(RepairSettings { playout: None, ..SETTINGS });
-        // Frames of two packets that are 12 ms apart; in each third frame they are 3 ms apart. The next frame follows
-        // after 3 ms.
+        // Each frame has two packets. They are 12 ms apart, except in each third frame, where they are 3 ms apart. The
+        // next frame follows after 3 ms.
         let mut now = 20;
         for n in 0..120 {
             requester.on_original(ms(now), n, sent(now - 20), n % 2 == 1);

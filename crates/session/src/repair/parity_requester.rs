@@ -3,33 +3,34 @@ use std::collections::BTreeMap;
 use steadycast_units::{Chance, Span, Time};
 use steadycast_wire::rtcp::{BlockRequest, ParityRequest};
 
-/// Maximum group size for parity requests. More would exceed RTCP's bandwidth and arrive too late.
+/// Maximum size of a group whose members request parity. In a larger group, requests would exceed RTCP's bandwidth and
+/// arrive too late.
 pub(crate) const MAX_REQUESTING_MEMBERS: u32 = 100;
-/// RTT before the controller has measured one.
+/// The RTT that is assumed before the controller has measured one.
 const DEFAULT_RTT: Span = Span::millis(100);
-/// Maximum random delay, in which another member may send the same request.
+/// Maximum random delay of a request. Another member may send the same request in this time.
 const MAX_BACKOFF: Span = Span::millis(500);
-/// Time that an answer takes beyond the RTT.
+/// Time that an answer takes in addition to the RTT.
 const ANSWER_MARGIN: Span = Span::millis(10);
 /// Maximum number of requests per block.
 const MAX_REQUESTS: u32 = 3;
-/// Maximum number of blocks with a pending request.
+/// Maximum number of blocks that have a pending request.
 const MAX_BLOCKS: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
 struct PendingRequest {
     packets: u8,
-    /// The requested total of the block's parity packets.
+    /// The number of parity packets that the request asks for. It is the total for the block.
     parities: u8,
-    /// When the request is sent, unless another member is earlier.
+    /// When the request is sent, unless another member sends the same request before.
     at: Time,
-    /// The time by which the answer has to arrive.
+    /// The time by which the answer must arrive.
     due: Time,
     tries: u32,
 }
 
-/// Schedules parity requests in a small group, each with a random delay. An equal or larger request of another member
-/// suppresses a request (RFC 5401).
+/// Schedules requests for parity in a small group. Each request has a random delay. If another member sends an equal or
+/// larger request in this time, the own request is suppressed (RFC 5401).
 #[derive(Debug)]
 pub(crate) struct ParityRequester {
     pending: BTreeMap<u64, PendingRequest>,
@@ -39,7 +40,7 @@ pub(crate) struct ParityRequester {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group {
     pub(crate) members: u32,
-    /// The RTT to the sender, if known.
+    /// The RTT to the sender, or `None` if it is not known.
     pub(crate) round_trip: Option<Span>,
 }
 
@@ -67,7 +68,7 @@ impl ParityRequester {
         self.pending.clear();
     }
 
-    /// Updates a block's request after one of its packets has arrived.
+    /// Updates the request for a block after a packet of the block has arrived. `need` is the state of the block.
     pub(crate) fn on_need(&mut self, now: Time, need: &Need, settings: &ParitySettings, group: Group) {
         let Need { base, packets, sent, lacks } = *need;
         if lacks == 0 || group.members > MAX_REQUESTING_MEMBERS {
@@ -77,14 +78,15 @@ impl ParityRequester {
         let parities = sent.saturating_add(lacks);
         if let Some(ask) = self.pending.get_mut(&base) {
             if sent >= ask.parities {
-                // The requested parity did not suffice, so the next request asks for more.
+                // Ask for more with the next request, because the parity that was requested has arrived and is not
+                // enough.
                 ask.at = ask.at.max(now + backoff(&mut self.chance, group));
             }
             ask.parities = ask.parities.max(parities);
             return;
         }
         let at = now + backoff(&mut self.chance, group);
-        // The first packet was ready at most `settings.block()` plus the one-way delay ago.
+        // The block's first packet was ready at most this long ago: the duration of a block plus the one-way delay.
         let due = (now + settings.useful()).before(settings.block() + group.round_trip() / 2);
         if at + group.answer() <= due && parities <= packets {
             self.pending.insert(base, PendingRequest { packets, parities, at, due, tries: 0 });
@@ -94,7 +96,8 @@ impl ParityRequester {
         }
     }
 
-    /// Waits until another member's request can have been answered.
+    /// Processes another member's request for the block `base`. If it asks for enough, waits until it can have been
+    /// answered.
     pub(crate) fn on_overheard(&mut self, now: Time, base: u64, request: &BlockRequest, group: Group) {
         if let Some(ask) = self.pending.get_mut(&base)
             && ask.packets == request.packets
@@ -104,7 +107,8 @@ impl ParityRequester {
         }
     }
 
-    /// Drops requests whose answer would be late, or after [`MAX_REQUESTS`].
+    /// Drops requests whose answer would arrive too late. Also drops requests that have been sent [`MAX_REQUESTS`]
+    /// times.
     fn forget(&mut self, now: Time, group: Group) {
         self.pending.retain(|_, ask| ask.tries < MAX_REQUESTS && now.max(ask.at) + group.answer() <= ask.due);
     }
@@ -113,19 +117,19 @@ impl ParityRequester {
         self.pending.values().map(|ask| ask.at).min()
     }
 
-    /// Returns for how long the due requests can still be answered in time.
+    /// Returns the time for which the requests that are due can still be answered in time.
     pub(crate) fn useful(&self, now: Time, group: Group) -> Span {
         let due = self.pending.values().filter(|ask| ask.at <= now).map(|ask| ask.due).max();
         due.map_or(Span::ZERO, |due| due.since(now + group.answer()))
     }
 
-    /// Drops useless requests. Returns whether a request is due.
+    /// Drops useless requests. Returns whether any request is due.
     pub(crate) fn wants(&mut self, now: Time, group: Group) -> bool {
         self.forget(now, group);
         self.wake().is_some_and(|at| at <= now)
     }
 
-    /// Returns the due requests, and counts them as sent.
+    /// Returns the requests that are due. They count as sent from now on.
     pub(crate) fn take(&mut self, now: Time, group: Group) -> Vec<BlockRequest> {
         self.forget(now, group);
         let again = now + group.answer() + ANSWER_MARGIN;
@@ -133,19 +137,20 @@ impl ParityRequester {
         let mut requests = Vec::new();
         for (base, ask) in due {
             requests.push(BlockRequest { base: *base as u16, packets: ask.packets, parities: ask.parities });
-            // If the answer is lost, the next request has to ask for one more.
+            // Ask for one more packet next time, because the next request is sent only if a part of the answer is lost.
             (ask.at, ask.tries, ask.parities) = (again, ask.tries + 1, ask.parities.saturating_add(1).min(ask.packets));
         }
         requests
     }
 }
 
-/// Returns a random delay of at most one RTT (RFC 5401, section 3.2.2.1). Few members draw a short delay. The other
-/// members overhear their requests.
+/// Returns a random delay of at most one RTT (RFC 5401, section 3.2.2.1). Only few members draw a short delay. The
+/// other members receive the requests of these members and send none.
 fn backoff(chance: &mut Chance, group: Group) -> Span {
     let most = group.round_trip().min(MAX_BACKOFF);
     let lambda = libm::log(f64::from(group.members.max(1))) + 1.0;
-    // RFC 5401's truncated exponential distribution. `x` is uniform between 1 and e^lambda.
+    // The delay has the truncated exponential distribution of RFC 5401. `x` is uniformly distributed between 1 and
+    // e^lambda.
     let x = 1.0 + chance.unit() * (libm::exp(lambda) - 1.0);
     most.scale(libm::log(x) / lambda)
 }
@@ -176,7 +181,7 @@ mod tests {
         let all: Vec<Span> = (0..2_000).map(|_| backoff(&mut chance, GROUP)).collect();
         assert!(all.iter().all(|span| *span <= Span::millis(60)));
         let short = all.iter().filter(|span| **span < Span::millis(20)).count();
-        // A share of (e^(lambda/3) - 1) / (e^lambda - 1) draws a short delay: 3.3 % with lambda = ln 45 + 1.
+        // The share of short delays is (e^(lambda/3) - 1) / (e^lambda - 1). With lambda = ln 45 + 1 this is 3.3 %.
         assert!((40..=95).contains(&short), "{short}");
     }
 
@@ -190,8 +195,8 @@ mod tests {
         assert_eq!(requester.take(at, GROUP), [first]);
         assert_eq!(requester.take(at, GROUP), []);
         assert_eq!(requester.take(at + Span::millis(80), GROUP), [BlockRequest { parities: 4, ..first }]);
-        // The block was ready half a round trip and 200 ms before its parity arrived, and is useful for 500 ms. An
-        // answer therefore has to arrive within 270 ms.
+        // The first packet of the block was ready 230 ms before its parity arrived: 200 ms for the block and 30 ms for
+        // half a round trip. It is useful for 500 ms, so an answer must arrive within 270 ms.
         assert!(!requester.wants(ms(210), GROUP) && requester.wake().is_none());
     }
 

@@ -1,4 +1,4 @@
-//! A sender's retransmissions, parity and padding, and their shares of the rate.
+//! The retransmissions, parity packets and padding of a sender, and their shares of the rate.
 
 use super::{
     AnnouncedPlayouts, Blocks, MAX_REQUESTING_MEMBERS, PARITY_MORE, Parity, ParitySettings, Protected, Protection,
@@ -14,17 +14,17 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::rtx;
 
-/// The target loss rate after repair in a group.
+/// The loss rate that should remain after repair in a group.
 const GROUP_RESIDUAL_LOSS: f64 = 2e-5;
-/// The target loss rate after repair in a group small enough to request more parity.
+/// The loss rate that should remain in a small group before its members request more parity.
 const REQUESTING_GROUP_RESIDUAL_LOSS: f64 = 1e-3;
-/// The target loss rate after retransmission and parity in unicast.
+/// The loss rate that should remain after retransmission and parity in a unicast session.
 ///
-/// Losses are computed as independent, but a full queue also drops the retransmissions. The very low target makes up
-/// for that.
+/// The target is very low, because losses are assumed to be independent. In reality a full queue also drops the
+/// retransmissions.
 const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
-/// Maximum play-out delay that is accepted from a receiver.
+/// Maximum play-out delay that is accepted in a receiver's announcement.
 const MAX_PLAYOUT: Span = Span::secs(10);
 /// The share of receivers, with the highest losses, that parity need not serve.
 const UNSERVED_SHARE: f64 = 0.02;
@@ -35,7 +35,7 @@ pub(crate) struct RepairStreams {
     pub(crate) parity: Option<ParitySender>,
     pub(crate) padding: Option<Padding>,
     pacing_check: Option<PacingCheck>,
-    /// Whether packets are paced. If not, pacing is not checked.
+    /// Whether packets are paced. If not, the pacing is not checked.
     paced: bool,
 }
 
@@ -60,35 +60,35 @@ pub(crate) struct ParitySender {
     packets: u64,
     bytes: Bytes,
     looked: Time,
-    /// The time until which parity is sent. Receivers that announce its use extend this time
+    /// The time until which parity is sent. It is extended when receivers announce that they use parity
     /// ([`SenderSettings::parity_on_word`]).
     until: Time,
     pub(crate) announced: AnnouncedPlayouts,
 }
 
 pub(crate) struct NextParity {
-    /// The extended sequence number in the parity stream.
+    /// The extended sequence number of the packet in the parity stream.
     pub(crate) seq: u64,
-    /// In bytes.
+    /// The length of the payload in bytes.
     pub(crate) payload: u16,
     pub(crate) size: Bytes,
-    /// The first fragment that the parity protects.
+    /// The first fragment that the parity packet protects.
     pub(crate) fragment: Fragment,
 }
 
-/// Checks that all streams together stay within the pacing rate. A packet may be early by one packet's time plus the
-/// credit.
+/// Checks that all streams together do not exceed the pacing rate. A packet may be early by the time that one packet
+/// takes, plus the credit.
 struct PacingCheck {
     check: Check,
     packet: Bytes,
-    /// How much the pacer may catch up after a late wake-up. The credit is a time, so it remains valid when the rate
-    /// falls.
+    /// If a packet is sent late, the pacer may catch up for this time. It is a time and not a number of bytes, so it
+    /// stays valid when the rate falls.
     credit: Span,
-    /// How early the last packet was sent, compared with the pacing rate.
+    /// How much earlier than the pacing rate allows the last packet was sent.
     ahead: Span,
     size: Bytes,
     last: Time,
-    /// The highest pacing rate since the last packet.
+    /// The highest pacing rate since the last packet was sent.
     rate: Rate,
 }
 
@@ -110,13 +110,13 @@ impl RepairStreams {
         Repairs { parities: parity.packets, parity_bytes: parity.bytes, refused, ..again }
     }
 
-    /// Returns the part of a rate that repair leaves for media.
+    /// Returns the part of `rate` that repair leaves for media.
     pub(crate) fn left(&mut self, now: Time, rate: Rate) -> Rate {
         let rate = self.retransmission.as_mut().map_or(rate, |again| again.share.left(now, rate));
         self.parity.as_mut().map_or(rate, |parity| parity.share.left(now, rate))
     }
 
-    /// Continues the sequence numbers of a stopped sender's streams.
+    /// Continues the sequence numbers of the streams of `before`, a sender that has stopped.
     pub(crate) fn continue_after(&mut self, before: &Self) {
         if let (Some(again), Some(before)) = (&mut self.retransmission, &before.retransmission) {
             again.seq = before.seq;
@@ -126,7 +126,8 @@ impl RepairStreams {
         }
     }
 
-    /// Returns the oldest packet that may be repaired; `next` is the next media packet.
+    /// Returns the oldest media packet that may still be needed for repair. `next` is the sequence number of the next
+    /// media packet.
     pub(crate) fn first_kept(&self, next: u64) -> Option<u64> {
         let again = self.retransmission.as_ref().map(|again| again.cache.first());
         let covered = self.parity.as_ref().map(|parity| parity.blocks.first().unwrap_or(next));
@@ -147,18 +148,18 @@ impl RepairStreams {
             || self.parity.as_ref().is_some_and(|parity| parity.blocks.waits())
     }
 
-    /// Returns whether a packet can be sent again as padding.
+    /// Returns whether the newest packet can be sent again as padding.
     pub(crate) fn can_pad(&self) -> bool {
         self.padding.is_some() && self.retransmission.as_ref().is_some_and(|again| again.cache.newest().is_some())
     }
 
-    /// Returns the SSRCs of retransmissions and of parity.
+    /// Returns the SSRC of the retransmission stream and the SSRC of the parity stream.
     pub(crate) fn ssrcs(&self) -> (Option<u32>, Option<u32>) {
         let again = self.retransmission.as_ref().map(|again| again.cache.settings.ssrc);
         (again, self.parity.as_ref().map(|parity| parity.blocks.settings.ssrc))
     }
 
-    /// Returns the bytes by which a retransmission or parity packet exceeds its original.
+    /// Returns the number of bytes by which a retransmission or parity packet is larger than the original.
     pub(crate) fn overhead(&self) -> Bytes {
         match (&self.parity, &self.retransmission) {
             (Some(_), _) => PARITY_MORE,
@@ -167,11 +168,12 @@ impl RepairStreams {
         }
     }
 
-    /// Processes a member's announcement that it uses parity.
+    /// Processes the announcement of `member` that it uses parity and has this play-out delay.
     pub(crate) fn on_parity_use(&mut self, now: Time, member: u32, playout: Span) {
-        // With [`Time::NEVER`], parity is always sent, with the configured play-out delay.
+        // Ignore the announcement if `until` is [`Time::NEVER`]: parity is then always sent, for the configured
+        // play-out delay.
         let Some(parity) = self.parity.as_mut().filter(|parity| parity.until != Time::NEVER) else { return };
-        // The duration of blocks depends on the delay, so it is bounded.
+        // Limit the announced delay, because the duration of blocks depends on it.
         parity.announced.announce(now, member, playout.min(MAX_PLAYOUT), now + PARITY_USE_LIFETIME);
         let Some(playout) = parity.announced.longest(now) else { return };
         parity.blocks.settings.playout = Some(playout);
@@ -180,7 +182,7 @@ impl RepairStreams {
         }
     }
 
-    /// Caches a sent packet. `head` is the size of its headers without the controller's header extension.
+    /// Adds a sent packet to the cache. `head` is the size of its headers without the controller's header extension.
     pub(crate) fn keep(&mut self, now: Time, media: &Media, role: FrameRole, ready: Time, head: Bytes) {
         let (header, fragment) = (media.header, media.fragment);
         let Some(again) = &mut self.retransmission else { return };
@@ -191,7 +193,7 @@ impl RepairStreams {
         again.share.on_sent(now, media.size, false);
     }
 
-    /// Checks the pacing of a packet of any stream.
+    /// Checks the pacing of a packet, which can belong to any stream.
     pub(crate) fn check_pacing(&mut self, now: Time, size: Bytes, pacing: Rate) {
         if let Some(check) = self.pacing_check.as_mut().filter(|_| self.paced) {
             check.on_sent(now, size, pacing);
@@ -204,12 +206,13 @@ impl RepairStreams {
         }
     }
 
-    /// Returns the check that the sending rate with repair stays within the pacing rate; `None` without retransmission.
+    /// Returns the result of the check that media and repair together do not exceed the pacing rate. Returns `None` if
+    /// there are no retransmissions.
     pub(crate) fn check(&self) -> Option<Check> {
         self.pacing_check.as_ref().map(|pacing| pacing.check)
     }
 
-    /// Adds a media packet that was sent `waited` after its frame was ready.
+    /// Adds a media packet to the present block. The packet was sent `waited` after its frame was ready.
     pub(crate) fn add_to_block(
         &mut self,
         now: Time,
@@ -223,7 +226,8 @@ impl RepairStreams {
         if now >= parity.until {
             return;
         }
-        // The quantile over a large group is too costly for each packet.
+        // Update the loss rate only once per interval, because the quantile over a large group is too expensive for
+        // each packet.
         if now.since(parity.looked) >= LOSS_CHECK_INTERVAL {
             parity.looked = now;
             if let Some(loss) = peers.loss(UNSERVED_SHARE) {
@@ -236,7 +240,7 @@ impl RepairStreams {
             None if few && peers.len() > 0 => REQUESTING_GROUP_RESIDUAL_LOSS,
             None => GROUP_RESIDUAL_LOSS,
             Some(again) => {
-                // A retransmission fails if its request or the packet itself is lost.
+                // A retransmission fails if its request is lost or if the packet itself is lost.
                 let missed = 1.0 - (1.0 - loss) * (1.0 - loss);
                 let tries = again.cache.possible_retransmissions(
                     now,
@@ -262,7 +266,7 @@ impl RetransmissionSender {
         }
     }
 
-    /// Returns the next retransmission, and counts it as sent.
+    /// Returns the next retransmission. It counts as sent from now on.
     pub(crate) fn next(&mut self, now: Time, number: u64) -> Option<Retransmission<(RtpHeader, Fragment)>> {
         let next = self.cache.next(now, number)?;
         self.cache.counts.packets += 1;
@@ -289,7 +293,7 @@ impl ParitySender {
         }
     }
 
-    /// Counts the packet as sent; `head` is the size of its headers.
+    /// Returns the next parity packet. It counts as sent from now on. `head` is the size of its headers.
     pub(crate) fn next(&mut self, now: Time, head: Bytes) -> Option<NextParity> {
         let Parity { protection, payload } = self.blocks.next()?;
         let (seq, size) = (self.seq, head + Bytes::new(payload.into()));
@@ -318,7 +322,7 @@ impl PacingCheck {
 
     fn on_sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
         let rate = self.rate.max(pacing);
-        // Rounding may make a packet early by one nanosecond.
+        // Allow one nanosecond, because rounding may make a packet early by this much.
         let since = now.since(self.last) + Span::nanos(1);
         self.ahead = (self.ahead + self.size.at(rate)).saturating_sub(since);
         self.check.see(self.ahead <= self.packet.saturating_sub(size).at(rate) + self.credit);
