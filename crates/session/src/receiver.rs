@@ -26,18 +26,18 @@ use steadycast_wire::rtp::{PayloadTypes, RtpHeader, TransportNumber};
 use steadycast_wire::rtx;
 use succession::OtherSource;
 
-/// The result of processing a datagram from the RTP port.
+/// What a datagram from the RTP port contained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A packet that had not arrived before, with its extended sequence number.
+    /// A packet that had not arrived before. The value is its extended sequence number.
     New(u64),
-    /// A retransmission of a lost packet, with the original's extended sequence number.
+    /// A retransmission of a lost packet. The value is the extended sequence number of the original.
     Repaired(u64),
-    /// A new audio packet, with its extended sequence number.
+    /// A new audio packet. The value is its extended sequence number.
     Audio(u64),
-    /// A packet that had arrived before.
+    /// A packet that had already arrived.
     Duplicate,
-    /// A packet that is not of the stream or cannot be used.
+    /// A packet that does not belong to the stream or cannot be used.
     Unused(UnusedReason),
 }
 
@@ -46,25 +46,25 @@ pub enum Received {
 pub struct MediaPacket<'a> {
     /// The RTP header.
     pub header: &'a RtpHeader,
-    /// The content of the controller's header extension; empty if there is none.
+    /// The content of the controller's header extension. It is empty if the packet does not contain this extension.
     pub notice: &'a [u8],
-    /// The transport-wide sequence number, if the packet carries one.
+    /// The transport-wide sequence number, if the packet contains one.
     pub transport: Option<u16>,
-    /// The original's sequence number in a retransmission; `None` in media packets.
+    /// For a retransmission, the sequence number of the original packet. For media packets this is `None`.
     pub repairs: Option<u16>,
     /// The IP size of the packet.
     pub size: Bytes,
-    /// The ECN field on arrival.
+    /// The ECN field with which the packet arrived.
     pub ecn: Ecn,
-    /// The level of the play-out buffer, if there is one.
+    /// The fill level of the play-out buffer, if there is a play-out buffer.
     pub buffer: Option<BufferLevel>,
 }
 
-/// Packet counts since the beginning of the session.
+/// Numbers of packets since the beginning of the session.
 #[derive(Clone, Copy, Default)]
 struct Totals {
     expected: u64,
-    /// Received packets, duplicates included.
+    /// Number of packets that have arrived, including duplicates.
     received: u64,
     duplicates: u64,
 }
@@ -84,31 +84,31 @@ pub struct Receiver {
     participant: Participant,
     app: [u8; 4],
     stream: Option<Stream>,
-    /// Another source, which may replace the followed one.
+    /// Another source, which may replace the followed source.
     other: Option<OtherSource>,
-    /// The value of [`Receiver::run`].
+    /// The index and the first sequence number of the present run ([`Receiver::run`]).
     run: (u32, u64),
     payload_types: Option<PayloadTypes>,
-    /// The media's SSRC according to a session description.
+    /// The SSRC of the media in the session description.
     named: Option<u32>,
-    /// When the driver's clock last resumed after a gap.
+    /// When the driver's clock last started again after it had stood still.
     resumed: Time,
-    /// The counts of earlier streams.
+    /// Packet numbers of all streams before the present stream, added up.
     past: Totals,
-    /// The counts at the last regular report. The next report has the difference from these counts.
+    /// The packets up to the last regular report. The next report contains the difference to them.
     prior: Totals,
     unreadable: u64,
-    /// The timer of reports that announce the receiver's presence in a simulcast.
+    /// The timer of the reports with which the receiver announces its presence in a simulcast.
     presence: Option<PresenceTimer>,
     /// The rates of the simulcast's groups, in ascending order.
     siblings: Vec<Rate>,
-    /// Whether keep-alive reports are sent.
+    /// Whether reports are sent during a pause of the media.
     sends_keepalives: bool,
     last_report: Option<Time>,
     reporter: Option<Box<Reporter>>,
     repair: Option<Box<RetransmissionReceiver>>,
     pending_key_frame: Option<PendingKeyFrameRequest>,
-    /// Number of the last full intra request (RFC 5104, section 4.3.1.1).
+    /// The sequence number of the last full intra request (RFC 5104, section 4.3.1.1).
     intra: u8,
     parity: Option<Box<ParityReceiver>>,
     audio: Option<Box<AudioReceiver>>,
@@ -116,20 +116,20 @@ pub struct Receiver {
 
 struct ParityReceiver {
     settings: ParitySettings,
-    /// Whether the SSRC is not signalled, but learned from a packet.
+    /// Whether the SSRC of the stream is learned from a packet, because it is not signalled.
     any_ssrc: bool,
-    /// Whether the SSRC has been signalled or learned.
+    /// Whether the SSRC of the stream has been signalled or learned.
     associated: bool,
     solver: Solver,
     requester: ParityRequester,
-    /// Whether RTCP's timer has scheduled a request.
+    /// Whether a request will be sent when RTCP's timer expires.
     scheduled: bool,
     not_before: Time,
     counts: Requests,
     announces_playout: bool,
     announced: Option<Time>,
     reception: Reception,
-    /// The newest packet's send time. `Stamp::peer` needs it to read the next packet's send time, which wraps.
+    /// The send time of the newest packet. Send times wrap, so `Stamp::peer` needs it to read the next one.
     sent: Option<PeerTime>,
 }
 
@@ -160,35 +160,35 @@ impl ParityReceiver {
 
 #[derive(Clone, Copy, Debug)]
 struct PendingKeyFrameRequest {
-    /// Whether nothing was decoded yet. The request is then a FIR, otherwise a PLI.
+    /// Whether no frame has been decoded yet. The request is then a FIR, otherwise a PLI.
     joins: bool,
     at: Time,
-    /// Whether RTCP's timer has scheduled this request.
+    /// Whether the request will be sent when RTCP's timer expires.
     scheduled: bool,
 }
 
-/// The request or its answer may be lost.
+/// A request is repeated after this time, because it or its answer may be lost.
 const KEY_FRAME_RETRY_INTERVAL: Span = Span::millis(700);
-/// Maximum delay of an early RTCP packet with a key-frame request.
+/// Maximum delay of an early RTCP packet that contains a key-frame request.
 const KEY_FRAME_REQUEST_USEFUL: Span = Span::secs(1);
 const PLAYOUT_REPORT_INTERVAL: Span = Span::secs(1);
 
 struct RetransmissionReceiver {
     settings: RepairSettings,
-    /// Whether the SSRC is not signalled, but learned from a packet.
+    /// Whether the SSRC of the stream is learned from a packet, because it is not signalled.
     any_ssrc: bool,
-    /// Whether the SSRC has been signalled or learned.
+    /// Whether the SSRC of the stream has been signalled or learned.
     associated: bool,
-    /// The SSRC in the sender's session description.
+    /// The SSRC of the stream in the sender's session description.
     announced: Option<u32>,
     requester: NackRequester,
     reception: Reception,
-    /// The newest packet's send time. `Stamp::peer` needs it to read the next packet's send time, which wraps.
+    /// The send time of the newest packet. Send times wrap, so `Stamp::peer` needs it to read the next one.
     sent: Option<PeerTime>,
-    /// Whether RTCP's timer has scheduled a request.
+    /// Whether a request will be sent when RTCP's timer expires.
     scheduled: bool,
     not_before: Time,
-    /// The number of media packets counted as received. Those on probation count once confirmed.
+    /// Number of received media packets. Packets on probation are included as soon as they are confirmed.
     checked_packets: u64,
     check: Check,
 }
@@ -211,45 +211,46 @@ impl RetransmissionReceiver {
     }
 }
 
-/// Time without packets after which a keep-alive is sent.
+/// A report is sent if no packet has arrived for this time.
 const KEEPALIVE_DELAY: Span = Span::millis(500);
-/// The subtype of an empty APP packet, which shows that the receiver supports the controller.
+/// The subtype of an empty APP packet. The packet shows that the receiver supports the controller.
 const PRESENCE_SUBTYPE: u8 = 31;
 
 struct Stream {
     ssrc: u32,
     reception: Reception,
-    /// This is added to sequence numbers, so that they continue after an SSRC change.
+    /// The number that is added to sequence numbers of the source, so that the session's sequence numbers continue
+    /// after a change of the SSRC.
     ahead: i64,
-    /// The last arrival of a media packet.
+    /// The time at which the last media packet arrived.
     heard: Time,
-    /// The last arrival of media or RTCP.
+    /// The time at which the last media or RTCP packet arrived.
     spoke: Time,
     from: Origin,
-    /// Whether the source has sent BYE.
+    /// Whether the source has sent a BYE.
     ended: bool,
-    /// The SSRC under which the source continues after its BYE.
+    /// The SSRC with which the source continues after its BYE.
     successor: Option<u32>,
-    /// The send time of the latest media packet, from its header extension or else its RTP timestamp.
+    /// The send time of the latest media packet. It comes from the header extension, or else from the RTP timestamp.
     sent: Option<PeerTime>,
-    /// The RTP and NTP time of the last sender report.
+    /// The RTP timestamp and the NTP time in the last sender report.
     clock: Option<ClockReference>,
-    /// The newest frame's RTP timestamp and first arrival.
+    /// The RTP timestamp of the newest frame, and the time at which its first packet arrived.
     frame: (u32, Time),
-    /// Maximum interval between frames; decays by an eighth per frame.
+    /// The maximum interval between frames. It decays by an eighth per frame.
     pace: Option<Span>,
-    /// The newest frame's RTP timestamp.
+    /// The RTP timestamp of the newest frame.
     timestamp: u32,
-    /// The media clock at `timestamp`, in ticks since the first packet.
+    /// The time on the media clock at `timestamp`, in ticks since the first packet.
     ticks: i64,
     /// Whether the next packet begins a frame.
     after_marker: bool,
-    /// Whether any packet had a marker. Without markers, a new timestamp begins a frame.
+    /// Whether any packet had the RTP marker bit. Without markers, a frame begins when the timestamp changes.
     marks: bool,
 }
 
 impl Receiver {
-    /// Creates a receiver that joins at `now`. `chance` randomises the RTCP intervals.
+    /// Creates a receiver that joins the session at `now`. `chance` provides the random part of RTCP intervals.
     pub fn new(
         identity: Identity,
         rtcp: RtcpSettings,
@@ -287,55 +288,60 @@ impl Receiver {
         }
     }
 
-    /// Sends an empty report when no media arrives, because some senders stop until they get a report.
+    /// Makes the receiver send an empty report during a pause of the media, because some senders stop until they get a
+    /// report.
     #[must_use]
     pub fn answering(self) -> Self {
         Self { sends_keepalives: true, ..self }
     }
 
-    /// Accepts only the payload types of a session description. `named` is the SSRC in the description.
+    /// Makes the receiver accept only the payload types of a session description. `named` is the SSRC in that
+    /// description.
     ///
-    /// The source with the SSRC `named` replaces the followed source immediately. When another source replaces this
-    /// source, `named` is cleared, because the sender may have restarted under another SSRC.
+    /// A source with this SSRC replaces the followed source immediately. After another source has replaced it, this
+    /// SSRC is forgotten, because the sender may have restarted with another SSRC.
     #[must_use]
     pub fn described(self, payload_types: Option<PayloadTypes>, named: Option<u32>) -> Self {
         Self { payload_types, named, ..self }
     }
 
-    /// Reports that the driver's clock stood still until `now`, for example in suspend. The gap does not count as
-    /// silence.
+    /// Records that the driver's clock stood still until `now`, for example because the machine was suspended. This
+    /// time is not a silence of the source.
     pub fn on_clock_gap(&mut self, now: Time) {
         self.resumed = self.resumed.max(now);
     }
 
-    /// Announces the receiver, because a simulcast sends only to groups with a member.
+    /// Makes the receiver announce its presence, because a simulcast sends only to groups that have a member.
     #[must_use]
     pub fn in_simulcast(self, now: Time) -> Self {
         Self { presence: Some(PresenceTimer::new(now)), ..self }
     }
 
-    /// The rates of the simulcast's groups as last announced, in ascending order; empty without an announcement.
+    /// Returns the rates of the simulcast's groups, in ascending order, as last announced. The list is empty before an
+    /// announcement.
     pub fn siblings(&self) -> &[Rate] {
         &self.siblings
     }
 
-    /// Sends per-packet feedback. It takes at most 5 % of the session `bandwidth`, unless the maximum interval of 200
-    /// ms requires more.
+    /// Enables per-packet feedback. It uses at most 5 % of the session `bandwidth`, or of the arriving bytes. It can
+    /// use more if the maximum interval of 200 ms requires it.
     #[must_use]
     pub fn with_feedback(self, format: FeedbackFormat, bandwidth: Rate) -> Self {
-        // Only WebRTC peers are authenticated, by DTLS.
+        // Authenticated peers are WebRTC peers, because only these are authenticated (by DTLS).
         let webrtc = self.participant.is_authenticated();
         Self { reporter: Reporter::new(format, bandwidth, webrtc).map(Box::new), ..self }
     }
 
-    /// Enables NACKs and a retransmission stream (RFC 4588), for two members under [`crate::Profile::Avpf`].
+    /// Enables NACKs and a retransmission stream (RFC 4588). This works only in sessions of two members with
+    /// [`crate::Profile::Avpf`].
     #[must_use]
     pub fn with_repair(self, settings: RepairSettings) -> Self {
         Self { repair: Some(Box::new(RetransmissionReceiver::new(settings))), ..self }
     }
 
-    /// Like [`Receiver::with_repair`], but learns the SSRC from each media source's first requested retransmission (RFC
-    /// 4588, section 5.3). An SSRC other than 0 in `settings` is known from the start.
+    /// Like [`Receiver::with_repair`], but the SSRC of the stream is learned for each media source, from the first
+    /// retransmission that was requested (RFC 4588, section 5.3). An SSRC in `settings` that is not 0 is accepted from
+    /// the start.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
@@ -348,39 +354,41 @@ impl Receiver {
         Self { repair: Some(Box::new(repair)), ..self }
     }
 
-    /// Requests a key frame until [`Receiver::has_key_frame`] is called. Poll afterwards.
+    /// Requests a key frame, and repeats the request until [`Receiver::has_key_frame`] is called. Poll afterwards.
     ///
-    /// The request is FIR (RFC 5104) if `joins`, otherwise PLI (RFC 4585). It is only sent under
+    /// The request is a FIR (RFC 5104) if `joins` is true, otherwise a PLI (RFC 4585). It is sent only with
     /// [`crate::Profile::Avpf`].
     pub fn needs_key_frame(&mut self, now: Time, joins: bool) {
         if self.pending_key_frame.is_none_or(|pending_key_frame| pending_key_frame.joins != joins) {
-            // Only a new FIR has a new number, not a repetition of it (RFC 5104, section 4.3.1.1).
+            // Use a new sequence number for a new FIR, but not for its repetitions (RFC 5104, section 4.3.1.1).
             self.intra = self.intra.wrapping_add(u8::from(joins));
             self.pending_key_frame = Some(PendingKeyFrameRequest { joins, at: now, scheduled: false });
         }
     }
 
-    /// Ends the key-frame request.
+    /// Stops requesting a key frame.
     pub fn has_key_frame(&mut self) {
         self.pending_key_frame = None;
     }
 
-    /// Enables parity. In a small group, the receiver also requests more parity, at random times from `chance`.
+    /// Enables recovery from parity. In a small group, the receiver also requests more parity. `chance` provides the
+    /// random delays of these requests.
     #[must_use]
     pub fn with_parity(self, settings: ParitySettings, chance: Chance) -> Self {
         Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
     }
 
-    /// Like [`Receiver::with_parity`], but learns the SSRC from each media source's first packet of the parity payload
-    /// type.
+    /// Like [`Receiver::with_parity`], but the SSRC of the parity stream is learned for each media source, from its
+    /// first packet with the parity payload type.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
         let parity = ParityReceiver { any_ssrc: true, associated: false, ..ParityReceiver::new(settings, chance) };
         Self { parity: Some(Box::new(parity)), ..self }
     }
 
-    /// Announces the use of parity and the play-out delay once a second ([`crate::SenderSettings::parity_on_word`]).
-    /// Requires [`Receiver::with_parity`] and a play-out delay above zero.
+    /// Makes the receiver announce once a second that it uses parity, and its play-out delay
+    /// ([`crate::SenderSettings::parity_on_word`]). This has no effect without [`Receiver::with_parity`] or with a
+    /// play-out delay of zero.
     #[must_use]
     pub fn telling_playout(mut self) -> Self {
         if let Some(parity) = &mut self.parity {
@@ -389,26 +397,29 @@ impl Receiver {
         self
     }
 
-    /// Enables audio of this payload type. Each video source's first audio packet tells the SSRC.
+    /// Enables an audio stream with this payload type. Its SSRC is learned for each video source, from the first audio
+    /// packet.
     #[must_use]
     pub fn with_audio(self, payload_type: u8) -> Self {
         Self { audio: Some(Box::new(AudioReceiver::new(payload_type))), ..self }
     }
 
-    /// Converts an audio RTP timestamp to the video's; `None` before both streams' sender reports.
+    /// Converts an RTP timestamp of the audio to an RTP timestamp of the video. Returns `None` until both streams have
+    /// sent a sender report.
     pub fn video_timestamp(&self, audio: u32) -> Option<u32> {
         let video = self.stream.as_ref()?.clock?;
         Some(video_timestamp(self.audio.as_ref()?.clock?, video, audio))
     }
 
-    /// Adds an authenticated packet without media, for example padding, to the feedback. Poll afterwards.
+    /// Adds a packet without media, such as padding, to the feedback. The packet must be authenticated. Poll
+    /// afterwards.
     pub fn on_padding(&mut self, now: Time, packet: &MediaPacket<'_>) {
         if let Some(reporter) = &mut self.reporter {
             reporter.on_packet(now, packet, false);
         }
     }
 
-    /// Processes an audio packet, whose loss does not affect the controller.
+    /// Processes an audio packet. The loss of audio packets does not affect the controller.
     fn on_audio(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;
         if self.stream.as_ref().is_some_and(|stream| stream.ended) {
@@ -427,7 +438,7 @@ impl Receiver {
             Arrived::Probation | Arrived::Stray => return Received::Unused(UnusedReason::FarNumber),
         };
         if let Some(reporter) = &mut self.reporter {
-            // Only the end of a video frame makes a report due early.
+            // An audio packet does not make a report due early. Only the end of a video frame does.
             reporter.on_packet(now, packet, false);
         }
         let video = self.stream.as_mut();
@@ -441,8 +452,8 @@ impl Receiver {
         Received::Audio(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// Adds parity over the packets in `protection`. Recovered packets still count as lost for the controller. Poll
-    /// afterwards.
+    /// Processes a parity packet. `protection` contains the packets that it protects. For the controller, packets that
+    /// are recovered still count as lost. Poll afterwards.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -464,7 +475,7 @@ impl Receiver {
         if header.payload_type != parity.settings.payload_type {
             return Received::Unused(UnusedReason::UnknownPayloadType);
         }
-        // The first packet of this type tells an SSRC that was not signalled.
+        // Learn the SSRC from the first packet with this payload type if the SSRC was not signalled.
         if !parity.associated && header.ssrc != stream.ssrc {
             parity.settings.ssrc = header.ssrc;
             (parity.reception, parity.associated) = (Reception::trusting(header.ssrc, CLOCK_RATE), true);
@@ -485,17 +496,17 @@ impl Receiver {
         let sent = header.send_time.map(|stamp| stamp.peer(parity.sent.or(stream.sent)));
         parity.sent = sent.or(parity.sent);
         let sent = sent.or(stream.sent).unwrap_or_default();
-        // `take_recovered` returns the recovered packets.
+        // Packets that are recovered here are returned by `take_recovered`.
         let need = parity.solver.on_parity(protection);
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Parity, size, sent, ecn, missing });
         self.on_need(now, need);
         Received::New(u64::try_from(seq).unwrap_or(0))
     }
 
-    /// Updates the parity requests for a block's new state. A receiver with NACKs makes none.
+    /// Updates the parity requests for the new state of a block. A receiver that sends NACKs does not request parity.
     fn on_need(&mut self, now: Time, need: Option<Need>) {
         let idle = self.parity.as_ref().is_none_or(|parity| parity.requester.is_idle());
-        // A complete block only matters if it cancels a pending request.
+        // Ignore a complete block if no request is pending, because it can only cancel a request.
         let Some(need) = need.filter(|need| self.repair.is_none() && !(idle && need.lacks == 0)) else { return };
         let group = self.group();
         if let Some(parity) = &mut self.parity {
@@ -507,7 +518,7 @@ impl Receiver {
         Group { members: self.participant.census().members, round_trip: self.half.view().rtt }
     }
 
-    /// Takes the packets recovered from parity since the last call.
+    /// Takes the packets that have been recovered from parity since the last call.
     pub fn take_recovered(&mut self) -> Vec<Recovered> {
         let (Some(parity), Some(stream)) = (&mut self.parity, &self.stream) else { return Vec::new() };
         let recovered = parity.solver.take();
@@ -528,19 +539,20 @@ impl Receiver {
         Some(self.stream.as_ref()?.ssrc)
     }
 
-    /// Returns whether `ssrc` at this address is the followed source; `None` without a source.
+    /// Returns whether the source with this SSRC and address is the followed source. Returns `None` if no source is
+    /// followed.
     pub fn is_source(&self, ssrc: u32, from: Origin) -> Option<bool> {
         self.stream.as_ref().map(|stream| (stream.ssrc, stream.from) == (ssrc, from))
     }
 
-    /// Returns the counts of requests and repaired packets.
+    /// Returns the numbers of requests and of repaired packets.
     pub fn requests(&self) -> Requests {
         let packets = self.repair.as_ref().map(|repair| repair.requester.counts).unwrap_or_default();
         packets + self.parity.as_ref().map(|parity| parity.counts).unwrap_or_default()
     }
 
-    /// Sets the play-out delay: the time from a frame being ready to its display. Packets that would arrive after the
-    /// display are not requested.
+    /// Sets the play-out delay: the time from a frame's readiness at the sender to its display. Packets that would
+    /// arrive after the display are not requested.
     pub fn set_playout(&mut self, delay: Span) {
         if let Some(repair) = &mut self.repair {
             repair.requester.set_playout(delay);
@@ -550,7 +562,8 @@ impl Receiver {
         }
     }
 
-    /// Returns the time from a lost packet's expected arrival to its repair's arrival; zero without repair.
+    /// Returns the time from the expected arrival of a lost packet to the arrival of its repair. Returns zero if repair
+    /// is not enabled.
     pub fn repair_time(&self, now: Time) -> Span {
         match (&self.repair, &self.parity) {
             (Some(repair), _) => repair.requester.repair_time(now),
@@ -559,37 +572,38 @@ impl Receiver {
         }
     }
 
-    /// Returns the check that repaired packets still count as lost for the controller.
+    /// Returns the result of the check that repaired packets still count as lost for the controller.
     pub fn repair_check(&self) -> Option<Check> {
         Some(self.repair.as_ref()?.check)
     }
 
-    /// Returns the receiver half's estimate of the path's rate.
+    /// Returns the rate of the path, as estimated by the receiver part of the controller.
     pub fn acceptable(&self) -> Option<Rate> {
         self.half.acceptable()
     }
 
-    /// Returns the check that no datagram exceeds the path's MTU.
+    /// Returns the result of the check that no datagram is larger than the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
 
-    /// Arrivals that were not reported because of the 5 % limit, and RTCP packets too large for a datagram.
+    /// Returns two numbers: arrivals that were not reported because of the limit of 5 %, and RTCP packets that were too
+    /// large for a datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
 
-    /// Returns the SSRC, which changes after a collision.
+    /// Returns this receiver's SSRC. It changes after a collision.
     pub fn ssrc(&self) -> u32 {
         self.participant.identity.ssrc
     }
 
-    /// Returns the receiver half's internal state for the record of a run.
+    /// Returns the internal state of the controller's receiver part, for the record of a run.
     pub fn view(&self) -> View {
         self.half.view()
     }
 
-    /// Returns the run-time checks of the receiver half.
+    /// Returns the run-time checks of the controller's receiver part.
     pub fn checks(&self) -> &[Check] {
         self.half.checks()
     }
@@ -599,23 +613,23 @@ impl Receiver {
         self.stream.as_ref().map_or(Span::ZERO, |s| s.reception.jitter())
     }
 
-    /// Packets from the first that arrived to the newest.
+    /// Returns the number of packets from the first that arrived to the newest, including lost packets.
     pub fn expected(&self) -> u64 {
         self.past.expected + self.stream.as_ref().map_or(0, |s| s.reception.expected())
     }
 
-    /// Returns the number of distinct packets that arrived.
+    /// Returns the number of packets that arrived, without duplicates.
     pub fn received(&self) -> u64 {
         let duplicates = self.past.duplicates + self.stream.as_ref().map_or(0, |s| s.reception.duplicates());
         self.arrived().saturating_sub(duplicates)
     }
 
-    /// Returns the number of packets that arrived, duplicates included.
+    /// Returns the number of packets that arrived, including duplicates.
     fn arrived(&self) -> u64 {
         self.past.received + self.stream.as_ref().map_or(0, |s| s.reception.received())
     }
 
-    /// Whether the followed source has left, and does not continue under another SSRC.
+    /// Returns whether the followed source has left and does not continue with another SSRC.
     pub fn source_ended(&self) -> bool {
         let goes_on = |successor: u32| self.participant.members.contains(successor);
         self.stream.as_ref().is_some_and(|s| s.ended && !s.successor.is_some_and(goes_on))
@@ -626,7 +640,7 @@ impl Receiver {
         self.unreadable
     }
 
-    /// Processes a datagram from the RTP port; `None` if it is not RTP. Poll afterwards.
+    /// Processes a datagram from the RTP port. Returns `None` if it is not RTP. Poll afterwards.
     pub fn on_rtp<'a>(
         &mut self,
         now: Time,
@@ -635,7 +649,7 @@ impl Receiver {
         ecn: Ecn,
         buffer: Option<BufferLevel>,
     ) -> Option<(Received, RtpHeader, &'a [u8])> {
-        // RTCP may share the port (RFC 5761), and would parse as RTP.
+        // Check for RTCP first, because RTCP can share the port (RFC 5761) and would be parsed as RTP.
         let parsed = if steadycast_wire::is_rtcp(datagram) { None } else { RtpHeader::parse(datagram).ok() };
         let Some((header, extensions, payload)) = parsed else {
             self.unreadable += 1;
@@ -646,18 +660,19 @@ impl Receiver {
         for (id, bytes) in extensions {
             match TransportNumber::read(bytes).filter(|_| id == TRANSPORT_NUMBER_ID) {
                 Some(number) => transport = Some(number.seq),
-                // Any other element is assumed to be the controller's header extension. The receiver half checks it.
+                // Take any other element as the controller's header extension. The receiver part of the controller
+                // checks its content.
                 None => notice = notice.or(Some(bytes)),
             }
         }
-        // RFC 4588, section 4.
+        // A retransmission's payload begins with the original sequence number (RFC 4588, section 4).
         let again = self.is_repair(&header).then(|| payload.split_first_chunk::<{ rtx::OSN }>()).flatten();
         let repairs = again.map(|(original, _)| u16::from_be_bytes(*original));
         let notice = notice.unwrap_or_default();
         let packet = MediaPacket { header: &header, notice, transport, repairs, size, ecn, buffer };
         let received = self.on_media(now, from, &packet);
         let (Some((_, behind)), Some(number)) = (again, repairs) else { return Some((received, header, payload)) };
-        // The depacketizer gets the original's header, whose send time is unknown.
+        // Return the original's header, because the depacketizer needs it. Its send time is not known.
         let ssrc = self.stream.as_ref().map_or(header.ssrc, |s| s.ssrc);
         let payload_len = behind.len() as u16;
         Some((received, RtpHeader { seq: number, ssrc, payload_len, send_time: None, ..header }, behind))
@@ -670,7 +685,7 @@ impl Receiver {
         })
     }
 
-    /// Processes a retransmission. The original still counts as lost for the controller.
+    /// Processes a retransmission. For the controller, the original still counts as lost.
     fn on_repair(&mut self, now: Time, from: Origin, packet: &MediaPacket<'_>) -> Received {
         let MediaPacket { header, size, ecn, .. } = *packet;
         let (Some(repair), Some(stream)) = (&mut self.repair, &mut self.stream) else {
@@ -683,7 +698,7 @@ impl Receiver {
             return Received::Unused(UnusedReason::OtherSource);
         }
         if !repair.associated {
-            // The first requested retransmission shows the stream's SSRC (RFC 4588, section 5.3).
+            // Learn the SSRC of the stream from the first retransmission that was requested (RFC 4588, section 5.3).
             let awaited = packet.repairs.is_some_and(|number| repair.requester.awaits(number));
             if !awaited && repair.announced != Some(header.ssrc) {
                 return Received::Unused(UnusedReason::UnaskedRepair);
@@ -693,7 +708,7 @@ impl Receiver {
         }
         let before = repair.reception.highest();
         let arrived = repair.reception.on_rtp(now, header.seq, header.timestamp);
-        // Any copy's CE mark counts (RFC 8888, section 3.1).
+        // Report duplicates as well, because a CE mark on any copy of a packet counts (RFC 8888, section 3.1).
         let fresh = !matches!(arrived, Arrived::Stray | Arrived::Probation);
         if let Some(reporter) = self.reporter.as_mut().filter(|_| fresh) {
             reporter.on_packet(now, packet, false);
@@ -708,7 +723,7 @@ impl Receiver {
         repair.sent = sent.or(repair.sent);
         let sent = sent.or(stream.sent).unwrap_or_default();
         self.half.on_extra(&ExtraArrival { at: now, stream: Kind::Repair, size, sent, ecn, missing });
-        // Only a requested packet that is still missing counts as repaired.
+        // Only a packet that was still missing is repaired.
         let original = packet.repairs.and_then(|number| repair.requester.on_repair(now, number, header.marker));
         let Some(original) = original else { return Received::Duplicate };
         let seq = stream.session_seq(original);
@@ -731,11 +746,12 @@ impl Receiver {
             return self.on_audio(now, from, packet);
         }
         if header.ssrc == self.participant.identity.ssrc {
-            // Another participant uses this SSRC (RFC 3550, section 8.2).
+            // Another participant uses the SSRC of this receiver (RFC 3550, section 8.2).
             self.check_media_address(now, header.ssrc, from);
             return Received::Unused(UnusedReason::OwnSource);
         }
-        // A restarted source may have a new address.
+        // Check for a new source before checking the address, because a source that has restarted may have a new
+        // address.
         if !self.goes_on(now, header) && !self.follow(now, from, header) {
             return Received::Unused(self.why_not_followed(from, header));
         }
@@ -747,7 +763,7 @@ impl Receiver {
         let seq = match stream.reception.on_rtp(now, header.seq, header.timestamp) {
             Arrived::New(seq) => seq,
             Arrived::Duplicate(_) => {
-                // Any copy's CE mark counts (RFC 8888, section 3.1).
+                // Report duplicates as well, because a CE mark on any copy of a packet counts (RFC 8888, section 3.1).
                 if let Some(reporter) = &mut self.reporter {
                     reporter.on_packet(now, packet, false);
                 }
@@ -762,9 +778,9 @@ impl Receiver {
         }
         stream.keep_pace(now, header.timestamp);
         (stream.heard, stream.spoke, stream.from) = (now, now, from);
-        // NACKs use the source's sequence numbers (`number`). The session uses continuous numbers (`seq`).
+        // NACKs need the source's sequence number (`number`). The session has continuous sequence numbers (`seq`).
         let (number, seq) = (u64::try_from(seq).unwrap_or(0), u64::try_from(seq + stream.ahead).unwrap_or(0));
-        // Without a send-time extension, the media clock is the best substitute.
+        // Use the media clock if there is no header extension with a send time.
         let anew = !stream.marks && header.timestamp != stream.timestamp;
         let sampled = stream.sampled(header.timestamp);
         let sent = header.send_time.map_or(sampled, |stamp| stamp.peer(stream.sent));
@@ -773,16 +789,16 @@ impl Receiver {
         stream.after_marker = header.marker;
         stream.marks |= header.marker;
         self.half.on_arrival(&Arrival { at: now, seq, size, sent, sampled, edge, ecn, notice, buffer });
-        // Parity may have arrived before this packet.
+        // This packet may complete a block, because the block's parity may have arrived before it.
         let need = self.parity.as_mut().and_then(|parity| parity.solver.on_packet(number));
         if let Some(repair) = &mut self.repair {
             match header.send_time {
                 Some(_) => repair.requester.on_original(now, number, sent, header.marker),
                 None => repair.requester.on_unstamped(now, number, sent, header.marker),
             }
-            // The difference may include packets on probation that this packet has confirmed.
+            // Add the difference, because this packet may have confirmed packets on probation.
             repair.checked_packets += stream.reception.received() - before;
-            // Retransmissions must not change the report block's counters.
+            // Check that retransmissions have not changed the counters of the report block.
             let duplicates = self.past.duplicates + stream.reception.duplicates();
             repair.check.see(
                 repair.checked_packets == (self.past.received + stream.reception.received()).saturating_sub(duplicates),
@@ -792,7 +808,7 @@ impl Receiver {
         Received::New(seq)
     }
 
-    /// Returns whether media from this address may be used. A source keeps its first address (RFC 3550, section 8.2).
+    /// Returns whether media from this address can be used. A source keeps its first address (RFC 3550, section 8.2).
     fn check_media_address(&mut self, now: Time, ssrc: u32, from: Origin) -> bool {
         let heard = self.participant.members.on_rtp(now, ssrc, from, true);
         if Standing::of(heard) == Standing::Collision {
@@ -814,8 +830,8 @@ impl Receiver {
         }
     }
 
-    /// Returns whether RTCP from this address is ignored. In unicast, other addresses than the media's could add
-    /// members, and so delay reports (RFC 3550, section 6.3.1).
+    /// Returns whether RTCP from this address is ignored. In unicast, only the address of the media is accepted. Other
+    /// addresses could add members, which would delay reports (RFC 3550, section 6.3.1).
     pub fn ignores_rtcp(&self, from: Origin) -> bool {
         !self.participant.is_group() && self.stream.as_ref().is_none_or(|stream| stream.from != from)
     }
@@ -855,7 +871,8 @@ impl Receiver {
                     let body = Body { subtype: *subtype, bytes: data.clone() };
                     if self.stream.as_ref().is_some_and(|s| s.ssrc == *ssrc) {
                         self.half.on_announce(&Announcement { at: now, body: &body });
-                    // This is another receiver's feedback. It can make this receiver's feedback unnecessary.
+                    // Pass on the feedback of another receiver, because it can make feedback of this receiver
+                    // unnecessary.
                     } else if *ssrc != self.participant.identity.ssrc {
                         self.half.on_overheard(&Overheard { at: now, from: ReceiverId(*ssrc), body: &body });
                     }
@@ -870,7 +887,7 @@ impl Receiver {
             }
         }
         for ssrc in self.participant.read_byes(now, from, compound, len) {
-            // A source without earlier RTCP is identified by the media's address.
+            // Compare with the address of the media, because the source may not have sent RTCP before.
             if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == ssrc && s.from == from) {
                 stream.ended = true;
                 stream.successor = successor(compound, ssrc);
@@ -879,7 +896,8 @@ impl Receiver {
         }
     }
 
-    /// Whether the compound is the audio stream's, whose SSRC is not a further member.
+    /// Processes the sender reports of the audio stream. Returns whether the compound comes from the audio stream,
+    /// because the SSRC of the audio stream must not become a further member.
     fn on_audio_compound(&mut self, now: Time, compound: &Compound) -> bool {
         let Some(audio) = &mut self.audio else { return false };
         for packet in &compound.packets {
@@ -890,7 +908,7 @@ impl Receiver {
         audio.ssrc().is_some() && audio.ssrc() == compound.sender()
     }
 
-    /// Processes another member's parity request, which can suppress this receiver's.
+    /// Processes another member's parity request. It can suppress this receiver's own request.
     fn on_parity_request(&mut self, now: Time, packet: &Packet) {
         let (Some(stream), Ok(Some(asked))) = (&self.stream, ParityRequest::from_packet(packet)) else { return };
         if asked.media != stream.ssrc || asked.sender == self.participant.identity.ssrc {
@@ -905,14 +923,14 @@ impl Receiver {
         }
     }
 
-    /// Sets the play-out buffer's level, before each poll.
+    /// Sets the fill level of the play-out buffer. Call this method before each poll.
     pub fn on_buffer(&mut self, now: Time, level: BufferLevel) {
         self.half.on_buffer(now, level);
     }
 
-    /// Returns which packets may be delivered in a batch; `None` if none may wait.
+    /// Returns which packets can be delivered as a batch, or `None` if every packet has to be delivered immediately.
     pub fn batchable(&self) -> Option<Batchable> {
-        // Requests, parity and audio react to single packets.
+        // Do not batch with repair, parity, audio or a key-frame request, because they react to single packets.
         let asks = self.repair.is_some() || self.parity.is_some() || self.pending_key_frame.is_some();
         let asks = asks || self.audio.is_some();
         let speaks = self.presence.is_some() || self.sends_keepalives || self.reporter.is_some();
@@ -922,12 +940,12 @@ impl Receiver {
         (stays && !asks && !speaks && self.half.is_patient()).then_some(Batchable { source: stream.ssrc, receivers })
     }
 
-    /// Leaves the session. A later poll returns the BYE. Poll afterwards.
+    /// Leaves the session. One of the next polls returns the BYE. Poll afterwards.
     pub fn leave(&mut self) {
         self.participant.leave();
     }
 
-    /// Whether the receiver is leaving, but has not sent its BYE.
+    /// Returns whether the receiver is leaving but has not sent its BYE.
     pub fn leaving(&self) -> bool {
         matches!(self.participant.farewell, Farewell::Wanted | Farewell::Waits)
     }
@@ -937,8 +955,8 @@ impl Receiver {
         self.participant.farewell == Farewell::Gone
     }
 
-    /// Returns what to do now. Call it after each call of another method, and at the time in the last [`Output::Wait`].
-    /// Repeat the call until it returns [`Output::Wait`].
+    /// Returns what the driver has to do now. Call this method after each call of another method, and at the time of
+    /// the last [`Output::Wait`]. Repeat the call until the result is [`Output::Wait`].
     pub fn poll(&mut self, now: Time) -> Output {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
@@ -960,11 +978,11 @@ impl Receiver {
         if self.feedback_due().is_some_and(|wake| wake.at <= now) {
             return Output::Rtcp(self.feedback(now));
         }
-        // Requests are scheduled first, so that a due report can carry them.
+        // Schedule requests first, so that a report that is due can contain them.
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // If the controller schedules its own reports, RTCP's timer is not used.
+        // Use RTCP's timer only if the controller does not schedule its reports itself.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {
@@ -980,7 +998,7 @@ impl Receiver {
                     }
                 }
                 Some(_) => {
-                    // A receiver half that suppresses its report must not hold back requests.
+                    // Send the requests even if the controller suppresses its report.
                     if let Some(bytes) = self.report(now).or_else(|| self.encode_request(now)) {
                         return Output::Rtcp(bytes);
                     }
@@ -989,7 +1007,7 @@ impl Receiver {
             },
             _ => {}
         }
-        // Requests use RTCP's timer, even if the half has its own.
+        // Send requests when RTCP's timer expires, even if the controller schedules its reports itself.
         if self.wants_to_ask()
             && self.half.due() != Due::Rtcp
             && self.participant.rtcp_due(now)
@@ -1014,7 +1032,7 @@ impl Receiver {
             .into_iter()
             .flatten()
             .min_by_key(|w| w.at);
-        // A time in the past would let the driver poll forever.
+        // Always wait for at least 1 ns. With a time in the past, the driver would poll without end.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
@@ -1023,7 +1041,7 @@ impl Receiver {
         let slot = Slot {
             now,
             expected: expected - self.prior.expected.min(expected),
-            // Duplicates can make the loss negative (RFC 3550, section 6.4.1).
+            // Use a signed number, because duplicates can make the loss negative (RFC 3550, section 6.4.1).
             lost: (expected as i64 - self.prior.expected as i64) - (received as i64 - self.prior.received as i64),
             members: self.participant.census().members,
             interval: self.participant.interval(),
@@ -1033,8 +1051,8 @@ impl Receiver {
         if reply == Reply::Suppress {
             return None;
         }
-        // The counts start again only with a report that is sent, so the next report covers the packets of a suppressed
-        // one.
+        // Start again only after a report that is sent. If a report is suppressed, the next report includes its
+        // packets.
         self.prior = Totals { expected, received, ..self.prior };
         self.last_report = Some(now);
         let ssrc = self.participant.identity.ssrc;
@@ -1069,18 +1087,18 @@ impl Receiver {
         if !parity.requester.wants(now, group) {
             return;
         }
-        // The requester's delay is already random, so RTCP's timer adds none.
+        // The requester has already delayed the request at random, so RTCP's timer must not delay it at random again.
         parity.scheduled = self.participant.request_dithered(now, parity.requester.useful(now, group));
         if !parity.scheduled {
             parity.not_before = self.participant.timer.next();
         }
     }
 
-    /// Returns a parity request, if still needed.
+    /// Returns the parity request, if it is still needed.
     fn parity_request(&mut self, now: Time) -> Option<Packet> {
         let (media, group) = (self.stream.as_ref().filter(|s| !s.ended)?.ssrc, self.group());
         let parity = self.parity.as_mut()?;
-        // A key-frame request may still need the early packet.
+        // Cancel the early packet, unless a key-frame request still needs it.
         if std::mem::take(&mut parity.scheduled)
             && !self.pending_key_frame.is_some_and(|pending_key_frame| pending_key_frame.scheduled)
         {
@@ -1137,14 +1155,14 @@ impl Receiver {
         if repair.scheduled || now < repair.not_before || repair.requester.wake().is_none_or(|at| at > now) {
             return;
         }
-        // Before the first answer, the controller's RTT is better than the default.
+        // Use the controller's RTT until the first request is answered, because it is better than the default.
         if let Some(rtt) = self.half.view().rtt {
             repair.requester.on_round_trip(rtt);
         }
         if !repair.requester.wants(now) {
             return;
         }
-        // Without early feedback, the request waits for the next regular report.
+        // If early feedback is not possible, the request waits for the next regular report.
         repair.scheduled = self.participant.request_early(now, repair.requester.useful(now));
         if !repair.scheduled {
             repair.not_before = self.participant.timer.next();
@@ -1177,7 +1195,7 @@ impl Receiver {
     fn nack_packet(&mut self, now: Time) -> Option<Packet> {
         let media = self.stream.as_ref().filter(|s| !s.ended)?.ssrc;
         let repair = self.repair.as_mut()?;
-        // The packet that is being built contains the NACK. The early packet that was scheduled for it is not needed.
+        // Cancel the early packet that was scheduled for the NACK, because the present packet contains the NACK.
         if std::mem::take(&mut repair.scheduled) {
             self.participant.timer.cancel_early();
         }
@@ -1186,8 +1204,8 @@ impl Receiver {
         (!missing.is_empty()).then(|| Nack { sender, media, missing }.to_packet())
     }
 
-    /// Encodes the due requests without other reports (RFC 4585, section 3.1). The receiver report has no block, so
-    /// that requests do not change the input of the controller.
+    /// Encodes the requests that are due, without other reports (RFC 4585, section 3.1). The receiver report contains
+    /// no block, so that requests do not change the input of the controller.
     fn encode_request(&mut self, now: Time) -> Option<Vec<u8>> {
         let requests = [self.nack_packet(now), self.parity_request(now), self.key_frame_request(now)];
         let asked: Vec<_> = requests.into_iter().flatten().collect();
@@ -1212,9 +1230,9 @@ impl Receiver {
 
     fn packet_reports(&mut self, now: Time) -> Vec<Packet> {
         let ssrc = self.participant.identity.ssrc;
-        // Only differences are used, so any epoch will do.
+        // Use any epoch, because the sender uses only differences of these times.
         let ntp = NtpEpoch::default().middle(now);
-        // The feedback has to fit beside the report.
+        // Limit the feedback to the room that the report leaves in the datagram.
         let room = self.participant.room();
         self.reporter.as_mut().map_or_else(Vec::new, |reporter| reporter.write(now, ntp, ssrc, room))
     }
@@ -1239,7 +1257,8 @@ impl Receiver {
         self.participant.encode(now, packets)
     }
 
-    /// Returns when a keep-alive is due: some time after the last packet, if no report was sent since.
+    /// Returns when the report for a pause of the media is due. It is due some time after the last packet, if no report
+    /// has been sent since that packet.
     fn keepalive_wake(&self) -> Option<Wake> {
         let heard = self.stream.as_ref().filter(|s| self.sends_keepalives && !s.ended)?.heard;
         let at = (heard + KEEPALIVE_DELAY).max(self.participant.timer.next());
@@ -1256,7 +1275,7 @@ impl Receiver {
 
     fn receiver_report(&mut self, now: Time) -> Packet {
         let block = self.stream.as_mut().filter(|s| !s.ended).and_then(|s| s.reception.report_block(now));
-        // The second block is for the audio stream.
+        // Add a block for the audio stream.
         let audio = self.audio.as_mut().filter(|_| block.is_some()).and_then(|audio| audio.report_block(now));
         let blocks = block.into_iter().chain(audio).collect();
         Packet::ReceiverReport { ssrc: self.participant.identity.ssrc, blocks }
@@ -1273,7 +1292,7 @@ impl Receiver {
     }
 }
 
-/// Returns the SSRC under which a source continues: the compound has the same CNAME for both.
+/// Returns the SSRC with which a source continues after its BYE. The compound contains the same CNAME for both SSRCs.
 fn successor(compound: &Compound, ssrc: u32) -> Option<u32> {
     let named =
         || compound.packets.iter().flat_map(|p| if let Packet::Sdes { chunks } = p { &chunks[..] } else { &[] });
@@ -1298,18 +1317,18 @@ impl Stream {
             pace: None,
             timestamp: header.timestamp,
             ticks: 0,
-            // The first packet counts as the start of a frame.
+            // The first packet is assumed to start a frame.
             after_marker: true,
             marks: false,
         }
     }
 
-    /// Updates the maximum frame interval, which decays by an eighth per frame.
+    /// Updates the maximum interval between frames. The maximum decays by an eighth per frame.
     fn keep_pace(&mut self, now: Time, timestamp: u32) {
         let (frame, began) = self.frame;
         if frame != timestamp {
             let step = now.since(began);
-            // Packets released from probation have the same arrival time.
+            // Ignore packets that were released from probation together, because they have the same arrival time.
             if !step.is_zero() {
                 self.pace = Some(self.pace.map_or(step, |pace| step.max(pace * 7 / 8)));
             }
@@ -1317,25 +1336,26 @@ impl Stream {
         }
     }
 
-    /// Returns the next sequence number in the session's numbering.
+    /// Returns the sequence number of the next packet in the session.
     fn next(&self) -> i64 {
         self.reception.highest().map_or(self.ahead, |highest| highest + self.ahead + 1)
     }
 
-    /// Converts the source's extended sequence number to the session's.
+    /// Converts an extended sequence number of the source to a sequence number of the session.
     fn session_seq(&self, number: u64) -> u64 {
         number.saturating_add_signed(self.ahead)
     }
 
-    /// Returns the media clock, which starts at zero with the first packet.
+    /// Returns the time on the media clock, which is zero at the first packet.
     fn sampled(&mut self, timestamp: u32) -> PeerTime {
         let ahead = timestamp.wrapping_sub(self.timestamp) as i32;
         let ticks = self.ticks.saturating_add(i64::from(ahead));
-        // A reordered packet must not replace newer values.
+        // Do not replace newer values if the packet is out of order.
         if ahead > 0 {
             (self.timestamp, self.ticks) = (timestamp, ticks);
         }
-        // The product exceeds 64 bits after 28 hours of media, or after five large jumps of the timestamp.
+        // Use 128 bits, because the product exceeds 64 bits after 28 hours of media, or after five large jumps of the
+        // timestamp.
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(CLOCK_RATE);
         PeerTime::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }

@@ -33,59 +33,62 @@ use steadycast_wire::rtx::RtxStream;
 pub struct SenderSettings {
     /// The sender's SSRC and canonical name (CNAME).
     pub identity: Identity,
-    /// The RTCP timing rules.
+    /// The timing rules of RTCP.
     pub rtcp: RtcpSettings,
-    /// The IP size of a full packet, header extensions included.
+    /// The IP size of a full packet, including header extensions.
     pub packet: Bytes,
     /// The RTP payload type of the media.
     pub payload_type: u8,
     /// The ids of the RTP header extensions.
     pub ids: HeaderIds,
-    /// Whether packets are paced or sent in bursts.
+    /// Whether packets are paced, or sent as a burst per frame.
     pub emit: Emit,
-    /// The maximum lateness of a wake-up for which the pacer catches up without gaps.
+    /// After a late wake-up, the pacer sends without gaps to catch up, but for at most this time.
     pub credit: Span,
-    /// Maximum rate of media, repair and padding together, apart from bursts ([`CAP_BURST`]).
+    /// Maximum rate of all media, repair packets and padding together. Short bursts can exceed it ([`CAP_BURST`]).
     pub cap: Option<Rate>,
-    /// Whether there is always data. Each packet then has its own timestamp and no marker.
+    /// Whether there are always data to send. In this case each packet has a timestamp of its own and no marker bit.
     pub greedy: bool,
-    /// Whether reports are checked: a rate limit per address, and in groups proof of reception.
+    /// Whether reports are checked before they are used. Their rate is limited per address. In a group, a receiver must
+    /// also prove that it receives the stream.
     pub gated: bool,
-    /// The address of a unicast receiver. Until RTCP arrives from it, another address is accepted if it echoes sender
-    /// reports.
+    /// The address of a unicast receiver. If no RTCP has arrived from it, another address is accepted once that address
+    /// has proved that it receives sender reports.
     pub peer: Option<Origin>,
-    /// The format of per-packet feedback. Other formats are ignored.
+    /// The format of per-packet feedback. Feedback in other formats is ignored.
     pub feedback: FeedbackFormat,
     /// The name of the controller's RTCP APP packets.
     pub app: [u8; 4],
-    /// The first sequence number.
+    /// The first RTP sequence number.
     pub first_seq: u16,
-    /// The RTP timestamp of time zero.
+    /// The RTP timestamp at time zero.
     pub first_timestamp: u32,
-    /// The wall-clock time of time zero, for NTP timestamps.
+    /// The wall-clock time at time zero, for NTP timestamps.
     pub epoch: NtpEpoch,
-    /// ECN field of RTP packets, as long as the path preserves it.
+    /// The ECN field of RTP packets, as long as the path does not change it.
     pub ecn: Ecn,
-    /// Minimum ratio of pacing rate to target, at least 1: room for frames of varying size.
+    /// Minimum ratio of the pacing rate to the target rate. It is at least 1 and makes room for frames of varying size.
     pub room: f64,
-    /// Retransmission on NACK (RFC 4588); `None` disables it. Only for sessions of two members.
+    /// Settings for retransmission on NACK (RFC 4588). With `None`, packets are not retransmitted. Only for sessions of
+    /// two members.
     pub repair: Option<RepairSettings>,
-    /// Whether the newest packet is retransmitted to fill a probe while no other packet waits. Requires `repair`.
+    /// Whether the newest packet is retransmitted as padding, to fill a probe while no other packet waits. This
+    /// requires `repair`.
     pub padding: bool,
-    /// Parity (FEC); `None` disables it.
+    /// Settings for parity packets (FEC). With `None`, there is no parity.
     pub parity: Option<ParitySettings>,
-    /// Whether only receivers that announce its use get parity ([`Receiver::telling_playout`]).
+    /// Whether parity is sent only while receivers announce that they use it ([`Receiver::telling_playout`]).
     ///
     /// [`Receiver::telling_playout`]: crate::Receiver::telling_playout
     pub parity_on_word: bool,
-    /// The audio stream.
+    /// Settings of the audio stream. With `None`, there is no audio.
     pub audio: Option<AudioSettings>,
-    /// The other senders of a simulcast, whose rates this sender announces, too.
+    /// The other senders of a simulcast. This sender announces their rates together with its own.
     pub siblings: Option<Siblings>,
 }
 
 impl SenderSettings {
-    /// Paces frames, without catch-up. Sequence numbers and timestamps begin at 0.
+    /// Creates settings for paced frames. The pacer does not catch up, and sequence numbers and timestamps start at 0.
     pub fn new(identity: Identity, rtcp: RtcpSettings, packet: Bytes, app: [u8; 4]) -> Self {
         Self {
             identity,
@@ -115,21 +118,21 @@ impl SenderSettings {
         }
     }
 
-    /// Returns the burst size of the cap's token bucket.
+    /// Returns the size of the token bucket that limits the rate to `cap`.
     fn burst_above(&self, cap: Rate) -> Bytes {
         let packets = self.packet + self.packet + cap.over(self.credit);
         if self.greedy { packets } else { packets.max(cap.over(CAP_BURST)) }
     }
 }
 
-/// Maximum time in which the pacing rate drains the backlog.
+/// Frames are skipped if the pacing rate needs more than this time to drain the queue.
 const MAX_BACKLOG: Span = Span::secs(1);
 
-/// The burst that [`SenderSettings::cap`] permits, as a time at that rate; a key frame has to fit. In any time T at
-/// most `cap · (T + CAP_BURST)` plus one packet is sent.
+/// The burst that [`SenderSettings::cap`] permits, as a time at that rate. A key frame has to fit into it. In any time
+/// T, at most `cap · (T + CAP_BURST)` plus one packet is sent.
 pub const CAP_BURST: Span = Span::millis(250);
 
-/// In Hz.
+/// The RTP clock rate of video, in Hz.
 pub(crate) const CLOCK_RATE: u32 = 90_000;
 
 /// The sending side of a session.
@@ -146,59 +149,59 @@ pub struct Sender {
     participant: Participant,
     peers: Peers,
     sole_receiver: Option<SoleReceiver>,
-    /// The address and LSR of the last echo from another address. A second echo with a different LSR proves that the
-    /// receiver has moved there.
+    /// Another address from which a report with the LSR of a sender report has arrived, and this LSR. A second report
+    /// from there with a different LSR proves that the receiver has moved to this address.
     elsewhere: Option<(Origin, u32)>,
     sent_reports: SentReports,
     seq: u64,
-    /// Packets of all streams so far.
+    /// Number of packets sent so far, in all streams.
     number: u64,
     history: Option<History>,
-    /// The SSRC of the latest per-packet feedback.
+    /// The SSRC of the receiver that has sent the latest per-packet feedback.
     feedback_from: Option<u32>,
     packets: u32,
     octets: u32,
     greedy_frame: u32,
-    /// The size of the previous packet's headers, as an estimate for the next packet.
+    /// The size of the previous packet's headers. It is the estimate for the next packet.
     notice_cost: Bytes,
     allowance_left: AllowanceLeft,
     feedback: FeedbackCounts,
     gate: Option<ReportLimiter>,
-    /// The group size that was last announced (RFC 5760), and when.
+    /// The last announced size of the group (RFC 5760), and the time of this announcement.
     last_summary: (u32, Time),
-    /// The last arrival of a member's RTCP, initially the session's start.
+    /// When RTCP of a member last arrived. Before the first arrival: when the session started.
     last_rtcp: Time,
     ecn: EcnCheck,
-    /// Retransmissions, padding and parity.
+    /// The streams of retransmissions, padding and parity.
     repair: RepairStreams,
     audio: Option<AudioSender>,
-    /// Whether a key frame is requested, and when the encoder last got a request.
+    /// Whether a key frame is requested, and when the encoder was last asked for a key frame.
     key_frame: (bool, Option<Time>),
-    /// The receiver's reference time (RFC 3611) and when it arrived, until the next report answers it.
+    /// The reference time in the receiver's report (RFC 3611), and when it arrived. The next sender report answers it.
     reference: Option<(ReferenceTime, Time)>,
 }
 
-/// A unicast receiver. RTCP from other hosts is ignored until this receiver leaves or times out.
+/// The receiver of a unicast session. RTCP from other hosts is ignored until this receiver leaves or times out.
 #[derive(Clone, Copy, Debug)]
 struct SoleReceiver {
     from: Origin,
-    /// Whether the receiver has sent more than standard reports. Its time-out is then shorter by
-    /// [`STANDARD_REPORTS_GRACE`], because its reports are frequent.
+    /// Whether the receiver has sent more than standard reports. In this case its reports are frequent, and it times
+    /// out sooner by [`STANDARD_REPORTS_GRACE`].
     often: bool,
     until: Time,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct AllowanceLeft {
-    /// [`Allowance::until`] of the present allowance. A different value starts a new allowance.
+    /// The value of [`Allowance::until`] in the present allowance. A different value means a new allowance.
     until: Time,
     spent: Bytes,
-    /// Whether a frame did not fit. Later frames are then dropped, too.
+    /// Whether a frame has exceeded the allowance. All later frames are dropped as well.
     closed: bool,
 }
 
 impl AllowanceLeft {
-    /// Returns false if `cost` does not fit.
+    /// Takes `cost` bytes from the allowance. Returns false if they exceed it.
     fn take(&mut self, allowance: Option<Allowance>, cost: Bytes) -> bool {
         let Some(allowance) = allowance else { return true };
         if allowance.until != self.until {
@@ -212,48 +215,49 @@ impl AllowanceLeft {
     }
 }
 
-/// A receiver's feedback in an RTCP compound.
+/// The feedback of a receiver in an RTCP compound.
 struct ReceiverFeedback<'a> {
     block: Option<&'a ReportBlock>,
     body: Option<&'a Body>,
     packets: Joined,
 }
 
-/// Minimum time between two requested key frames, in a unicast session.
+/// Minimum time between two requested key frames in a unicast session.
 const MIN_KEY_FRAME_INTERVAL: Span = Span::millis(500);
 
-/// The SSRC in GStreamer 1.22's feedback until its session has chosen one.
+/// The SSRC that GStreamer 1.22 uses in feedback until its session has chosen an SSRC.
 const GSTREAMER_UNSET_SSRC: u32 = u32::MAX;
 
-/// Minimum time between a unicast sender's reports under AVPF.
+/// Minimum time between two reports of a unicast sender with AVPF.
 const MIN_REPORT_INTERVAL: Span = Span::secs(1);
 
 /// Minimum time between two announcements of the group size (RFC 5760) while the group grows.
 const MIN_SUMMARY_INTERVAL: Span = Span::millis(50);
 
-/// Counts of RTCP feedback.
+/// How much RTCP feedback a sender has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackCounts {
-    /// Compounds with a report on this sender's stream.
+    /// Number of compounds with a report about this sender's stream.
     pub packets: u64,
     /// The IP bytes of these compounds.
     pub bytes: Bytes,
-    /// Datagrams that could not be parsed.
+    /// Number of datagrams that could not be parsed.
     pub unreadable: u64,
-    /// Ignored feedback: from a wrong address, beyond the rate limit, or with another receiver's SSRC.
+    /// Number of datagrams and reports that were ignored. They came from a wrong address, exceeded the rate limit, or
+    /// had the SSRC of another receiver.
     pub refused: u64,
 }
 
 sums!(FeedbackCounts { packets, bytes, unreadable, refused });
 
 impl Sender {
-    /// Creates a sender that starts at `now`. `chance` randomises the RTCP intervals.
+    /// Creates a sender that starts at `now`. `chance` provides the random part of RTCP intervals.
     pub fn new(settings: SenderSettings, half: Box<dyn SenderHalf>, chance: Chance, now: Time) -> Self {
         let mut rtcp = settings.rtcp;
         if let Profile::Avpf { t_rr_interval } = &mut rtcp.profile
             && !rtcp.group
         {
-            // RFC 4585 would permit perhaps a hundred sender reports per second.
+            // Limit the rate of sender reports, because RFC 4585 would permit perhaps a hundred per second.
             *t_rr_interval = (*t_rr_interval).max(MIN_REPORT_INTERVAL);
         }
         let participant = Participant::new(settings.identity.clone(), rtcp, true, chance, now);
@@ -261,7 +265,7 @@ impl Sender {
         if let Some(siblings) = &settings.siblings {
             siblings.set_rate(decision.target);
         }
-        // A burst ends with its frame, which a greedy source does not have.
+        // Do not use bursts with a greedy source: a burst ends with its frame, and a greedy source has no frames.
         let emit = if settings.greedy { Emit::Paced } else { settings.emit };
         Self {
             decision,
@@ -299,39 +303,40 @@ impl Sender {
         }
     }
 
-    /// Returns whether the path preserves the ECN field, and counts of ECN-capable packets.
+    /// Returns whether the path preserves the ECN field, and the numbers of ECN-capable packets.
     pub fn ecn(&self) -> (EcnPath, EcnCounts) {
         (self.ecn.path, self.ecn.counts)
     }
 
-    /// Returns the padding packets and their IP bytes; `None` without padding.
+    /// Returns the number of padding packets and their IP bytes, or `None` if padding is disabled.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         self.repair.padding.map(|padding| (padding.packets, padding.bytes))
     }
 
-    /// Returns the packets that the last polled parity packet covers.
+    /// Returns which packets the last parity packet protects.
     pub fn protection(&self) -> Option<&Protection> {
         self.repair.parity.as_ref()?.newest.as_ref()
     }
 
-    /// Returns the counts of retransmissions and parity.
+    /// Returns the numbers of retransmissions and parity packets.
     pub fn repairs(&self) -> Repairs {
         self.repair.counts()
     }
 
-    /// Returns the rate for the encoder's packets, IP headers included: the target minus audio and repair.
+    /// Returns the rate for the encoder's packets, including IP headers. It is the target rate minus the rates of audio
+    /// and repair.
     pub fn media_target(&mut self, now: Time) -> Rate {
-        // Audio is exempt from pacing and from the window.
+        // Subtract the rate of audio, because pacing and window do not apply to audio.
         let reserved = self.settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
         self.repair.left(now, self.decision.target.saturating_sub(reserved))
     }
 
-    /// Returns when the last receiver times out, unless another report arrives.
+    /// Returns when the last receiver times out if no further report arrives.
     pub fn deserted_at(&self) -> Time {
         self.last_rtcp + self.participant.member_timeout()
     }
 
-    /// Continues the sequence numbers of `before`, a stopped sender.
+    /// Continues the sequence numbers of `before`, a sender that has stopped.
     pub fn continue_after(&mut self, before: &Self) {
         self.seq = before.seq;
         self.repair.continue_after(&before.repair);
@@ -340,9 +345,9 @@ impl Sender {
         }
     }
 
-    /// Adds audio. Audio is sent before video, and is not limited by the rate or the window.
+    /// Adds an audio packet. Audio packets are sent before video, and neither the rate nor the window limits them.
     ///
-    /// The call has no effect without an audio stream or after a stop.
+    /// This method has no effect if there is no audio stream or if the sender has stopped.
     pub fn push_audio(&mut self, packet: AudioPacket) {
         let stopped = self.stopped();
         if let Some(audio) = self.audio.as_mut().filter(|_| !stopped) {
@@ -350,7 +355,8 @@ impl Sender {
         }
     }
 
-    /// Returns the reported audio loss, for in-band FEC (RFC 7587, section 3.1.1); `None` until a receiver reports it.
+    /// Returns the loss of audio packets that a receiver reports. It can control in-band FEC (RFC 7587, section 3.1.1).
+    /// Returns `None` until a receiver reports it.
     pub fn audio_loss(&self) -> Option<f64> {
         self.audio.as_ref().and_then(AudioSender::loss)
     }
@@ -360,13 +366,13 @@ impl Sender {
         self.settings.audio.map(|audio| audio.ssrc)
     }
 
-    /// Returns true once per key-frame request (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1), at most every 0.5 s,
-    /// in a group every 2 s.
+    /// Returns whether a receiver has requested a key frame (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1). Returns
+    /// true only once per request, and at most every 0.5 s. In a group this is at most every 2 s.
     pub fn take_key_frame(&mut self) -> bool {
         std::mem::take(&mut self.key_frame.0)
     }
 
-    /// Returns the extended sequence number of the oldest packet that may be repaired; `None` without repair.
+    /// Returns the extended sequence number of the oldest packet that may be repaired, or `None` without repair.
     pub fn first_kept(&self) -> Option<u64> {
         self.repair.first_kept(self.seq)
     }
@@ -376,7 +382,7 @@ impl Sender {
         self.seq
     }
 
-    /// Returns the SSRC, which changes after a collision.
+    /// Returns this sender's SSRC. It changes after a collision.
     pub fn ssrc(&self) -> u32 {
         self.participant.identity.ssrc
     }
@@ -396,7 +402,7 @@ impl Sender {
         self.queue.backlog()
     }
 
-    /// Returns the results of the controller's probes.
+    /// Returns the numbers of the controller's probes.
     pub fn probes(&self) -> Probes {
         self.prober.counts()
     }
@@ -406,7 +412,7 @@ impl Sender {
         self.packets
     }
 
-    /// Returns the counts of feedback so far.
+    /// Returns the numbers of feedback datagrams so far.
     pub fn feedback(&self) -> FeedbackCounts {
         self.feedback
     }
@@ -416,17 +422,17 @@ impl Sender {
         self.half.checks()
     }
 
-    /// Returns the check that the sending rate with repair stays within the controller's limit.
+    /// Returns the result of the check that media and repair together do not exceed the pacing rate.
     pub fn repair_check(&self) -> Option<Check> {
         self.repair.check()
     }
 
-    /// Returns the check that no RTP or RTCP packet exceeds the path's MTU.
+    /// Returns the result of the check that no RTP or RTCP packet is larger than the path's MTU.
     pub fn mtu_check(&self) -> Check {
         self.participant.mtu_check()
     }
 
-    /// Returns RTCP's share of the session bandwidth over the last half minute.
+    /// Returns the share of the session bandwidth that RTCP used in the last half minute.
     pub fn rtcp_share(&self, now: Time) -> f64 {
         self.participant.share(now)
     }
@@ -441,12 +447,13 @@ impl Sender {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
 
-    /// Adds a frame. Returns false if the backlog or the controller's allowance skips it. Poll afterwards.
+    /// Adds a frame. Returns false if the frame is skipped because of the backlog or the controller's allowance. Poll
+    /// afterwards.
     pub fn push_frame(&mut self, now: Time, frame: &Frame) -> bool {
         self.push_cut(now, frame, VecDeque::new())
     }
 
-    /// Adds a frame in `parts`, each sent as one packet; see [`Sender::push_frame`].
+    /// Adds a frame that is already divided into `parts`. Each part is sent as one packet. See [`Sender::push_frame`].
     pub fn push_cut(&mut self, now: Time, frame: &Frame, parts: VecDeque<Part>) -> bool {
         if self.stopped() {
             return false;
@@ -465,7 +472,7 @@ impl Sender {
     }
 
     fn report_queue(&mut self, now: Time, frame: Option<Bytes>) {
-        // A greedy source makes a packet only when it is due, so no frames wait in the queue.
+        // Report nothing for a greedy source, because it has no queue: it makes each packet when the packet is due.
         if self.settings.greedy {
             return;
         }
@@ -473,12 +480,12 @@ impl Sender {
         self.half.on_queue(&MediaQueue { at: now, waiting: self.queue.backlog().bytes, age, frame });
     }
 
-    /// Returns the wire size of a frame, headers included.
+    /// Returns the size of a frame on the wire, including packet headers.
     fn cost_on_wire(&self, size: Bytes) -> Bytes {
-        // The headers of the next packets are assumed to be as large as the last packet's headers.
+        // Assume that the headers of the next packets are as large as those of the last packet.
         let each = self.overhead(&self.bare_header(), &Notice::NONE).max(self.notice_cost);
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
-        // At least 1, even if a header fills the packet.
+        // Use at least 1 byte, even if the headers fill the packet.
         let fits = limit.saturating_sub(each).max(Bytes::new(1));
         Bytes::new(size.get() + size.get().div_ceil(fits.get()) * each.get())
     }
@@ -488,7 +495,7 @@ impl Sender {
         overhead(header, notice, self.settings.ids, self.numbered())
     }
 
-    /// Returns whether packets carry a transport-wide sequence number.
+    /// Returns whether packets contain a transport-wide sequence number.
     fn numbered(&self) -> bool {
         self.settings.feedback == FeedbackFormat::TransportWide
     }
@@ -505,7 +512,7 @@ impl Sender {
         }
     }
 
-    /// Stops sending, except for a BYE, which large groups delay (RFC 3550, section 6.3.7). Poll afterwards.
+    /// Stops sending. Only a BYE is still sent; large groups delay it (RFC 3550, section 6.3.7). Poll afterwards.
     pub fn stop(&mut self) {
         self.participant.leave();
         self.queue.clear();
@@ -528,10 +535,10 @@ impl Sender {
         if self.participant.farewell == Farewell::Gone {
             return;
         }
-        // A proven receiver has its own limit, which reports with forged SSRCs can't use up.
+        // A proven receiver has a rate limit of its own, so that reports with forged SSRCs cannot use it up.
         let receives = |ssrc: &u32| self.peers.get(*ssrc).is_some_and(|peer| peer.receives && peer.from == from);
         let whose = (from, first_ssrc(datagram).filter(receives));
-        // Before parsing, so that a flood costs little.
+        // Check the address and the rate limit before parsing, so that a flood of reports needs little time.
         let shut = self.rejects_address(now, from)
             || self.gate.as_mut().is_some_and(|gate| !gate.admits(now, whose, self.packets));
         if shut {
@@ -546,7 +553,7 @@ impl Sender {
             self.feedback.refused += 1;
             return;
         }
-        // A collision or loop (RFC 3550, section 8.2) invalidates the whole compound.
+        // Ignore the whole compound after a collision or a loop (RFC 3550, section 8.2).
         match self.participant.learn(now, from, &compound, datagram.len()) {
             Standing::Good => self.last_rtcp = now,
             Standing::Ignored => return,
@@ -555,7 +562,8 @@ impl Sender {
         let mine = self.participant.identity.ssrc;
         let mut reports = false;
         let feedback_sender = self.feedback_sender(now, from, &compound);
-        // `history` returns each packet only once. The compound's first report thus gets all packets of the feedback.
+        // Read all per-packet feedback here, because `history` returns each packet only once. It is passed on with the
+        // first report of the compound.
         let mut joined = feedback_sender.and_then(|who| self.join_feedback(now, who, &compound));
         for packet in &compound.packets {
             match packet {
@@ -566,7 +574,8 @@ impl Sender {
                         blocks.iter().for_each(|block| audio.on_block(block));
                     }
                     let block = blocks.iter().find(|b| b.ssrc == mine);
-                    // If a reporter has no block on this stream, its APP body may belong to another session.
+                    // Use an APP packet only if the reporter has a block about this stream. Otherwise the packet may
+                    // belong to another session.
                     let body = block.and_then(|_| self.body_of(&compound, *ssrc));
                     let packets = joined.take();
                     if block.is_some() || body.is_some() || packets.is_some() {
@@ -583,7 +592,7 @@ impl Sender {
                 _ => self.on_reference(now, from, packet),
             }
         }
-        // Feedback may arrive without a report (reduced-size RTCP, RFC 5506).
+        // Pass on feedback without a report as well (reduced-size RTCP, RFC 5506).
         if let Some((who, packets)) = feedback_sender.zip(joined) {
             reports |= self.report(now, from, who, &ReceiverFeedback { block: None, body: None, packets });
         }
@@ -602,21 +611,22 @@ impl Sender {
                 self.half.on_leave(now, ReceiverId(ssrc), Leave::Bye);
             }
         }
-        // After the last receiver's BYE, the next report may come from any address.
+        // After the last receiver's BYE, accept the next report from any address.
         self.sole_receiver = self.sole_receiver.filter(|_| self.peers.len() > 0);
     }
 
-    /// Returns whether RTCP from this address is rejected because the unicast receiver is elsewhere.
+    /// Returns whether RTCP from this address is rejected, because the unicast receiver has another address.
     fn rejects_address(&self, now: Time, from: Origin) -> bool {
         let described = self.settings.peer;
         let stays = |only: &SoleReceiver| described == Some(only.from) || now < only.until;
         described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Returns whether a compound is the unicast receiver's: from the configured address or, if that is silent, from
-    /// one that echoed two sender reports.
+    /// Returns whether a compound comes from the unicast receiver. It does if it comes from the configured address. If
+    /// that address is silent, it does if two reports from this address had the LSRs of different sender reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
-        // Without a configured address, the first accepted reporter is the receiver.
+        // Without a configured address, accept everything here, because the first accepted reporter becomes the
+        // receiver.
         let Some(described) = self.settings.peer.filter(|_| !self.settings.rtcp.group) else { return true };
         if described == from || self.sole_receiver.is_some_and(|only| only.from == from) {
             return true;
@@ -628,25 +638,27 @@ impl Sender {
         });
         let echo = |block: &&ReportBlock| block.ssrc == mine && self.sent_reports.echoed_by(block, self.seq);
         let Some(lsr) = blocks.clone().find(echo).map(|block| block.lsr) else { return false };
-        // A single LSR could be guessed or replayed.
+        // Require two different LSRs, because a single LSR could be guessed or replayed.
         let before = self.elsewhere.replace((from, lsr));
         before.is_some_and(|(place, earlier)| place == from && earlier != lsr)
     }
 
-    /// Returns whether the controller gets this member's reports.
+    /// Returns whether this member's reports are passed to the controller.
     fn affects_controller(&self, ssrc: u32) -> bool {
-        // In unicast, every member's reports count until one member is proven to receive the stream (`Peer::receives`).
+        // In unicast, use the reports of all members until one member has proved that it receives the stream
+        // (`Peer::receives`).
         let open = if self.settings.rtcp.group { !self.settings.gated } else { self.peers.receiving == 0 };
         open || self.peers.get(ssrc).is_some_and(|peer| peer.receives)
     }
 
-    /// Returns why the controller ignores a member's reports; `None` if it uses them, or the member is unknown.
+    /// Returns why the controller ignores the reports of a member. Returns `None` if the controller uses them, or if
+    /// the member is not known.
     pub fn doubt(&self, ssrc: u32) -> Option<&'static str> {
         (self.peers.get(ssrc).is_some() && !self.affects_controller(ssrc))
             .then_some("it does not show that it receives the stream")
     }
 
-    /// Handles a NACK or key-frame request, which GStreamer may send without a report.
+    /// Processes a NACK or a key-frame request. GStreamer may send them without a report.
     fn on_request(&mut self, now: Time, from: Origin, packet: &Packet) {
         self.on_key_request(now, from, packet);
         let Ok(Some(nack)) = Nack::from_packet(packet) else { return };
@@ -660,7 +672,8 @@ impl Sender {
         }
     }
 
-    /// Repeats retransmissions that are reported lost, for authenticated receivers only.
+    /// Retransmits packets whose last retransmission is reported as lost. This is done only for authenticated
+    /// receivers.
     fn on_lost(&mut self, now: Time, packets: &[PacketReport]) {
         let context = self.nack_context(now);
         let authenticated = self.settings.rtcp.authenticated;
@@ -699,7 +712,7 @@ impl Sender {
         self.repair.on_parity_use(now, announcement.sender, announcement.playout);
     }
 
-    /// Stores the unicast receiver's reference time, which the next report answers.
+    /// Stores the reference time of the unicast receiver. The next sender report answers it.
     fn on_reference(&mut self, now: Time, from: Origin, packet: &Packet) {
         let Ok(Some(time)) = ReferenceTime::from_packet(packet) else { return };
         if !self.settings.rtcp.group && self.is_from_member(from, time.ssrc, self.participant.identity.ssrc) {
@@ -707,11 +720,11 @@ impl Sender {
         }
     }
 
-    /// Returns whether a request comes from a member's own address and concerns this stream.
+    /// Returns whether a request comes from the address of the member `sender` and is about this stream.
     fn is_from_member(&self, from: Origin, sender: u32, media: u32) -> bool {
         let members = &self.participant.members;
         let known = members.contains(sender) && members.speaks_from(sender, from);
-        // In a group, requests of new members are accepted, because new members can't prove yet that they receive the
+        // In a group, accept requests of all members, because new members cannot prove yet that they receive the
         // stream.
         let known = known && (self.settings.rtcp.group || self.affects_controller(sender));
         known && media == self.participant.identity.ssrc && self.participant.farewell == Farewell::Stays
@@ -726,9 +739,10 @@ impl Sender {
             };
             sender != mine && self.is_from_member(from, sender, media)
         });
-        // Key frames are rarer in a group, because each reduces the rate of the other frames for all members.
+        // Request key frames less often in a group, because each key frame reduces the rate of the other frames for all
+        // members.
         let apart = if self.settings.rtcp.group { MIN_KEY_FRAME_INTERVAL * 4 } else { MIN_KEY_FRAME_INTERVAL };
-        // One key frame answers all requests within this time.
+        // Request only one key frame in this time, because it answers all requests.
         if asks && self.key_frame.1.is_none_or(|last| now.since(last) >= apart) {
             self.key_frame = (true, Some(now));
         }
@@ -743,9 +757,10 @@ impl Sender {
         })
     }
 
-    /// Returns the SSRC that sent the compound's per-packet feedback; `None` if the SSRC belongs to another address.
+    /// Returns the SSRC that sent the compound's per-packet feedback. Returns `None` if this SSRC belongs to another
+    /// address.
     ///
-    /// Forged feedback would be harmful, because only the first report on a packet counts.
+    /// This prevents forged feedback, which would be harmful because only the first report about a packet is used.
     fn feedback_sender(&mut self, now: Time, from: Origin, compound: &Compound) -> Option<u32> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         if !compound.packets.iter().any(|packet| feedback::is_packet_feedback(format, packet)) {
@@ -759,7 +774,8 @@ impl Sender {
         let who = match reports {
             Some(who) => who,
             None => {
-                // Members are learned from reports, which reduced-size feedback lacks.
+                // Add the member here. Members are otherwise added by their reports, but this feedback contains none
+                // (reduced-size RTCP).
                 let who = reporter(compound, mine)?;
                 members.on_rtcp(now, who, from);
                 who
@@ -768,11 +784,11 @@ impl Sender {
         (members.contains(who) && members.speaks_from(who, from) && self.affects_controller(who)).then_some(who)
     }
 
-    /// Returns the per-packet feedback of receiver `who`, joined with the sent packets.
+    /// Returns the per-packet feedback of the receiver `who`, matched with the sent packets.
     ///
-    /// The fate of two kinds of packets is unknown to the controller: those before the first video packet that a new
-    /// receiver reports, and audio packets that have not arrived. Audio has its own transport address, and a receiver
-    /// may take only the video.
+    /// For some packets, the controller is informed that their fate is unknown. These are packets before the first
+    /// video packet that a new receiver reports, and audio packets that have not arrived. Audio has its own transport
+    /// address, and a receiver may receive only the video.
     fn join_feedback(&mut self, now: Time, who: u32, compound: &Compound) -> Option<Joined> {
         let (mine, format) = (self.participant.identity.ssrc, self.settings.feedback);
         let history = self.history.as_mut()?;
@@ -798,7 +814,7 @@ impl Sender {
         let first = joined.packets.iter().filter(reported).map(|packet| packet.number).min();
         if let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() {
             if self.feedback_from != Some(who) {
-                // Audio may arrive before the first video packet does. Until then, no video packet is known to be lost.
+                // If a new receiver has reported only audio so far, keep the video packets: none is known to be lost.
                 history.settle_before(first.unwrap_or(newest), None, &mut unknown);
                 self.feedback_from = first.map(|_| who).or(self.feedback_from);
             }
@@ -813,7 +829,7 @@ impl Sender {
         Some(joined)
     }
 
-    /// Replaces a unicast receiver at another address.
+    /// Makes the address `from` the address of the unicast receiver. Removes receivers at other addresses.
     fn set_sole_receiver(&mut self, now: Time, from: Origin, often: bool) {
         let before = self.sole_receiver.filter(|only| only.from == from);
         if before.is_none() {
@@ -827,13 +843,13 @@ impl Sender {
             Some(SoleReceiver { from, often, until: now + self.participant.member_timeout() + patience });
     }
 
-    /// Passes a member's report to the controller. Returns false if the SSRC belongs to another address.
+    /// Passes a member's report to the controller. Returns false if the SSRC `from` belongs to another address.
     fn report(&mut self, now: Time, origin: Origin, from: u32, feedback: &ReceiverFeedback<'_>) -> bool {
         let ReceiverFeedback { block, body, packets: joined } = feedback;
         if !self.settings.rtcp.group {
             self.set_sole_receiver(now, origin, body.is_some() || !joined.packets.is_empty());
         }
-        // The member table checks addresses, too, but contains only a sample of a large group.
+        // Check the address here as well, because the member table contains only a sample of a large group.
         if self.peers.get(from).is_some_and(|peer| peer.from != origin) {
             self.feedback.refused += 1;
             return false;
@@ -846,24 +862,24 @@ impl Sender {
         if let Some(block) = block.filter(|_| echoes) {
             self.peers.echo(from, block.lsr);
         }
-        // A member that doesn't echo a recent sender report does not receive the stream at present.
+        // A group member that does not repeat the LSR of a recent sender report does not receive the stream at present.
         let stale = self.settings.rtcp.group && self.settings.gated && block.is_some() && !echoes;
         if stale || !self.affects_controller(from) {
             return true;
         }
-        // Unproven members must not affect a controller that scales with the group size.
+        // Do not count unproven members, because some controllers scale with the size of the group.
         let members = if self.settings.gated { self.peers.receiving.max(1) } else { self.peers.len() } as u32;
         let Some(peer) = self.peers.get_mut(from) else { return true };
         let (mut reception, mut rtt) = (None, None);
         if let Some(block) = block {
-            // RFC 3550, section 6.4.1.
+            // Compute the RTT as in RFC 3550, section 6.4.1.
             rtt = ntp::round_trip(self.settings.epoch.middle(now), block.lsr, block.dlsr);
             let (expected, lost) = peer.count(block);
             peer.on_loss(expected, lost);
             reception = Some(Reception {
                 expected,
                 lost,
-                // An 8-bit fixed-point number (RFC 3550, section 6.4.1).
+                // The fraction is an 8-bit fixed-point number (RFC 3550, section 6.4.1).
                 fraction: f64::from(block.fraction) / 256.0,
                 highest: peer.extended(block.highest_seq, self.seq),
                 jitter: Span::nanos(u64::from(block.jitter) * 1_000_000_000 / u64::from(CLOCK_RATE)),
@@ -872,7 +888,7 @@ impl Sender {
         if let Some((again, rtt)) = self.repair.retransmission.as_mut().zip(rtt) {
             again.cache.on_round_trip(rtt);
         }
-        // The RTT from per-packet feedback is newer.
+        // Prefer the RTT from per-packet feedback, because it is newer.
         let rtt = joined.rtt.or(rtt);
         self.ecn.on_report(&joined.packets, self.number);
         self.on_lost(now, &joined.packets);
@@ -885,7 +901,7 @@ impl Sender {
             packets: &joined.packets,
             members,
         });
-        // The receiver has replaced GStreamer's placeholder SSRC by its own.
+        // Remove GStreamer's placeholder SSRC, because the receiver now uses an SSRC that it has chosen.
         if from != GSTREAMER_UNSET_SSRC && self.peers.get(GSTREAMER_UNSET_SSRC).is_some_and(|peer| peer.from == origin)
         {
             self.peers.remove(GSTREAMER_UNSET_SSRC);
@@ -894,10 +910,11 @@ impl Sender {
         true
     }
 
-    /// Returns what the driver has to do now. Call it after each call of another method, and at the time in the last
-    /// [`Output::Wait`]. Repeat the call until it returns [`Output::Wait`]. An additional call has no effect.
+    /// Returns what the driver has to do now. Call this method after each call of another method, and at the time of
+    /// the last [`Output::Wait`]. Repeat the call until the result is [`Output::Wait`]. A call more than necessary has
+    /// no effect.
     ///
-    /// One frame crosses a path of 20 ms, and the receiver's reports come back:
+    /// In this example, one frame crosses a path with a delay of 20 ms, and the receiver's reports come back:
     ///
     /// ```
     /// use std::collections::VecDeque;
@@ -961,7 +978,7 @@ impl Sender {
         if let Some(bytes) = self.participant.pending_datagram(now) {
             return Output::Rtcp(bytes);
         }
-        // This also sends the audio stream's BYE after a stop.
+        // Do this before the check for a stop, because it also sends the BYE of the audio stream.
         if let Some(bytes) = self.audio_report(now) {
             return Output::Rtcp(bytes);
         }
@@ -981,7 +998,7 @@ impl Sender {
             self.participant.check_size(media.size);
             return Output::Media(media);
         }
-        // If the controller schedules its own reports, RTCP's timer is not used.
+        // Use RTCP's timer only if the controller does not schedule its reports itself.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -994,7 +1011,7 @@ impl Sender {
         if let Some(due) = self.media_due()
             && due <= now
         {
-            // Retransmissions have deadlines, so they come first. Padding only fills the rest.
+            // Send retransmissions first, because they have deadlines. Send padding only if no other packet waits.
             let again = if repairs { self.send_repair(now) } else { None };
             let extra = again.or_else(|| self.send_parity(now));
             let waits = self.settings.greedy || self.queue.head().is_some();
@@ -1016,34 +1033,35 @@ impl Sender {
         };
         let grown = self.grown_at().map(|at| Wake { at, why: "group has grown" });
         let soonest = [self.half.wake(), report, media, grown].into_iter().flatten().min_by_key(|w| w.at);
-        // A time in the past would let the driver poll forever.
+        // Always wait for at least 1 ns. With a time in the past, the driver would poll without end.
         Output::Wait(soonest.map(|w| Wake { at: w.at.max(now + Span::nanos(1)), ..w }))
     }
 
-    /// Returns when the next packet may be sent, if any.
+    /// Returns when the next packet may be sent, or `None` if no packet can be sent.
     fn media_due(&self) -> Option<Time> {
         let closed = self.decision.window.is_some_and(Window::is_closed);
         let media = self.settings.greedy || self.queue.head().is_some();
         let waits = media || self.repair.has_waiting() || self.pads_for_probe();
         let capped = || self.cap.map_or(Time::ZERO, |bucket| bucket.holds_at(self.settings.packet));
-        // The cap applies to all streams, so it also delays repair.
+        // Apply the cap to repair as well, because it limits all streams together.
         (waits && !closed).then(|| match self.emit {
             Emit::Paced => self.pace.due(self.departure_rate()).max(capped()),
             Emit::Burst => capped(),
         })
     }
 
-    /// Returns whether padding fills a probe when no other packet waits.
+    /// Returns whether a probe is filled with padding when no other packet waits.
     fn pads_for_probe(&self) -> bool {
         self.repair.can_pad() && self.prober.pads() && !self.stopped()
     }
 
-    /// Returns the probe's rate during a probe, else the pacing rate.
+    /// Returns the rate at which packets are sent. During a probe it is the rate of the probe, otherwise the pacing
+    /// rate.
     fn departure_rate(&self) -> Rate {
         self.prober.rate().unwrap_or_else(|| self.media_rate())
     }
 
-    /// Charges a packet of any stream to the pacer and the cap.
+    /// Charges a sent packet to the pacer and to the cap. The packet can belong to any stream.
     fn count_departure(&mut self, now: Time, size: Bytes, pacing: Rate) {
         self.pace.sent(now, size, pacing);
         if let Some(bucket) = &mut self.cap {
@@ -1051,18 +1069,18 @@ impl Sender {
         }
     }
 
-    /// Returns the pacing rate outside of probes.
+    /// Returns the pacing rate that applies when there is no probe.
     fn media_rate(&self) -> Rate {
         let Decision { target, pacing, .. } = self.decision;
-        // With pacing at the target, frames above the mean size would wait.
+        // Pace faster than the target rate. Otherwise frames that are larger than the mean would wait.
         if self.settings.room > 1.0 { pacing.max(target.scale(self.settings.room)) } else { pacing }
     }
 
     fn send_media(&mut self, now: Time) -> Media {
         let mut header = RtpHeader { send_time: Some(Stamp::of(now)), ..self.bare_header() };
-        // Leaves space for the original's sequence number in a retransmission.
+        // Leave space for the original's sequence number, which a retransmission of this packet contains.
         let limit = self.settings.packet.saturating_sub(self.repair.overhead());
-        // At least 1, so that a frame ends even if headers fill the packet.
+        // Use at least 1 byte, so that a frame ends even if the headers fill the packet.
         let room = |cost: Bytes| limit.saturating_sub(cost).max(Bytes::new(1));
         let ready = self.queue.head().map_or(now, |head| head.since);
         let cost = self.overhead(&header, &Notice::NONE).max(self.notice_cost);
@@ -1077,12 +1095,12 @@ impl Sender {
         let last = !self.settings.greedy && rest <= most;
         let mut edge = FrameEdge { first: offset == Bytes::ZERO, last };
         let size = cost + part.map_or(rest.min(room(cost)), |p| Bytes::new(u64::from(p.payload)));
-        // `size` is an estimate, because the length of this packet's header extension is not known yet.
+        // Pass an estimate of the size, because the length of this packet's header extension is not known yet.
         let notice = self.half.notice(&Departing { at: now, seq: self.seq, size, edge });
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
         let fits = room(cost).max(Bytes::new(1));
-        // The payload includes the payload format's header, which is not part of the frame.
+        // A part's payload is longer than its share of the frame, because it includes the header of the payload format.
         let (len, payload) = match part {
             Some(part) => (most, Bytes::new(u64::from(part.payload))),
             None if self.settings.greedy => (fits, fits),
@@ -1104,7 +1122,7 @@ impl Sender {
         media
     }
 
-    /// Updates the state after a media packet. `len` is its part of the frame in bytes.
+    /// Updates the state after a media packet was sent. `len` is the number of bytes of the frame in this packet.
     fn on_media_sent(&mut self, now: Time, media: &Media, len: Bytes) {
         let size = media.size;
         if let Some(history) = &mut self.history {
@@ -1121,17 +1139,17 @@ impl Sender {
         if !self.settings.greedy && self.queue.head().is_none() && !self.pads_for_probe() {
             self.prober.ran_dry();
         }
-        // Data makes a member a sender (RFC 3550, section 6.3.8).
+        // A member that sends data is a sender (RFC 3550, section 6.3.8).
         self.participant.members.on_own_rtp(now);
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::from(media.header.payload_len));
-        // The data is limited if no frame waits (RFC 5348, section 4.3).
+        // The source limits the rate if no frame waits (RFC 5348, section 4.3).
         let data_limited = !self.settings.greedy && self.queue.head().is_none();
         self.half.on_sent(&Sent { at: now, left: now, number: self.number, seq: self.seq, size, data_limited });
         self.report_queue(now, None);
         self.number += 1;
         self.seq += 1;
-        // A sent packet changes a window, but not a rate.
+        // Read the decision only if there is a window, because a sent packet changes the window but not the rate.
         if self.decision.window.is_some() {
             self.read_decision();
         }
@@ -1139,7 +1157,7 @@ impl Sender {
 
     fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let overhead = self.overhead(&media.header, &Notice::NONE);
-        // Probes may exceed the media rate.
+        // Use the higher rate, because probes may exceed the media rate.
         let pacing = self.media_rate().max(self.departure_rate());
         self.repair.add_to_block(now, media, now.since(ready), &self.peers, &self.participant);
         self.repair.keep(now, media, role_of(kind), ready, overhead);
@@ -1152,7 +1170,7 @@ impl Sender {
         self.send_again(now, original, &packet, Stream::Repair, pacing)
     }
 
-    /// Sends a packet again in the retransmission stream.
+    /// Sends a cached packet again in the retransmission stream.
     fn send_again(
         &mut self,
         now: Time,
@@ -1167,7 +1185,7 @@ impl Sender {
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
         let (original_header, fragment) = packet.content;
         let header = rtx.header(again.seq as u16, &original_header).ok()?;
-        // The receiver measures the delay of the retransmission, not of the original.
+        // Use the present time as the send time, because the receiver must measure the delay of the retransmission.
         let header = RtpHeader { send_time: Some(Stamp::of(now)), ..header };
         let (seq, size, number) = (again.seq, packet.size, self.number);
         again.seq += 1;
@@ -1185,14 +1203,15 @@ impl Sender {
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
-    /// Sends the newest cached packet again.
+    /// Sends the newest cached packet again as padding, if a probe needs it.
     fn send_padding(&mut self, now: Time) -> Option<Media> {
         if !self.pads_for_probe() {
             return None;
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // `on_sent` returns zero here, because padded probes do not count against the pacing rate.
+        // Ignore the result of `on_sent`: padding is sent only in probes whose packets are not part of the pacing rate,
+        // so it is zero.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;
@@ -1201,7 +1220,7 @@ impl Sender {
         Some(media)
     }
 
-    /// Sends the next parity packet, which delays later packets of all streams.
+    /// Sends the next parity packet. The pacer delays later packets of all streams for it.
     fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
         let (pacing, bare) = (self.media_rate(), self.bare_header());
@@ -1238,7 +1257,7 @@ impl Sender {
         let numbered = self.numbered() && shares_feedback;
         let size = overhead(&header, &Notice::NONE, self.settings.ids, numbered) + Bytes::new(packet.len.into());
         let (number, stream) = (self.number, Stream::Audio);
-        // Delays later packets, so that all streams together keep the pacing rate.
+        // Charge audio to the pacer, so that all streams together do not exceed the pacing rate.
         self.count_departure(now, size, self.media_rate());
         let ecn = if shares_feedback { self.ecn.field() } else { Ecn::NotEct };
         if shares_feedback {
@@ -1257,23 +1276,23 @@ impl Sender {
         Some(Media { header, notice, fragment, number, transport, ids, stream, seq, repairs, size, ecn })
     }
 
-    /// Returns the audio stream's due sender report or BYE. It is a separate compound, because audio may have its own
-    /// transport.
+    /// Returns the sender report or BYE of the audio stream, if one is due. It is a compound of its own, because audio
+    /// may have its own transport.
     fn audio_report(&mut self, now: Time) -> Option<Vec<u8>> {
         let ntp = self.settings.epoch.ntp(now);
         let packets = self.audio.as_mut()?.take_report(now, ntp, &self.participant.identity.cname)?;
         Some(self.participant.encode(now, packets))
     }
 
-    /// Returns whether the first sender report, which a receiver needs to synchronize, is due without delay (RFC 3550,
-    /// section 6.2).
+    /// Returns whether the first sender report is due immediately. A receiver needs it to synchronise audio and video,
+    /// so it is sent without delay (RFC 3550, section 6.2).
     fn lacks_first_report(&self) -> bool {
         let audio = self.audio.as_ref().filter(|_| !self.settings.rtcp.group);
         audio.is_some_and(|audio| audio.lacks_report(self.packets > 0))
     }
 
-    /// Returns when a group that has grown needs another announcement of its size. Without it, members would report too
-    /// often.
+    /// Returns when the size of a group that has grown must be announced again. Without the announcement, members would
+    /// report too often.
     fn grown_at(&self) -> Option<Time> {
         let (known, at) = self.last_summary;
         let grown = self.participant.summary() && self.participant.census().members > known + known / 2 + 2;
@@ -1284,7 +1303,7 @@ impl Sender {
         if let Some(audio) = &mut self.audio {
             audio.on_video_report();
         }
-        // Time-outs are checked once per report (RFC 3550, section 6.3.5).
+        // Remove silent receivers once per report (RFC 3550, section 6.3.5).
         self.forget_silent(now);
         let ssrc = self.participant.identity.ssrc;
         let mut packets = vec![self.first_report(now), self.participant.sdes()];
@@ -1314,9 +1333,9 @@ impl Sender {
 
     fn first_report(&mut self, now: Time) -> Packet {
         let ssrc = self.participant.identity.ssrc;
-        // Only senders of data send SRs (RFC 3550, section 6.4).
+        // Send an SR only if data have been sent (RFC 3550, section 6.4).
         if self.packets > 0 {
-            // Echoing this as LSR proves that a receiver gets the stream.
+            // Store the report, because a receiver that repeats its NTP time as LSR proves that it receives the stream.
             self.sent_reports.push(now, self.settings.epoch.middle(now), self.seq);
             Packet::SenderReport {
                 ssrc,
@@ -1331,7 +1350,7 @@ impl Sender {
         }
     }
 
-    /// Removes receivers that were silent for five intervals (RFC 3550, section 6.3.5).
+    /// Removes receivers that have been silent for five intervals (RFC 3550, section 6.3.5).
     fn forget_silent(&mut self, now: Time) {
         let limit = now.before(self.participant.member_timeout());
         while let Some(ssrc) = self.peers.pop_silent(limit) {
@@ -1348,7 +1367,7 @@ impl Sender {
             let pacing = self.media_rate();
             self.repair.on_pacing(pacing);
             self.changed = true;
-            // A late decision must not replace the zero rate that `stop` set.
+            // Do not overwrite the rate of zero that `stop` has set.
             if let Some(siblings) = self.settings.siblings.as_ref().filter(|_| !self.stopped()) {
                 siblings.set_rate(self.decision.target);
             }
@@ -1356,7 +1375,8 @@ impl Sender {
     }
 }
 
-/// A queued frame with its unsent parts; no parts if only the size matters.
+/// A frame in the queue, with its parts that have not been sent. There are no parts if only the size of the frame is
+/// relevant.
 #[derive(Clone, Debug)]
 struct QueuedParts {
     frame: Frame,
@@ -1372,11 +1392,11 @@ const fn role_of(kind: FrameKind) -> FrameRole {
 }
 
 fn first_ssrc(datagram: &[u8]) -> Option<u32> {
-    // After four bytes of common header (RFC 3550, section 6.4).
+    // The SSRC follows after the four bytes of the common header (RFC 3550, section 6.4).
     Some(u32::from_be_bytes(*datagram.get(4..)?.first_chunk()?))
 }
 
-/// Returns the sender of the first feedback message, unless that is `mine`.
+/// Returns the SSRC that sent the first feedback message, unless it is `mine`.
 fn reporter(compound: &Compound, mine: u32) -> Option<u32> {
     let sender = |packet: &Packet| if let Packet::Feedback { sender, .. } = packet { Some(*sender) } else { None };
     compound.packets.iter().find_map(sender).filter(|ssrc| *ssrc != mine)
@@ -1384,7 +1404,7 @@ fn reporter(compound: &Compound, mine: u32) -> Option<u32> {
 
 pub(crate) fn app(ssrc: u32, name: [u8; 4], body: Body) -> Packet {
     let mut data = body.bytes;
-    // APP data is padded to 32 bits (RFC 3550, section 6.7).
+    // Pad the data of the APP packet to a multiple of 32 bits (RFC 3550, section 6.7).
     data.resize(data.len().next_multiple_of(4), 0);
     Packet::App { ssrc, subtype: body.subtype, name, data }
 }

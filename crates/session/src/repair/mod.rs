@@ -39,9 +39,9 @@ impl AnnouncedPlayouts {
 /// Numbers of a receiver's requests and of their results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// Number of RTCP packets with a NACK or a parity request.
+    /// Number of RTCP packets that contained a NACK or a parity request.
     pub nacks: u64,
-    /// Number of requested packets, counted with each request.
+    /// Number of requested packets. A packet that is requested several times is counted each time.
     pub asked: u64,
     /// Number of lost packets that arrived as retransmissions.
     pub repaired: u64,

@@ -123,7 +123,7 @@ pub(crate) struct NackRequester {
     missing: BTreeMap<u64, Missing>,
     /// The packets that have arrived as retransmissions or have been recovered from parity.
     repaired: BTreeSet<u64>,
-    /// The newest packet, and its arrival without queueing.
+    /// The newest packet, and the time at which it would have arrived without queueing.
     newest: Option<(u64, Time)>,
     /// When the next sequence number is presumed lost, if the newest packet is not the last one of its frame.
     tail: Option<Time>,

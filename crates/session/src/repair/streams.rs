@@ -26,7 +26,7 @@ const UNICAST_RESIDUAL_LOSS: f64 = 3e-7;
 const PARITY_USE_LIFETIME: Span = Span::secs(10);
 /// Maximum play-out delay that is accepted in a receiver's announcement.
 const MAX_PLAYOUT: Span = Span::secs(10);
-/// The share of receivers, with the highest losses, that parity need not serve.
+/// The share of receivers that parity need not serve. They are the receivers with the highest losses.
 const UNSERVED_SHARE: f64 = 0.02;
 const LOSS_CHECK_INTERVAL: Span = Span::secs(1);
 
