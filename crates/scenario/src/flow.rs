@@ -125,7 +125,7 @@ pub(crate) fn flows(
             Some(StartValue::Uniform(from, to)) => Start::Uniform(Time::ZERO + from, Time::ZERO + to),
         };
         let latest = match start {
-            // The latest drawn start.
+            // Use the latest possible start.
             Start::At(at) | Start::Uniform(_, at) => at,
             Start::Event => Time::ZERO,
         };
@@ -171,8 +171,8 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     }
 }
 
-/// Returns `text`. If `text` is a range, returns its `i`th name instead. Refuses a range whose length differs from the
-/// length of the range in the flow's name.
+/// Returns `text`. If `text` is a range, returns its `i`th name instead. Refuses a range if the range in the flow's
+/// name has another length.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read_or_report(text, &text.at, out)?;
     if !pattern.is_range() {
@@ -330,7 +330,7 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     };
     let (word, keys) = match kind.value {
         FlowWord::Video => {
-            // `bytes` is a key of TCP and of greedy media only.
+            // Of the keys in `TCP`, a video accepts only `bytes`, which greedy media uses.
             let own = |key: &&str| !COMMON.contains(key) && (*key == "bytes" || !TCP.contains(key));
             ("a video", FlowTable::KEYS.iter().copied().filter(own).chain(Vbr::keys()).collect())
         }
@@ -495,8 +495,8 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
     })
 }
 
-/// Warns of a flow whose rate has no limit: its controller ignores the network, its source always has data, and it has
-/// no cap.
+/// Warns of a flow whose rate has no limit. Such a flow has no cap, its controller ignores the network, and its source
+/// always has data.
 fn warn_of_no_limit(
     table: &Spanned<FlowTable>,
     controller: Option<&ControllerRef>,

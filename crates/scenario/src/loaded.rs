@@ -116,8 +116,8 @@ impl Document {
     }
 
     /// Sets a key. `assignment` is `flow.NAME.KEY=VALUE`, `link.NAME.KEY=VALUE`, `topology.KEY=VALUE`, or a top-level
-    /// key with its value. VALUE is parsed as TOML; if that fails, it is a string. With the key `clip`, all videos play
-    /// this clip.
+    /// key with its value. VALUE is parsed as TOML. If that fails, it is taken as a string. With the key `clip`, all
+    /// videos play this clip.
     ///
     /// In NAME, `*` matches any text. If a flow's name is a range, such as `tcp-[1-3]`, NAME can be the part before the
     /// range: `tcp`.
@@ -159,7 +159,7 @@ impl Document {
         if !out.problems.is_empty() {
             return Err(Problems(out.problems));
         }
-        // The network has added flows and events without paths.
+        // Set the paths again, because the network has added flows and events without paths.
         give_paths(&mut self.root, "");
         let mut files = Files::new(&self.folder, registry);
         let tables = File::read(&self.root, &mut out);
@@ -197,7 +197,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, (Option<u32>, String, &'sta
     }
     String::from_utf8(std::fs::read(path).map_err(unread)?).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
-        // The line of the first invalid byte.
+        // Report the line of the first invalid byte.
         let line = error.as_bytes()[..good].iter().filter(|b| **b == b'\n').count() as u32 + 1;
         (Some(line), "not a text in UTF-8".into(), "save it as UTF-8")
     })
@@ -243,7 +243,7 @@ impl Loaded {
         }
         let mut all = BTreeMap::new();
         walk(&self.root, &mut all);
-        // The root is not a key.
+        // Remove the root, because it is not a key.
         all.remove("");
         all
     }

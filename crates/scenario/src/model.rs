@@ -335,7 +335,7 @@ pub struct Video {
     pub controller: ControllerRef,
     /// Whether the controller follows its paper literally, or with corrections of the paper's errors.
     pub mode: Mode,
-    /// The parameters that the scenario sets: for each controller's name, pairs of a parameter's name and its value.
+    /// The parameters that the scenario sets. For each controller, there are pairs of a parameter's name and its value.
     /// All have been checked.
     pub params: Vec<(String, Vec<(String, Given)>)>,
     /// The source of the video's frames.
@@ -436,7 +436,7 @@ impl Video {
     /// Returns the registry entry of the flow's controller, with the controller's parameters.
     ///
     /// # Errors
-    /// The controller is a user's own, so it has no registry entry; or a parameter is not valid.
+    /// The controller is a user's own and has no registry entry, or a parameter is not valid.
     pub fn chosen(&self) -> Result<Chosen, ParamError> {
         match self.controller.entry() {
             Some(controller) => Chosen::of(controller, self.mode, self.given()),

@@ -77,7 +77,7 @@ impl Pattern {
 }
 
 fn number(text: &str) -> Option<u64> {
-    // `parse` would also accept a sign.
+    // Check the digits, because `parse` would also accept a sign.
     let plain = !text.is_empty() && text.len() <= 9 && text.bytes().all(|b| b.is_ascii_digit());
     if plain { text.parse().ok() } else { None }
 }

@@ -193,7 +193,7 @@ impl Named {
 fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &mut Findings) -> Option<PathBuf> {
     if name.contains(['/', '\\']) || name.ends_with(".toml") {
         let mut name = Value::Text(name.to_owned());
-        // Paths on the command line can be relative to the current folder.
+        // Look in the current folder as well, because a path in `--set` can be relative to it.
         if key.at.set {
             find_file(&mut name, folder);
         }
@@ -209,7 +209,7 @@ fn place(name: &str, key: &Item, folder: &Path, networks: Option<&Path>, out: &m
         // Skip sets.toml: it lists sets of networks and is not a network itself.
         .filter(|name| name != "sets")
         .collect();
-    // The order of a folder's entries differs between machines.
+    // Sort the names, because the order of a folder's entries differs between machines.
     known.sort();
     if !known.iter().any(|one| one == name) {
         out.unknown_name(&key.at, "network", name, &known.iter().map(String::as_str).collect::<Vec<_>>());
@@ -286,8 +286,8 @@ fn moved(item: &mut Item, at: &Place, folder: &Path) {
     }
 }
 
-/// Removes all keys of a topology that were not set with `--set`, because the network of `--set network=…` replaces the
-/// topology in the file. Returns whether any key is left.
+/// Removes all keys of a topology that `--set` has not set. This is done for `--set network=…`, because that network
+/// replaces the topology in the file. Returns whether any key is left.
 pub(crate) fn keep_set(item: &mut Item) -> bool {
     let Value::Table(table) = &mut item.value else { return item.at.set };
     let kept: Table = std::mem::take(table)

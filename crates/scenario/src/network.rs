@@ -25,8 +25,8 @@ pub(crate) struct Host {
 
 pub(crate) type Pair = (Arc<Direction>, Arc<Direction>);
 
-/// A kind of link in a topology's shape. The elements are: its key in the file; the keys that describe no behaviour
-/// (name, count, fanout); and its behaviour (rate, delay, queue and so on).
+/// A kind of link in a topology's shape. The first element is its key in the file. The second one has the keys that
+/// describe no behaviour (name, count, fanout). The third one is its behaviour (rate, delay, queue and so on).
 pub(crate) type Part<T> = (&'static str, Vec<(String, Value)>, T);
 
 /// The network in the form that [`Loaded::resolved_toml`](crate::Loaded::resolved_toml) writes.
@@ -240,7 +240,7 @@ impl Drafts {
     }
     fn link(&mut self, name: String, a: u32, b: u32, spec: usize, at: &Place, out: &mut Findings) {
         if self.links.len() as u64 >= MAX_COUNT {
-            // Only the first link beyond the limit is reported.
+            // Report only the first link beyond the limit.
             if !self.full {
                 out.problem(at, "more than 200000 links", "make it smaller");
             }
@@ -594,8 +594,8 @@ impl Network {
         }
     }
 
-    /// Returns the star's legs or the chain's hops: for each, its far node's name, the index of its table, and its
-    /// place in the file.
+    /// Returns the legs of a star or the hops of a chain. Each has the name of its far node, the index of its table,
+    /// and its place in the file.
     #[allow(clippy::too_many_arguments, reason = "legs and hops differ only in two words")]
     fn legs(
         &self,

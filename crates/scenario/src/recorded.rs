@@ -91,7 +91,7 @@ impl Quantity {
 pub struct Rows {
     /// Pairs of the time at which a value begins, and the value. The first time is zero, and times never decrease.
     pub values: Arc<[(Span, f64)]>,
-    /// The time after which the values repeat; it is above zero. In a table it includes the last value, which lasts for
+    /// The time after which the values repeat. It is above zero. In a table it includes the last value, which lasts for
     /// the median step.
     pub period: Span,
     /// Warnings about the file. Each has the time in the trace from which it matters.
@@ -113,7 +113,7 @@ impl Rows {
 pub enum Recorded {
     /// A Mahimahi trace: the times at which 1500 bytes can leave.
     Opportunities(Arc<[Span]>, Vec<Doubt>),
-    /// A table; or the values of the requested quantity in a pattern whose rate was not requested.
+    /// The values of a table. They can also come from a pattern, if the requested quantity is not the rate.
     Rows(Rows),
     /// An AlphaRTC pattern: its rate, and which other quantities it contains.
     Pattern(Rows, Vec<Quantity>),
@@ -234,7 +234,7 @@ fn time_of(cell: &str) -> Result<f64, Fault> {
     })
 }
 
-/// Returns the problem of a line whose number of columns differs from that of the first line.
+/// Returns the problem of a line that has another number of columns than the first line.
 fn miscounted(line: &str, cells: usize, columns: &Columns, quantity: Quantity) -> Fault {
     let what = format!("{} where there are {}", counted(cells as u64, "column"), columns.count);
     let commas = line.split([' ', '\t', ';']).filter(|cell| !cell.is_empty());

@@ -316,7 +316,6 @@ fn fit_session(group: &Group<'_>, flows: &mut [Flow], network: &Network) {
 ///
 /// Returns `None` for codecs whose frame sizes in 720p are not shipped with the program. With these codecs the film
 /// stays in CIF, because encoding it in 720p takes minutes.
-/// in 720p takes minutes.
 const fn most_in_cif(codec: Codec) -> Option<Rate> {
     match codec {
         Codec::Mpeg4 => Some(Rate::mbps(2)),

@@ -139,8 +139,8 @@ pub(crate) fn plain(cell: &str) -> &str {
     cell.trim().trim_matches('"').trim()
 }
 
-/// Returns the index and the unit of the only column for which `unit` returns a unit. If several columns have a unit,
-/// returns the only column among them whose heading is just a unit or a short name.
+/// Returns the index and the unit of the column for which `unit` returns a unit. If there are several such columns,
+/// takes the one whose heading is just a unit or a short name. Returns an error if the choice is not unique.
 fn only(
     cells: &[&str],
     unit: impl Fn(&str) -> Option<(f64, bool)>,
@@ -162,8 +162,8 @@ fn only(
     }
 }
 
-/// Splits a heading into a name in lower case and a unit: "Time (ms)", "time_ms", "time [ms]" and "time ms" become
-/// "time" and "ms". The name is empty if the heading is only a unit.
+/// Splits a heading into a name in lower case and a unit. For example, "Time (ms)", "time_ms", "time [ms]" and "time
+/// ms" become "time" and "ms". The name is empty if the heading is only a unit.
 fn divided(cell: &str) -> Option<(String, &str)> {
     let cell = cell.trim_end_matches([')', ']']);
     let at = cell.rfind(['(', '[', '_', ' ']);

@@ -208,8 +208,8 @@ fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     keys
 }
 
-/// Returns the lines for one direction. If `over` is given, these lines are inside `back` and override those of `over`,
-/// so a key without a line has the same value as in `over`.
+/// Returns the lines for one direction. If `over` is given, these lines are inside `back` and override the direction
+/// `over`. A key without a line then has the same value as in `over`.
 fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
     let is_written = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut looped = None;

@@ -37,7 +37,7 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
     }
 }
 
-/// Merges `over` into `base`. Tables are merged key by key; any other value in `over` replaces the value in `base`. If
+/// Merges `over` into `base`. Tables are merged key by key. Any other value in `over` replaces the value in `base`. If
 /// a table in `over` has another `kind` or `preset`, it replaces the whole table in `base`. A constant, such as `rate`,
 /// removes the key of the file that it replaces, such as `trace`, and vice versa.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
@@ -171,8 +171,8 @@ pub(crate) fn set(root: &mut Item, assignment: &str, folder: &Path, link_keys: &
     Ok(())
 }
 
-/// Whether `given`, a name in an assignment, refers to the entry called `name`. It does if it is equal to `name`, or
-/// equal to `name` without the range, or a pattern in which `*` stands for any text.
+/// Whether `given`, a name in an assignment, refers to the entry called `name`. It does if it is equal to `name`, with
+/// or without the range. It can also be a pattern in which `*` stands for any text.
 fn is_meant(given: &str, name: &str) -> bool {
     let base = match name.split_once('[').and_then(|(before, rest)| Some((before, rest.split_once(']')?.1))) {
         // Also accept `tcp` for the range `tcp-[1-3]`.
@@ -229,8 +229,8 @@ fn list_mut<'a>(root: &'a mut Item, key: &str, at: &Place) -> Option<&'a mut Vec
     }
 }
 
-/// Makes all videos play `clip`. A video that had no clip before loses its encoder's size and frame rate, unless
-/// `--set` has set them, because they belong to its previous medium.
+/// Makes all videos play `clip`. A video that had no clip before loses the size and frame rate of its encoder, because
+/// they belong to its previous medium. Values from `--set` are kept.
 fn play(root: &mut Item, clip: &Value, at: &Place) -> Result<(), (String, String)> {
     let flows = list_mut(root, "flow", at).map(|list| list.as_mut_slice()).unwrap_or_default();
     let mut videos = 0;
@@ -277,8 +277,7 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
     };
     match &mut item.value {
         Value::Table(table) => {
-            // Keep the keys of a table that has a name: it is a flow, and keys that do not fit its new kind are
-            // reported.
+            // A table with a name is a flow. Keep its keys, because keys that do not fit its new kind are reported.
             if let ([kind], Value::Text(new)) = (keys, &value)
                 && *kind == "kind"
                 && table.iter().any(|(k, old)| k == "kind" && old.text().is_some_and(|old| old != new))

@@ -276,8 +276,8 @@ impl MediaSender {
         true
     }
 
-    /// Adds a packet. Returns false if the packet is not queued, because its frame is skipped, the backlog is twice the
-    /// maximum, its size is zero, or the stream does not exist. Call [`MediaSender::poll`] afterwards.
+    /// Adds a packet. Returns false if the packet is not queued. Reasons are: its frame is skipped, the backlog is
+    /// above twice the maximum, its size is zero, or the stream does not exist. Call [`MediaSender::poll`] afterwards.
     ///
     /// If the backlog exceeds twice the maximum, the rest of a video frame is skipped, except for key frames.
     /// [`MediaSender::encoder`] then requests a key frame, unless the skipped frame was disposable.
@@ -444,9 +444,9 @@ impl MediaSender {
         NackContext { now, target, packet, scarce, announced_playout: None }
     }
 
-    /// Requests the retransmission of a packet, as a NACK does. Returns false if the packet is already queued, was sent
-    /// less than a round trip ago, is not cached, would arrive too late, or exceeds repair's share of the rate. Call
-    /// [`MediaSender::poll`] afterwards.
+    /// Requests the retransmission of a packet, as a NACK does. Returns false if the packet is not queued for it.
+    /// Reasons are: it is already queued, it was sent less than a round trip ago, it is not cached, it would arrive too
+    /// late, or repair has used its share of the rate. Call [`MediaSender::poll`] afterwards.
     pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
         let context = self.nack_context(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
@@ -638,8 +638,8 @@ impl MediaSender {
             return self.wait(now, None);
         };
         let departure = self.send_again(now, stream, &packet, Stream::Padding, self.departure_rate());
-        // Ignore the bytes to charge: padding is sent only in probes whose packets are not part of the pacing rate, so
-        // there are none.
+        // Ignore the result, which is zero here. Only probes whose packets are not part of the pacing rate contain
+        // padding.
         self.prober.on_sent(None, departure.size);
         Output::Send(departure)
     }

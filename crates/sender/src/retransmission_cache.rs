@@ -119,8 +119,8 @@ impl<P: Copy> RetransmissionCache<P> {
         self.rtt_samples.push_back(rtt);
     }
 
-    /// Applies the play-out delay that a receiver has announced. It starts when a packet is lost. Returns whether an
-    /// RTT has been measured.
+    /// Applies the play-out delay that a receiver has announced. The delay is measured from the loss of a packet.
+    /// Returns whether an RTT has been measured.
     pub fn on_playout(&mut self, announced_playout: Span) -> bool {
         self.settings.playout = self.settings.playout.max(Some(announced_playout.max(DEFAULT_USEFUL_TIME)));
         !self.rtt_samples.is_empty()
@@ -154,8 +154,8 @@ impl<P: Copy> RetransmissionCache<P> {
         (left.as_nanos() / (mean + variation * 2).as_nanos().max(1)).min(8) as u32
     }
 
-    /// Queues the packet that a NACK requests. Does nothing if the packet is unknown, already queued, sent within the
-    /// last RTT, or too late, or if `budget` has no room for it.
+    /// Queues the packet that a NACK requests. Does nothing if the packet is unknown, is already queued, was sent
+    /// within the last RTT, or would arrive too late. Does nothing either if `budget` has no room for the packet.
     pub fn on_nack(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u16) {
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
         // `seq` is the highest sequence number up to `newest` whose low 16 bits are `number`.

@@ -3,9 +3,9 @@
 //!
 //! - RTCP timeout (section 4.1): no report has arrived for three reporting intervals of 5 s.
 //! - Media timeout (section 4.2): in 5 reports over at least 5 s, the highest sequence number does not grow at any
-//! receiver.
+//!   receiver.
 //! - Congestion (section 4.3): in 5 reports over at least 5 s, the rate exceeds ten times TCP's rate. In a group, this
-//! must be true for at least two receivers and for more than 2 % of all receivers.
+//!   must be true for at least two receivers and for more than 2 % of all receivers.
 //!
 //! At first the rate is reduced to a tenth. If a condition holds again at this rate, the media pauses until a report
 //! shows arrivals. During the pause one packet is sent every two seconds, so that receivers report
@@ -213,7 +213,7 @@ impl Breaker {
         watched.lost = watched.lost.saturating_add_signed(reception.lost);
         watched.rtt = report.rtt.or(watched.rtt);
         watched.reports += 1;
-        // If nothing was sent since the last report, the highest sequence number cannot grow, so ignore this.
+        // If nothing was sent since the last report, it is no fault that the highest sequence number has not grown.
         let idle = std::mem::replace(&mut watched.sent_before, sent) == sent;
         if reception.highest > watched.highest || idle {
             (watched.highest, watched.still) = (reception.highest.max(watched.highest), (now, 0));
@@ -238,7 +238,7 @@ impl Breaker {
         }
         let moving = self.watched.values().any(|w| w.still.1 == 0);
         match self.state {
-            // End the reduction after an interval in which the rate was not too high.
+            // End a pause when packets arrive. End a reduction after an interval in which the rate was not too high.
             State::Open { .. } if moving => self.state = State::Closed,
             State::Cut { since, .. } if moving && !over && (due || now.since(since) >= MIN_CB_INTERVAL) => {
                 self.state = State::Closed;

@@ -231,7 +231,7 @@ impl Reporter {
     /// Returns when the next report is due, or `None` if no packet has arrived since the last report.
     pub(crate) fn due(&self) -> Option<Wake> {
         let (since, ended) = self.waiting?;
-        // If 5 % of the arrived bytes are enough for a report, it need not wait longer. At a high media rate this
+        // Use the minimum interval if 5 % of the arrived bytes are enough for a report. At a high media rate this
         // allows a report per frame.
         let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
         let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };

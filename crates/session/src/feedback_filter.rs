@@ -2,12 +2,12 @@
 //! single receiver from keeping a group's rate low:
 //!
 //! - Plausibility: a report is ignored if it refers to packets that were not sent, or contains more losses than
-//! packets.
+//!   packets.
 //! - Spacing: a report within 2 ms of the receiver's previous report is ignored, unless it is per-packet feedback.
 //! - Evidence: a receiver is excluded if its report halves the rate although its report block shows almost no loss.
 //! - Floor: a receiver is excluded if it keeps a group at the lower limit of the rate for 5 s.
-//! - Quantile: a receiver is excluded if it limits the rate for 5 s out of 30 s, and its conditions are twice as bad as
-//! those of the worst receiver that is still served. This rule excludes at most 2 % of a group.
+//! - Quantile: a receiver is excluded if it limits the rate for 5 s out of 30 s. Its conditions must also be twice as
+//!   bad as the conditions of the worst receiver that is still served. This rule excludes at most 2 % of a group.
 //! - Operator: receivers that the operator excludes are ignored.
 //!
 //! An exclusion by one of the rules ends after a minute. A session's only receiver is never excluded.
@@ -134,8 +134,8 @@ const MAX_RECEIVERS: usize = 16_384;
 /// Maximum share of a group that the quantile rule may exclude.
 pub(crate) const LEFT_BEHIND_SHARE: f64 = 0.02;
 const LIMITING_WINDOW: Span = Span::secs(30);
-/// The quantile rule excludes a receiver if its conditions are this many times as bad as those of the worst receiver
-/// that is still served.
+/// The quantile rule excludes a receiver only if its conditions are worse by this factor. They are compared with the
+/// worst receiver that is still served.
 const LEFT_BEHIND_FACTOR: f64 = 2.0;
 const LEFT_BEHIND: &str = "it is among the slowest 2 %, and half as fast as the others";
 
@@ -205,8 +205,8 @@ impl FeedbackFilter {
         self.half.on_leave(now, who, Leave::Silent);
     }
 
-    /// Applies the quantile rule: excludes the receiver `by`, which limits the rate, if its conditions are much worse
-    /// than those of the others.
+    /// Applies the quantile rule to the receiver `by`, which limits the rate. Excludes it if its conditions are much
+    /// worse than the conditions of the others.
     fn leave_behind(&mut self, report: &Report<'_>, by: ReceiverId) {
         let now = report.at;
         // Limit the time to 1 s, because it is not known which receiver limits the rate while reports are missing.

@@ -89,8 +89,7 @@ impl Media {
         self.stream == Stream::Media
     }
 
-    /// Returns the length of the payload. A retransmission's payload does not include the original sequence number
-    /// here.
+    /// Returns the length of the payload. For a retransmission, the original sequence number is not included.
     pub fn payload_len(&self) -> usize {
         let number = if self.repairs.is_some() { rtx::OSN } else { 0 };
         usize::from(self.header.payload_len).saturating_sub(number)

@@ -159,7 +159,7 @@ pub(crate) struct Participant {
 impl Participant {
     pub(crate) fn new(identity: Identity, settings: RtcpSettings, source: bool, chance: Chance, now: Time) -> Self {
         let mut config = TimerConfig::new(settings.profile, settings.session_bandwidth);
-        // Let only a source skip expiries, because a receiver's feedback is sent at them.
+        // Let only a source skip expiries of the timer, because a receiver sends its feedback when the timer expires.
         config.skips_suppressed = settings.real_time && source;
         if let Some(t_min) = settings.t_min {
             config = config.with_t_min(t_min);

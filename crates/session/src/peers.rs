@@ -9,7 +9,7 @@ pub(crate) struct Peer {
     pub(crate) from: Origin,
     /// Whether the receiver has sent an APP packet of this session's controller.
     ours: bool,
-    /// The LSR in the receiver's last report block, if it matches a sender report.
+    /// The last LSR from the receiver that matched a sender report.
     echo: Option<u32>,
     pub(crate) receives: bool,
     /// The arrival time of the last report. If the receiver sends only standard reports, [`STANDARD_REPORTS_GRACE`] is

@@ -93,9 +93,9 @@ pub struct Receiver {
     named: Option<u32>,
     /// When the driver's clock last started again after it had stood still.
     resumed: Time,
-    /// Packet numbers of all streams before the present stream, added up.
+    /// Numbers of packets, summed over all streams before the present stream.
     past: Totals,
-    /// The packets up to the last regular report. The next report contains the difference to them.
+    /// Numbers of packets at the last regular report. The next report covers the packets since then.
     prior: Totals,
     unreadable: u64,
     /// The timer of the reports with which the receiver announces its presence in a simulcast.
@@ -219,7 +219,7 @@ const PRESENCE_SUBTYPE: u8 = 31;
 struct Stream {
     ssrc: u32,
     reception: Reception,
-    /// The number that is added to sequence numbers of the source, so that the session's sequence numbers continue
+    /// The number that is added to sequence numbers of the source. With it, the session's sequence numbers continue
     /// after a change of the SSRC.
     ahead: i64,
     /// The time at which the last media packet arrived.
@@ -339,9 +339,9 @@ impl Receiver {
         Self { repair: Some(Box::new(RetransmissionReceiver::new(settings))), ..self }
     }
 
-    /// Like [`Receiver::with_repair`], but the SSRC of the stream is learned for each media source, from the first
-    /// retransmission that was requested (RFC 4588, section 5.3). An SSRC in `settings` that is not 0 is accepted from
-    /// the start.
+    /// Like [`Receiver::with_repair`], but the SSRC of the stream is learned for each media source. It is learned from
+    /// the first retransmission that was requested (RFC 4588, section 5.3). An SSRC in `settings` that is not 0 is
+    /// accepted from the start.
     #[must_use]
     pub fn with_repair_of_any_source(self, settings: RepairSettings) -> Self {
         let announced = Some(settings.ssrc).filter(|ssrc| *ssrc != 0);
@@ -378,8 +378,8 @@ impl Receiver {
         Self { parity: Some(Box::new(ParityReceiver::new(settings, chance))), ..self }
     }
 
-    /// Like [`Receiver::with_parity`], but the SSRC of the parity stream is learned for each media source, from its
-    /// first packet with the parity payload type.
+    /// Like [`Receiver::with_parity`], but the SSRC of the parity stream is learned for each media source. It is
+    /// learned from the first packet with the parity payload type.
     #[must_use]
     pub fn with_parity_of_any_source(self, settings: ParitySettings, chance: Chance) -> Self {
         let parity = ParityReceiver { any_ssrc: true, associated: false, ..ParityReceiver::new(settings, chance) };
@@ -587,8 +587,8 @@ impl Receiver {
         self.participant.mtu_check()
     }
 
-    /// Returns two numbers: arrivals that were not reported because of the limit of 5 %, and RTCP packets that were too
-    /// large for a datagram.
+    /// Returns the number of arrivals that were not reported because of the limit of 5 %. The second number is the
+    /// number of RTCP packets that were too large for a datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
@@ -896,8 +896,8 @@ impl Receiver {
         }
     }
 
-    /// Processes the sender reports of the audio stream. Returns whether the compound comes from the audio stream,
-    /// because the SSRC of the audio stream must not become a further member.
+    /// Processes the sender reports of the audio stream. Returns whether the compound comes from the audio stream. The
+    /// caller then ignores it, because the SSRC of the audio stream must not become a member.
     fn on_audio_compound(&mut self, now: Time, compound: &Compound) -> bool {
         let Some(audio) = &mut self.audio else { return false };
         for packet in &compound.packets {

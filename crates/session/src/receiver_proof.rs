@@ -17,8 +17,8 @@ const BEHIND: u64 = 100;
 /// The latest sender reports. The elements are: its time, the middle 32 bits of its NTP time, and the sequence number
 /// of the next packet.
 ///
-/// An attacker who does not receive the stream has to guess two numbers: the LSR, in units of 1/65,536 s (RFC 3550,
-/// section 6.4.1), and a recent sequence number. The first sequence number is random.
+/// An attacker who does not receive the stream has to guess the LSR and a recent sequence number. The LSR is in units
+/// of 1/65,536 s (RFC 3550, section 6.4.1), and the first sequence number is random.
 ///
 /// Two reports with correct numbers are required. The attack then succeeds with a probability of about 1e-7 per second.
 #[derive(Debug, Default)]

@@ -243,8 +243,8 @@ pub struct FeedbackCounts {
     pub bytes: Bytes,
     /// Number of datagrams that could not be parsed.
     pub unreadable: u64,
-    /// Number of datagrams and reports that were ignored. They came from a wrong address, exceeded the rate limit, or
-    /// had the SSRC of another receiver.
+    /// Number of datagrams and reports that were ignored. They came from a wrong address, exceeded a limit, or had the
+    /// SSRC of another receiver.
     pub refused: u64,
 }
 
@@ -367,7 +367,7 @@ impl Sender {
     }
 
     /// Returns whether a receiver has requested a key frame (RFC 4585, section 6.3.1; RFC 5104, section 4.3.1). Returns
-    /// true only once per request, and at most every 0.5 s. In a group this is at most every 2 s.
+    /// true only once per request, and at most every 0.5 s, or every 2 s in a group.
     pub fn take_key_frame(&mut self) -> bool {
         std::mem::take(&mut self.key_frame.0)
     }
@@ -442,7 +442,7 @@ impl Sender {
         self.peers.len() as u32
     }
 
-    /// Returns whether a receiver whose last RTCP arrived at `last` is still in the session.
+    /// Returns whether the receiver `ssrc` is still in the session. `last` is when its last RTCP arrived.
     pub fn counts(&self, now: Time, ssrc: u32, last: Time) -> bool {
         self.peers.get(ssrc).is_some() || now.since(last) <= self.participant.member_timeout()
     }
@@ -512,7 +512,8 @@ impl Sender {
         }
     }
 
-    /// Stops sending. Only a BYE is still sent; large groups delay it (RFC 3550, section 6.3.7). Poll afterwards.
+    /// Stops sending. Only a BYE is still sent, which is delayed in large groups (RFC 3550, section 6.3.7). Poll
+    /// afterwards.
     pub fn stop(&mut self) {
         self.participant.leave();
         self.queue.clear();
@@ -814,7 +815,8 @@ impl Sender {
         let first = joined.packets.iter().filter(reported).map(|packet| packet.number).min();
         if let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() {
             if self.feedback_from != Some(who) {
-                // If a new receiver has reported only audio so far, keep the video packets: none is known to be lost.
+                // Audio may arrive before the first video packet. As long as only audio is reported, use `newest`, and
+                // repeat this with the next feedback, because no video packet is known to be lost.
                 history.settle_before(first.unwrap_or(newest), None, &mut unknown);
                 self.feedback_from = first.map(|_| who).or(self.feedback_from);
             }
@@ -1210,8 +1212,8 @@ impl Sender {
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // Ignore the result of `on_sent`: padding is sent only in probes whose packets are not part of the pacing rate,
-        // so it is zero.
+        // Ignore the result, which is zero here. Only probes whose packets are not part of the pacing rate contain
+        // padding.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;

@@ -128,8 +128,7 @@ pub(crate) struct NackRequester {
     /// When the next sequence number is presumed lost, if the newest packet is not the last one of its frame.
     tail: Option<Time>,
     way: Option<OneWay>,
-    /// The minimum one-way delay of the present period, that of the previous period, and the start of the present
-    /// period.
+    /// The minimum one-way delays of the present and of the previous period, and the start of the present period.
     shortest: Option<(OneWay, OneWay, Time)>,
     jitter: Span,
     /// When a packet last arrived out of order.
@@ -197,8 +196,8 @@ impl NackRequester {
             return self.advance(now, seq, expected, ends);
         };
         if seq <= newest {
-            // This original packet has been overtaken by a later one, because retransmissions have a stream of their
-            // own.
+            // A later packet has overtaken this one. It is no retransmission, because retransmissions have a stream of
+            // their own.
             self.reordered = Some(now);
             return;
         }

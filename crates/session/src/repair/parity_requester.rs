@@ -30,7 +30,7 @@ struct PendingRequest {
 }
 
 /// Schedules requests for parity in a small group. Each request has a random delay. If another member sends an equal or
-/// larger request in this time, the own request is suppressed (RFC 5401).
+/// larger request in this time, this member's request is suppressed (RFC 5401).
 #[derive(Debug)]
 pub(crate) struct ParityRequester {
     pending: BTreeMap<u64, PendingRequest>,
@@ -195,8 +195,9 @@ mod tests {
         assert_eq!(requester.take(at, GROUP), [first]);
         assert_eq!(requester.take(at, GROUP), []);
         assert_eq!(requester.take(at + Span::millis(80), GROUP), [BlockRequest { parities: 4, ..first }]);
-        // The first packet of the block was ready 230 ms before its parity arrived: 200 ms for the block and 30 ms for
-        // half a round trip. It is useful for 500 ms, so an answer must arrive within 270 ms.
+        // The first packet of the block was ready 230 ms before its parity arrived. This is the duration of the block,
+        // 200 ms, plus half a round trip, 30 ms. The packet is useful for 500 ms, so an answer must arrive within 270
+        // ms.
         assert!(!requester.wants(ms(210), GROUP) && requester.wake().is_none());
     }
 

@@ -84,7 +84,7 @@ struct PacingCheck {
     /// If a packet is sent late, the pacer may catch up for this time. It is a time and not a number of bytes, so it
     /// stays valid when the rate falls.
     credit: Span,
-    /// How much earlier than the pacing rate allows the last packet was sent.
+    /// The time by which the last packet was too early for the pacing rate.
     ahead: Span,
     size: Bytes,
     last: Time,
