@@ -23,7 +23,7 @@ pub struct Document {
     networks: Option<PathBuf>,
 }
 
-/// A checked scenario with the warnings, hash and folder of its source.
+/// A checked scenario, together with its warnings, and the hash and folder of its source.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The scenario.

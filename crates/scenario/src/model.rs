@@ -86,7 +86,7 @@ pub struct Scenario {
     pub expect: Vec<Expect>,
 }
 
-/// A link between two nodes, with a behaviour per direction.
+/// A link between two nodes. It has a behaviour for each direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// The link's name, unique among links.

@@ -189,8 +189,8 @@ impl Files {
     }
 }
 
-/// Link properties that can come from a file. The elements are: the key of the constant, the key of the file, the
-/// quantity.
+/// Link properties that can come from a file. The elements are: the key of the constant value, the key of the file, and
+/// the property itself.
 pub(crate) const TRACED: [(&str, &str, Quantity); 3] = [
     ("rate", "trace", Quantity::Rate),
     ("delay", "delay_trace", Quantity::Delay),
@@ -769,7 +769,7 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
         None => Some(Queue::drop_tail(Limit::Packets(50))),
     };
     let mtu = spec.mtu.as_ref().map_or(Bytes::new(1500), |m| m.value);
-    // RFC 791 requires every link to carry 68 bytes, and no datagram exceeds 65,535.
+    // Refuse other sizes, because RFC 791 requires every link to carry 68 bytes, and no datagram has more than 65,535.
     if let Some(given) = spec.mtu.as_ref().filter(|m| !(68..=65_535).contains(&m.get())) {
         out.problem(&given.at, format!("{} is out of range", given.value), "write a size from \"68B\" to \"65535B\"");
     }

@@ -36,7 +36,7 @@ const ENCODED: [(&[u8], &str, &str); 10] = [
     (b"# mahimahi mm-", "a log of Mahimahi: it says what was sent", "give the trace that its first line names"),
 ];
 
-/// A quantity that is read from a file.
+/// A property of a link that a file can contain: its rate, delay or loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Quantity {
     /// The link's rate in bit/s.

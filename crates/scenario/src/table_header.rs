@@ -65,7 +65,7 @@ pub(crate) struct Columns {
     /// The indexes of the time column and the value column.
     pub(crate) taken: [usize; 2],
     pub(crate) count: usize,
-    /// Factors that convert the time column to seconds and the value column to the quantity's unit.
+    /// Factors that convert the time column to seconds and the value column to the unit of its [`Quantity`].
     pub(crate) units: [f64; 2],
     /// Whether the units come from a header.
     pub(crate) is_named: bool,
@@ -94,8 +94,7 @@ impl Columns {
 
     /// Finds the time column and the column of `quantity` by the names in a header.
     ///
-    /// # Errors
-    /// The time or the quantity is missing, its unit is missing, or several columns match.
+    /// # Errors No column is the time, no column is `quantity`, a unit is missing, or several columns match.
     pub(crate) fn named(header: &str, quantity: Quantity) -> Result<Self, String> {
         let divider = divider_of_header(header);
         let cells = split(divider, header);

@@ -444,9 +444,9 @@ impl MediaSender {
         NackContext { now, target, packet, scarce, announced_playout: None }
     }
 
-    /// Requests the retransmission of a packet, as a NACK does. Returns false if the packet is not queued for it.
-    /// Reasons are: it is already queued, it was sent less than a round trip ago, it is not cached, it would arrive too
-    /// late, or repair has used its share of the rate. Call [`MediaSender::poll`] afterwards.
+    /// Requests the retransmission of a packet, as a NACK does. Returns false if the packet is not queued for it. This
+    /// is the case if it is already queued, was sent less than a round trip ago, is not cached, or would arrive too
+    /// late. It is also the case if repair has used its share of the rate. Call [`MediaSender::poll`] afterwards.
     pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
         let context = self.nack_context(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };

@@ -158,7 +158,8 @@ impl<P: Copy> RetransmissionCache<P> {
     /// within the last RTT, or would arrive too late. Does nothing either if `budget` has no room for the packet.
     pub fn on_nack(&mut self, context: &NackContext, budget: &mut RepairBudget, number: u16) {
         let Some(newest) = (self.first + self.packets.len() as u64).checked_sub(1) else { return };
-        // `seq` is the highest sequence number up to `newest` whose low 16 bits are `number`.
+        // Several extended sequence numbers have `number` as their low 16 bits. Take the highest of them that is not
+        // above `newest`.
         let Some(seq) = newest.checked_sub(u64::from((newest as u16).wrapping_sub(number))) else { return };
         // Ignore the NACK if the packet may still be in flight.
         let flight = if self.rtt_samples.is_empty() { DEFAULT_RTT } else { self.round_trip() };

@@ -4,8 +4,8 @@
 //! the result is [`Output::Wait`], and calls `poll` again at that time.
 //!
 //! ```text
-//! Sender::push_frame ─▶ FrameQueue ─▶ header, notice ─▶ Output::Media ═▶ world ═▶ Receiver::on_media ─▶ receiver half
-//! sender half ◀─ Sender::on_rtcp ◀═ the world ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
+//! Sender::push_frame ─▶ FrameQueue ─▶ header, notice ─▶ Output::Media ═▶ path ═▶ Receiver::on_media ─▶ receiver part
+//! sender part ◀─ Sender::on_rtcp ◀═ the path ◀═ Output::Rtcp ◀─ report block, body ◀─ Receiver::poll ◀┘
 //! ```
 
 mod audio;

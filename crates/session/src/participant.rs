@@ -43,7 +43,7 @@ pub struct RtcpSettings {
 }
 
 impl RtcpSettings {
-    /// Returns settings for unicast with an MTU of 1500 bytes.
+    /// Returns settings for a unicast session on a path that has an MTU of 1500 bytes.
     pub const fn new(profile: Profile, session_bandwidth: Rate) -> Self {
         Self {
             profile,

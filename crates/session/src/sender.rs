@@ -815,8 +815,8 @@ impl Sender {
         let first = joined.packets.iter().filter(reported).map(|packet| packet.number).min();
         if let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() {
             if self.feedback_from != Some(who) {
-                // Audio may arrive before the first video packet. As long as only audio is reported, use `newest`, and
-                // repeat this with the next feedback, because no video packet is known to be lost.
+                // Audio may arrive before the first video packet. As long as the feedback reports only audio, no video
+                // packet is known to be lost. So use `newest`, and do the same with the next feedback.
                 history.settle_before(first.unwrap_or(newest), None, &mut unknown);
                 self.feedback_from = first.map(|_| who).or(self.feedback_from);
             }
