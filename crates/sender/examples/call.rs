@@ -39,8 +39,8 @@ fn main() -> Result<(), ParamError> {
             }
             frame = now + tick;
         }
-        // 2. Send packets whenever the pacer allows it. The link's queue drops packets that would wait more than 100
-        // ms.
+        // 2. Send packets whenever the pacer allows it. The link's queue drops packets that would wait more than
+        // 100 ms.
         let wake = loop {
             match sender.poll(now) {
                 Output::Send(packet) => {

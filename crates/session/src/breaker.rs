@@ -447,8 +447,8 @@ mod tests {
         assert_eq!(world.rate(), Rate::kbps(4));
     }
 
-    /// Returns the rate after `seconds` to a receiver that never reports. The controller has reduced its own rate to 20
-    /// kb/s.
+    /// Returns the rate after `seconds` to a receiver that never reports. The controller has reduced its own rate to
+    /// 20 kb/s.
     fn unheard_rate(named: bool, floor: Option<Rate>, seconds: u64) -> Rate {
         let orders = OperatorControls::default();
         orders.limit(floor, None);

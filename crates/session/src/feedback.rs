@@ -27,10 +27,10 @@ struct Window {
     /// The extended sequence number of the oldest packet in the window.
     first: u64,
     arrivals: VecDeque<Option<Arrival>>,
-    /// The sequence number after the last packet of each of the latest reports, with the newest report first.
+    /// For each of the latest reports, the sequence number that follows its last packet. The newest report comes first.
     reported_up_to: [u64; REPORTS_PER_PACKET],
-    /// Packets that a report had shown as missing and that arrived later: their lowest sequence number, and how many
-    /// there are.
+    /// Packets that arrived after a report had shown them as missing: their lowest sequence number, and how many there
+    /// are.
     late: Option<(u64, u64)>,
 }
 
@@ -153,8 +153,8 @@ pub(crate) struct Reporter {
 
 /// Minimum interval between reports. More than one report per frame has little effect (RFC 8888, section 4).
 const MIN_INTERVAL: Span = Span::millis(25);
-/// Maximum interval between reports at 5 % of the bandwidth. Delay-based controllers need enough samples (RFC 8888,
-/// section 4).
+/// Maximum interval between reports at 5 % of the bandwidth. Delay-based controllers need enough samples (RFC
+/// 8888, s ection 4).
 const MAX_INTERVAL: Span = Span::millis(200);
 /// The size of a report without packets: SSRCs, times, and IP and UDP headers.
 const MIN_REPORT_SIZE: Bytes = Bytes::new(64);
@@ -344,8 +344,8 @@ pub struct TransportFeedbackRecorder {
 }
 
 impl TransportFeedbackRecorder {
-    /// Creates a recorder that reports with the SSRC `ssrc`. Feedback uses at most 5 % of the session `bandwidth`, or 5
-    /// % of the arriving bytes if that is more.
+    /// Creates a recorder that reports with the SSRC `ssrc`. Feedback uses at most 5 % of the session `bandwidth`, or
+    /// 5 % of the arriving bytes if that is more.
     pub fn new(ssrc: u32, bandwidth: Rate) -> Self {
         Self { reporter: Reporter::of(FeedbackFormat::TransportWide, bandwidth, true), ssrc }
     }

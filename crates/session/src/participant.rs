@@ -81,8 +81,8 @@ const MAX_SAMPLED_MEMBERS: usize = 256;
 const MAX_MEMBERS: usize = 1 << 17;
 /// Maximum size of a compound, in bytes, that the timing of RTCP assumes. It is the size of an Ethernet datagram.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
-/// For the timing of RTCP, another member's compound counts as at most this many times this participant's longest
-/// compound.
+/// Maximum ratio of the size of another member's compound to this participant's longest compound. The timing of RTCP
+/// uses at most this size.
 const MAX_SIZE_RATIO: usize = 4;
 /// Maximum number of new members from one compound: its author and another SSRC on the same host.
 const MAX_NEW_MEMBERS: usize = 2;

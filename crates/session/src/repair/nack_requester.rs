@@ -300,7 +300,7 @@ impl NackRequester {
         wants
     }
 
-    /// Returns the time for which the requests that are due can still be answered in time.
+    /// Returns for how long the due requests can still wait, so that their answers arrive in time.
     pub(crate) fn useful(&self, now: Time) -> Span {
         let due = self.missing.values().filter(|missing| missing.ask <= now).map(|missing| missing.expected).max();
         let answer = self.round_trip.mean + self.round_trip.mean / 2 + self.round_trip.margin();

@@ -96,8 +96,8 @@ impl ParityRequester {
         }
     }
 
-    /// Processes another member's request for the block `base`. If it asks for enough, waits until it can have been
-    /// answered.
+    /// Processes another member's request for the block `base`. If that request asks for enough, this member's request
+    /// waits until it can have been answered.
     pub(crate) fn on_overheard(&mut self, now: Time, base: u64, request: &BlockRequest, group: Group) {
         if let Some(ask) = self.pending.get_mut(&base)
             && ask.packets == request.packets
@@ -117,7 +117,7 @@ impl ParityRequester {
         self.pending.values().map(|ask| ask.at).min()
     }
 
-    /// Returns the time for which the requests that are due can still be answered in time.
+    /// Returns for how long the due requests can still wait, so that their answers arrive in time.
     pub(crate) fn useful(&self, now: Time, group: Group) -> Span {
         let due = self.pending.values().filter(|ask| ask.at <= now).map(|ask| ask.due).max();
         due.map_or(Span::ZERO, |due| due.since(now + group.answer()))
@@ -196,8 +196,8 @@ mod tests {
         assert_eq!(requester.take(at, GROUP), []);
         assert_eq!(requester.take(at + Span::millis(80), GROUP), [BlockRequest { parities: 4, ..first }]);
         // The first packet of the block was ready 230 ms before its parity arrived. This is the duration of the block,
-        // 200 ms, plus half a round trip, 30 ms. The packet is useful for 500 ms, so an answer must arrive within 270
-        // ms.
+        // 200 ms, plus half a round trip, 30 ms. The packet is useful for 500 ms, so an answer must arrive within
+        // 270 ms.
         assert!(!requester.wants(ms(210), GROUP) && requester.wake().is_none());
     }
 
