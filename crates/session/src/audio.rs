@@ -142,8 +142,8 @@ impl AudioSender {
         }
         self.reported = true;
         let AudioSettings { ssrc, first_timestamp, .. } = self.settings;
-        // Compute the RTP timestamp for `now`, because it must denote the same instant as the NTP time (RFC
-        // 3550, s ection 6.4.1).
+        // Compute the RTP timestamp for `now`, because it must denote the same instant as the NTP time (RFC 3550,
+        // section 6.4.1).
         let rtp = timestamp(first_timestamp, now, AUDIO_CLOCK_RATE);
         let (packets, octets, blocks) = (self.packets, self.octets, Vec::new());
         let report = Packet::SenderReport { ssrc, ntp, rtp, packets, octets, blocks };
