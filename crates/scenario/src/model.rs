@@ -456,7 +456,7 @@ pub enum Media {
     },
     /// A generated clip.
     Synthetic,
-    /// A source that can always fill the controller's rate.
+    /// A source that always has data to send, until it has sent the amount `bytes`.
     Greedy {
         /// The amount of data, or `None` if it is unlimited.
         bytes: Option<Bytes>,

@@ -797,7 +797,7 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     })
 }
 
-/// Adds a problem at the key `loop` of a link that has no trace.
+/// Adds a problem at the key `loop` of a table that has no trace.
 pub(crate) fn idle_loop(given: Option<&Place>, out: &mut Findings) {
     if let Some(at) = given {
         out.problem(at, "there is no trace to loop", "write trace = \"FILE\", or leave it out");

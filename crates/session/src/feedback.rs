@@ -153,8 +153,8 @@ pub(crate) struct Reporter {
 
 /// Minimum interval between reports. More than one report per frame has little effect (RFC 8888, section 4).
 const MIN_INTERVAL: Span = Span::millis(25);
-/// Maximum interval between reports at 5 % of the bandwidth. Delay-based controllers need enough samples (RFC 8888,
-/// section 4).
+/// Maximum interval between reports, even if they then need more than 5 % of the bandwidth. Delay-based controllers
+/// need enough samples (RFC 8888, section 4).
 const MAX_INTERVAL: Span = Span::millis(200);
 /// The size of a report without packets: SSRCs, times, and IP and UDP headers.
 const MIN_REPORT_SIZE: Bytes = Bytes::new(64);

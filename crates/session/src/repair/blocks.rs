@@ -206,7 +206,7 @@ impl Blocks {
     }
 
     /// Queues more parity for a block, up to the total number that is requested. Queues none if it would arrive too
-    /// late or if the budget is used up.
+    /// late, and stops when the budget is used up.
     pub(crate) fn on_request(&mut self, context: &ParityRequestContext, wanted: &BlockRequest) {
         let ParityRequestContext { now, target, packet, head } = *context;
         let same = |block: &&mut SentBlock| {
