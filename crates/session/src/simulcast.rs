@@ -1,4 +1,4 @@
-//! The same video in several sessions at different rates.
+//! Simulcast: several sessions send the same video at different rates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use steadycast_control::simulcast::rates_body;
 use steadycast_control::{Body, Wake};
 use steadycast_units::{Rate, Span, Time};
 
-/// The rates of a simulcast's senders, which share one process.
+/// The rates of all senders of a simulcast. The senders run in one process, and each sender has one such value.
 #[derive(Clone, Debug)]
 pub struct Siblings {
     rates: Arc<[AtomicU64]>,
@@ -14,25 +14,26 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// Creates one value per sender, in ascending order of the senders' rates. Initially all rates are zero.
+    /// Returns one value for each of the `groups` senders, in ascending order of their rates. All rates start at zero.
     pub fn new(groups: usize) -> Vec<Self> {
         let rates: Arc<[AtomicU64]> = (0..groups).map(|_| AtomicU64::new(0)).collect();
         (0..groups).map(|place| Self { rates: Arc::clone(&rates), place }).collect()
     }
 
-    /// Sets this sender's rate; zero if it does not send.
+    /// Sets this sender's rate. The rate is zero while the sender does not send.
     pub fn set_rate(&self, rate: Rate) {
         // The rates are independent, so relaxed ordering suffices.
         self.rates[self.place].store(rate.as_bps(), Ordering::Relaxed);
     }
 
-    /// Returns the APP body that accompanies sender reports.
+    /// Returns the body of the RTCP APP packet that is sent with each sender report.
     pub(crate) fn body(&self) -> Body {
         rates_body(self.place, self.rates.iter().map(|rate| Rate::bps(rate.load(Ordering::Relaxed))))
     }
 }
 
-/// Schedules presence reports of a receiver without media, which resume a paused sender.
+/// Decides when a receiver without media sends a report. Such a report tells a paused sender that a receiver is
+/// present.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PresenceTimer {
     /// The earliest time of the next report.
@@ -41,7 +42,7 @@ pub(crate) struct PresenceTimer {
 }
 
 impl PresenceTimer {
-    /// The first interval between reports: the time for a multicast join to reach the source.
+    /// The interval before the first report. A multicast join reaches the source within this time.
     const FIRST: Span = Span::millis(100);
     /// The maximum interval. The interval doubles with each report.
     const MOST: Span = Span::secs(1);
@@ -52,7 +53,7 @@ impl PresenceTimer {
         Self { at: now + Self::FIRST, apart: Self::FIRST }
     }
 
-    /// Returns the next report's time, if media last arrived at `heard`.
+    /// Returns when the next report is due. `heard` is the last time at which media arrived.
     pub(crate) fn wake(&self, heard: Option<Time>) -> Wake {
         Wake { at: heard.map_or(self.at, |heard| self.at.max(heard + Self::SILENCE)), why: "no media" }
     }

@@ -1,21 +1,25 @@
-//! Support of receivers that only send standard reports (RFC 3550).
+//! Support for receivers that only send standard reports (RFC 3550).
 //!
-//! A controller consists of a sender half and a receiver half. For these receivers, the sender also runs the receiver
-//! half. It reconstructs the packets' arrivals from report blocks, RTTs and departure times, and passes the arrivals to
-//! the receiver half.
+//! A controller has a sender part and a receiver part. Normally the receiver part runs at the receiver. A receiver that
+//! only sends standard reports does not have this part, so the sender runs it too. The sender reconstructs when each
+//! packet arrived and passes these arrivals to the receiver part. The reconstruction uses report blocks, RTTs and
+//! departure times.
 //!
-//! The receiver half's reply is valid for three report intervals ([`REPLY_LIFETIME`]). For a controller with
-//! `Controller::repeats`, the sender half gets the reply again every second.
+//! A reply of the receiver part is valid for three report intervals ([`REPLY_LIFETIME`]). If the controller sets
+//! `Controller::repeats`, its sender part gets the same reply again every second.
 //!
 //! Four rules shorten the start and limit its overshoot. They do not apply to a controller that ignores feedback
 //! (`fixed`).
-//! - The first report raises the rate to TFRC's initial rate (RFC 5348), at most by the factor [`MAX_START_LEAD`].
-//! - The first losses are reconstructed as consecutive packets, so that they are a single sign of congestion.
-//! - After an interval with a queue and high loss, the rate is limited to 1.02 times the arrival rate ([`RiseLimit`]).
-//! - After the first loss, the arrivals of a report interval are passed on in parts of about one second ([`Interval`]).
-//!   The receiver half replies after each part.
+//! - The first report raises the rate to TFRC's initial rate (RFC 5348). It raises the rate by at most the factor
+//!   [`MAX_START_LEAD`].
+//! - The first losses are reconstructed as consecutive packets, so that the controller sees one sign of congestion
+//!   only.
+//! - After a report interval with a queue and high loss, the rate is at most 1.02 times the arrival rate
+//!   ([`RiseLimit`]).
+//! - After the first loss, each report interval is split into parts of about one second ([`Interval`]). The receiver
+//!   part gets the arrivals of one part at a time and replies after each part.
 //!
-//! [`FALLBACK`] replaces controllers that need more than report blocks (`Controller::standard_reports` is false).
+//! Some controllers need more than report blocks (`Controller::standard_reports` is false). [`FALLBACK`] replaces them.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,22 +32,22 @@ use steadycast_control::{
 use steadycast_remote::{Departures, SHADOWS, SentMedia, Shadow};
 use steadycast_units::{Bytes, Ecn, Rate, Span, Time};
 
-/// A layer around a controller, for receivers that only send standard reports.
+/// Wraps a controller so that it can serve receivers that only send standard reports.
 pub struct StandardReports {
     own: Arc<dyn Factory>,
-    /// Whether the controller can work on standard reports.
+    /// Whether the controller can work with standard reports alone.
     able: bool,
-    /// The number of a receiver's standard reports before [`FALLBACK`] is used.
+    /// How many standard reports a receiver may send before [`FALLBACK`] replaces the controller.
     bare_reports_allowed: u32,
 }
 
 impl StandardReports {
-    /// Wraps the controller `own`. `able` is whether it can work on standard reports.
+    /// Wraps the controller `own`. `able` is whether this controller can work with standard reports alone.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
         Self { own, able, bare_reports_allowed: 0 }
     }
 
-    /// Tolerates a few standard reports, because per-packet feedback may follow.
+    /// Accepts a few standard reports before the fallback is used, because per-packet feedback may follow.
     #[must_use]
     pub fn expecting_packets(self) -> Self {
         Self { bare_reports_allowed: BARE_REPORTS_ALLOWED, ..self }
@@ -66,15 +70,16 @@ struct Receiver {
     highest: u64,
     heard: Time,
     rtt: Option<Span>,
-    /// The minimum RTT.
+    /// The minimum RTT so far.
     least: Option<Span>,
-    /// The last reply, and when it was made or repeated.
+    /// The last reply of the controller's receiver part, and the time at which the reply was made or last repeated.
     reply: Option<(Body, Time)>,
     lossless: bool,
-    /// The header extension of all packets in the next [`Receiver::replay`]. With `None`, each packet has its own.
+    /// The header extension that all packets get in the next [`Receiver::replay`]. If it is `None`, each packet keeps
+    /// the extension with which it was sent.
     notice: Option<Notice>,
     limit: RiseLimit,
-    /// The factor (at least 1) on the controller's start rate, from this receiver's first report.
+    /// The factor by which this receiver's first report raises the controller's start rate. It is at least 1.
     lead: f64,
 }
 
@@ -104,7 +109,7 @@ impl<K: Ord + Copy> Ranked<K> {
         self.by.first().copied()
     }
 
-    /// Returns the receivers whose value is at most `most`, ordered by id.
+    /// Returns the receivers whose value is at most `most`, sorted by id.
     fn up_to(&self, most: K) -> Vec<ReceiverId> {
         let mut ids: Vec<_> = self.by.iter().take_while(|(value, _)| *value <= most).map(|(_, id)| *id).collect();
         ids.sort_unstable();
@@ -112,58 +117,59 @@ impl<K: Ord + Copy> Ranked<K> {
     }
 }
 
-/// Loss fraction above which a path with a queue counts as full.
+/// Loss fraction above which a path with a queue is considered full.
 const CONGESTION_LOSS: f64 = 0.01;
-/// The maximum rate as a multiple of the arrival rate. At 2 Mb/s and a report every 5 s, a factor of 1.02 causes a loss
-/// of 0.03 %, 1.05 causes 0.3 %, and 1.15 causes 2.6 %.
+/// The maximum rate, as a multiple of the arrival rate. At 2 Mb/s with a report every 5 s, a factor of 1.02 causes 0.03
+/// % loss. A factor of 1.05 causes 0.3 % loss, and a factor of 1.15 causes 2.6 %.
 const RISE: f64 = 1.02;
-/// The number of intervals whose highest rate is used, so that a short outage does not limit the rate.
+/// Number of recent report intervals from which the highest arrival rate is taken. With several intervals, a short
+/// outage does not limit the rate.
 const REMEMBERED_INTERVALS: usize = 8;
-/// An interval that sent less than this share of the limit is not counted.
+/// Fraction of the rate limit that a report interval must have sent. Intervals that sent less are ignored.
 const USED_SHARE: f64 = 0.7;
-/// Minimum time over which an arrival rate is measured. The first report often follows the first packet by
-/// milliseconds.
+/// Minimum time over which an arrival rate is measured. A minimum is needed because the first report often follows the
+/// first packet within milliseconds.
 const MIN_INTERVAL: Span = Span::secs(1);
 
-/// TFRC's packets per RTT at the start (RFC 5348, section 4.2).
+/// Packets per RTT that TFRC sends at the start (RFC 5348, section 4.2).
 const START_PACKETS_PER_RTT: f64 = 4.0;
 /// Maximum factor by which the controller's start rate is raised.
 const MAX_START_LEAD: f64 = 2.0;
 
-/// The excess over the minimum RTT that does not count as queueing, because the player may cause it.
+/// How far an RTT may exceed the minimum RTT without a sign of queueing. The player may cause such an excess.
 const RTT_UNCERTAINTY: Span = Span::millis(30);
 
-/// Validity of a receiver half's reply: three report intervals of 5 s.
+/// How long a reply of the controller's receiver part is valid: three report intervals of 5 s.
 const REPLY_LIFETIME: Span = Span::secs(15);
-/// Report interval of a receiver half that runs at its receiver.
+/// The report interval that a controller's receiver part uses when it runs at the receiver.
 const OWN_REPORT_INTERVAL: Span = Span::secs(1);
 const REPEAT_INTERVAL: Span = Span::secs(1);
 
-/// This exceeds the number of packets that are sent between two reports.
+/// Maximum number of sent packets that are remembered. It exceeds the number of packets sent between two reports.
 const MAX_DEPARTURES: usize = 1 << 16;
-/// The number of reports without a body after which their receiver counts as standard. A Steadycast receiver's first
-/// one or two reports may lack a body, too.
+/// Number of standard reports after which a receiver is known to send only standard reports. The first one or two
+/// reports of a Steadycast receiver may also lack the controller's own body.
 const BARE_REPORTS_ALLOWED: u32 = 3;
-/// A receiver that reports within this time from the first packet is assumed to have received the first packet.
+/// A receiver is assumed to have received the first packet if its report arrives within this time after that packet.
 const EARLY_REPORT_TIME: Span = Span::secs(10);
 
 struct Standard {
     factory: Arc<dyn Factory>,
     able: bool,
     fallen: bool,
-    /// The initial rate of [`FALLBACK`], once it has taken over.
+    /// The initial rate of [`FALLBACK`]. It is zero until the fallback has replaced the controller.
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
-    /// The number of a receiver's standard reports before [`FALLBACK`] is used.
+    /// How many standard reports a receiver may send before [`FALLBACK`] replaces the controller.
     bare_reports_allowed: u32,
-    /// Receivers that have sent the controller's own reports.
+    /// Receivers that have sent reports in the controller's own format.
     ours: BTreeSet<ReceiverId>,
-    /// For each receiver with standard reports: the number of reports, and the highest sequence number in the first
-    /// report.
+    /// Receivers that send standard reports. The values are the number of reports and the highest sequence number in
+    /// the first report.
     bare: BTreeMap<ReceiverId, (u32, u64)>,
     receivers: BTreeMap<ReceiverId, Receiver>,
-    /// When each receiver's half is called, or its reply repeated.
+    /// For each receiver: the next time at which its receiver part must run or its last reply must be repeated.
     calls: Ranked<Time>,
     limits: Ranked<Rate>,
     left: Departures,
@@ -195,14 +201,14 @@ impl Standard {
         self.half = self.factory.sender(&self.setup);
         self.begin = self.half.decision().pacing;
         self.fallen = true;
-        // These receiver halves belong to the previous controller.
+        // Remove the receiver parts, because they belong to the previous controller.
         self.receivers.clear();
         (self.calls, self.limits) = (Ranked::new(), Ranked::new());
         self.left.forget_notices();
     }
 
-    /// Returns the minimum `lead` of all receivers; 1 after a loss, or if a receiver has sent the controller's own
-    /// reports.
+    /// Returns the factor by which the start rate is raised: the minimum `lead` of all receivers. The factor is 1 after
+    /// a loss, or if any receiver has sent reports in the controller's own format.
     fn start_lead(&self) -> f64 {
         let all = self.receivers.values().map(|r| if r.lossless { r.lead } else { 1.0 });
         if self.ours.is_empty() { all.reduce(f64::min).unwrap_or(1.0) } else { 1.0 }
@@ -235,7 +241,7 @@ impl Standard {
 
     fn on_standard_report(&mut self, report: &Report<'_>) {
         let Some(reception) = report.reception else { return self.half.on_report(report) };
-        // Reporters are not authenticated, so the number of receiver halves is bounded.
+        // Reporters are not authenticated. Limit the number of receivers for which a receiver part runs here.
         if self.bare.len() >= SHADOWS && !self.bare.contains_key(&report.from) {
             return self.half.on_report(report);
         }
@@ -248,7 +254,7 @@ impl Standard {
             }
             self.fall_back();
         }
-        // A receiver that reports so early is assumed to have received the first packet.
+        // Assume that a receiver which reports this early has received the first packet.
         let first = self.left.first().filter(|first| report.at.since(first.at) < EARLY_REPORT_TIME);
         let (early, heard) = (first.is_some(), first.map_or(report.at, |first| first.at));
         let highest = first.filter(|_| count == 1).map_or(highest, |first| first.seq.saturating_sub(1));
@@ -269,8 +275,8 @@ impl Standard {
         }
         if let (1, true, Some(rtt)) = (count, early, report.rtt) {
             let start = self.setup.packet.per(rtt).scale(START_PACKETS_PER_RTT);
-            // After a fallback, `asked` may be as low as the previous controller's rate. `most` therefore also allows
-            // twice the fallback's initial rate `begin`, times `MAX_START_LEAD`.
+            // After a fallback, `asked` may be as low as the previous controller's rate. Therefore `most` may also be
+            // based on twice the fallback's initial rate `begin`.
             let asked = self.half.decision().pacing;
             let most = asked.max(self.begin.scale(2.0)).scale(MAX_START_LEAD);
             receiver.lead = start.min(most).ratio(asked).max(1.0);
@@ -278,11 +284,11 @@ impl Standard {
         self.rank_receiver(report.from);
     }
 
-    /// Returns the receiver half's reply.
+    /// Replays the arrivals that a report describes to the receiver part. Returns the reply of the receiver part.
     fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {
-            // The sender half gets the RTT first, because the receiver half uses the sender half's RTT.
+            // Pass the RTT to the sender part first, because the receiver part uses the sender part's RTT.
             self.half.on_report(&Report { reception: None, ..*report });
         }
         receiver.least = receiver.least.into_iter().chain(report.rtt).min();
@@ -291,7 +297,7 @@ impl Standard {
         for part in 0..all.parts {
             let (now, interval) = (receiver.replay(&all, part, report, &self.left), all.lasted / all.parts);
             if part + 1 < all.parts {
-                // The reply to a part may change the header extension of the next part's packets.
+                // Pass the reply on now, because it may change the header extension of the next part's packets.
                 if let (_, Reply::Body(body)) = receiver.shadow.report(now, report.members + 1, interval) {
                     let partly = Report { body: Some(&body), rtt: None, reception: None, ..*report };
                     self.half.on_report(&partly);
@@ -303,7 +309,7 @@ impl Standard {
                 continue;
             }
             if let Some(body) = self.half.announce(report.at) {
-                // In a real session, the last packets carry this announcement.
+                // In a real session, the last packets would carry this announcement to the receiver part.
                 receiver.shadow.half.on_announce(&Announcement { at: report.at, body: &body });
             }
             reply = receiver.shadow.report(now, report.members + 1, interval).1;
@@ -320,7 +326,7 @@ impl Standard {
 }
 
 impl Receiver {
-    /// Creates a receiver whose counts begin at the packet `highest` and the time `heard`.
+    /// Creates a receiver. Its counts begin after the sequence number `highest` and at the time `heard`.
     fn new(shadow: Shadow, highest: u64, heard: Time, rtt: Option<Span>) -> Self {
         Self {
             shadow,
@@ -341,7 +347,7 @@ impl Receiver {
         Some(*at + REPEAT_INTERVAL).filter(|at| at.since(self.heard) <= REPLY_LIFETIME)
     }
 
-    /// Plays one part of an interval back. Returns when the part ends.
+    /// Passes the arrivals of one part of an interval to the receiver part. Returns the time at which this part ends.
     fn replay(&mut self, all: &Interval, part: u64, report: &Report<'_>, left: &Departures) -> Time {
         let share = |parts: u64| all.expected * parts / all.parts;
         let instead = self.notice.take();
@@ -351,40 +357,41 @@ impl Receiver {
             if let Some(packet) = left.by_seq(seq).filter(|_| !lost) {
                 let notice = instead.unwrap_or(packet.notice);
                 let at = (packet.at + all.delay(n)).min(report.at);
-                // Report blocks contain no ECN marks.
+                // Report blocks do not tell ECN marks, so assume that there were none.
                 self.shadow.arrive(at, &SentMedia { notice, ..*packet }, Ecn::NotEct);
             }
         }
-        // Parts have equal numbers of packets, not equal times.
+        // The parts have equal numbers of packets, so they may differ in duration.
         if part + 1 == all.parts { report.at } else { self.shadow.until.max(all.from) }
     }
 }
 
-/// The rate limit by one receiver's reports: [`RISE`] times the highest arrival rate of its last
-/// [`REMEMBERED_INTERVALS`]. An interval counts if it filled the path or used [`USED_SHARE`] of the limit.
+/// The rate limit that follows from one receiver's reports. It is [`RISE`] times the highest arrival rate in the last
+/// [`REMEMBERED_INTERVALS`] intervals. Only intervals that filled the path or sent at least [`USED_SHARE`] of the limit
+/// are used.
 ///
 /// The limit bounds how far the rate can exceed the path's capacity before the next report.
 #[derive(Default)]
 struct RiseLimit {
-    /// `None` until the path was full for the first time.
+    /// The limit. It is `None` until the path has been full for the first time.
     rate: Option<Rate>,
     /// Whether an interval has shown high loss and a queue.
     was_full: bool,
-    /// The arrival rates of the counted intervals.
+    /// The arrival rates of the last intervals that are used for the limit.
     arrived: VecDeque<Rate>,
-    /// The sums since the last whole interval.
+    /// The next three fields are sums over the reports since the last interval that was long enough.
     lasted: Span,
     expected: u64,
     lost: u64,
 }
 
 impl RiseLimit {
-    /// Adds a report's interval. `queue` is whether its final RTT shows a queue.
+    /// Updates the limit with the interval between two reports. `queue` is whether the RTT at its end shows a queue.
     fn add(&mut self, interval: &Interval, queue: bool, packet: Bytes) {
         self.lasted += interval.lasted;
         self.expected += interval.expected;
         self.lost += interval.lost;
-        // A short interval, or an interval without new packets, is merged with the next interval.
+        // Merge an interval with the next interval if it is too short or has no new packets.
         if self.lasted < MIN_INTERVAL || interval.expected == 0 {
             return;
         }
@@ -393,7 +400,7 @@ impl RiseLimit {
         let is_full = queue && self.lost as f64 > CONGESTION_LOSS * self.expected as f64;
         self.was_full |= is_full;
         (self.lasted, self.expected, self.lost) = (Span::ZERO, 0, 0);
-        // If the source sent little, its arrivals do not show the path's capacity.
+        // If the source sent little, its arrival rate does not show the path's capacity. Ignore the interval.
         if !is_full && self.rate.is_some_and(|limit| sent < limit.scale(USED_SHARE)) {
             return;
         }
@@ -405,17 +412,18 @@ impl RiseLimit {
     }
 }
 
-/// The interval between two reports of a receiver. It is divided into parts of about [`OWN_REPORT_INTERVAL`].
+/// The time between two reports of a receiver. It is divided into parts of about [`OWN_REPORT_INTERVAL`].
 ///
-/// Before the first loss there is one part, because several replies with the same arrival rate would end the start
-/// phase.
+/// Before the first loss, the interval has only one part. Several replies with the same arrival rate would end the
+/// controller's start phase.
 struct Interval {
     from: Time,
     lasted: Span,
     parts: u64,
     expected: u64,
     lost: u64,
-    /// The RTTs at the beginning and the end, minus [`RTT_UNCERTAINTY`], but at least the minimum RTT.
+    /// The RTTs at the beginning and at the end of the interval. [`RTT_UNCERTAINTY`] is subtracted, but the result is
+    /// at least the minimum RTT.
     rtt: (Span, Span),
 }
 
@@ -432,13 +440,14 @@ impl Interval {
         let rtt = |one: Option<Span>, other: Option<Span>| {
             one.or(other).map_or(least, |rtt| least.max(rtt.saturating_sub(RTT_UNCERTAINTY)))
         };
-        // If only one RTT is known, it stands for both ends.
+        // If only one RTT is known, use it for both ends.
         let rtt = (rtt(receiver.rtt, report.rtt), rtt(report.rtt, receiver.rtt));
         Self { from: receiver.heard, lasted, parts, expected, lost: lost.min(expected), rtt }
     }
 
-    /// Returns whether packet `n` counts as lost. Losses are spread evenly. With `first`, they are consecutive and end
-    /// before the last packet, as a single sign of congestion.
+    /// Returns whether packet `n` is treated as lost. Usually the losses are spread evenly over the interval. If
+    /// `first` is set, the lost packets are consecutive and the last packet arrives, so that they are one sign of
+    /// congestion.
     fn loses(&self, n: u64, first: bool) -> bool {
         if first {
             return n + 1 < self.expected && n + 1 + self.lost >= self.expected;
@@ -446,7 +455,7 @@ impl Interval {
         (n + 1) * self.lost / self.expected > n * self.lost / self.expected
     }
 
-    /// Returns the delay of packet `n`, interpolated between the RTTs at both ends.
+    /// Returns the delay of packet `n`. It is interpolated linearly between the RTTs at both ends of the interval.
     fn delay(&self, n: u64) -> Span {
         let share = (n + 1) as f64 / self.expected as f64;
         self.rtt.0.scale(1.0 - share) + self.rtt.1.scale(share)
@@ -464,7 +473,7 @@ impl SenderHalf for Standard {
     }
 
     fn on_report(&mut self, report: &Report<'_>) {
-        // Per-packet feedback suffices for a controller that reads it.
+        // A controller that reads per-packet feedback does not need its receiver part here.
         let own = report.body.is_some() || !report.packets.is_empty();
         if own && !self.fallen {
             if self.ours.len() < SHADOWS {
@@ -476,7 +485,7 @@ impl SenderHalf for Standard {
         if self.ours.contains(&report.from) && !self.fallen {
             return self.half.on_report(report);
         }
-        // The fallback cannot read the previous controller's bodies.
+        // Drop the body, because the fallback cannot read bodies of the previous controller.
         self.on_standard_report(&Report { body: None, ..*report });
     }
 
@@ -502,7 +511,7 @@ impl SenderHalf for Standard {
                 && let Some((body, at)) = &mut receiver.reply
             {
                 *at = now;
-                // A repetition contains no new measurement.
+                // The repeated reply contains no new measurement, so leave the RTT and the reception out.
                 let report =
                     Report { at: now, from: id, rtt: None, reception: None, body: Some(body), members, packets: &[] };
                 self.half.on_report(&report);
@@ -550,7 +559,7 @@ impl SenderHalf for Standard {
     fn notice(&mut self, packet: &Departing) -> Notice {
         let notice = self.half.notice(packet);
         self.left.noticed(packet, notice);
-        // A receiver would misread the fallback's header extensions, because another controller was announced.
+        // The receiver was told to expect another controller. It would misread the fallback's header extensions.
         if self.fallen { Notice::NONE } else { notice }
     }
 
@@ -566,7 +575,7 @@ mod tests {
     use steadycast_control::Reception;
     use steadycast_units::Seed;
 
-    /// Returns the number of standard reports of one receiver after which [`FALLBACK`] serves it, up to nine.
+    /// Returns how many standard reports one receiver sends before [`FALLBACK`] is used. The maximum is nine.
     fn bare_reports(served: &StandardReports) -> u64 {
         let setup = Setup {
             packet: Bytes::new(1_000),
@@ -653,7 +662,7 @@ mod tests {
         assert_eq!(after(&Interval { lasted: Span::millis(50), ..second(2, 1) }, true), None, "no rate yet");
         assert_eq!(after(&second(100, 20), false), None, "losses by chance");
         assert_eq!(after(&second(150, 0), true), None, "a queue without losses");
-        // 200 packets minus the losses. In the first interval the two packets of the short interval are added.
+        // Of 200 packets in a second, 190 arrive, which is 1900 kb/s. The limit is 1.02 times this rate.
         assert_eq!(after(&second(200, 10), true), Some(1_938));
         for _ in 0..2 * REMEMBERED_INTERVALS {
             assert_eq!(after(&second(20, 0), false), Some(1_938), "a source with little to send");

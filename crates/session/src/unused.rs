@@ -1,19 +1,19 @@
-//! The reasons why packets that arrived were not used. Each packet is counted under one reason.
+//! The reasons why received packets were not used. Each unused packet is counted under one reason.
 
-/// Declares the reasons with their names.
+/// Declares [`UnusedReason`] from a list of variants and their names.
 macro_rules! reasons {
     ($($(#[$doc:meta])* $reason:ident = $name:literal,)*) => {
-        /// The reason why a packet that arrived was not used.
+        /// The reason why a received packet was not used.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum UnusedReason {
             $($(#[$doc])* $reason,)*
         }
 
         impl UnusedReason {
-            /// All reasons, in the order in which they are listed.
+            /// All reasons, in the order of their declaration.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$reason),*];
 
-            /// Returns the name in records, status lines and metrics.
+            /// Returns the reason's name in records, status lines and metrics.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$reason => $name,)*
@@ -24,41 +24,41 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The packet's source is excluded by the session description (RFC 4570).
+    /// The session description excludes the packet's source (RFC 4570).
     ExcludedSource = "excluded_source",
-    /// A datagram shorter than a header, which only keeps a NAT binding alive (RFC 6263, sections 4.1 and 4.2).
+    /// The datagram is shorter than an RTP header. It only keeps a NAT binding alive (RFC 6263, sections 4.1 and 4.2).
     KeepAlive = "keep_alive",
     /// A STUN message.
     Stun = "stun",
     /// A DTLS record.
     Dtls = "dtls",
-    /// A datagram of another protocol, or of another version of RTP.
+    /// The datagram uses another protocol or another version of RTP.
     NotRtp = "not_rtp",
-    /// The packet's headers contradict RTP's or RTCP's format.
+    /// The packet's headers do not conform to the RTP or RTCP format.
     Malformed = "malformed",
-    /// A packet that fails authentication by the session's key, or a replayed one (RFC 3711).
+    /// The packet was not authenticated with the session's key, or it was replayed (RFC 3711).
     FailedAuthentication = "failed_authentication",
-    /// The packet's payload type is not one of the session's.
+    /// The session does not use the packet's payload type.
     UnknownPayloadType = "unknown_payload_type",
-    /// A packet of another source than the followed one.
+    /// The packet's source is not the source that this receiver follows.
     OtherSource = "other_source",
-    /// The packet's source is known from another address (RFC 3550, section 8.2).
+    /// Packets of the same source have arrived from another address before (RFC 3550, section 8.2).
     OtherAddress = "other_address",
-    /// A packet with the receiver's SSRC (RFC 3550, section 8.2).
+    /// The packet has the SSRC of the receiver itself (RFC 3550, section 8.2).
     OwnSource = "own_source",
-    /// The packet's sequence number is far from those of its stream (RFC 3550, appendix A.1).
+    /// The packet's sequence number is far from the other sequence numbers of its stream (RFC 3550, appendix A.1).
     FarNumber = "far_number",
     /// A duplicate.
     Duplicate = "duplicate",
     /// A retransmission that was not requested.
     UnaskedRepair = "unasked_repair",
-    /// RTCP of another source than the followed one.
+    /// The RTCP packet comes from a source that this receiver does not follow.
     OtherReport = "other_report",
-    /// A packet before the session's start, or after its end or the end of its source.
+    /// The packet arrived before the session began, after the session ended, or after its source left.
     Outside = "outside",
-    /// Later frames were already assembled without this packet.
+    /// The receiver has already assembled later frames without this packet.
     TooLate = "too_late",
-    /// A packet without payload.
+    /// The packet has no payload.
     NoPayload = "no_payload",
     /// The packet's packetisation is not supported.
     UnsupportedPacketisation = "unsupported_packetisation",
@@ -66,36 +66,36 @@ reasons! {
     UnsupportedLayer = "unsupported_layer",
     /// The packet's payload contradicts the payload format.
     MalformedPayload = "malformed_payload",
-    /// A packet that continues a payload whose beginning was lost.
+    /// The packet continues a payload whose beginning was lost.
     AfterLoss = "after_loss",
 }
 
-/// Counts of unused packets by reason.
+/// Number of unused packets for each reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnusedCounts([u64; UnusedReason::ALL.len()]);
 
 impl UnusedCounts {
-    /// Counts a packet.
+    /// Counts one packet under `reason`.
     pub fn add(&mut self, reason: UnusedReason) {
         self.0[reason as usize] += 1;
     }
 
-    /// Subtracts a packet that was counted as not used, but was used later.
+    /// Subtracts one packet from the count of `reason`. It was counted as unused, but was used later.
     pub fn take_back(&mut self, reason: UnusedReason) {
         self.0[reason as usize] = self.get(reason).saturating_sub(1);
     }
 
-    /// Returns the number of packets that were not used for this reason.
+    /// Returns the number of packets that were not used for `reason`.
     pub const fn get(&self, reason: UnusedReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// Returns the number of packets that were not used.
+    /// Returns the number of unused packets.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Returns the reasons for which packets were not used, with their counts.
+    /// Returns each reason that has unused packets, with their number.
     pub fn iter(&self) -> impl Iterator<Item = (UnusedReason, u64)> {
         UnusedReason::ALL.into_iter().zip(self.0).filter(|(_, count)| *count > 0)
     }

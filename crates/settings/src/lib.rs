@@ -1,5 +1,5 @@
-//! Declarative settings. A table's keys are declared once. From the declaration, this crate derives reading, writing,
-//! the JSON schema, and messages with line and remedy.
+//! Declarative settings. A table's keys are declared once. This crate derives from the declaration how the table is
+//! read and written, its JSON schema, and messages with line and remedy.
 //!
 //! | macro | declares | reads into |
 //! |---|---|---|
@@ -49,6 +49,6 @@ pub use table::{
     not_a_table, not_one_of, packets, plain, quantity,
 };
 
-/// Names that the macros refer to in other crates.
+/// Re-exported because the macros expand in other crates.
 #[doc(hidden)]
 pub use serde_json;

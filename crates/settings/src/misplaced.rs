@@ -1,30 +1,30 @@
-//! Remedies for a key that its table does not accept.
+//! Suggests what to do about a key that its table does not accept.
 //!
-//! The key may be another program's name of a setting (`bitrate` for `rate`), belong to a nearby table, or be
-//! misspelled.
+//! There are three cases: the key is another program's name for a setting (`bitrate` for `rate`), it belongs in another
+//! table, or it is misspelled.
 
 use crate::tree::{Item, Place};
 use crate::{Declared, nearest, remedy};
 use serde_json::Value as Json;
 
-/// A table that is being read: the table with the unknown key, or a table around it.
+/// A table that is being read. It is the table with the unknown key, or a table that encloses it.
 pub struct Around {
     at: Place,
-    /// Valid keys that the table does not set.
+    /// Valid keys that are missing in the table.
     free: Vec<&'static str>,
     texts: Json,
     schema: fn() -> Json,
 }
 
 impl Around {
-    /// Describes a table of `T`.
+    /// Describes the table `table`, whose type is `T`.
     pub fn of<T: Declared>(table: &Item) -> Self {
         let free = T::keys().into_iter().filter(|key| table.get(key).is_none()).collect();
         Self { at: table.at.clone(), free, texts: texts(table), schema: T::schema }
     }
 }
 
-/// Returns the keys whose values are texts, including the one that selects the kind.
+/// Returns the keys whose values are texts. The key that selects the kind is among them.
 fn texts(table: &Item) -> Json {
     let words = table.table().into_iter().flatten().filter(|(_, item)| item.text().is_some());
     words.map(|(key, item)| (key.clone(), item.value.to_json())).collect()
@@ -37,15 +37,15 @@ pub(crate) struct Misplaced<'a> {
     keys: &'a [&'static str],
     schema: Json,
     texts: Json,
-    /// On the command line, a key overrides one that is present.
+    /// Whether the key was set on the command line. There it replaces a key that is present.
     replaces: bool,
 }
 
-/// The number of tables that a remedy may name.
+/// Maximum number of tables that a remedy lists.
 const MOST_TABLES: usize = 3;
 
-/// A remedy's text, and the path of the suggested key relative to the table. The suggested key is not also reported as
-/// missing.
+/// The text of a remedy, and the path of the key that it suggests. The path is relative to the table. It is used so
+/// that the suggested key is not also reported as missing.
 type Remedy = (String, String);
 
 impl<'a> Misplaced<'a> {
@@ -60,7 +60,7 @@ impl<'a> Misplaced<'a> {
             replaces: item.at.set,
         }
     }
-    /// Returns the remedy; `None` if no table accepts the key.
+    /// Returns the remedy for the key. Returns `None` if no table accepts the key.
     pub(crate) fn remedy(&self, words: &[(&'static str, &[&str])], around: &[Around]) -> Option<Remedy> {
         let theirs = words.iter().filter(|(_, words)| words.contains(&self.key)).map(|(meant, _)| *meant);
         let known = self.entry().or_else(|| theirs.clone().find_map(|meant| self.reads(meant)));
@@ -74,7 +74,8 @@ impl<'a> Misplaced<'a> {
         };
         placed.or_else(similar).or_else(|| self.several())
     }
-    /// Returns a list of the table's keys and, if a table elsewhere in the file may have the key, its place.
+    /// Returns a text that lists the table's keys. If other tables of the file accept the key, the text begins with
+    /// these tables.
     pub(crate) fn list(&self, around: &[Around]) -> String {
         let belong = |key: &&str| belongs(&self.schema, &self.texts, key);
         let keys = remedy(None, &self.keys.iter().copied().filter(belong).collect::<Vec<_>>());
@@ -83,7 +84,7 @@ impl<'a> Misplaced<'a> {
         places.truncate(MOST_TABLES);
         if places.is_empty() { keys } else { format!("it is a key of {}; {keys}", places.join(", ")) }
     }
-    /// Returns the tables below `root` that accept the key, outer ones first.
+    /// Returns the paths of the tables below `root` that accept the key. Outer tables come before inner tables.
     fn places(&self, root: &Json) -> Vec<String> {
         let (mut found, mut level) = (Vec::new(), vec![(String::new(), root)]);
         while !level.is_empty() && found.len() < MOST_TABLES {
@@ -104,7 +105,8 @@ impl<'a> Misplaced<'a> {
         }
         found
     }
-    /// Suggests the list of tables with a similar name. Its entries in a file add up.
+    /// Suggests a key with a similar name whose value is a list of tables. A file may repeat such a key once for each
+    /// entry.
     fn entry(&self) -> Option<Remedy> {
         let entries = self.value.as_array().filter(|all| !self.replaces && !all.is_empty())?;
         let lists = |key: &&str| !self.schema["properties"][*key]["items"]["properties"].is_null();
@@ -112,9 +114,10 @@ impl<'a> Misplaced<'a> {
         let near = nearest(&self.key.to_lowercase(), &lists).filter(|_| entries.iter().all(Json::is_object))?;
         Some((format!("write [[{near}]], once per entry"), near.to_owned()))
     }
-    /// Returns the remedy for a key that is another program's name of `meant`.
+    /// Returns the remedy for a key that other programs use for the setting `meant`.
     ///
-    /// `meant` is a key of this table, a dotted path to an inner table's key, or a line with a key and its value.
+    /// `meant` has one of three forms: a key of this table, a dotted path to a key of an inner table, or a line `KEY =
+    /// VALUE`.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
             return self.free(key).then(|| (format!("write {meant}"), key.to_owned()));
@@ -123,7 +126,7 @@ impl<'a> Misplaced<'a> {
         let there = path.iter().try_fold(self.table, |table, key| table.get(key));
         match path[..] {
             [outer, ..] if !self.keys.contains(&outer) => None,
-            // The file already sets the key that is meant.
+            // The file already sets the key that the user means.
             _ if there.is_some() && !self.replaces => {
                 Some((format!("leave it out: {meant} already sets it"), String::new()))
             }
@@ -131,7 +134,8 @@ impl<'a> Misplaced<'a> {
             _ => self.takes(&path).then(|| (format!("did you mean \"{meant}\"?"), meant.to_owned())),
         }
     }
-    /// Returns the inner tables, and lists of tables, that accept the key: those of the file, or else all.
+    /// Returns the keys of the inner tables, or lists of tables, that accept the key. If the file contains some of
+    /// these tables, only those are returned.
     fn able(&self) -> Vec<&'static str> {
         let able = |outer: &&str| {
             let schema = &self.schema["properties"][*outer];
@@ -143,7 +147,7 @@ impl<'a> Misplaced<'a> {
         let (there, absent): (Vec<_>, Vec<_>) = able.partition(|outer| self.table.get(outer).is_some());
         if there.is_empty() { absent } else { there }
     }
-    /// Suggests the inner table that accepts the key, if there is one.
+    /// Suggests the inner table that accepts the key. Returns `None` unless exactly one table is suitable.
     fn inside(&self) -> Option<Remedy> {
         let able = self.able();
         let set = |outer: &&&str| self.table.get(outer).is_some_and(|there| there.get(self.key).is_some());
@@ -154,7 +158,7 @@ impl<'a> Misplaced<'a> {
             _ => able.first().filter(|_| able.len() == 1).and_then(|outer| self.put(outer, self.key)),
         }
     }
-    /// Names the inner tables that accept the key.
+    /// Lists the inner tables that accept the key.
     fn several(&self) -> Option<Remedy> {
         let able = self.able();
         let named = |outer: &&str| match self.takes(&[outer, self.key]) {
@@ -170,7 +174,7 @@ impl<'a> Misplaced<'a> {
         let known = self.keys.contains(&outer) && belongs(&self.schema, &self.texts, outer);
         let free = there.is_none_or(|there| there.table().is_some() && (self.replaces || there.get(key).is_none()));
         let own = there.map_or(Json::Null, texts);
-        // A new table with only `key` would be invalid without a default `kind`.
+        // A new table with only `key` is invalid if its `kind` has no default.
         let kind = &inner["properties"]["kind"];
         let begun = there.is_some() || kind["enum"].is_null() || !kind["default"].is_null();
         let remedy = match there {
@@ -180,10 +184,10 @@ impl<'a> Misplaced<'a> {
         };
         Some((remedy, format!("{outer}.{key}")))
     }
-    /// Suggests the innermost enclosing table that accepts the key.
+    /// Suggests the innermost of the enclosing tables that accept the key.
     fn outside(&self, around: &[Around]) -> Option<Remedy> {
         let mut inner = &self.table.at.key;
-        // The last entry of `around` is the table itself.
+        // Skip the last entry of `around`, because it is the table itself.
         for table in around.iter().rev().filter(|table| table.at.key != self.table.at.key) {
             let taken = || {
                 let schema = (table.schema)();
@@ -213,11 +217,12 @@ impl<'a> Misplaced<'a> {
     }
 }
 
-/// Returns whether `table` may have `key`. Some keys are valid only if another key has certain values, for example
-/// `kind = "counts"`. Their description in the schema begins with these values.
+/// Returns whether `table` may contain `key`. Some keys are valid only with certain values of another key, for example
+/// `kind = "counts"`. The schema's description of such a key begins with these values.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
     let about = schema["properties"][key]["description"].as_str().unwrap_or_default();
-    // For example "tcp, onoff: …. video: vbr = rungs: …": a sentence begins with names, each alone or as KEY = NAME.
+    // Parse a description such as "tcp, onoff: …. video: vbr = rungs: …". Each sentence begins with a list of values.
+    // Each value is either alone or written as KEY = VALUE.
     let heads = about.rsplit_once(": ").map_or("", |(heads, _)| heads).split(": ");
     let names = heads.flat_map(|head| head.rsplit(". ").next().unwrap_or_default().split(", "));
     let names = names.filter_map(|name| name.trim_start_matches("and ").split(" with ").next());
@@ -234,7 +239,7 @@ fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
     })
 }
 
-/// Whether the key at the end of a path of keys accepts the value.
+/// Returns whether a key accepts `value`. `path` is the list of keys that leads to this key.
 fn takes(schema: &Json, path: &[&str], value: &Json) -> bool {
     match path {
         [] => admits(schema, value),
@@ -251,7 +256,7 @@ fn admits(schema: &Json, value: &Json) -> bool {
     }
     let types = match &schema["type"] {
         Json::Array(types) => types.clone(),
-        // A reference always refers to a table.
+        // A reference in these schemas always refers to a table.
         Json::Null if !schema["$ref"].is_null() => return value.is_object(),
         Json::Null => return schema.get("const").is_none_or(|word| word == value),
         one => vec![one.clone()],
@@ -264,21 +269,21 @@ fn admits(schema: &Json, value: &Json) -> bool {
         ("array", Json::Array(all)) => all.iter().all(|one| admits(&schema["items"], one)),
         ("string", Json::String(text)) => fits(schema, text),
         ("number", Json::Number(_)) | ("boolean", Json::Bool(_)) => true,
-        // Whole numbers in files are never negative.
+        // No setting with a whole number accepts a negative value.
         ("integer", Json::Number(number)) => number.is_u64(),
         _ => false,
     })
 }
 
-/// Whether a text can match a pattern. It can if it ends in a unit of the quantity, or if each of its letters occurs in
-/// the pattern.
+/// Returns whether `text` can match the schema's pattern. A quantity matches if the text ends in one of its units. Any
+/// other text matches if each of its letters occurs in the pattern.
 fn fits(schema: &Json, text: &str) -> bool {
     let Some(pattern) = schema["pattern"].as_str() else { return true };
     if schema["examples"].is_null() {
         return text.chars().filter(|c| c.is_alphabetic()).all(|letter| pattern.contains(letter));
     }
     let unit = text.trim().trim_start_matches(|c: char| c.is_ascii_digit() || ".e+-".contains(c)).trim_start();
-    // `quantities!` puts the units between these parts of a pattern.
+    // The macro `quantities!` puts the units between these parts of a pattern.
     let units = pattern.rsplit(r"+\s*").next().unwrap_or_default().trim_end_matches(r"\s*$");
     units.trim_matches(['(', ')']).split('|').any(|one| one == unit)
 }

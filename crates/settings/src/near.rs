@@ -1,13 +1,14 @@
-/// Returns the known name that `wrong` most likely means: it differs by one letter, or by at most a third of the
-/// letters.
+/// Returns the known name that is most similar to `wrong`. Names are similar if they differ by one letter, or by at
+/// most a third of the letters of the longer name.
 pub fn nearest<'a>(wrong: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = |d: usize, k: &str| d <= 1 || 3 * d <= k.chars().count().max(wrong.chars().count());
     known.iter().map(|k| (distance(wrong, k), *k)).filter(|(d, k)| near(*d, k)).min().map(|(_, k)| k)
 }
 
-/// The optimal string alignment distance: insertions, deletions, substitutions and swaps of neighbouring letters.
+/// Returns the optimal string alignment distance: the number of letters to insert, delete, replace or swap with a
+/// neighbour.
 fn distance(a: &str, b: &str) -> usize {
-    // The time is proportional to the product of the lengths.
+    // Limit the lengths, because the time is proportional to their product.
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<_>>()];
     for i in 1..=a.len() {

@@ -1,18 +1,18 @@
-//! Problems in the text of a scenario, each with its place and a remedy.
+//! Problems in the text of a scenario. Each problem has a place and a remedy.
 
 use crate::misplaced::{Around, Misplaced};
 use crate::tree::{Item, Place};
 use crate::{Declared, nearest};
 use std::fmt;
 
-/// A problem, its place and its remedy.
+/// A problem with its place and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file's name as it was given; `--set` for a problem of the command line.
+    /// The file's name as the user gave it. It is `--set` if the command line caused the problem.
     pub file: String,
-    /// The line, from 1; `None` if there is none (JSON, `--set`).
+    /// The line number, which starts at 1. It is `None` for JSON and for `--set`.
     pub line: Option<u32>,
-    /// The key's path, for example `flow.video.controller`; empty if the text can't be parsed at all.
+    /// The key's path, for example `flow.video.controller`. It is empty if the text can't be parsed at all.
     pub key: String,
     /// The problem in words.
     pub what: String,
@@ -33,7 +33,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// All problems of a scenario, ordered by line; never empty.
+/// All problems of a scenario, sorted by line. The list is never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -51,10 +51,10 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// More problems would not help to correct the file.
+/// Maximum number of problems that are collected. More problems would not help the user to correct the file.
 const MAX_PROBLEMS: usize = 100;
 
-/// The most characters of a quotation; a longer one is shortened to its two ends.
+/// Maximum length of a quotation in characters. Longer texts are cut in the middle.
 const LONGEST: usize = 400;
 
 fn shortened(text: String) -> String {
@@ -67,16 +67,16 @@ fn shortened(text: String) -> String {
     format!("{first} … {last}")
 }
 
-/// Collects the problems and warnings of a reading.
+/// Collects the problems and warnings that are found while a text is read.
 pub struct Findings {
     file: String,
-    /// Problems: they make the text invalid.
+    /// The problems. A text with problems is invalid.
     pub problems: Vec<Problem>,
-    /// Warnings: settings that are valid but probably not intended.
+    /// The warnings about settings that are valid but probably not intended.
     pub warnings: Vec<Problem>,
-    /// Keys that a remedy suggests and that are therefore not reported as missing.
+    /// Paths of keys that a remedy already suggests. They are not reported as missing.
     excused: Vec<String>,
-    /// A key's name here, and its names in other programs.
+    /// The names that other programs use for keys. Each entry is our key and a list of the other names.
     other_words: &'static [(&'static str, &'static [&'static str])],
     /// The tables that are being read, from the outermost to the innermost.
     #[doc(hidden)]
@@ -84,7 +84,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Returns an empty collection for the file of this name.
+    /// Returns an empty collection for the file `file`.
     pub fn new(file: &str) -> Self {
         Self {
             file: file.to_owned(),
@@ -96,8 +96,8 @@ impl Findings {
         }
     }
 
-    /// Sets the names of keys in other programs: (our name, their names). Ours can be a dotted path, or a line KEY =
-    /// VALUE.
+    /// Sets the names that other programs use for keys. Each entry is our key and a list of the other names. In place
+    /// of our key, there may be a dotted path or a line `KEY = VALUE`.
     pub fn knowing(mut self, other_words: &'static [(&'static str, &'static [&'static str])]) -> Self {
         self.other_words = other_words;
         self
@@ -115,30 +115,30 @@ impl Findings {
         }
     }
 
-    /// Adds a problem by its line and its key's path.
+    /// Adds a problem. Its place is given by its line and the path of its key.
     pub fn raw(&mut self, line: Option<u32>, key: &str, what: String, remedy: String) {
         let what = shortened(what);
         let problem = Problem { file: self.file.clone(), line, key: key.to_owned(), what, remedy };
         self.push(problem);
     }
-    /// Adds a problem.
+    /// Adds a problem at the place `at`.
     pub fn problem(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
         let problem = self.make(at, what.into(), remedy.into());
         self.push(problem);
     }
-    /// Adds a problem and returns `None`, for a value that can't be used.
+    /// Adds a problem and returns `None`, because the value can't be used.
     pub fn refuse<T>(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) -> Option<T> {
         self.problem(at, what, remedy);
         None
     }
-    /// Adds a warning.
+    /// Adds a warning at the place `at`.
     pub fn warn(&mut self, at: &Place, what: impl Into<String>, remedy: impl Into<String>) {
         let warning = self.make(at, what.into(), remedy.into());
         if self.warnings.len() < MAX_PROBLEMS && !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
     }
-    /// Reports a missing key, unless a problem of it was already reported.
+    /// Reports that `key` is missing in `table`. Does nothing if a problem with this key was already reported.
     pub fn missing(&mut self, table: &Place, key: &str, remedy: &str) {
         let at = table.below(key);
         let is_reported = |k: &str| k == &*at.key;
@@ -146,18 +146,18 @@ impl Findings {
             self.problem(&at, "missing", remedy);
         }
     }
-    /// Reports a missing key and returns `None`.
+    /// Reports that `key` is missing in `table`, and returns `None`.
     pub fn lack<T>(&mut self, table: &Place, key: &str, remedy: &str) -> Option<T> {
         self.missing(table, key, remedy);
         None
     }
-    /// Whether a problem of a key below this place was reported.
+    /// Returns whether a problem was reported for a key below this place.
     pub fn spoken_below(&self, at: &Place) -> bool {
         self.problems.iter().any(|p| p.key.strip_prefix(&*at.key).is_some_and(|rest| rest.starts_with('.')))
     }
-    /// Reports a key that a table of `T` does not have.
+    /// Reports a key that tables of the type `T` do not have.
     pub fn unknown_key<T: Declared>(&mut self, table: &Item, key: &str, item: &Item) {
-        // Finding the remedy is slow, because it reads whole schemas.
+        // Return early if the list is full, because finding a remedy is slow: it reads whole schemas.
         if self.problems.len() >= MAX_PROBLEMS {
             return;
         }
@@ -168,7 +168,7 @@ impl Findings {
         self.excused.push(table.at.below(&meant).key.to_string());
         self.problem(&item.at, "no such key", remedy);
     }
-    /// Reports a name that is not among the known ones.
+    /// Reports that `name` is not one of the `known` names. `what` says in words what the name refers to.
     pub fn unknown_name(&mut self, at: &Place, what: &str, name: &str, known: &[&str]) {
         if self.problems.len() >= MAX_PROBLEMS {
             return;
@@ -178,7 +178,7 @@ impl Findings {
     }
 }
 
-/// Returns a remedy: the nearest known word, or some known words.
+/// Returns a remedy. It suggests the word `near` if there is one, or else lists some of the `known` words.
 pub fn remedy(near: Option<&str>, known: &[&str]) -> String {
     match near {
         Some(near) => format!("did you mean \"{near}\"?"),

@@ -7,16 +7,16 @@ use serde_json::{Map, Value as Json};
 use std::fmt::Display;
 use steadycast_units::Rate;
 
-/// A struct that is a table of keys; [`settings!`](crate::settings) implements it.
+/// A struct that is read from a table of keys. The macro [`settings!`](crate::settings) implements this trait.
 pub trait Settings: Sized {
     /// Returns the keys of the table, in the order of their declaration.
     fn names() -> Vec<&'static str>;
-    /// Reads the keys that are present; the others are from `base`. Without it they have their defaults, and a missing
-    /// key without a default is reported. Unknown keys are ignored.
+    /// Reads the keys that are present. The values of all other keys are taken from `base`. If `base` is `None`, they
+    /// have their defaults, and a missing key without a default is reported. Unknown keys are ignored.
     fn fill(item: &Item, base: Option<&Self>, out: &mut Findings) -> Option<Self>;
-    /// Returns all keys with their values. Reading this table gives the same settings again.
+    /// Returns all keys with their values. The same settings result when this table is read again.
     fn table(&self) -> Table;
-    /// Returns the schema of each key, with the values of `base` as defaults.
+    /// Returns the schema of each key. The values of `base` are the defaults.
     fn properties(base: Option<&Self>) -> Map<String, Json>;
 }
 
@@ -24,7 +24,7 @@ pub trait Settings: Sized {
 pub trait Rule<T> {
     /// Returns the problem and the remedy if a value violates the rule.
     fn broken(&self, value: &T) -> Option<(String, String)>;
-    /// Adds the rule to a value's schema, as far as JSON Schema can express it.
+    /// Adds the rule to the schema of a value, if JSON Schema can express the rule.
     fn describe(&self, _: &mut Map<String, Json>) {}
 }
 
@@ -34,14 +34,14 @@ impl<T, F: Fn(&T) -> Option<(String, String)>> Rule<T> for F {
     }
 }
 
-/// A range that includes both ends.
+/// A range of valid values. It includes both ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Within<T> {
     /// The smallest valid value.
     pub least: T,
     /// The largest valid value.
     pub most: T,
-    /// Completes the remedy "write a value …".
+    /// The rest of a remedy that begins with "write a value ".
     pub remedy: &'static str,
 }
 
@@ -59,22 +59,23 @@ impl<T: PartialOrd + Display + ToToml> Rule<T> for Within<T> {
     }
 }
 
-/// A variant of an enum that [`kinds!`](crate::kinds) declares. Its defaults may depend on a value of type `C`.
+/// A variant of an enum that is declared with [`kinds!`](crate::kinds). Its defaults may depend on a value of the type
+/// `C`.
 pub trait Kind<C>: Settings {
-    /// Reads the value. Override it if defaults depend on the value of type `C`, or if one key restricts another.
+    /// Reads the value. Override this function if defaults depend on the value of the type `C`, or if one key restricts
+    /// another key.
     fn read_for(item: &Item, _: &C, out: &mut Findings) -> Option<Self> {
         Self::fill(item, None, out)
     }
 }
 
-/// An invalid value, which was already reported.
+/// A value was invalid. The problem has already been reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Reads the value of a key; `None` if it is absent.
+/// Reads the value of a key. Returns `None` if the key is absent.
 ///
-/// # Errors
-/// The value is invalid; the problem is in `out`.
+/// Returns [`Refused`] if the value is invalid. The problem is then in `out`.
 pub fn field<T: FromToml>(
     item: &Item,
     key: &str,
@@ -92,7 +93,7 @@ pub fn field<T: FromToml>(
     }
 }
 
-/// Returns the table with only its known keys; the others are reported.
+/// Returns the table without its unknown keys. The unknown keys are reported.
 #[doc(hidden)]
 pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> {
     let keys = T::keys();
@@ -100,14 +101,14 @@ pub fn keep_known<T: Declared>(item: &Item, out: &mut Findings) -> Option<Item> 
         crate::not_a_table::<T>(item, out);
         return None;
     };
-    // All of them, so that a user can correct the file in one pass.
+    // Report all unknown keys at once, so that a user can correct the file in one pass.
     for (key, below) in table.iter().filter(|(key, _)| !keys.contains(&key.as_str())) {
         out.unknown_key::<T>(item, key, below);
     }
     Some(item.split(&keys).0)
 }
 
-/// Reports the keys that this kind does not have. The remedy names the kinds that have the key.
+/// Reports the keys that the selected kind does not have. The remedy lists the kinds that do have such a key.
 #[doc(hidden)]
 pub fn refuse_others(
     item: &Item,
@@ -134,7 +135,7 @@ pub fn refuse_others(
             .collect();
         let hint = match kinds.as_slice() {
             [] => String::new(),
-            // If the table names a kind that has keys, the user probably wants this kind.
+            // If the table already selects a kind that has keys, the user probably wants this kind.
             _ if item.get(kind).is_some() && !own.is_empty() => String::new(),
             [one] => format!("{or} write {kind} = {one}"),
             [all @ .., last] => format!("{or} write {kind} = {} or {last}", all.join(", ")),
@@ -143,7 +144,7 @@ pub fn refuse_others(
     }
 }
 
-/// Adds the default and the rules to the schema of a key.
+/// Adds the default value and the rules to the schema of a key.
 #[doc(hidden)]
 pub fn with_default<T: ToToml>(mut schema: Json, default: Option<&T>, rules: &[&dyn Rule<T>]) -> Json {
     if let Json::Object(schema) = &mut schema {
@@ -155,7 +156,7 @@ pub fn with_default<T: ToToml>(mut schema: Json, default: Option<&T>, rules: &[&
     schema
 }
 
-/// Returns a key with its value as an item; `None` if the key is omitted.
+/// Returns a key with its value as an item. Returns `None` if a value of this kind is left out of the table.
 #[doc(hidden)]
 pub fn entry<T: ToToml>(key: &str, value: &T) -> Option<(String, Item)> {
     Some((key.to_owned(), value.value()?.into()))
@@ -182,9 +183,9 @@ pub fn kind_first(key: &str, kind: &str, rest: Table) -> Value {
 /// - `[inner] name: Type` declares a field that is not a key.
 /// - `[kind] name: Type` adds the keys of an enum that [`kinds!`](crate::kinds) declares.
 ///
-/// After the struct's name, `checked by FUNCTION` names a check of the whole struct,
-/// a `fn(&Self, &Item, &mut Findings)`. With `, short "KEY" "EXAMPLE"`, the value of this key is accepted in place of
-/// the table; the example is for messages.
+/// After the struct's name, `checked by FUNCTION` sets a function that checks the whole struct. Its type is `fn(&Self,
+/// &Item, &mut Findings)`. With `, short "KEY" "EXAMPLE"`, users may write the value of this key in place of the table.
+/// The example is shown in messages.
 #[macro_export]
 macro_rules! settings {
     ($(
@@ -307,7 +308,7 @@ macro_rules! settings {
     (@read $item:ident, $base:ident, $out:ident; [kind] $key:ident: $type:ty; []; []; []; []) => {
         let own = $item.split(&<$type as $crate::Declared>::keys()).0;
         let $key: Option<$type> = match $base {
-            // The file sets none of the enum's keys.
+            // The file sets none of this enum's keys, so take the value from `base`.
             Some(base) if own.table().is_none_or(|keys| keys.is_empty()) => Some(base.$key.clone()),
             _ => <$type>::read_for(&own, &(), $out),
         };
@@ -357,17 +358,17 @@ macro_rules! settings {
     (@schema $base:ident, $all:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; [$($doc:literal),+]) => {};
 }
 
-/// Declares enums of settings. The key `kind`, or the key after `by`, selects the variant.
+/// Declares enums of settings. The key `kind` selects the variant. After `by`, another key can be given for this.
 ///
-/// Each variant has a word, a type (optional) and a phrase for messages, as in "a RED queue has no key `target`".
-/// Messages and the schema list the variants in the order of their declaration.
+/// Each variant consists of a word, an optional type and a phrase for messages, as in "a RED queue has no key
+/// `target`".
 ///
-/// The type after `for` is the `C` of [`Kind`](crate::Kind). These options may follow it:
+/// The type after `for` is the parameter `C` of [`Kind`](crate::Kind). These options may follow:
 ///
-/// - `default KIND`: the variant if the key is missing. Without this option, the key is required.
+/// - `default KIND`: the variant that is used if the key is missing. Without this option, the key is required.
 /// - `example TEXT`: an example for messages.
-/// - `short FUNCTION`: further short forms, converted to a table by a `fn(&Item) -> Option<Table>`. A variant's word
-///   alone is always accepted as a short form.
+/// - `short FUNCTION`: a function `fn(&Item) -> Option<Table>` that converts further short forms to a table. A
+///   variant's word alone is always accepted as a short form.
 #[macro_export]
 macro_rules! kinds {
     ($(
@@ -387,29 +388,29 @@ macro_rules! kinds {
             $($(#[doc = $doc])+ $kind $(($type))?,)+
         }
         impl $name {
-            /// The key that distinguishes the kinds.
+            /// The key that selects the variant.
             pub const KEY: &'static str = $crate::kinds!(@key $($by)?);
-            /// The words of the kinds, in the order of their declaration.
+            /// The words of the variants, in the order of their declaration.
             pub const KINDS: &'static [&'static str] = &[$($word),+];
 
-            /// Returns the word of this kind.
+            /// Returns the word of this variant.
             pub const fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$kind { .. } => $word,)+
                 }
             }
-            /// Returns the keys of each kind.
+            /// Returns the word and the keys of each variant.
             fn each() -> Vec<(&'static str, Vec<&'static str>)> {
                 vec![$(($word, $crate::kinds!(@names $($type)?))),+]
             }
-            /// Reads the value in a context. Problems are added to `out`.
+            /// Reads the value. `context` may determine its defaults. Problems are added to `out`.
             pub fn read_for(item: &$crate::tree::Item, context: &$context, out: &mut $crate::Findings) -> Option<Self> {
                 let item = &$crate::keep_known::<Self>(&$crate::lengthened::<Self>(item), out)?;
                 #[allow(unused_variables, reason = "there may be no default")]
                 let standard: Option<&str> = None;
                 $(let standard = Some($standard);)?
                 let kind = match (item.get(Self::KEY), standard) {
-                    // A kind that is not a text is reported below.
+                    // If the kind is not a text, the last arm of the `match` below reports it.
                     (Some(kind), _) => kind.text().unwrap_or_default(),
                     (None, Some(standard)) => standard,
                     (None, None) => {
@@ -423,7 +424,7 @@ macro_rules! kinds {
                         let before = out.problems.len();
                         $crate::refuse_others(item, Self::KEY, $what, own, &all, out);
                         let read = $crate::kinds!(@read Self::$kind $(($type))?; item, context, out);
-                        // A key of another kind makes the table invalid.
+                        // Return `None` if the table has a key of another kind.
                         if out.problems.len() > before { None } else { read }
                     })+
                     _ => {
@@ -451,7 +452,8 @@ macro_rules! kinds {
                 $($crate::kinds!(@schema keys, Self::KEY, $word $(, $type)?);)+
                 let kind = $crate::kind_schema(kinds, &[$($standard)?]);
                 keys.insert(Self::KEY.to_owned(), kind);
-                // The schema accepts numbers if `long` accepts numbers. `0.0` stands for any number.
+                // The schema accepts numbers if `long` accepts numbers. Test this with 0.0, which stands for any
+                // number.
                 let number = <Self as $crate::Declared>::long(&$crate::tree::Value::Real(0.0).into()).map(|_| "number");
                 let short: Vec<_> = ["string"].into_iter().chain(number).collect();
                 $crate::described($crate::table_schema(keys, &short), &[$($about),+])
@@ -500,7 +502,7 @@ macro_rules! kinds {
     };
 }
 
-/// Values of the types in `short` are accepted in place of the table.
+/// Returns the schema of a table. Values of the types in `short` are accepted in place of the table.
 #[doc(hidden)]
 pub fn table_schema(keys: Map<String, Json>, short: &[&str]) -> Json {
     let types: Vec<_> = ["object"].into_iter().chain(short.iter().copied()).collect();
@@ -508,7 +510,7 @@ pub fn table_schema(keys: Map<String, Json>, short: &[&str]) -> Json {
     serde_json::json!({ "type": types, "properties": keys, "additionalProperties": false })
 }
 
-/// The prefix of the descriptions of a kind's keys.
+/// Returns the text with which the descriptions of a kind's keys begin.
 #[doc(hidden)]
 pub fn of_kind(key: &str, kind: &str) -> String {
     if key == "kind" { kind.to_owned() } else { format!("{key} = {kind}") }
@@ -528,7 +530,7 @@ pub fn kind_schema(kinds: &[(&str, &[&str])], default: &[&str]) -> Json {
     schema
 }
 
-/// Rejects a rate of 0.
+/// Returns a problem and a remedy if the rate is 0.
 pub fn positive(rate: &Rate) -> Option<(String, String)> {
     (*rate == Rate::ZERO).then(|| ("a rate of 0".into(), "write a rate above 0".into()))
 }

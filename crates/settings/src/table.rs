@@ -1,4 +1,4 @@
-//! The traits of values and tables. One declaration serves reading, writing, problems and the schema.
+//! The traits of values and tables. A type declares once how it is read, written and checked, and what its schema is.
 
 use crate::problem::{Findings, remedy};
 use crate::tree::{Item, Place, Table, Value, quoted};
@@ -17,17 +17,17 @@ pub trait Declared {
     fn keys() -> Vec<&'static str> {
         Vec::new()
     }
-    /// Returns the table for which a short form stands; `None` for other items.
+    /// Returns the table that the short form `item` is equivalent to. Returns `None` if it is not a short form.
     fn long(_: &Item) -> Option<Table> {
         None
     }
-    /// Returns an example for messages; empty if a list of the type's keys is enough.
+    /// Returns an example for messages. It is empty if messages list the type's keys instead.
     fn example() -> &'static str {
         ""
     }
 }
 
-/// Replaces a short form by its table; other values are unchanged.
+/// Replaces a short form by the equivalent table. Returns other values unchanged.
 pub fn lengthened<T: Declared>(item: &Item) -> Cow<'_, Item> {
     match item.value {
         Value::Table(_) => Cow::Borrowed(item),
@@ -40,17 +40,17 @@ pub fn lengthened<T: Declared>(item: &Item) -> Cow<'_, Item> {
 
 /// A type that can be read as the value of a key.
 pub trait FromToml: Declared + Sized {
-    /// Reads the value; problems are added to `out`.
+    /// Reads the value. Problems are added to `out`.
     fn read(item: &Item, out: &mut Findings) -> Option<Self>;
 }
 
-/// A type that can be written as the value of a key, and is read back unchanged.
+/// A type that can be written as the value of a key. The same value results when it is read again.
 pub trait ToToml {
-    /// Returns the written value; `None` if the key is omitted.
+    /// Returns the value to write. Returns `None` if the key is left out.
     fn value(&self) -> Option<Value>;
 }
 
-/// A value with its place in the file.
+/// A value and its place in the file.
 #[derive(Clone, Debug)]
 pub struct Spanned<T> {
     /// The value.
@@ -92,11 +92,11 @@ impl<T: FromToml> FromToml for Spanned<T> {
     }
 }
 
-/// Declares tables whose keys are read individually. Every key is optional; the reader of the table reports missing
-/// keys.
+/// Declares tables whose keys are read individually. Every key is optional. The code that uses the table reports
+/// missing keys.
 ///
-/// A table can list types after `..`. It then also accepts the keys of these types, and stores them unread for later. A
-/// key that the table declares itself is stored for these types as well.
+/// The declaration can list further types after `..`. The table then also accepts the keys of these types and stores
+/// them unread. Such a type also gets the keys that the table declares itself, if it has keys of the same names.
 #[macro_export]
 macro_rules! tables {
     ($(
@@ -118,7 +118,7 @@ macro_rules! tables {
         impl $name {
             #[allow(dead_code, reason = "only some tables are asked")]
             pub(crate) const KEYS: &'static [&'static str] = &[$($crate::plain(stringify!($key))),*];
-            /// Returns the keys that are present, with their places.
+            /// Returns the keys that are present and their places.
             #[allow(dead_code, reason = "only some tables are asked")]
             pub(crate) fn present(&self) -> Vec<(&'static str, &$crate::tree::Place)> {
                 #[allow(unused_mut, reason = "a table may have no keys of its own")]
@@ -127,7 +127,7 @@ macro_rules! tables {
                     all.push(($crate::plain(stringify!($key)), &present.at));
                 })*
                 $(for key in <$other as $crate::Declared>::keys() {
-                    // The table's own keys are already in the list.
+                    // Skip the table's own keys, because they are already in the list.
                     if let Some(item) = self.$part.item.get(key).filter(|_| !Self::KEYS.contains(&key)) {
                         all.push((key, &item.at));
                     }
@@ -146,7 +146,7 @@ macro_rules! tables {
                     $($key: None,)*
                     $($part: $crate::Deferred::of(item.split(&<$other as $crate::Declared>::keys()).0),)*
                 };
-                // An unknown key of an inner table may belong to this one.
+                // Remember this table, because an unknown key of an inner table may belong here.
                 out.tables.push($crate::Around::of::<Self>(item));
                 for (key, below) in table {
                     $(if key == $crate::plain(stringify!($key)) {
@@ -195,8 +195,8 @@ pub fn not_a_table<T: Declared>(item: &Item, out: &mut Findings) {
     out.problem(&item.at, format!("{} is not a table", item.shown()), remedy);
 }
 
-/// Adds the keys of one kind to `all`, the keys of the previous kinds. A key's description begins with the kinds that
-/// have the key.
+/// Adds the keys of one kind to `all`, which contains the keys of the previous kinds. The description of each key
+/// begins with the kinds that have it.
 #[doc(hidden)]
 pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose: &str) {
     let Json::Object(keys) = schema["properties"].take() else { return };
@@ -209,7 +209,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
             }
             Some(known) => {
                 let known_about = known["description"].as_str().unwrap_or_default().to_owned();
-                // The kinds have different defaults.
+                // Separate the defaults from the description, because the kinds have different defaults.
                 let (known_about, mut defaults) = match known_about.split_once(" Default ") {
                     Some((known_about, defaults)) => (known_about.to_owned(), Some(format!(" Default {defaults}"))),
                     None => (known_about, None),
@@ -231,7 +231,8 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
                     });
                 }
                 known["description"] = format!("{known_about}{}", defaults.unwrap_or_default()).into();
-                // A missing default is null now, because of `take`. The schema must not show null as the default.
+                // `take` has replaced a missing default by null. Remove it, because the schema must not show null as
+                // the default.
                 if let Json::Object(known) = known
                     && known["default"].is_null()
                 {
@@ -242,7 +243,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
     }
 }
 
-/// Returns a key without the prefix `r#`.
+/// Returns `key` without the prefix `r#`.
 pub const fn plain(key: &'static str) -> &'static str {
     match key.as_bytes() {
         [b'r', b'#', ..] => key.split_at(2).1,
@@ -250,7 +251,7 @@ pub const fn plain(key: &'static str) -> &'static str {
     }
 }
 
-/// Returns a schema with its description.
+/// Returns the schema with a description that joins `lines`.
 pub fn described(mut schema: Json, lines: &[&str]) -> Json {
     let text: Vec<_> = lines.iter().map(|l| l.trim()).collect();
     if let Json::Object(object) = &mut schema {
@@ -259,7 +260,7 @@ pub fn described(mut schema: Json, lines: &[&str]) -> Json {
     schema
 }
 
-/// Declares enums whose values are written as words. A variant is declared as `Value = "word",`.
+/// Declares enums whose values are written as words. Each variant is declared as `Value = "word",`.
 #[macro_export]
 macro_rules! words {
     ($($(#[$about:meta])+ $public:vis enum $type:ident { $($(#[$doc:meta])* $value:ident = $word:literal,)+ })*) => {$(
@@ -269,13 +270,13 @@ macro_rules! words {
             $($(#[$doc])* $value,)+
         }
         impl $type {
-            /// Returns the word of the value.
+            /// Returns the word that stands for this value.
             pub const fn word(self) -> &'static str {
                 match self {
                     $(Self::$value => $word,)+
                 }
             }
-            /// Returns the value of a word; `None` if the word is unknown.
+            /// Returns the value that `word` stands for. Returns `None` if the word is unknown.
             pub fn of(word: &str) -> Option<Self> {
                 match word {
                     $($word => Some(Self::$value),)+
@@ -310,7 +311,7 @@ macro_rules! words {
     )*};
 }
 
-/// Reports a value that is not one of the valid words.
+/// Reports that a value is not one of the valid `words`.
 pub fn not_one_of(item: &Item, words: &[&str], out: &mut Findings) {
     let near = item.text().and_then(|t| nearest(t, words));
     let remedy = match near {
@@ -365,21 +366,21 @@ impl ToToml for bool {
     }
 }
 
-/// Returns the number that was probably meant: in quotation marks, with a unit, or in per cent. `None` if there is more
-/// than one plausible reading.
+/// Returns the number that the user probably meant. It may be in quotation marks, have a unit or be a percentage.
+/// Returns `None` if more than one reading is plausible.
 fn bare(item: &Item) -> Option<f64> {
     let text = item.text()?.trim();
     if let Ok(rate) = text.parse::<Rate>() {
-        // Figures of rates are in bit/s.
+        // Numbers that stand for rates are in bit/s.
         return Some(rate.as_bps_f64());
     }
     let text = match text.split_once(',') {
-        // A decimal comma, or a thousands separator.
+        // The comma may be a decimal comma or a thousands separator. Three digits after it are ambiguous.
         Some((_, rest)) if rest.chars().take_while(char::is_ascii_digit).count() == 3 => return None,
         Some((whole, rest)) => &format!("{whole}.{rest}"),
         None => text,
     };
-    // The key may be in seconds or in milliseconds.
+    // Return `None` for times, because the key may expect seconds or milliseconds.
     if text.parse::<Span>().is_ok() {
         return None;
     }
@@ -413,7 +414,7 @@ macro_rules! whole_numbers {
                         }
                         read
                     }
-                    // TOML has no integers beyond the range of i64.
+                    // A digit string arrives here because TOML has no integers beyond the range of i64.
                     Value::Other(ref text) if text.bytes().all(|b| b.is_ascii_digit()) => {
                         let most = u64::from(Self::MAX).min(i64::MAX as u64);
                         let what = format!("{} is out of range", item.shown());
@@ -429,7 +430,7 @@ macro_rules! whole_numbers {
         }
         impl ToToml for $type {
             fn value(&self) -> Option<Value> {
-                // TOML's integers end at `i64::MAX`. A larger value can't have been read.
+                // TOML integers end at `i64::MAX`, so a larger value can't have been read from TOML.
                 Some(Value::Whole(i64::try_from(*self).unwrap_or(i64::MAX)))
             }
         }
@@ -462,7 +463,7 @@ impl ToToml for f64 {
     }
 }
 
-/// Returns the problem and the remedy for an invalid quantity.
+/// Returns the problem and the remedy for a quantity that could not be parsed.
 pub fn quantity(error: &QuantityError) -> (String, String) {
     match error {
         QuantityError::NoNumber { text, example } => {
@@ -488,7 +489,7 @@ macro_rules! quantities {
             fn read(item: &Item, out: &mut Findings) -> Option<Self> {
                 let Some(text) = item.text() else {
                     let [one, other] = $units;
-                    // The remedy repeats the number with units.
+                    // Suggest the same number with units, if it is plausible.
                     let remedy = match item.value {
                         Value::Whole(n) if (0..10_000).contains(&n) => {
                             format!("write its unit, as \"{n}{one}\" or \"{n}{other}\"")
@@ -522,14 +523,14 @@ quantities! {
     Bytes, "size", "1018B", ["B", "kB"], r"^\s*[0-9.e+-]+\s*(B|kB|MB|GB|KiB|MiB)\s*$";
 }
 
-/// A number of packets, such as "50p". Settings that need a whole number check it.
+/// A number of packets, such as "50p". It may have a fraction, so settings that need a whole number must check this.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Packets(pub f64);
 
-/// Parses a number of packets, such as "50p"; `None` for any other form.
+/// Parses a number of packets, such as "50p". Returns `None` if the text has another form.
 pub fn packets(text: &str) -> Option<f64> {
     let number = text.trim().strip_suffix('p')?.trim();
-    // Rust's parser accepts "inf" and "nan".
+    // Check the characters as well, because Rust's parser accepts "inf" and "nan".
     let plain = number.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e'));
     number.parse::<f64>().ok().filter(|x| plain && x.is_finite())
 }
@@ -563,7 +564,7 @@ impl ToToml for Packets {
     }
 }
 
-/// A list; a single value is accepted without brackets.
+/// A list of values. A user may write a single value without brackets.
 #[derive(Clone, Debug)]
 pub struct OneOrMany<T> {
     /// The values.
@@ -583,7 +584,7 @@ impl<T: FromToml> FromToml for OneOrMany<T> {
         match &item.value {
             Value::List(list) => {
                 let all: Vec<_> = list.iter().filter_map(|i| Spanned::read(i, out)).collect();
-                // A shorter list would cause misleading messages.
+                // Return `None` if an element was invalid, because a shorter list would cause misleading messages.
                 (all.len() == list.len()).then_some(Self { all, bare: false })
             }
             _ => Some(Self { all: vec![Spanned::read(item, out)?], bare: true }),
@@ -600,7 +601,7 @@ impl<T: Declared> Declared for Vec<T> {
 impl<T: FromToml> FromToml for Vec<T> {
     fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         match &item.value {
-            // Invalid elements were reported.
+            // Leave out invalid elements. They were already reported.
             Value::List(list) => Some(list.iter().filter_map(|i| T::read(i, out)).collect()),
             Value::Table(_) => {
                 let name = item.at.key.rsplit('.').next().unwrap_or_default();
@@ -630,7 +631,7 @@ impl<T: ToToml> ToToml for Option<T> {
     }
 }
 
-/// A value, or the word "none".
+/// A value or the word "none".
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OrNone<T> {
     /// The word "none".
@@ -640,7 +641,7 @@ pub enum OrNone<T> {
 }
 
 impl<T> OrNone<T> {
-    /// Returns the value, if there is one.
+    /// Returns the value. Returns `None` for the word "none".
     pub const fn as_option(&self) -> Option<&T> {
         match self {
             Self::None => None,
@@ -670,7 +671,7 @@ impl<T: ToToml> ToToml for OrNone<T> {
     }
 }
 
-/// A table that is read later, when its context is known.
+/// A table that is read later, when the values on which its defaults depend are known.
 #[derive(Clone, Debug)]
 pub struct Deferred<T> {
     /// The table as it was written.
@@ -679,7 +680,7 @@ pub struct Deferred<T> {
 }
 
 impl<T> Deferred<T> {
-    /// Wraps a table whose keys have been checked.
+    /// Wraps a table whose keys have already been checked.
     pub fn of(item: Item) -> Self {
         Self { item, as_if: PhantomData }
     }

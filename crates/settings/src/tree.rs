@@ -1,4 +1,5 @@
-//! A tree of values with their places: the common form of TOML, JSON and the command line.
+//! A tree of values with their places in the text. TOML, JSON and command-line arguments are all converted to this
+//! form.
 
 use crate::problem::Findings;
 use serde_json::Value as Json;
@@ -8,27 +9,27 @@ use toml::de::{DeTable, DeValue};
 /// The place at which a value was written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// The line of the file, from 1.
+    /// The line of the file. It starts at 1.
     pub line: Option<u32>,
-    /// The path of keys.
+    /// The path of keys, for example `flow.video.controller`.
     pub key: Arc<str>,
     /// Whether the value was set by `--set` and not in the file.
     pub set: bool,
 }
 
 impl Place {
-    /// Returns a place in a line, without a path.
+    /// Returns a place in a line that has no path of keys.
     pub fn line(line: Option<u32>) -> Self {
         Self { line, key: Arc::from(""), set: false }
     }
-    /// Returns the place of a key below this one, which need not exist.
+    /// Returns the place of `key` in the table at this place. The key need not exist.
     pub fn below(&self, key: &str) -> Self {
         let path = if self.key.is_empty() { key.to_owned() } else { format!("{}.{key}", self.key) };
         Self { line: self.line, key: path.into(), set: self.set }
     }
 }
 
-/// A value with its place.
+/// A value and its place in the text.
 #[derive(Clone, Debug)]
 pub struct Item {
     /// The value.
@@ -51,7 +52,7 @@ pub enum Value {
     Real(f64),
     /// A string.
     Text(String),
-    /// A value that no key accepts: a date, null in a JSON list, or a number out of range.
+    /// A value that no key accepts: a date, a null in a JSON list, or a number that is out of range.
     Other(String),
     /// An array.
     List(Vec<Item>),
@@ -67,12 +68,12 @@ impl From<Value> for Item {
 }
 
 impl Value {
-    /// Returns a list of values without places.
+    /// Returns a list of values that have no places.
     pub fn list(all: impl IntoIterator<Item = Self>) -> Self {
         Self::List(all.into_iter().map(Item::from).collect())
     }
 
-    /// Returns the value as TOML on one line, with floats in their shortest form.
+    /// Returns the value as TOML on one line. Floats have their shortest form.
     pub fn to_toml(&self) -> String {
         match self {
             Self::Bool(b) => b.to_string(),
@@ -89,7 +90,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as JSON; infinity and NaN become null.
+    /// Returns the value as JSON. Infinity and NaN become null.
     pub fn to_json(&self) -> Json {
         match self {
             Self::Bool(b) => (*b).into(),
@@ -118,33 +119,33 @@ pub fn string(text: &str) -> String {
     quoted
 }
 
-/// Returns a key in TOML, in quotation marks if it needs them.
+/// Returns a key in TOML syntax. It is put in quotation marks if it needs them.
 pub fn bare(key: &str) -> String {
     let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
     if plain { key.to_owned() } else { string(key) }
 }
 
 impl Item {
-    /// Returns the table; `None` for another type.
+    /// Returns the table. Returns `None` if the value has another type.
     pub fn table(&self) -> Option<&Table> {
         if let Value::Table(table) = &self.value { Some(table) } else { None }
     }
-    /// Returns the value of a key; `None` if there is none.
+    /// Returns the value of a key. Returns `None` if the key is missing or the value is not a table.
     pub fn get(&self, key: &str) -> Option<&Item> {
         self.table()?.iter().find(|(k, _)| k == key).map(|(_, item)| item)
     }
-    /// Returns the text; `None` for another type.
+    /// Returns the text. Returns `None` if the value has another type.
     pub fn text(&self) -> Option<&str> {
         if let Value::Text(text) = &self.value { Some(text) } else { None }
     }
-    /// Splits a table into the keys listed in `keys` and the others.
+    /// Splits a table in two: the keys that are in `keys`, and all other keys.
     pub fn split(&self, keys: &[&str]) -> (Self, Self) {
         let Some(table) = self.table() else { return (self.clone(), self.clone()) };
         let (taken, rest) = table.iter().cloned().partition(|(key, _)| keys.contains(&key.as_str()));
         let make = |table| Self { value: Value::Table(table), at: self.at.clone() };
         (make(taken), make(rest))
     }
-    /// Returns the value as it would be written, shortened for a message.
+    /// Returns the value as a user would write it. Long values are shortened for a message.
     pub fn shown(&self) -> String {
         match &self.value {
             Value::Bool(b) => b.to_string(),
@@ -158,7 +159,7 @@ impl Item {
     }
 }
 
-/// Returns the text in quotation marks, shortened to 60 characters.
+/// Returns the text in quotation marks. It is shortened to 60 characters.
 pub fn quoted(text: &str) -> String {
     format!("\"{}\"", short(text).escape_debug())
 }
@@ -170,17 +171,17 @@ fn short(text: &str) -> String {
     }
 }
 
-/// Largest text that is read, in bytes.
+/// Maximum size of a text that is parsed, in bytes.
 pub const MAX_TEXT: usize = 4 << 20;
-/// With this many syntax errors, a file is not meant as TOML.
+/// A file with at least this number of syntax errors is probably not a TOML file.
 const OTHER_KIND_ERRORS: usize = 20;
-/// Maximum nesting of tables.
+/// Maximum depth to which tables may be nested.
 pub const MAX_DEPTH: usize = 16;
 
-/// Parses TOML; syntax errors are added to `out`.
+/// Parses TOML. Syntax errors are added to `out`.
 pub fn from_toml(text: &str, out: &mut Findings) -> Item {
     let empty = Item { value: Value::Table(Vec::new()), at: Place::line(Some(1)) };
-    // A hostile or wrong file must not exhaust the memory or the stack.
+    // Check size and depth first, so that a hostile or wrong file cannot exhaust the memory or the stack.
     if text.len() > MAX_TEXT {
         out.raw(None, "", format!("the file has {} bytes", text.len()), "a scenario has at most 4 MiB".into());
         return empty;
@@ -191,7 +192,8 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         return empty;
     }
     let (document, errors) = DeTable::parse_recoverable(text);
-    // Later errors usually follow from the first ones. With very many errors, the file is probably not a TOML file.
+    // Later errors usually follow from the first ones. With very many errors, report only the first, because the file
+    // is probably not a TOML file.
     let is_other = errors.len() >= OTHER_KIND_ERRORS;
     for error in errors.iter().take(if is_other { 1 } else { OTHER_KIND_ERRORS }) {
         let span = error.span().unwrap_or(0..0);
@@ -203,14 +205,14 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
         if is_other {
             remedy.push_str("; or name another file: many more of its lines are not TOML");
         }
-        // The parser's position is that of a key only if the key is a duplicate.
+        // The error's position is the position of a key only if the key is a duplicate.
         let key = if error.message().contains("duplicate") { key } else { "" };
         out.raw(Some(lines.at(span.start)), key, what, remedy);
         if heads {
             break; // keys below a duplicate heading would be duplicates, too
         }
     }
-    // A tree without the invalid parts would lead to messages such as "missing".
+    // Return an empty table after an error. A tree without the invalid parts would lead to messages such as "missing".
     if !errors.is_empty() {
         return empty;
     }
@@ -222,7 +224,7 @@ pub fn from_toml(text: &str, out: &mut Findings) -> Item {
 
 fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     if heads {
-        // The two tables are meant as one, or as a list of tables.
+        // The user meant the two tables as a single table or as a list of tables.
         let name = found.trim_matches(['[', ']']);
         return (
             "a table of this name is there already".into(),
@@ -240,8 +242,8 @@ fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
     )
 }
 
-/// Returns the position at which dotted keys or brackets are nested too deep. The parser limits only brackets, and
-/// dropping a tree of a million levels would overflow the stack.
+/// Returns the position at which dotted keys or brackets are nested too deeply. This check is needed because the parser
+/// limits only brackets. Without it, dropping a tree with a million levels would overflow the stack.
 fn too_deep(text: &str) -> Option<usize> {
     use toml_parser::lexer::TokenKind;
     let (mut dots, mut open) = (0usize, 0usize);
@@ -250,7 +252,7 @@ fn too_deep(text: &str) -> Option<usize> {
             TokenKind::Dot => dots += 1,
             TokenKind::Newline | TokenKind::Comma | TokenKind::Equals => dots = 0,
             TokenKind::LeftSquareBracket | TokenKind::LeftCurlyBracket => open += 1,
-            // The parser reports a closing bracket without an opening one.
+            // Ignore a closing bracket without an opening bracket, because the parser reports it.
             TokenKind::RightSquareBracket | TokenKind::RightCurlyBracket => open = open.saturating_sub(1),
             _ => {}
         }
@@ -263,7 +265,7 @@ fn too_deep(text: &str) -> Option<usize> {
 
 fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out: &mut Findings) -> Item {
     let at = Place::line(Some(lines.at(offset)));
-    // Brackets and dotted keys can each be nested up to [`MAX_DEPTH`].
+    // The limit is doubled, because brackets and dotted keys can each be nested up to [`MAX_DEPTH`].
     if depth > 2 * MAX_DEPTH {
         out.raw(at.line, "", "keys nested too deep".into(), format!("at most {MAX_DEPTH} levels"));
         return Item { value: Value::Table(Vec::new()), at };
@@ -273,7 +275,7 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
         DeValue::Boolean(b) => Value::Bool(*b),
         DeValue::Integer(n) => match i64::from_str_radix(n.as_str(), n.radix()) {
             Ok(n) => Value::Whole(n),
-            // Beyond i64: whoever reads whole numbers reports it.
+            // The number exceeds i64. The code that reads a whole number from it reports this.
             Err(_) => Value::Other(n.to_string()),
         },
         DeValue::Float(x) => x.as_str().parse().map_or_else(|_| Value::Other(x.to_string()), Value::Real),
@@ -283,14 +285,15 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
         }
         DeValue::Table(table) => {
             let mut entries: Vec<_> = table.iter().collect();
-            // The parser's table does not keep the order of the file, in which problems are reported.
+            // Restore the order of the file, because the parser's table does not keep it and problems are reported in
+            // this order.
             entries.sort_by_key(|(key, _)| key.span().start);
             Value::Table(
                 entries
                     .into_iter()
                     .map(|(key, value)| {
                         let mut item = convert(value.get_ref(), value.span().start, lines, depth + 1, out);
-                        // The value can begin on a later line than its key.
+                        // Use the key's line, because the value can begin on a later line.
                         item.at.line = Some(lines.at(key.span().start));
                         (key.get_ref().to_string(), item)
                     })
@@ -301,10 +304,10 @@ fn convert(value: &DeValue<'_>, offset: usize, lines: &Lines, depth: usize, out:
     Item { value, at }
 }
 
-/// Converts JSON from another program; null counts as absent.
+/// Converts JSON that another program wrote. A key whose value is null is left out.
 pub fn from_json(json: &Json, depth: usize, out: &mut Findings) -> Item {
     let at = Place::line(None);
-    // Another program's nesting must not exhaust the stack.
+    // Limit the depth, so that JSON from another program cannot exhaust the stack.
     if depth > MAX_DEPTH {
         out.raw(None, "", "keys nested too deep".into(), format!("at most {MAX_DEPTH} levels"));
         return Item { value: Value::Table(Vec::new()), at };
@@ -336,14 +339,14 @@ impl Lines {
     fn of(text: &str) -> Self {
         Self(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i).collect())
     }
-    /// Returns the line of an offset, from 1.
+    /// Returns the line that contains the byte offset. Lines start at 1.
     fn at(&self, offset: usize) -> u32 {
         self.0.partition_point(|newline| *newline < offset) as u32 + 1
     }
 }
 
-/// Returns a TOML value from the command line; other text is a string, so that `--set flow.video.controller=asmp` needs
-/// no quotation marks.
+/// Parses a value from the command line. A text that is not a TOML value becomes a string, so that `--set
+/// flow.video.controller=asmp` needs no quotation marks.
 pub fn read_value(text: &str) -> Value {
     if text.len() > 10_000 || too_deep(text).is_some() {
         return Value::Text(text.to_owned());
@@ -352,7 +355,7 @@ pub fn read_value(text: &str) -> Value {
     if !errors.is_empty() {
         return Value::Text(text.to_owned());
     }
-    // Only excessive nesting could be reported, which `too_deep` has excluded.
+    // `convert` reports only excessive nesting, which `too_deep` has already excluded. So the findings can be ignored.
     let mut ignored = Findings::new("--set");
     let mut item = convert(value.get_ref(), 0, &Lines::of(text), 0, &mut ignored);
     mark(&mut item);

@@ -1,6 +1,6 @@
-//! Measures the cost of a scenario without Python, for example under a profiler: `cargo run --release --example hops --
-//! FILE [PATH=VALUE …]`. Video flows must be greedy (a source that always has data), because the frames of other flows
-//! come from Python.
+//! Measures how fast a scenario is simulated without Python, for example under a profiler: `cargo run --release
+//! --example hops -- FILE [PATH=VALUE …]`. Video flows must be greedy, which means that their source always has data.
+//! The frames of other video flows come from Python.
 
 use std::io;
 use std::path::Path;
@@ -8,13 +8,13 @@ use steadycast_record::run;
 use steadycast_scenario::Document;
 use steadycast_sim::{Inputs, Simulation};
 
-/// Returns the CPU time of this thread so far in seconds; Linux only.
+/// Returns the CPU time that this thread has used, in seconds. Works only on Linux.
 fn cpu_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).map_or(f64::NAN, |ns| ns / 1e9)
 }
 
-/// Returns the peak memory of this process so far in MB; Linux only.
+/// Returns the peak memory of this process in MB. Works only on Linux.
 fn peak_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kb =

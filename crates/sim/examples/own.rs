@@ -1,4 +1,4 @@
-//! A user-defined controller in a scenario, beside TCP: `cargo run --release -p steadycast-sim --example own`.
+//! Simulates a user-defined controller that competes with TCP: `cargo run --release -p steadycast-sim --example own`.
 
 use std::error::Error;
 use std::path::Path;
@@ -8,7 +8,8 @@ use steadycast_scenario::Document;
 use steadycast_sim::{Inputs, Simulation};
 use steadycast_units::Rate;
 
-/// The controller's entry: its name in scenarios, its parameters, and the constructors of its halves.
+/// Describes the controller: its name in scenarios, its parameters, and how its sender part and its receiver part are
+/// created.
 static HALVING: Controller = Controller {
     name: "halving",
     about: "halves its rate with each report of a loss, and raises it by a step with each other one",
@@ -37,7 +38,7 @@ impl SenderHalf for Halving {
     fn on_sent(&mut self, _: &Sent) {}
 
     fn on_report(&mut self, report: &Report<'_>) {
-        // A body comes from the network: one of another length is invalid and ignored.
+        // The body comes from the network. Ignore it if it has another length, because it is then invalid.
         let Some(&[0, 0, 0, lost]) = report.body.map(|body| &body.bytes[..]) else { return };
         let rate = if lost > 0 { self.rate.scale(0.5) } else { self.rate + self.step };
         self.rate = rate.max(self.floor).min(self.cap);
@@ -75,7 +76,7 @@ name = "tcp"
 kind = "tcp"
 "#;
 
-/// Returns the throughput at each flow's receiver, in bit/s.
+/// Runs the scenario. Returns each flow's name and the throughput at its receiver in bit/s.
 pub(crate) fn run() -> Result<Vec<(String, f64)>, Box<dyn Error>> {
     let registry = Registry::default().with(&HALVING);
     let loaded = Document::parse(SCENARIO, Path::new("own.toml"))?.check_with(registry)?;

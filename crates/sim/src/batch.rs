@@ -1,8 +1,8 @@
-//! Batched delivery of a group's packets to its sinks.
+//! Delivers the packets of a multicast group to its receivers in batches.
 //!
-//! The state of ten thousand sinks exceeds the CPU cache, so each sink's state is loaded once per batch. A packet
-//! that could make a sink send or wake ([`Agent::batchable`]) is delivered immediately, so batching has no observable
-//! effect.
+//! The state of ten thousand receivers does not fit in the CPU cache. A batch contains several packets, so each
+//! receiver's state is loaded once per batch. A packet is delivered immediately if it could make a receiver send or set
+//! a timer ([`Agent::batchable`]). Therefore batching has no observable effect.
 
 use std::collections::BTreeMap;
 use steadycast_endpoints::{Agent, AgentIx, Arriving, BatchKey, Batchable, PacketRow, PlainRun};
@@ -11,23 +11,24 @@ use steadycast_network::{Fan, Leg, Network, PacketIx, To};
 use steadycast_scenario::{DirIx, NodeIx};
 use steadycast_units::Time;
 
-/// The undelivered packets, by group and branching node.
+/// The packets that have not been delivered yet. `at` maps a group and the node at which its tree branches to a batch.
 #[derive(Default)]
 pub(crate) struct Batches {
     batches: Vec<Batch>,
     at: BTreeMap<(u32, NodeIx), usize>,
-    /// Each agent's batch and index in it; empty without batches.
+    /// For each agent: the index of its batch, and its index within this batch. The list is empty if there are no
+    /// batches.
     places: Vec<Option<(u32, u32)>>,
 }
 
-/// The packets for the sinks behind one node's links.
+/// The packets for all receivers that are connected to one node.
 #[derive(Default)]
 struct Batch {
-    /// [`Network::changes`] when the sinks were looked up.
+    /// The value of [`Network::changes`] when `sinks` was filled.
     changes: u64,
-    /// In the order of links.
+    /// The receivers, in the order of their links.
     sinks: Vec<Sink>,
-    /// The copies of the latest packet that was for all sinks.
+    /// The copies of the latest packet that was sent to all of these receivers.
     all: Vec<Leg>,
     arrivals: Vec<Arrival>,
 }
@@ -36,7 +37,7 @@ struct Sink {
     link: DirIx,
     agent: AgentIx,
     batchable: Option<Batchable>,
-    /// A bit per arrival. It is set if the arrival is not for this sink, or was delivered.
+    /// A bit per arrival. The bit is set if the arrival is for other receivers only, or has already been delivered.
     done: u64,
 }
 
@@ -44,7 +45,7 @@ struct Sink {
 struct Arrival {
     at: Time,
     packet: PacketIx,
-    /// The copies in the batch.
+    /// The number of copies that are delivered with the batch.
     copies: u32,
     ecn: Ecn,
 }
@@ -54,12 +55,12 @@ pub(crate) struct AgentsAndLogs<'a> {
     pub(crate) logs: &'a mut [Option<Vec<PacketRow>>],
 }
 
-/// The maximum packets per batch, the bits of [`Sink::done`].
+/// Maximum number of packets per batch: one for each bit of [`Sink::done`].
 const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Removes from `fan` the copies that can wait, and adds them to a batch. `armed` has each agent's next wake-up
-    /// time.
+    /// Moves the copies that can be delivered later from `fan` to a batch. `armed` contains the next wake-up time of
+    /// each agent.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -74,7 +75,7 @@ impl Batches {
         let (key, changes) = ((group, network.begins_at(first)), network.changes(group));
         let n = match self.at.get(&key) {
             Some(n) if self.batches[*n].changes == changes => *n,
-            // The tree has changed, or this is the node's first packet.
+            // Look up the receivers, because the tree has changed or this is the first packet at this node.
             known => {
                 let n = known.copied().unwrap_or(self.batches.len());
                 self.look_up(n, key, first, network, agents_and_logs);
@@ -103,14 +104,14 @@ impl Batches {
         self.places.resize(agents_and_logs.agents.len(), None);
         let batch = &mut self.batches[n];
         batch.flush(network, agents_and_logs);
-        // Pending packets were delivered above.
+        // The sinks can be removed now, because their pending packets were delivered above.
         for sink in batch.sinks.drain(..) {
             self.places[sink.agent.0 as usize] = None;
         }
         batch.changes = network.changes(group);
         for link in network.branches_beside(group, first) {
             let agent = network.sole_receiver(group, link);
-            // A sink is in at most one batch.
+            // Skip the agent if it already belongs to a batch.
             let Some(agent) = agent.filter(|agent| self.places[agent.0 as usize].is_none()) else { continue };
             if let Agent::PlainSink(_) | Agent::VideoSink(_) = agents_and_logs.agents[agent.0 as usize] {
                 self.places[agent.0 as usize] = Some((n as u32, batch.sinks.len() as u32));
@@ -132,12 +133,12 @@ impl Batches {
             let Batch { sinks, arrivals, .. } = &mut self.batches[*batch as usize];
             let sink = &mut sinks[*place as usize];
             sink.flush(arrivals.iter().map(|arrival| arrival.arriving(network)), agents_and_logs);
-            // Only later arrivals are still to be delivered.
+            // Mark all present arrivals as delivered to this sink. Only later arrivals remain.
             sink.done = u64::MAX.checked_shr(u64::BITS - arrivals.len() as u32).unwrap_or(0);
         }
     }
 
-    /// Updates [`Sink::batchable`] of an agent after the agent has processed an event.
+    /// Updates [`Sink::batchable`] after the agent has processed an event.
     #[inline]
     pub(crate) fn update_batchable(&mut self, ix: AgentIx, agent: &Agent) {
         if let Some(Some((batch, place))) = self.places.get(ix.0 as usize) {
@@ -157,22 +158,22 @@ impl Batch {
         let bit = 1 << self.arrivals.len();
         let Some(ecn) = fan.legs().first().map(Leg::ecn) else { return };
         let (packet, before) = (fan.packet(), fan.legs().len());
-        // This packet is for all sinks, too.
+        // This packet is for all sinks, like the previous packet. Skip the comparison for each sink.
         if self.all == fan.legs() && matches!(batch_key, BatchKey::Plain) {
             self.arrivals.push(Arrival { at: now, packet, copies: before as u32, ecn });
             return fan.keep(|_| false);
         }
         let legs = (before == self.sinks.len()).then(|| fan.legs().to_vec());
-        // Copies and sinks are both in the order of links.
+        // Copies and sinks are both sorted by link, so one pass finds the sink of each copy.
         let mut sinks = self.sinks.iter_mut().peekable();
         fan.keep(|leg| {
             while let Some(sink) = sinks.next_if(|sink| sink.link < leg.direction()) {
                 sink.done |= bit;
             }
             let Some(sink) = sinks.next_if(|sink| sink.link == leg.direction()) else { return true };
-            // A batch has one ECN field per arrival.
+            // A batch stores one ECN value per arrival, so a copy with another ECN value can't wait.
             let waits = leg.ecn() == ecn
-                // The agent's timer, if it is due, must be processed before the packet.
+                // If the agent's timer is due, it must be processed before the packet.
                 && armed[sink.agent.0 as usize] > now
                 && sink.batchable.as_mut().is_some_and(|batchable| batchable.accepts(batch_key));
             sink.done |= if waits { 0 } else { bit };
@@ -180,7 +181,7 @@ impl Batch {
         });
         sinks.for_each(|sink| sink.done |= bit);
         let copies = (before - fan.legs().len()) as u32;
-        // Without copies, the bit is free again.
+        // No copy was added. Clear the bit, so that the next arrival can use it.
         if copies == 0 {
             self.sinks.iter_mut().for_each(|sink| sink.done &= !bit);
             return;
@@ -196,7 +197,7 @@ impl Batch {
             return;
         }
         let all: Vec<_> = self.arrivals.iter().map(|arrival| arrival.arriving(network)).collect();
-        // Plain packets are summed once for all sinks, unless a log needs each one.
+        // Sum plain packets once for all sinks. This is not possible if a log needs each packet.
         let run = if agents_and_logs.logs.is_empty() { PlainRun::of(all.iter().copied()) } else { None };
         for sink in &mut self.sinks {
             let plain_run = run.as_ref().filter(|_| sink.done == 0);
@@ -225,7 +226,7 @@ impl Sink {
         agents_and_logs: &mut AgentsAndLogs<'_>,
     ) {
         let (n, done) = (self.agent.0 as usize, self.done);
-        // Usually all arrivals are delivered, and no packet is recorded.
+        // Fast path: no arrival has been delivered yet, and packets are not logged.
         if done == 0 && agents_and_logs.logs.is_empty() {
             return agents_and_logs.agents[n].catch_up(all);
         }

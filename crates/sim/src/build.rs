@@ -11,7 +11,7 @@ use steadycast_units::{Seed, Span};
 
 struct PlacedFlow {
     ends: FlowEnds,
-    /// `None` for a unicast flow.
+    /// The multicast group. It is `None` for a unicast flow.
     group: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Builder<'a> {
     fn add(&mut self, agent: Agent, node: sc::NodeIx, to: To, jitter: Span, name: &str) -> AgentIx {
         let ix = AgentIx(self.agents.len() as u32);
         self.agents.push(agent);
-        // An additional flow must not change others' random numbers.
+        // Derive the random numbers from the name, so that an additional flow does not change those of other agents.
         self.ports.push(Port::new(node, to, jitter, self.seed.part(&format!("{name}.jitter"))));
         ix
     }
@@ -70,18 +70,18 @@ impl<'a> Builder<'a> {
         Ok(placed)
     }
 
-    /// Adds a flow's sources and sinks; with a stream per receiver, one source per sink.
+    /// Adds the sources and sinks of a flow. There is one source per sink if each receiver gets a stream of its own.
     fn sessions(&mut self, flow: &sc::Flow, placed: &mut PlacedFlow, mut make: Makers<'_>) {
         let each = flow.cast == sc::Cast::UnicastEach;
         let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let PlacedFlow { ends, group } = placed;
-        // Never used, because `check_paths` rejects a flow without a path.
+        // A placeholder that is never used, because `check_paths` rejects a flow without a path.
         let nowhere = To::Group(group.unwrap_or(0));
         for (n, to) in flow.to.iter().enumerate() {
             let session = flow.session(n);
             if n == 0 || each {
                 let agent = (make.source)(&session);
-                // The destination is set below, with the receiver's index.
+                // `nowhere` is replaced below, when the receiver's index is known.
                 let ix = self.add(agent, flow.from, nowhere, flow.send_jitter, &format!("flow.{session}.src"));
                 ends.sources.push(ix);
             }
@@ -91,7 +91,7 @@ impl<'a> Builder<'a> {
                 Some(group) if !to_source => To::Group(group),
                 _ => self.network.path(*to, flow.from, source).unwrap_or(nowhere),
             };
-            // `send_jitter` is for the source.
+            // The scenario's `send_jitter` applies only to the source, so the sink has none.
             let ix = self.add(agent, *to, up, Span::ZERO, &format!("flow.{session}.dst{n}"));
             ends.sinks.push(ix);
             match *group {
@@ -100,12 +100,12 @@ impl<'a> Builder<'a> {
             }
         }
         if let Some(group) = *group {
-            // The source receives the members' RTCP.
+            // Make the source a member, so that it receives the RTCP packets of the other members.
             self.network.add_member(group, flow.from, ends.sources[0]);
         }
     }
 
-    /// Adds receivers to their groups, except those that an event adds later.
+    /// Adds all receivers to their groups, except receivers that join later during the run.
     fn graft(&mut self, flows: &[PlacedFlow]) {
         for (n, (flow, placed)) in self.scenario.flows.iter().zip(flows).enumerate() {
             let Some(group) = placed.group else { continue };
@@ -116,7 +116,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Converts the scenario's plan into entries.
+    /// Converts the scenario's events into entries of the simulation's plan.
     fn plan(&mut self, flows: &[FlowEnds], groups: &[Option<u32>]) {
         for turn in plan(self.scenario, flows) {
             let (ends, group) = (&flows[turn.flow.0 as usize], groups[turn.flow.0 as usize]);
@@ -128,7 +128,7 @@ impl<'a> Builder<'a> {
                 let (at, agent, starts) = (turn.at, *agent, turn.does.begins());
                 self.plan.push(if starts { Entry::Start { at, agent } } else { Entry::Stop { at, agent } });
                 if let (Some(group), Action::Join | Action::Leave) = (group, turn.does) {
-                    // The change takes effect at the next router.
+                    // A join or leave changes the tree when it reaches the next router.
                     let at = self.network.membership_effective_at(at, group, self.ports[agent.0 as usize].node);
                     self.plan.push(Entry::MembershipChange { at, group, agent, join: starts });
                 }
@@ -136,12 +136,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns the simulcast receivers, and for each agent the [`SimulcastSlot`] if the agent belongs to one of them.
+    /// Returns the receivers of simulcasts. The second list has a [`SimulcastSlot`] for each agent that belongs to such
+    /// a receiver.
     fn simulcasts(&mut self, flows: &[PlacedFlow]) -> (Vec<Viewer>, Vec<Option<SimulcastSlot>>) {
         let (mut viewers, mut slots) = (Vec::new(), Vec::new());
         for (n, spec) in self.scenario.simulcasts.iter().enumerate() {
             let lowest = &self.scenario.flows[spec.flows[0].0 as usize];
-            // Without simulcasts, `slots` stays empty.
+            // Resize only here, so that `slots` stays empty without simulcasts.
             slots.resize(self.agents.len(), None);
             for (receiver, to) in lowest.to.iter().enumerate() {
                 let mut viewer = Viewer::new(self.scenario, n, receiver);

@@ -1,7 +1,7 @@
 //! The simulator: it runs a scenario in virtual time and produces a record.
 //!
-//! Build a [`Simulation`] from a scenario and its [`Inputs`], run it, then read its record. Scenario and seed
-//! determine the result.
+//! Build a [`Simulation`] from a scenario and its [`Inputs`], run it, then read its record. The scenario and its seed
+//! determine the result completely.
 
 mod batch;
 mod build;

@@ -1,4 +1,4 @@
-//! The attachment of an agent to the network.
+//! A port attaches an agent to a node of the network.
 
 use std::collections::VecDeque;
 use steadycast_network::{Packet, To};
@@ -22,8 +22,8 @@ impl Port {
         !self.jitter.is_zero()
     }
 
-    /// Delays a packet by up to `jitter`, uniformly, as a busy host does (ns-2's `overhead_`). Packets sent meanwhile
-    /// leave together.
+    /// Delays a packet by a random time between zero and `jitter`, as a busy host does (ns-2's `overhead_`). Packets
+    /// that are sent during this time leave together with the first packet.
     pub(crate) fn hold(&mut self, now: Time, packet: Packet) {
         let until = match self.held.back() {
             Some((until, _)) => *until,

@@ -11,7 +11,7 @@ use steadycast_network::{AgentInfo, Alarm, Delivery, Event, Fan, Head, Network, 
 use steadycast_scenario::Scenario;
 use steadycast_units::{Bytes, Span, Time};
 
-/// An entry of the run's plan, known from the start or added by a simulcast receiver.
+/// A planned event of the run. Events are known from the start, or a simulcast receiver adds them during the run.
 #[derive(Clone, Copy)]
 pub(crate) enum Entry {
     Start {
@@ -22,8 +22,8 @@ pub(crate) enum Entry {
         at: Time,
         agent: AgentIx,
     },
-    /// The next router gets a join or leave. A leave waits for the RTCP BYE, which a large group delays (RFC 3550,
-    /// section 6.3.7).
+    /// A join or a leave reaches the next router. A leave waits until the RTCP BYE has been sent, which takes longer in
+    /// a large group (RFC 3550, section 6.3.7).
     MembershipChange {
         at: Time,
         group: u32,
@@ -42,7 +42,7 @@ impl Entry {
 
 #[derive(Clone, Copy)]
 pub(crate) struct SimulcastSlot {
-    /// The index of the simulcast receiver to which the agent belongs.
+    /// Index of the simulcast receiver to which the agent belongs.
     pub(crate) viewer: u32,
     /// The group's number in the network.
     pub(crate) group: u32,
@@ -59,7 +59,7 @@ pub(crate) struct Parts {
     pub(crate) slots: Vec<Option<SimulcastSlot>>,
 }
 
-/// A run of a scenario.
+/// The simulation of a scenario.
 pub struct Simulation {
     scenario: Scenario,
     network: Network,
@@ -67,36 +67,37 @@ pub struct Simulation {
     ports: Vec<Port>,
     plan: Vec<Entry>,
     flows: Vec<FlowEnds>,
-    /// Each flow's link directions.
+    /// For each flow, lists of link directions on its paths. A multicast flow has one list. Other flows have one list
+    /// per receiver.
     ways: Vec<Vec<Vec<u32>>>,
     viewers: Vec<Viewer>,
-    /// For each agent; empty without a simulcast.
+    /// For each agent: the simulcast receiver and group to which it belongs. The list is empty without a simulcast.
     slots: Vec<Option<SimulcastSlot>>,
-    /// Each agent's alarm; NEVER without one.
+    /// When each agent's timer expires. [`Time::NEVER`] means that no timer is set.
     armed: Vec<Time>,
     now: Time,
     step: Span,
     sampled: Time,
-    /// The value of [`Simulation::hops`] at the end of the run; `None` before the end.
+    /// The value of [`Simulation::hops`] at the end of the run. It is `None` before the end.
     hops: Option<u64>,
-    /// The packets of recorded flows, by agent; empty without such flows.
+    /// The recorded packets of each agent. The list is empty if the scenario records no packets.
     logs: Vec<Option<Vec<PacketRow>>>,
-    /// The arrivals not delivered to sinks yet.
+    /// Packets that have arrived but have not been delivered to their sinks yet.
     batches: Batches,
     outgoing: Vec<(Bytes, Ecn, Body)>,
 }
 
-/// How long packets are delivered after the end.
+/// How long packets are still delivered after the end of the run.
 const GRACE: Span = Span::secs(3);
 
-/// The longest virtual time between calls of `go_on`.
+/// Maximum virtual time between two calls of `go_on`.
 const MAX_STRIDE: Span = Span::millis(10);
 
 impl Simulation {
-    /// Builds a scenario's simulation.
+    /// Builds the simulation of a scenario.
     ///
-    /// # Errors
-    /// A controller, TCP configuration or bitrate ladder is invalid, or no path leads to a receiver.
+    /// Returns an error if a controller, a TCP configuration or a bitrate ladder is invalid, or if no path leads to a
+    /// receiver.
     pub fn build(scenario: &Scenario, inputs: &Inputs) -> Result<Self, BuildError> {
         Builder::build(scenario, inputs)
     }
@@ -131,10 +132,9 @@ impl Simulation {
         }
     }
 
-    /// Writes the packets of captured links as pcapng from now on, as [`Network::capture`].
+    /// Starts to write the packets of the captured links as pcapng. See [`Network::capture`].
     ///
-    /// # Errors
-    /// A stream can't be opened or written, with the link's name.
+    /// Returns the link's name and the error if a stream can't be opened or written.
     pub fn capture(
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
@@ -154,25 +154,24 @@ impl Simulation {
         self.network.capture(&self.scenario, infos.collect(), open)
     }
 
-    /// Ends the captures.
+    /// Completes the capture files.
     ///
-    /// # Errors
-    /// The first error of a stream, with the link's name.
+    /// Returns the first error of a stream, together with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.end_capture()
     }
 
-    /// Returns the end of the run.
+    /// Returns the time at which the run ends.
     pub fn end(&self) -> Time {
         Time::ZERO + self.scenario.duration
     }
 
-    /// Returns the current time.
+    /// Returns the current virtual time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Returns the record so far.
+    /// Returns the record of the run up to the current time.
     pub fn record(&self) -> Record<'_> {
         Record {
             world: "simulated",
@@ -189,23 +188,23 @@ impl Simulation {
         }
     }
 
-    /// Returns the summary so far, without figures that need decoded pictures. `complete` means that the end was
-    /// reached.
+    /// Returns the summary of the run up to the current time. It lacks the results that need decoded pictures.
+    /// `complete` tells whether the end was reached.
     pub fn summary(&self, complete: bool) -> Value {
         self.record().summary(complete)
     }
 
-    /// Returns the table `name`; `None` if there is none.
+    /// Returns the table called `name`. Returns `None` if there is no such table.
     pub fn table(&self, name: &str) -> Option<Table> {
         self.record().table(name)
     }
 
-    /// Returns how often a packet has left a link.
+    /// Returns the number of hops: how often any packet has left a link.
     pub fn hops(&self) -> u64 {
         self.hops.unwrap_or_else(|| self.network.hops())
     }
 
-    /// Runs to the end while `go_on` returns true; it is called at least every 10 ms of virtual time.
+    /// Runs until the end or until `go_on` returns false. `go_on` is called at least every 10 ms of virtual time.
     ///
     /// Returns whether the end was reached.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> bool {
@@ -222,7 +221,7 @@ impl Simulation {
         true
     }
 
-    /// Runs to `until` or the end. [`Simulation::run`] can then run the rest.
+    /// Runs to the time `until`, or to the end if that comes first. [`Simulation::run`] can then run the rest.
     ///
     /// Returns whether the end was reached.
     pub fn run_to(&mut self, until: Time) -> bool {
@@ -233,17 +232,17 @@ impl Simulation {
         self.now >= end
     }
 
-    /// Advances to the next sample, at most to `until` and by [`MAX_STRIDE`].
+    /// Advances to the next sampling time, but not beyond `until` and by at most [`MAX_STRIDE`].
     fn advance_to_sample(&mut self, until: Time) {
         let end = self.end();
         let warm = Time::ZERO + self.scenario.warmup;
         let sample = self.sampled.min(end);
         let mut until = until.min(sample).min(self.now + MAX_STRIDE);
-        // The counters are saved exactly at the end of the warm-up.
+        // Stop exactly at the end of the warm-up, because the counters are saved then.
         if self.now < warm {
             until = until.min(warm);
         }
-        // The end is exclusive: a run of 10 s has no packet sent at 10 s.
+        // The end is exclusive: a run of 10 s contains no packet sent at 10 s.
         self.advance(if until == end { end.before(Span::nanos(1)) } else { until });
         self.now = until;
         self.network.end_warmup(self.now);
@@ -253,17 +252,18 @@ impl Simulation {
         }
     }
 
-    /// The last frames, in flight at the end, must not count as lost.
+    /// Ends all agents and delivers the packets that are still in flight. Otherwise the last frames would be counted as
+    /// lost.
     fn drain(&mut self, end: Time) {
-        // Packets that finishing agents send are not part of the run.
+        // Save the counters first, because packets that finishing agents send are not part of the run.
         self.network.end_run(end);
         for ix in 0..self.agents.len() {
-            // Agents may still send.
+            // An agent may still send packets when it finishes.
             self.agents[ix].finish(end, &mut Out { packets: &mut self.outgoing });
             self.after_call(AgentIx(ix as u32));
         }
         self.deliver();
-        // Later deliveries do not count as hops.
+        // Save the number of hops now, so that later deliveries are not included.
         self.hops = Some(self.network.hops());
         self.advance(end + GRACE);
         self.now = end;
@@ -285,10 +285,10 @@ impl Simulation {
         self.now = until;
     }
 
-    /// Delivers simultaneous copies. Some sinks get theirs later, in a batch.
+    /// Delivers copies of a packet that arrive at the same time. Some sinks get their copies later, in a batch.
     #[inline(never)]
     fn deliver_fan(&mut self, mut fan: Fan) {
-        // A simulcast receiver decides by its arrivals.
+        // Do not batch in a simulcast, because its receivers must react to each arrival.
         if self.slots.is_empty() {
             let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
             self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut agents_and_logs);
@@ -300,7 +300,7 @@ impl Simulation {
         }
     }
 
-    /// Delivers an agent's pending packets before its next event.
+    /// Delivers the pending packets of an agent. This must be done before the agent's next event.
     #[inline]
     fn flush_agent(&mut self, agent: AgentIx) {
         if self.batches.is_empty() {
@@ -329,7 +329,7 @@ impl Simulation {
             self.log(to, ix, ecn);
         }
         match &self.agents[to.0 as usize] {
-            // `outgoing` would copy the packet twice more.
+            // TCP has its own functions here. `deliver_other` would copy each packet twice more, through `outgoing`.
             Agent::TcpSink(_) => self.deliver_segment(to, ix, ecn),
             Agent::TcpSource(_) => self.deliver_ack(to, ix, ecn),
             _ => self.deliver_other(to, ix, ecn),
@@ -357,7 +357,7 @@ impl Simulation {
         let wake = sink.wake();
         self.network.release(ix);
         if let Some((size, ack)) = answer {
-            // Acknowledgments are not ECN-capable (RFC 3168, section 6.1.4).
+            // Pure acknowledgments are not ECN-capable (RFC 3168, section 6.1.4).
             self.send(to, size, Ecn::NotEct, || Body::TcpAck(transfer, ack));
         }
         self.arm(to, wake);
@@ -372,7 +372,7 @@ impl Simulation {
         };
         let more = source.take(self.now, *transfer, ack);
         self.network.release(ix);
-        // `send` borrows the whole simulation.
+        // Borrow the source again in each pass, because `send` borrows the whole simulation.
         while let Agent::TcpSource(source) = &mut self.agents[to.0 as usize] {
             match if more { source.poll(self.now) } else { None } {
                 Some((ecn, segment)) => {
@@ -392,7 +392,7 @@ impl Simulation {
         let packet = self.network.packet(ix);
         match (&mut self.agents[to.0 as usize], &packet.body) {
             (Agent::PlainSink(sink), Body::Plain(number)) => {
-                // A plain sink sends nothing and has no timer.
+                // Skip `after_call`, because a plain sink sends nothing and has no timer.
                 sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
                 return self.network.release(ix);
             }
@@ -415,7 +415,7 @@ impl Simulation {
             self.network.send(at, node, packet.head, || packet.body);
         }
         if let Agent::PlainSource(source) = &mut self.agents[ix] {
-            // `outgoing` would copy the packet twice more.
+            // Send directly, because `outgoing` would copy the packet twice more.
             let (packet, number) = (source.packet(), source.poll(at));
             let wake = source.wake();
             if let Some(number) = number {
@@ -424,7 +424,7 @@ impl Simulation {
             self.arm(agent, wake);
             return self.deliver();
         }
-        // The alarm may be for a packet that the port delays.
+        // Wake the agent only if its own timer is due. The alarm may be for a packet that the port delays.
         if self.agents[ix].wake() <= at {
             self.agents[ix].on_wake(at, &mut Out { packets: &mut self.outgoing });
         }
@@ -445,7 +445,7 @@ impl Simulation {
                 self.agents[agent.0 as usize].stop(self.now, &mut Out { packets: &mut self.outgoing });
                 self.after_call(agent);
             }
-            // The BYE is sent while the node is in the group.
+            // Leave the group only when the BYE has been sent.
             Entry::MembershipChange { agent, join: false, .. } if self.agents[agent.0 as usize].leaving() => {
                 let at = self.agents[agent.0 as usize].wake().max(self.now);
                 self.network.set_alarm(at, Alarm::Entry(n));
@@ -457,14 +457,14 @@ impl Simulation {
         self.deliver();
     }
 
-    /// Lets a simulcast receiver change its group.
+    /// Lets a simulcast receiver switch to another group, if the arrivals at `sink` suggest it.
     #[inline(never)]
     fn switch_group(&mut self, sink: AgentIx) {
         let Some(slot) = self.slots[sink.0 as usize] else { return };
-        // After the end, no sink starts or stops.
+        // After the end of the run, no sink may start or stop.
         let (now, over) = (self.now, self.now >= self.end());
         let viewer = &mut self.viewers[slot.viewer as usize];
-        // Only the current group's sink decides.
+        // Only the sink of the current group decides.
         if over || viewer.sink() != sink {
             return;
         }
@@ -476,7 +476,7 @@ impl Simulation {
         }
     }
 
-    /// Schedules a join or leave for the next router.
+    /// Plans when a join or leave of the agent takes effect at the next router.
     fn plan_membership(&mut self, agent: AgentIx, join: bool) {
         let Some(SimulcastSlot { group, .. }) = self.slots[agent.0 as usize] else { return };
         let at = self.network.membership_effective_at(self.now, group, self.ports[agent.0 as usize].node);
@@ -488,10 +488,10 @@ impl Simulation {
         self.plan.push(entry);
     }
 
-    /// Sends an agent's packets and schedules its wake-up.
+    /// Sends the packets that an agent has produced, and schedules its next wake-up.
     fn after_call(&mut self, from: AgentIx) {
         if !self.outgoing.is_empty() {
-            // `send` borrows the whole simulation; the list's memory is reused.
+            // Take the list, because `send` borrows the whole simulation. Put it back afterwards to reuse its memory.
             let mut outgoing = std::mem::take(&mut self.outgoing);
             for (size, ecn, body) in outgoing.drain(..) {
                 self.send(from, size, ecn, || body);
@@ -532,14 +532,14 @@ impl Simulation {
         }
     }
 
-    /// Schedules the wake-up of an agent or its port.
+    /// Schedules the next wake-up of an agent or its port.
     #[inline]
     fn arm(&mut self, agent: AgentIx, wake: Time) {
         let ix = agent.0 as usize;
         let wake = wake.min(self.ports[ix].wake());
-        // `wake` ignores a replaced alarm.
+        // A later alarm stays set. When it expires, `wake` ignores it.
         if wake < self.armed[ix] {
-            // A wake-up that is due is scheduled for now, behind the other events of this time.
+            // If the wake-up time has passed, schedule it for now. It then comes after the other events of this time.
             let at = wake.max(self.now);
             self.armed[ix] = at;
             self.network.set_alarm(at, Alarm::Agent(agent));
@@ -547,7 +547,7 @@ impl Simulation {
     }
 
     fn sample(&mut self) {
-        // The pending packets belong to this step.
+        // Deliver the pending packets first, because they belong to this sampling step.
         self.flush();
         for agent in &mut self.agents {
             agent.sample(self.now);

@@ -1,4 +1,4 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr), in segments and with the draft's names.
+//! BBR version 3 (draft-ietf-ccwg-bbr). Data is counted in segments. Names are those of the draft.
 
 use crate::delivery::{Loss, Sample};
 use crate::filter::AckAggregation;
@@ -10,35 +10,35 @@ use crate::rounds::{
 use steadycast_settings::words;
 use steadycast_units::{Chance, Span, Time};
 
-/// The pacing and window gains of Startup.
+/// The pacing gain and the window gain of Startup.
 const STARTUP_GAINS: (f64, f64) = (2.77, 2.0);
 /// The pacing gain of Drain.
 const DRAIN_PACING_GAIN: f64 = 0.5;
 /// The pacing gain of ProbeBW_DOWN.
 const DOWN_PACING_GAIN: f64 = 0.9;
-/// The pacing and window gains of ProbeBW_UP.
+/// The pacing gain and the window gain of ProbeBW_UP.
 const UP_GAINS: (f64, f64) = (1.25, 2.25);
 /// The window gain of all other states (BBR.DefaultCwndGain).
 const CWND_GAIN: f64 = 2.0;
 /// The window gain of ProbeRTT.
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
-/// The maximum loss rate of a round (BBR.LossThresh).
+/// The loss rate of a round above which the path is overloaded (BBR.LossThresh).
 const LOSS_THRESH: f64 = 0.02;
-/// The multiplicative decrease after loss (BBR.Beta).
+/// The factor by which the short-term bounds are multiplied after a loss (BBR.Beta).
 const BETA: f64 = 0.7;
-/// The share of inflight_longterm for other flows (BBR.Headroom).
+/// The fraction of inflight_longterm that is left to other flows (BBR.Headroom).
 const HEADROOM: f64 = 0.15;
-/// The interval of ProbeRTT (BBR.ProbeRTTInterval).
+/// The interval between two ProbeRTT phases (BBR.ProbeRTTInterval).
 const PROBE_RTT_INTERVAL: Span = Span::secs(5);
-/// The separate lost ranges in a round that end Startup (BBR.StartupFullLossCnt).
+/// Number of separate lost ranges in a round that ends Startup (BBR.StartupFullLossCnt).
 const STARTUP_FULL_LOSS_COUNT: u32 = 6;
 /// The maximum number of rounds in Drain.
 const MAX_DRAIN_ROUNDS: u64 = 3;
-/// The maximum rounds between probes, so that Reno flows get their share.
+/// The maximum number of rounds between two probes. The limit lets Reno flows get their share.
 const MAX_PROBE_ROUNDS: f64 = 63.0;
-/// The minimum time between probes.
+/// The minimum time between two probes.
 const PROBE_WAIT: Span = Span::secs(2);
-/// The maximum of the random time that is added to [`PROBE_WAIT`].
+/// The maximum random time that is added to [`PROBE_WAIT`].
 const PROBE_WAIT_RANDOM: Span = Span::secs(1);
 
 words! {
@@ -54,7 +54,7 @@ words! {
     }
 }
 
-/// BBR.ack_phase: the probe's phase in which the acknowledged segments were sent.
+/// BBR.ack_phase: when the acknowledged segments were sent, relative to a bandwidth probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckPhase {
     Init,
@@ -75,15 +75,15 @@ pub(crate) struct Bbr {
 
     rounds: Rounds,
 
-    /// The maximum delivery rates of the last ProbeBW cycle and of this one.
+    /// The maximum delivery rates of the previous and of the current ProbeBW cycle.
     max_bw: [f64; 2],
     bw_shortterm: f64,
     min_rtt: Span,
     min_rtt_stamp: Time,
     probe_rtt_min: Span,
     probe_rtt_stamp: Time,
-    /// A whole number or infinite. The window is cut to a whole number, so a limit of 10.5 would never be reached and
-    /// never grow.
+    /// The long-term limit of the segments in flight. It is a whole number or infinite. The window is rounded down, so
+    /// it would never reach a limit of 10.5, and the limit would never grow.
     inflight_longterm: f64,
     inflight_shortterm: f64,
     aggregation: AckAggregation,
@@ -105,7 +105,7 @@ pub(crate) struct Bbr {
     rounds_since_probe: u64,
     probe_wait: Span,
     ack_phase: AckPhase,
-    /// BBR.bw_probe_samples: whether samples are feedback on a probe.
+    /// BBR.bw_probe_samples: whether the samples show the effect of a bandwidth probe.
     bw_probe_samples: bool,
     probe_up_rounds: u32,
     probe_up_acks: f64,
@@ -119,7 +119,7 @@ pub(crate) struct Bbr {
 }
 
 impl Bbr {
-    /// Creates the control. `initial_cwnd` is the first window, in segments.
+    /// Creates the congestion control. `initial_cwnd` is the first window in segments.
     pub(crate) fn new(chance: Chance, initial_cwnd: f64) -> Self {
         Self {
             chance,
@@ -127,7 +127,7 @@ impl Bbr {
             state: State::Startup,
             pacing_gain: STARTUP_GAINS.0,
             cwnd_gain: STARTUP_GAINS.1,
-            // The draft assumes an RTT of 1 ms at first (BBRInitPacingRate).
+            // The draft assumes an RTT of 1 ms until an RTT is measured (BBRInitPacingRate).
             pacing: STARTUP_GAINS.0 * initial_cwnd / 0.001,
             rounds: Rounds::default(),
             max_bw: [0.0; 2],
@@ -170,7 +170,7 @@ impl Bbr {
         self.state.word()
     }
 
-    /// Starts pacing by the handshake's `rtt`.
+    /// Starts pacing. `rtt` is the round-trip time of the handshake.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
         self.pacing = STARTUP_GAINS.0 * self.initial_cwnd / took.as_secs_f64();
@@ -181,14 +181,14 @@ impl Bbr {
         self.aggregation.restart(now);
     }
 
-    /// Handles a transmission after the application was idle. Returns a changed window.
+    /// Handles the first transmission after the application was idle. Returns the new window if it changes.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
-        // The next RTT samples have an empty queue, so ProbeRTT is not needed.
+        // The queue is empty after the idle time. The next RTT samples show the minimum RTT without a ProbeRTT phase.
         self.idle_restart = true;
         self.aggregation.restart(now);
         match self.state {
             State::Down | State::Cruise | State::Refill | State::Up => {
-                // The bandwidth without the phase's gain (BBRHandleRestartFromIdle).
+                // Pace at the estimated bandwidth, without the gain of the phase (BBRHandleRestartFromIdle).
                 self.pacing = PACING_MARGIN * self.bw();
                 None
             }
@@ -197,7 +197,7 @@ impl Bbr {
         }
     }
 
-    /// Starts a recovery at a window of `cwnd`; `timeout` if a time-out started it.
+    /// Starts a loss recovery. `cwnd` is the window before it. `timeout` tells whether a time-out started the recovery.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
@@ -206,14 +206,14 @@ impl Bbr {
         self.prior.on_recovered(cwnd)
     }
 
-    /// Processes an acknowledgment and the losses that it reveals.
+    /// Processes an acknowledgment. `losses` are the losses that it reveals.
     pub(crate) fn on_ack(&mut self, event: &AckEvent, losses: &[Loss]) -> Decision {
         self.on_losses(event, losses);
         let sample = event.sample;
         if sample.fresh > 0 {
             self.update_latest_delivery_signals(event);
             self.update_congestion_signals(event);
-            // In Startup the bandwidth still grows, so one round counts (BBRUpdateACKAggregation).
+            // In Startup, use the last round only, because the bandwidth still grows (BBRUpdateACKAggregation).
             let length = if self.full_bw_reached { EXTRA_ACKED_ROUNDS } else { 1 };
             self.aggregation.on_ack(event.now, self.bw(), sample.fresh, event.cwnd, self.rounds.count, length);
             self.check_full_bw(&sample);
@@ -222,7 +222,7 @@ impl Bbr {
             self.update_probe_bw_cycle(event);
         }
         let cwnd = self.probe_rtt(event);
-        // The signals restart here, after all steps that read them (BBRAdvanceLatestDeliverySignals).
+        // Restart these signals only now, after all steps that read them (BBRAdvanceLatestDeliverySignals).
         if self.loss_round_start {
             (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered as f64);
         }
@@ -250,7 +250,7 @@ impl Bbr {
         if self.min_rtt == Span::MAX { self.initial_cwnd } else { gain * bw * self.min_rtt.as_secs_f64() }
     }
 
-    /// The quantization budget is room for bursts at the sender, at the receiver and on the path.
+    /// Adds the quantization budget: room for bursts at the sender, at the receiver and on the path.
     fn with_quantization_budget(&self, inflight: f64) -> f64 {
         let budget = 3.0 * f64::from(quantum(self.pacing));
         inflight.max(budget).max(MIN_PIPE_CWND) + if self.state == State::Up { 2.0 } else { 0.0 }
@@ -264,11 +264,11 @@ impl Bbr {
         if self.inflight_longterm.is_infinite() {
             return f64::INFINITY;
         }
-        // At least one segment is left to others (BBRInflightWithHeadroom).
+        // Leave at least one segment to other flows (BBRInflightWithHeadroom).
         (self.inflight_longterm - (HEADROOM * self.inflight_longterm).max(1.0)).max(MIN_PIPE_CWND)
     }
 
-    /// Returns BBRTargetInflight, at most the window.
+    /// Returns the target of segments in flight (BBRTargetInflight). It is at most the window.
     fn target(&self, cwnd: f64) -> f64 {
         self.bdp(self.bw(), 1.0).min(cwnd)
     }
@@ -287,7 +287,7 @@ impl Bbr {
         let sample = &event.sample;
         self.rounds.on_ack(event);
         self.rounds_since_probe += u64::from(self.rounds.begun);
-        // An application-limited sample is a lower bound.
+        // An application-limited sample is only a lower bound of the bandwidth. Use it only if it raises the maximum.
         if sample.rate > 0.0 && (sample.rate >= self.max_bw() || !sample.app_limited) {
             self.max_bw[1] = self.max_bw[1].max(sample.rate);
         }
@@ -295,8 +295,8 @@ impl Bbr {
             return;
         }
         let probes = matches!(self.state, State::Startup | State::Refill | State::Up);
-        // Outside a probe, losses multiply the short-term bounds by `BETA`, but not below what the last round
-        // delivered.
+        // Outside a probe, a loss multiplies the short-term bounds by `BETA`. The bounds do not fall below what the
+        // last round delivered.
         if self.loss_in_round && !probes {
             let (bw, inflight) = (self.bw_shortterm, self.inflight_shortterm);
             let (bw, inflight) = (
@@ -326,7 +326,7 @@ impl Bbr {
     }
 
     fn check_full_bw(&mut self, sample: &Sample) {
-        // An application-limited round does not show the path's capacity.
+        // Ignore application-limited rounds, because they do not show the path's capacity.
         if self.full_bw_now || !self.rounds.begun || sample.app_limited || sample.rate == 0.0 {
             return;
         }
@@ -339,7 +339,7 @@ impl Bbr {
         self.full_bw_reached |= self.full_bw_now;
     }
 
-    /// Ends Startup if too much was lost in the round (BBRCheckStartupHighLoss).
+    /// Ends Startup if the loss in the round was too high (BBRCheckStartupHighLoss).
     fn check_startup_high_loss(&mut self, event: &AckEvent) {
         let high_loss = exceeds_loss_thresh(event.sample.lost as f64, f64::from(event.sample.in_flight));
         let settled = event.recovering && !self.prior.is_conserving(event);
@@ -373,7 +373,7 @@ impl Bbr {
     fn start_probe_bw_down(&mut self, event: &AckEvent) {
         (self.loss_in_round, self.bw_latest, self.inflight_latest) = (false, 0.0, 0.0);
         self.probe_up_count = f64::INFINITY;
-        // Flows with a common bottleneck must not probe together.
+        // Start at a random point, so that flows that share a bottleneck do not probe at the same time.
         self.rounds_since_probe = u64::from(self.chance.bits32() & 1);
         self.probe_wait = PROBE_WAIT + self.chance.span_between(Span::ZERO, PROBE_WAIT_RANDOM);
         self.cycle_stamp = event.now;
@@ -406,7 +406,7 @@ impl Bbr {
         match state {
             State::Down | State::Cruise if self.time_to_probe(event) => self.start_probe_bw_refill(event),
             State::Down if self.time_to_cruise(event) => self.enter(State::Cruise, 1.0, CWND_GAIN),
-            // Refill fills the pipe for a round, and Up probes beyond it.
+            // Refill has filled the pipe for one round. Now probe beyond it.
             State::Refill if self.rounds.begun => {
                 self.bw_probe_samples = true;
                 self.start_probe_bw_up(event);
@@ -420,23 +420,24 @@ impl Bbr {
     }
 
     fn time_to_probe(&self, event: &AckEvent) -> bool {
-        // Reno would need this number of rounds to grow by the BDP.
+        // A Reno flow needs this number of rounds to grow by the BDP.
         let reno = self.target(event.cwnd).min(MAX_PROBE_ROUNDS);
         event.now.since(self.cycle_stamp) > self.probe_wait || self.rounds_since_probe as f64 >= reno
     }
 
     fn time_to_cruise(&self, event: &AckEvent) -> bool {
-        // The queue is drained, and headroom is left for other flows.
+        // Cruise once the queue is drained and there is headroom for other flows.
         f64::from(event.in_flight) <= self.inflight(1.0).min(self.with_headroom())
     }
 
     fn time_to_go_down(&mut self, event: &AckEvent) -> bool {
-        // The previous probe caused too much loss, so this probe stops at `inflight_longterm`.
+        // The previous probe caused too much loss, so stop this probe at `inflight_longterm`.
         if self.previous_too_high && f64::from(event.in_flight) >= self.inflight_longterm {
             self.stopped_risky = true;
             return true;
         }
-        // `inflight_longterm` limits the rate, so the search for a plateau of the rate restarts (BBRIsTimeToGoDown).
+        // `inflight_longterm` limits the rate. Restart the search for the point at which the rate stops growing
+        // (BBRIsTimeToGoDown).
         if event.cwnd_limited && event.cwnd >= self.inflight_longterm {
             self.reset_full_bw(event.sample.rate);
             return false;
@@ -444,7 +445,7 @@ impl Bbr {
         self.full_bw_now
     }
 
-    /// BBRAdaptLongTermModel. Returns whether another probe has started.
+    /// Updates the long-term model (BBRAdaptLongTermModel). Returns whether it has started another probe.
     fn adapt_long_term_model(&mut self, event: &AckEvent) -> bool {
         let sample = &event.sample;
         let in_probe_bw = matches!(self.state, State::Down | State::Cruise | State::Refill | State::Up);
@@ -454,10 +455,10 @@ impl Bbr {
         if self.ack_phase == AckPhase::ProbeStopping && self.rounds.begun {
             (self.bw_probe_samples, self.ack_phase) = (false, AckPhase::Init);
             if in_probe_bw && !sample.app_limited && self.max_bw[1] > 0.0 {
-                // A new slot of the two-cycle maximum filter.
+                // Begin a new slot of the maximum filter, which spans two cycles.
                 self.max_bw = [self.max_bw[1], 0.0];
             }
-            // The probe stopped at `inflight_longterm` without too much loss, so another probe starts.
+            // The probe stopped at `inflight_longterm` without too much loss. Start another probe.
             if in_probe_bw && self.stopped_risky && !self.previous_too_high {
                 self.start_probe_bw_refill(event);
                 return true;
@@ -475,7 +476,7 @@ impl Bbr {
     }
 
     fn grow_inflight_longterm(&mut self, event: &AckEvent) {
-        // The limit grows only while it is fully used.
+        // Raise the limit only while the window is fully used.
         if !event.cwnd_limited || event.cwnd < self.inflight_longterm {
             return;
         }
@@ -491,7 +492,7 @@ impl Bbr {
     }
 
     fn raise_inflight_longterm_slope(&mut self, cwnd: f64) {
-        // 1, 2, 4 … segments per round trip.
+        // The limit grows by 1, 2, 4 … segments per round trip.
         let growth = f64::from(1u32 << self.probe_up_rounds);
         self.probe_up_rounds = (self.probe_up_rounds + 1).min(30);
         self.probe_up_count = (cwnd / growth).max(1.0);
@@ -512,14 +513,14 @@ impl Bbr {
         }
         self.loss_ranges += u32::from(loss.begins);
         let (lost, in_flight) = (loss.lost as f64, f64::from(loss.in_flight));
-        // Only probes set the long-term limit (BBRHandleLostPacket).
+        // Only a bandwidth probe may lower the long-term limit (BBRHandleLostPacket).
         if !self.bw_probe_samples || !exceeds_loss_thresh(lost, in_flight) {
             return;
         }
         self.bw_probe_samples = false;
         self.previous_too_high = true;
         if !loss.app_limited {
-            // The segments in flight when the loss rate crossed the threshold (BBRInflightAtLoss).
+            // Compute how many segments were in flight when the loss rate reached the threshold (BBRInflightAtLoss).
             let (inflight, lost) = (in_flight - 1.0, lost - 1.0);
             let prefix = ((LOSS_THRESH * inflight - lost) / (1.0 - LOSS_THRESH)).max(0.0);
             self.inflight_longterm = (inflight + prefix).max(self.target(event.cwnd) * BETA).trunc();
@@ -531,7 +532,7 @@ impl Bbr {
 
     // ---- ProbeRTT
 
-    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window at its end.
+    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the restored window when ProbeRTT ends.
     fn probe_rtt(&mut self, event: &AckEvent) -> Option<f64> {
         let now = event.now;
         let expired = now > self.probe_rtt_stamp + PROBE_RTT_INTERVAL;
@@ -540,7 +541,8 @@ impl Bbr {
         {
             (self.probe_rtt_min, self.probe_rtt_stamp) = (rtt, now);
         }
-        // `probe_rtt_min`, over 5 s, schedules ProbeRTT. `min_rtt`, over 10 s, is the RTT estimate.
+        // There are two minima. `probe_rtt_min` covers 5 s and schedules ProbeRTT. `min_rtt` covers 10 s and is the RTT
+        // estimate.
         if self.probe_rtt_min < self.min_rtt || now > self.min_rtt_stamp + MIN_RTT_FILTER {
             (self.min_rtt, self.min_rtt_stamp) = (self.probe_rtt_min, self.probe_rtt_stamp);
         }
@@ -566,12 +568,12 @@ impl Bbr {
 
     fn leave_probe_rtt(&mut self, now: Time, delivered: u64, cwnd: f64) -> f64 {
         self.probe_rtt_stamp = now;
-        // ProbeRTT may have lowered the short-term bounds far.
+        // Remove the short-term bounds, because ProbeRTT may have lowered them far.
         self.reset_short_term_model();
         if self.full_bw_reached {
             let event = AckEvent { now, delivered: delivered.max(self.rounds.next), ..AckEvent::default() };
             self.start_probe_bw_down(&event);
-            // The queue is already drained (BBRExitProbeRTT).
+            // Skip ProbeBW_DOWN, because the queue is already drained (BBRExitProbeRTT).
             self.enter(State::Cruise, 1.0, CWND_GAIN);
         } else {
             self.enter(State::Startup, STARTUP_GAINS.0, STARTUP_GAINS.1);
@@ -583,7 +585,7 @@ impl Bbr {
 
     fn set_pacing(&mut self) {
         let rate = self.pacing_gain * self.bw() * PACING_MARGIN;
-        // Early samples are limited by the small window, so the rate must not fall in Startup.
+        // Do not lower the rate in Startup, because early samples are limited by the small window.
         if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }
@@ -595,7 +597,7 @@ impl Bbr {
         if self.state == State::ProbeRtt {
             cwnd = cwnd.min(self.probe_rtt_cwnd());
         }
-        // Headroom is left to other flows while not probing (BBRBoundCwndForModel).
+        // While the flow is not probing, leave headroom to other flows (BBRBoundCwndForModel).
         let cap = match self.state {
             State::Startup => f64::INFINITY,
             State::Cruise | State::ProbeRtt => self.with_headroom(),

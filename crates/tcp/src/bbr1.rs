@@ -1,5 +1,5 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), in segments. The allowance for ACK aggregation is
-//! that of Linux's tcp_bbr.c.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00). Data is counted in segments. The allowance for ACK
+//! aggregation follows Linux's tcp_bbr.c.
 
 use crate::filter::{AckAggregation, MaxFilter};
 use crate::model::{AckEvent, Decision};
@@ -9,15 +9,15 @@ use crate::rounds::{
 };
 use steadycast_units::{Chance, Span, Time};
 
-/// Startup's gain, 2/ln 2: the smallest that doubles the rate per round.
+/// The gain of Startup, 2/ln 2. It is the smallest gain that doubles the rate in each round.
 const HIGH_GAIN: f64 = 2.885;
 /// The window gain of ProbeBW.
 const CWND_GAIN: f64 = 2.0;
 /// The pacing gains of the eight phases of ProbeBW.
 const PACING_GAIN_CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// The bandwidth filter, in rounds.
+/// Length of the bandwidth filter in rounds.
 const MAX_BW_ROUNDS: u64 = 10;
-/// The maximum allowance for ACK aggregation is what the bandwidth delivers in this time, in seconds.
+/// The allowance for ACK aggregation is at most the data that the bandwidth delivers in this time, in seconds.
 const EXTRA_ACKED_MAX: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,13 +49,13 @@ pub(crate) struct Bbr1 {
 }
 
 impl Bbr1 {
-    /// Creates the control. `initial_cwnd` is the first window, in segments.
+    /// Creates the congestion control. `initial_cwnd` is the first window in segments.
     pub(crate) fn new(chance: Chance, initial_cwnd: f64) -> Self {
         Self {
             chance,
             initial_cwnd,
             state: State::Startup,
-            // The draft assumes an RTT of 1 ms at first.
+            // The draft assumes an RTT of 1 ms until an RTT is measured.
             pacing: HIGH_GAIN * initial_cwnd / 0.001,
             rounds: Rounds::default(),
             max_bw: MaxFilter::default(),
@@ -81,7 +81,7 @@ impl Bbr1 {
         }
     }
 
-    /// Starts pacing by the handshake's `rtt`.
+    /// Starts pacing. `rtt` is the round-trip time of the handshake.
     pub(crate) fn on_open(&mut self, now: Time, rtt: Option<Span>) {
         let took = rtt.unwrap_or(Span::millis(1)).max(Span::micros(1));
         self.pacing = HIGH_GAIN * self.initial_cwnd / took.as_secs_f64();
@@ -90,13 +90,13 @@ impl Bbr1 {
         self.aggregation.restart(now);
     }
 
-    /// Handles a transmission after the application was idle. Returns a changed window.
+    /// Handles the first transmission after the application was idle. Returns the new window if it changes.
     pub(crate) fn on_restart(&mut self, now: Time, cwnd: f64) -> Option<f64> {
         self.idle_restart = true;
         self.aggregation.restart(now);
         match self.state {
             State::ProbeBw(_) => {
-                // The bandwidth without the phase's gain (BBRHandleRestartFromIdle).
+                // Pace at the estimated bandwidth, without the gain of the phase (BBRHandleRestartFromIdle).
                 self.pacing = PACING_MARGIN * self.bw();
                 None
             }
@@ -105,7 +105,7 @@ impl Bbr1 {
         }
     }
 
-    /// Starts a recovery at a window of `cwnd`; `timeout` if a time-out started it.
+    /// Starts a loss recovery. `cwnd` is the window before it. `timeout` tells whether a time-out started the recovery.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }
@@ -118,7 +118,8 @@ impl Bbr1 {
         let sample = &event.sample;
         if sample.fresh > 0 {
             self.rounds.on_ack(event);
-            // An application-limited sample is a lower bound.
+            // An application-limited sample is only a lower bound of the bandwidth. Use it only if it raises the
+            // maximum.
             if sample.rate > 0.0 && (sample.rate >= self.bw() || !sample.app_limited) {
                 self.max_bw.add(self.rounds.count, MAX_BW_ROUNDS, sample.rate);
             }
@@ -136,7 +137,7 @@ impl Bbr1 {
         }
         let cwnd = self.probe_rtt(event);
         let rate = self.pacing_gain() * self.bw() * PACING_MARGIN;
-        // Early samples are limited by the small window, so the rate must not fall in Startup.
+        // Do not lower the rate in Startup, because early samples are limited by the small window.
         if rate > 0.0 && (self.full_bw_reached || rate > self.pacing) {
             self.pacing = rate;
         }
@@ -174,14 +175,15 @@ impl Bbr1 {
         if self.min_rtt == Span::MAX { self.initial_cwnd } else { gain * self.bw() * self.min_rtt.as_secs_f64() }
     }
 
-    /// Room for bursts at both ends, rounded up to an even number, plus two segments while probing.
+    /// Adds room for bursts at both ends. The result is rounded up to an even number. While probing, two more segments
+    /// are added.
     fn with_quantization_budget(&self, inflight: f64) -> f64 {
         let even = ((inflight.ceil() + 3.0 * f64::from(quantum(self.pacing))) / 2.0).ceil() * 2.0;
         even + if self.state == State::ProbeBw(0) { 2.0 } else { 0.0 }
     }
 
     fn check_full(&mut self, event: &AckEvent) {
-        // An application-limited round does not show the path's capacity.
+        // Ignore application-limited rounds, because they do not show the path's capacity.
         if !self.full_bw_reached && self.rounds.begun && !event.sample.app_limited {
             if self.bw() >= self.full_bw * FULL_BW.0 {
                 (self.full_bw, self.full_bw_count) = (self.bw(), 0);
@@ -201,9 +203,10 @@ impl Bbr1 {
         }
     }
 
-    /// Enters ProbeBW in a random phase, but not the draining one.
+    /// Enters ProbeBW in a random phase, except the phase that drains the queue.
     fn enter_probe_bw(&mut self, now: Time) {
-        // Flows at one bottleneck must not probe together. Draining makes sense only after probing.
+        // The phase is random so that flows at one bottleneck do not probe at the same time. Draining is useful only
+        // after probing.
         let drawn = (self.chance.unit() * 7.0) as usize % 7;
         self.state = State::ProbeBw(if drawn == 0 { 0 } else { drawn + 1 });
         self.cycle_stamp = now;
@@ -212,10 +215,11 @@ impl Bbr1 {
     fn cycle(&mut self, event: &AckEvent, losses: usize) {
         let State::ProbeBw(phase) = self.state else { return };
         let elapsed = event.now.since(self.cycle_stamp) > self.min_rtt;
-        // Before this acknowledgment.
+        // Add the newly acknowledged segments, to get the number in flight before this acknowledgment.
         let in_flight = f64::from(event.in_flight + event.sample.fresh);
         let gain = PACING_GAIN_CYCLE[phase];
-        // Probing ends with a full pipe or losses, draining with an empty queue, cruising after an RTT.
+        // The probing phase ends when the pipe is full or a segment is lost. The draining phase ends when the queue is
+        // empty. Each other phase ends after one minimum RTT.
         let over = if gain > 1.0 {
             elapsed && (losses > 0 || in_flight >= self.with_quantization_budget(self.bdp(gain)))
         } else if gain < 1.0 {
@@ -229,7 +233,7 @@ impl Bbr1 {
         }
     }
 
-    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the window at its end.
+    /// Updates the minimum RTT and enters or leaves ProbeRTT. Returns the restored window when ProbeRTT ends.
     fn probe_rtt(&mut self, event: &AckEvent) -> Option<f64> {
         let now = event.now;
         let expired = now > self.min_rtt_stamp + MIN_RTT_FILTER;
@@ -238,7 +242,7 @@ impl Bbr1 {
         {
             (self.min_rtt, self.min_rtt_stamp) = (rtt, now);
         }
-        // After an idle time the queue is empty, so ProbeRTT is not needed.
+        // Skip ProbeRTT after an idle time, because the queue is then empty.
         if expired && !self.idle_restart && self.state != State::ProbeRtt {
             self.prior.save(event.cwnd, false);
             self.state = State::ProbeRtt;
@@ -264,8 +268,8 @@ impl Bbr1 {
     }
 
     fn window(&mut self, event: &AckEvent, cwnd: f64) -> f64 {
-        // The window includes `extra`, because ACK aggregation delays acknowledgments of segments that have left the
-        // path.
+        // Add `extra` to the window. Because of ACK aggregation, segments that have left the path may still be
+        // unacknowledged.
         let extra = if self.full_bw_reached { self.aggregation.extra().min(self.bw() * EXTRA_ACKED_MAX) } else { 0.0 };
         let most = self.with_quantization_budget(self.bdp(self.cwnd_gain()) + extra);
         let cwnd = self.prior.next_cwnd(event, cwnd, most, self.full_bw_reached, self.initial_cwnd);

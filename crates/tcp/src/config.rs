@@ -6,42 +6,43 @@ use steadycast_settings::tree::{Item, Value};
 use steadycast_settings::{Declared, Findings, FromToml, Packets, Settings, ToToml, field, settings, words};
 use steadycast_units::{Bytes, Seed, Span};
 
-/// The congestion control, and the loss recovery without SACK.
+/// The congestion control. It also determines the loss recovery if SACK is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// RFC 5681: fast recovery ends at the first acknowledgment of new data.
     Reno,
     /// RFC 6582: fast recovery ends when all that was outstanding is acknowledged.
     NewReno,
-    /// Reno's window with RFC 6675's scoreboard, regardless of [`Config::sack`].
+    /// The window follows Reno. Losses are recovered with RFC 6675's scoreboard, even if [`Config::sack`] is false.
     Sack,
-    /// RFC 9438's window; recovery as NewReno, or by RFC 6675 with [`Config::sack`].
+    /// The window follows RFC 9438. Losses are recovered with RFC 6675 if [`Config::sack`] is true, otherwise as with
+    /// NewReno.
     Cubic,
     /// BBR version 3 (draft-ietf-ccwg-bbr), always with SACK and pacing.
     Bbr,
     /// BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00), always with SACK and pacing.
     Bbr1,
-    /// RFC 8257: the window is reduced in proportion to the marked share of the data.
+    /// RFC 8257: the window is reduced in proportion to the fraction of marked data.
     Dctcp,
     /// TCP Prague (draft-briscoe-iccrg-prague-congestion-control): DCTCP for L4S with pacing.
     Prague,
-    /// A kernel's congestion control that is not modelled, by its name; [`Config::check`] rejects it.
+    /// A congestion control that only a kernel provides. The value is its name. [`Config::check`] rejects it.
     Kernel(&'static str),
 }
 
-/// What ends slow start before the first loss.
+/// What can end slow start before the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hystart {
     /// Only a loss ends slow start.
     Off,
-    /// HyStart as in Linux: an increase of the delay, or an ACK train of half an RTT.
+    /// HyStart as in Linux. Slow start ends when the delay increases, or when an ACK train lasts half an RTT.
     Classic,
-    /// HyStart++ (RFC 9406): an increase of the delay, with conservative slow start.
+    /// HyStart++ (RFC 9406). When the delay increases, conservative slow start begins.
     PlusPlus,
 }
 
 words! {
-    /// Named sets of defaults; see [`Config::new`].
+    /// A named set of defaults. See [`Config::new`].
     pub enum Preset {
         /// A current Linux kernel, as far as this model covers it.
         Linux = "linux",
@@ -64,7 +65,7 @@ impl Preset {
     }
 }
 
-/// The congestion controls of Linux that are not modelled.
+/// The congestion controls of Linux that this crate does not model.
 const KERNEL: &[&str] = &[
     "bic",
     "cdg",
@@ -82,11 +83,11 @@ const KERNEL: &[&str] = &[
 ];
 
 impl Congestion {
-    /// All congestion controls that are modelled.
+    /// All congestion controls that this crate models.
     pub const ALL: [Self; 8] =
         [Self::Reno, Self::NewReno, Self::Sack, Self::Cubic, Self::Bbr, Self::Bbr1, Self::Dctcp, Self::Prague];
 
-    /// Returns the name in a scenario and in the kernel.
+    /// Returns the name that scenarios and the Linux kernel use.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reno => "reno",
@@ -166,7 +167,7 @@ impl ToToml for Hystart {
     }
 }
 
-/// A window in a scenario file, such as "20p".
+/// A window in segments, which a scenario file contains as "20p".
 #[derive(Clone, Copy, Debug)]
 struct Segments(u32);
 
@@ -255,62 +256,67 @@ settings! {
         hystart: Hystart,
         /// Whether SACK blocks make an acknowledgment longer; ns-2 always sends 40 B.
         [inner] sack_on_wire: bool,
-        /// The size on the wire of a full segment, headers included.
+        /// Size of a full segment on the wire, including headers.
         [inner] packet: Bytes,
-        /// The IP and TCP headers of a data segment, options included: `packet` minus this is payload.
+        /// Size of the IP and TCP headers of a data segment, including options. The payload is `packet` minus this
+        /// size.
         [inner] header: Bytes,
-        /// The payload to send; `None` for endless data (4 290 000 000 segments). [`crate::Sender::offer`] adds to
-        /// it.
+        /// Amount of payload to send. `None` means endless data (4 290 000 000 segments). [`crate::Sender::offer`] adds
+        /// to this amount.
         [inner] bytes: Option<Bytes>,
-        /// The most segments in the window after an idle time longer than the time-out (RFC 5681, section 4.1).
+        /// Maximum window after an idle time that exceeds the time-out, in segments (RFC 5681, section 4.1).
         [inner] restart_window: u32,
-        /// Grow only if the window, not the application, is the limit (RFC 7661's aim, by Linux's rule).
+        /// Whether the window grows only if it limited the sender. RFC 7661 has the same aim, but the rule is Linux's.
         [inner] validated_growth: bool,
-        /// The initial slow-start threshold in segments; `None`: `window`.
+        /// The initial slow-start threshold in segments. With `None`, the threshold is `window`.
         [inner] initial_ssthresh: Option<u32>,
-        /// Whether a first segment without payload opens the connection; the window opens when it is acknowledged.
+        /// Whether the connection begins with a segment without payload. The initial window applies when this segment
+        /// is acknowledged.
         [inner] handshake: bool,
-        /// How long an acknowledgment may be delayed for a second segment.
+        /// How long the receiver may delay an acknowledgment while it waits for a second segment.
         [inner] delayed_ack_timeout: Span,
-        /// The number of segments at the start that are acknowledged immediately.
+        /// Number of segments at the start that are acknowledged without delay.
         [inner] quick_acks: u32,
-        /// Send a new segment for each of the first two duplicate acknowledgments (RFC 3042).
+        /// Whether each of the first two duplicate acknowledgments allows a new segment to be sent (RFC 3042).
         [inner] limited_transmit: bool,
-        /// Grow by the acknowledged segments, not by the number of acknowledgments (RFC 3465, without its limit L).
+        /// Whether the window grows by the number of acknowledged segments instead of the number of acknowledgments.
+        /// This is RFC 3465 without its limit L.
         [inner] byte_counting: bool,
-        /// The window is a whole number and grows in whole segments; CUBIC uses Linux's formula.
+        /// Whether the window is a whole number and grows in whole segments. CUBIC then uses Linux's formula.
         [inner] whole_window: bool,
-        /// The phase of the connection's clock within a tick; less than `tick`. In ns-2 it is random.
+        /// The phase of the connection's clock within a tick. It is less than `tick`. In ns-2 the phase is random.
         [inner] tick_phase: Span,
-        /// The part of the time-out to which `min_rto` applies.
+        /// The part of the time-out that `min_rto` limits.
         [inner] rto_floor: RtoFloor,
-        /// Only the first partial acknowledgment of a recovery restarts the timer, so that a window with many losses
-        /// ends in a time-out ("impatient", RFC 6582, section 4). Otherwise each one does ("slow but steady").
+        /// Whether only the first partial acknowledgment of a recovery restarts the timer. Then a window with many
+        /// losses ends in a time-out ("impatient", RFC 6582, section 4). If false, each partial acknowledgment restarts
+        /// the timer ("slow but steady").
         [inner] impatient: bool,
-        /// NewReno: the most segments per acknowledgment during recovery; 0: no limit, as in ns-2 with send jitter
-        /// (`overhead_`).
+        /// Used by NewReno: the maximum number of segments sent per acknowledgment during recovery. 0 means no limit,
+        /// as in ns-2 with send jitter (`overhead_`).
         [inner] recovery_burst: u32,
-        /// With SACK: send in proportion to what is delivered while the window is reduced (proportional rate
-        /// reduction, RFC 6937), instead of waiting until the pipe is small enough.
+        /// Used with SACK: whether the window is reduced gradually, by proportional rate reduction (RFC 6937). The
+        /// sender then sends in proportion to what is delivered. If false, it waits until the pipe is small enough.
         [inner] proportional_reduction: bool,
-        /// With SACK: repeat a retransmission once a segment that was sent later has arrived (RACK, RFC 8985), not only
-        /// after the time-out.
+        /// Used with SACK: whether a retransmission is repeated once a segment that was sent later has arrived (RACK,
+        /// RFC 8985). If false, it is repeated only after a time-out.
         [inner] repeat_repairs: bool,
-        /// Keep the threshold when the same segment times out again (RFC 5681, equation 4). ns-2 lowers it each time,
-        /// down to 2.
+        /// Whether the slow-start threshold stays the same when one segment times out again (RFC 5681, equation 4).
+        /// ns-2 lowers the threshold each time, down to 2.
         [inner] hold_ssthresh: bool,
-        /// Segments leave in units that a device splits (TSO). As in Linux, a unit has two segments on most paths.
+        /// Whether segments leave in units that the network device splits (TSO). As in Linux, a unit has two segments
+        /// on most paths.
         [inner] offload: bool,
-        /// Fast convergence of CUBIC (RFC 9438, section 4.7).
+        /// Whether CUBIC uses fast convergence (RFC 9438, section 4.7).
         [inner] fast_convergence: bool,
-        /// The seed of BBR's random numbers, which determine when it probes.
+        /// Seed of BBR's random numbers, which determine when BBR probes.
         [inner] draws: Seed,
     }
 }
 
 fn fits_together(config: &Config, item: &Item, out: &mut Findings) {
     let Config { min_rto, max_rto, init_rto, .. } = config;
-    // Only keys in the file have a location.
+    // Report only keys that the file sets, because only they have a place in the file.
     for (key, value) in [("min_rto", min_rto), ("init_rto", init_rto)] {
         if let Some(said) = item.get(key).filter(|_| value > max_rto) {
             out.problem(&said.at, format!("{key} is above max_rto, {max_rto}"), "make it smaller");
@@ -358,7 +364,7 @@ pub enum ConfigError {
         /// The value of [`Config::max_rto`].
         max: Span,
     },
-    /// The payload has more segments than there are sequence numbers.
+    /// The payload needs more segments than there are sequence numbers.
     #[error("{0} is more than can be numbered: at most 4 290 000 000 segments")]
     TooLong(Bytes),
 }
@@ -367,7 +373,7 @@ pub enum ConfigError {
 pub const LINUX_WINDOW: u32 = 4194;
 /// The largest window, in segments.
 pub const MAX_WINDOW: u32 = 1 << 20;
-/// The number of sequence numbers; adding a window must not exceed 32 bits.
+/// Number of available sequence numbers. The sum of a sequence number and a window must fit in 32 bits.
 pub(crate) const MAX_SEGMENTS: u32 = 4_290_000_000;
 
 impl Config {
@@ -472,7 +478,8 @@ impl Config {
         }
     }
 
-    /// Reads the keys of a TCP flow over its preset's defaults. Problems are added to `out`; other keys are ignored.
+    /// Reads the keys of a TCP flow. Keys that are missing have the defaults of their preset. Problems are added to
+    /// `out`. Unknown keys are ignored.
     pub fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         let preset = field::<Preset>(item, "preset", &[], out);
         let congestion = field::<Congestion>(item, "congestion", &[], out);
@@ -480,17 +487,17 @@ impl Config {
         let preset = preset.unwrap_or(Preset::Linux);
         let base = Self::new(preset, congestion.unwrap_or(preset.congestion()));
         let mut config = Self::fill(item, Some(&base), out)?;
-        // The preset's HyStart is for CUBIC.
+        // Only CUBIC uses HyStart, so turn it off for other congestion controls.
         if config.congestion != Congestion::Cubic {
             config.hystart = Hystart::Off;
         }
         Some(config)
     }
 
-    /// Checks the fields. [`crate::Sender::new`] and [`crate::Receiver::new`] clamp invalid values instead.
+    /// Checks the fields. [`crate::Sender::new`] and [`crate::Receiver::new`] do not return errors, but clamp invalid
+    /// values.
     ///
-    /// # Errors
-    /// The first inconsistency.
+    /// Returns the first problem that is found.
     pub fn check(&self) -> Result<(), ConfigError> {
         if let Congestion::Kernel(name) = self.congestion {
             return Err(ConfigError::NotModelled(name));
@@ -514,7 +521,7 @@ impl Config {
         }
     }
 
-    /// Returns the acknowledgment's size on the wire; with `sack_on_wire`, n blocks add 4 + 8n B.
+    /// Returns the size of an acknowledgment on the wire. With `sack_on_wire`, n SACK blocks add 4 + 8n bytes.
     pub fn len_of(&self, ack: &Ack) -> Bytes {
         let blocks = ack.sacks.iter().filter(|block| !block.is_empty()).count() as u64;
         if blocks == 0 || !self.sack_on_wire { self.header } else { self.header + Bytes::new(4 + 8 * blocks) }
@@ -525,19 +532,19 @@ impl Config {
     }
 
     pub(crate) fn uses_sack(&self) -> bool {
-        // BBR reads the scoreboard.
+        // BBR always uses SACK, because it reads the scoreboard.
         self.sack || matches!(self.congestion, Congestion::Sack | Congestion::Bbr | Congestion::Bbr1)
     }
 
-    /// Returns a copy without the options that the congestion control replaces or ignores.
+    /// Returns a copy in which options are turned off that the congestion control replaces or ignores.
     pub(crate) fn as_modelled(&self) -> Self {
         let mut config = self.clone();
         match self.congestion {
             Congestion::Bbr | Congestion::Bbr1 => {
-                // BBR's model sets window and bursts, also in recovery, and ignores marks.
+                // BBR sets the window and the bursts itself, also in recovery. It ignores ECN marks.
                 (config.ecn, config.proportional_reduction, config.offload) = (false, false, false);
             }
-            // Prague's pacing sets the bursts, and its window has fractions.
+            // Prague sets the bursts by pacing, and its window is not a whole number.
             Congestion::Prague => (config.offload, config.whole_window) = (false, false),
             _ => {}
         }

@@ -4,13 +4,14 @@ use steadycast_units::{Span, Time};
 pub(crate) const BETA: f64 = 0.7;
 /// C, in segments per second cubed (RFC 9438, section 5).
 const C: f64 = 0.4;
-/// α_cubic: the Reno-friendly increase in segments per round trip, below cwnd_prior (RFC 9438, section 4.3).
+/// α_cubic: the Reno-friendly increase in segments per round trip while the window is below cwnd_prior (RFC 9438,
+/// section 4.3).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-/// The number of round trips in which the Reno-friendly window grows by one segment, about 1/[`ALPHA`] (Linux).
+/// Number of round trips in which the Reno-friendly window grows by one segment. It is about 1/[`ALPHA`] (Linux).
 const RENO_FRIENDLY_WINDOWS: f64 = 15.0 / 8.0;
-/// The number of round trips in which the window grows by one segment where the curve is flat (Linux, `bictcp_update`).
+/// Number of round trips in which the window grows by one segment where the curve is flat (Linux, `bictcp_update`).
 const PLATEAU_WINDOWS: f64 = 100.0;
-/// Before the first loss, the window grows by one segment after at most this many acknowledged segments (Linux).
+/// Before the first loss, at most this number of acknowledged segments makes the window grow by one segment (Linux).
 const NO_LOSS_MAX_ACKS: f64 = 20.0;
 
 /// The window of RFC 9438 in congestion avoidance:
@@ -19,20 +20,20 @@ const NO_LOSS_MAX_ACKS: f64 = 20.0;
 /// W(t) = C (t − K)³ + W_max        K = cbrt((W_max − cwnd_epoch) / C)
 /// ```
 ///
-/// t is in seconds since congestion avoidance began, windows in segments. [`Cubic::grow`] follows the RFC,
-/// [`Cubic::acks_per_segment`] Linux.
+/// t is the time in seconds since congestion avoidance began. Windows are in segments. [`Cubic::grow`] follows the RFC.
+/// [`Cubic::acks_per_segment`] follows Linux.
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     fast_convergence: bool,
-    /// W_max: the window before the last reduction, or less by fast convergence; 0 if unknown.
+    /// W_max: the window before the last reduction. Fast convergence makes it smaller. It is 0 if it is unknown.
     w_max: f64,
-    /// The curve's plateau: `w_max`, or the epoch's first window if that is larger.
+    /// The window at the curve's plateau. It is `w_max`, or the first window of the epoch if that is larger.
     origin: f64,
     k: f64,
     epoch: Option<Time>,
     /// W_est, the Reno-friendly window.
     w_est: f64,
-    /// Linux: acknowledged segments not yet in W_est.
+    /// Number of acknowledged segments that W_est does not include yet (Linux).
     w_est_acked: f64,
     /// cwnd_prior: the window at the last reduction.
     cwnd_prior: f64,
@@ -52,9 +53,9 @@ impl Cubic {
         }
     }
 
-    /// Returns the slow-start threshold, without its lower bound.
+    /// Returns the new slow-start threshold. The caller applies the lower bound.
     pub(crate) fn on_congestion(&mut self, cwnd: f64) -> f64 {
-        // The flow releases bandwidth for newer flows (RFC 9438, section 4.7).
+        // Lower W_max to release bandwidth for newer flows (RFC 9438, section 4.7).
         let released = self.fast_convergence && cwnd < self.w_max;
         self.w_max = if released { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
         self.cwnd_prior = cwnd;
@@ -62,35 +63,35 @@ impl Cubic {
         cwnd * BETA
     }
 
-    /// Forgets W_max (RFC 9438, section 4.8). Returns the threshold.
+    /// Forgets W_max (RFC 9438, section 4.8). Returns the new slow-start threshold.
     pub(crate) fn on_timeout(&mut self, cwnd: f64) -> f64 {
         let threshold = self.on_congestion(cwnd);
         self.w_max = 0.0;
         threshold
     }
 
-    /// Returns the window after `acked` segments in congestion avoidance.
+    /// Returns the window in congestion avoidance after `acked` more segments were acknowledged.
     pub(crate) fn grow(&mut self, now: Time, cwnd: f64, acked: f64, srtt: Span) -> f64 {
         let t = self.time_in_epoch(now, cwnd).as_secs_f64();
         let alpha = if self.w_est < self.cwnd_prior { ALPHA } else { 1.0 };
         self.w_est += alpha * acked / cwnd;
-        // The Reno-friendly region (RFC 9438, section 4.3).
+        // In the Reno-friendly region, use the window of a Reno flow (RFC 9438, section 4.3).
         if self.origin + self.above_plateau(t) < self.w_est {
             return cwnd.max(self.w_est);
         }
-        // RFC 9438, section 4.2: the curve one RTT ahead.
+        // Aim for the value of the curve one RTT later (RFC 9438, section 4.2).
         let target = (self.origin + self.above_plateau(t + srtt.as_secs_f64())).clamp(cwnd, 1.5 * cwnd);
         cwnd + (target - cwnd) / cwnd * acked
     }
 
-    /// Returns how many acknowledged segments increase the window by one (Linux's `bictcp_update`, one minimum RTT
-    /// ahead).
+    /// Returns how many acknowledged segments increase the window by one segment. The target is the curve one minimum
+    /// RTT later (Linux's `bictcp_update`).
     pub(crate) fn acks_per_segment(&mut self, now: Time, cwnd: f64, acked: f64, min_rtt: Span) -> f64 {
         let cwnd = cwnd.trunc();
         let t = (self.time_in_epoch(now, cwnd) + min_rtt).as_secs_f64();
         let target = self.origin + self.above_plateau(t).trunc();
         let mut acks = if target > cwnd { (cwnd / (target - cwnd)).trunc() } else { PLATEAU_WINDOWS * cwnd };
-        // Without a plateau, the growth is at least 5 % per round trip.
+        // If W_max is unknown, grow by at least 5 % per round trip.
         if self.w_max == 0.0 {
             acks = acks.min(NO_LOSS_MAX_ACKS);
         }
@@ -103,19 +104,19 @@ impl Cubic {
         if self.w_est > cwnd {
             acks = acks.min((cwnd / (self.w_est - cwnd)).trunc());
         }
-        // At most one segment per two acknowledged ones (Linux).
+        // Grow by at most one segment for every two acknowledged segments (Linux).
         acks.max(2.0)
     }
 
-    /// Shifts the epoch by an idle time (RFC 9438, section 5.8).
+    /// Shifts the epoch by the idle time `time`, so that the idle time has no effect (RFC 9438, section 5.8).
     pub(crate) fn pause(&mut self, now: Time, time: Span) {
         self.epoch = self.epoch.map(|epoch| (epoch + time).min(now));
     }
 
-    /// Returns the time in this epoch; the first call starts it.
+    /// Returns how long this epoch has lasted. The first call starts the epoch.
     fn time_in_epoch(&mut self, now: Time, cwnd: f64) -> Span {
         let epoch = *self.epoch.get_or_insert_with(|| {
-            // After a time-out, or if HyStart ended slow start, the current window is the plateau.
+            // After a time-out, or if HyStart ended slow start, the plateau is the current window.
             self.origin = self.w_max.max(cwnd);
             self.k = libm::cbrt((self.origin - cwnd) / C);
             self.w_est = cwnd;
@@ -125,7 +126,7 @@ impl Cubic {
         now.since(epoch)
     }
 
-    /// Returns the curve's distance from the plateau.
+    /// Returns how far the curve is above the plateau after `t` seconds, in segments. It is negative below the plateau.
     fn above_plateau(&self, t: f64) -> f64 {
         C * (t - self.k) * (t - self.k) * (t - self.k)
     }
@@ -148,7 +149,7 @@ mod tests {
         // Two seconds before K, the curve is 3.2 below 100, which is 97.
         assert_eq!(cubic.acks_per_segment(at(10.0 + 4.217 - 2.04), 90.0, 1.0, least), 12.0);
         assert_eq!(cubic.acks_per_segment(at(14.2), 100.0, 1.0, least), PLATEAU_WINDOWS * 100.0);
-        // As long after the plateau as it was reached after the reduction, the curve is at 129.
+        // The time after the plateau now equals the time from the reduction to the plateau. The curve is at 129.
         assert_eq!(cubic.acks_per_segment(at(18.4), 100.0, 1.0, least), 3.0);
     }
 }

@@ -1,7 +1,7 @@
 /// The gain g of alpha (RFC 8257, section 4.2).
 const ALPHA_GAIN: f64 = 1.0 / 16.0;
 
-/// DCTCP's estimate alpha of the marked share (RFC 8257, section 3.3).
+/// DCTCP's estimate alpha of the fraction of marked segments (RFC 8257, section 3.3).
 #[derive(Clone, Debug)]
 pub(crate) struct Dctcp {
     pub(crate) alpha: f64,
@@ -18,12 +18,12 @@ impl Dctcp {
         Self { alpha: 1.0, acked: 0, marked: 0, window_end: 0, cut_end: 0 }
     }
 
-    /// Processes an acknowledgment of `fresh` segments, `marked` of them marked; `max` is one past the highest sent.
-    /// Returns the factor of a reduction.
+    /// Processes an acknowledgment of `fresh` segments. `marked` of these segments were marked. `max` is one past the
+    /// highest segment sent. Returns a factor if the window is to be multiplied by it.
     pub(crate) fn on_ack(&mut self, una: u32, max: u32, fresh: u32, marked: u32) -> Option<f64> {
         self.acked += fresh;
         self.marked += marked.min(fresh);
-        // Once per window of data.
+        // Update alpha once per window of data.
         if una > self.window_end {
             if self.acked > 0 {
                 let part = f64::from(self.marked) / f64::from(self.acked);

@@ -5,7 +5,7 @@ use crate::wire::Ack;
 use std::collections::VecDeque;
 use steadycast_units::{Span, Time};
 
-/// The connection's state at a segment's transmission, and its fate (the draft's P.*).
+/// State of the connection when a segment was sent (the draft's P.*), and what became of the segment.
 #[derive(Clone, Copy, Debug)]
 struct PacketState {
     sent: Time,
@@ -13,9 +13,9 @@ struct PacketState {
     delivered_at: Time,
     first_sent: Time,
     app_limited: bool,
-    /// The segments lost before this one was sent.
+    /// Number of segments that were lost before this segment was sent.
     lost: u64,
-    /// The segments in flight, with this one.
+    /// Number of segments in flight, including this segment.
     in_flight: u32,
     is_retransmission: bool,
     fate: Fate,
@@ -30,48 +30,48 @@ enum Fate {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
-    /// Segments per second; 0 if the interval is shorter than the minimum RTT.
+    /// Delivery rate in segments per second. It is 0 if the interval is shorter than the minimum RTT.
     pub(crate) rate: f64,
-    /// The segments delivered in the interval.
+    /// Number of segments that were delivered in the interval.
     pub(crate) delivered: u64,
-    /// The segments delivered before the newest acknowledged one was sent.
+    /// Number of segments that had been delivered when the newest acknowledged segment was sent.
     pub(crate) prior_delivered: u64,
     pub(crate) app_limited: bool,
-    /// The newly reported segments.
+    /// Number of segments whose arrival this acknowledgment reports for the first time.
     pub(crate) fresh: u32,
-    /// The segments in flight when the newest acknowledged one was sent.
+    /// Number of segments in flight when the newest acknowledged segment was sent.
     pub(crate) in_flight: u32,
-    /// The segments lost since the newest acknowledged one was sent.
+    /// Number of segments that were lost since the newest acknowledged segment was sent.
     pub(crate) lost: u64,
-    /// The newest acknowledged segment's RTT; `None` if it was retransmitted (Karn's rule).
+    /// RTT of the newest acknowledged segment. It is `None` if the segment was retransmitted (Karn's rule).
     pub(crate) rtt: Option<Span>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
-    /// Whether it begins a range of adjacent lost segments.
+    /// Whether this segment is the first of a range of adjacent lost segments.
     pub(crate) begins: bool,
     pub(crate) in_flight: u32,
-    /// The number of segments lost since this one was sent, including this one.
+    /// Number of segments lost since this segment was sent, including this segment.
     pub(crate) lost: u64,
     pub(crate) app_limited: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateEstimator {
-    /// The segments from the first unacknowledged one on.
+    /// State of all segments from the first unacknowledged segment on.
     sent: VecDeque<PacketState>,
     una: u32,
     pub(crate) delivered: u64,
     delivered_at: Time,
     first_sent: Time,
     lost: u64,
-    /// Segments below this number are lost unless they have arrived.
+    /// Segments below this number are lost, unless they have arrived.
     lost_to: u32,
-    /// Samples are application-limited until this many segments are delivered; 0 if they are not.
+    /// Samples are application-limited until this number of segments is delivered. It is 0 if samples are not limited.
     app_limited: u64,
     blocks: [crate::wire::Block; 3],
-    /// The losses of the last acknowledgment.
+    /// The losses that the last acknowledgment revealed.
     losses: Vec<Loss>,
 }
 
@@ -84,14 +84,14 @@ impl RateEstimator {
         self.app_limited > 0
     }
 
-    /// Marks the following samples as application-limited.
+    /// Treats the following samples as application-limited.
     pub(crate) fn set_app_limited(&mut self, in_flight: u32) {
-        // 0 means "not limited".
+        // Use at least 1, because 0 means "not limited".
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32) {
-        // The interval must not include an idle time.
+        // Nothing else is in flight. Start a new interval here, so that it does not include an idle time.
         if in_flight <= 1 {
             (self.first_sent, self.delivered_at) = (now, now);
         }
@@ -128,7 +128,7 @@ impl RateEstimator {
         let top = self.una + self.sent.len() as u32;
         self.arrive(now, self.una, ack.next.min(top), &mut sample, &mut newest);
         for block in ack.sacks {
-            // The previous acknowledgment already reported a part of this block.
+            // Skip the part of this block that the previous acknowledgment already reported.
             let known = self.blocks.iter().find(|b| !b.is_empty() && b.start == block.start && b.end <= block.end);
             let start = known.map_or(block.start, |b| b.end);
             self.arrive(now, start.max(ack.next), block.end.min(top), &mut sample, &mut newest);
@@ -168,9 +168,10 @@ impl RateEstimator {
         sample.in_flight = in_flight;
         sample.lost = self.lost - lost;
         sample.rtt = (!is_retransmission).then(|| now.since(sent));
-        // The next sample's send interval starts here.
+        // The send interval of the next sample starts when this segment was sent.
         self.first_sent = sent;
-        // The longer interval, so that compressed acknowledgments do not inflate the rate.
+        // Use the longer of the send interval and the acknowledgment interval. Otherwise compressed acknowledgments
+        // would inflate the rate.
         let interval = sent.since(first_sent).max(now.since(delivered_at));
         if interval >= min_rtt && !interval.is_zero() {
             sample.rate = sample.delivered as f64 / interval.as_secs_f64();
@@ -198,7 +199,7 @@ impl RateEstimator {
             self.delivered += 1;
             self.delivered_at = now;
             sample.fresh += 1;
-            // The segment sent last has the most recent interval.
+            // Use the segment that was sent last, because its interval is the most recent.
             if newest.is_none_or(|n| (packet.delivered, packet.sent) >= (n.delivered, n.sent)) {
                 *newest = Some(*packet);
             }

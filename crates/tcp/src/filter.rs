@@ -1,16 +1,16 @@
 use std::collections::VecDeque;
 use steadycast_units::Time;
 
-/// A maximum over the last `length` rounds.
+/// Computes the maximum of a value over the last `length` rounds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MaxFilter {
-    /// In descending order, each with its round.
+    /// Values that are or may become the maximum, each with its round. The values are in descending order.
     candidates: VecDeque<(u64, f64)>,
 }
 
 impl MaxFilter {
     pub(crate) fn add(&mut self, round: u64, length: u64, value: f64) {
-        // A smaller, older value can't become the maximum.
+        // An older value that is not larger can't become the maximum again.
         while self.candidates.back().is_some_and(|(_, old)| *old <= value) {
             self.candidates.pop_back();
         }
@@ -25,7 +25,8 @@ impl MaxFilter {
     }
 }
 
-/// ACK aggregation: the segments acknowledged in excess of the bandwidth (the draft's extra_acked).
+/// Measures ACK aggregation: how many more segments are acknowledged than the bandwidth explains (the draft's
+/// extra_acked).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AckAggregation {
     since: Time,
@@ -38,10 +39,10 @@ impl AckAggregation {
         (self.since, self.delivered) = (now, 0.0);
     }
 
-    /// Processes `fresh` acknowledged segments; the maximum is over `length` rounds.
+    /// Processes `fresh` newly acknowledged segments. The maximum covers the last `length` rounds.
     pub(crate) fn on_ack(&mut self, now: Time, bw: f64, fresh: u32, cwnd: f64, round: u64, length: u64) {
         let mut expected = bw * now.since(self.since).as_secs_f64();
-        // The bandwidth explains all segments, so a new epoch starts.
+        // The bandwidth explains all segments. Start a new measuring interval.
         if self.delivered <= expected {
             self.restart(now);
             expected = 0.0;

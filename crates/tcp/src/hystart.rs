@@ -1,24 +1,24 @@
 use crate::config::Hystart;
 use steadycast_units::{Span, Time};
 
-/// The RTT samples of a round before its evaluation (N_RTT_SAMPLE).
+/// Number of RTT samples in a round before the round is evaluated (N_RTT_SAMPLE).
 const MIN_SAMPLES: u32 = 8;
-/// The bounds of the RTT increase that ends slow start (MIN_RTT_THRESH, MAX_RTT_THRESH).
+/// Lower and upper bound of the RTT increase that ends slow start (MIN_RTT_THRESH, MAX_RTT_THRESH).
 const RTT_THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
-/// Linux: the minimum window for an evaluation, in segments.
+/// Linux: slow start does not end below this window, in segments.
 const LOW_WINDOW: f64 = 16.0;
-/// Linux: the maximum gap in an ACK train.
+/// Linux: maximum time between two acknowledgments of one ACK train.
 const TRAIN_GAP: Span = Span::millis(2);
-/// RFC 9406: the divisor of growth in conservative slow start (CSS_GROWTH_DIVISOR).
+/// RFC 9406: in conservative slow start, growth is divided by this number (CSS_GROWTH_DIVISOR).
 const CSS_DIVISOR: f64 = 4.0;
-/// RFC 9406: the maximum rounds of conservative slow start (CSS_ROUNDS).
+/// RFC 9406: maximum number of rounds in conservative slow start (CSS_ROUNDS).
 const CSS_ROUNDS: u32 = 5;
-/// RFC 9406: L without pacing, in segments per acknowledgment.
+/// RFC 9406: the constant L for a sender without pacing, in segments per acknowledgment.
 const UNPACED_L: f64 = 8.0;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Advice {
-    /// The window grows by this share of the acknowledged segments.
+    /// The window grows by this fraction of the acknowledged segments.
     Grow(f64),
     /// Slow start ends at the current window.
     Leave,
@@ -39,7 +39,7 @@ pub(crate) struct HystartState {
     last_round_min_rtt: Span,
     /// The minimum RTT of the connection.
     min_rtt: Span,
-    /// Conservative slow start: the minimum RTT of the round that started it, and the rounds left.
+    /// Set during conservative slow start: the minimum RTT of the round that started it, and the number of rounds left.
     conservative: Option<(Span, u32)>,
 }
 
@@ -58,18 +58,19 @@ impl HystartState {
         }
     }
 
-    /// RFC 9406 (section 4.3) is for the first slow start; Linux's HyStart for each one.
+    /// Prepares the next slow start. HyStart++ is used only in the first slow start (RFC 9406, section 4.3). Linux's
+    /// HyStart is used in each.
     pub(crate) fn on_congestion(&mut self) {
         let kind = if self.kind == Hystart::PlusPlus { Hystart::Off } else { self.kind };
         *self = Self { min_rtt: self.min_rtt, ..Self::new(kind) };
     }
 
-    /// Returns L of RFC 9406: the maximum growth per acknowledgment, in segments.
+    /// Returns the maximum growth per acknowledgment in segments. RFC 9406 calls it L.
     pub(crate) fn limit(&self) -> f64 {
         if self.kind == Hystart::PlusPlus { UNPACED_L } else { f64::INFINITY }
     }
 
-    /// Processes an acknowledgment up to `una` in slow start; `max` is one past the highest segment sent.
+    /// Processes an acknowledgment up to `una` during slow start. `max` is one past the highest segment sent.
     pub(crate) fn on_ack(&mut self, now: Time, una: u32, max: u32, rtt: Span, cwnd: f64) -> Advice {
         if self.kind == Hystart::Off {
             return Advice::Grow(1.0);
@@ -89,7 +90,7 @@ impl HystartState {
                 }
             }
         }
-        // As in Linux, rounds are tracked also below this window.
+        // Return only now, because Linux also tracks rounds below this window.
         if self.kind == Hystart::Classic && cwnd < LOW_WINDOW {
             return Advice::Grow(1.0);
         }
@@ -98,11 +99,11 @@ impl HystartState {
         if self.kind == Hystart::Classic { self.classic(now) } else { self.plus_plus() }
     }
 
-    /// Linux's HyStart without pacing: the ACK train's length, and the round's minimum RTT.
+    /// Linux's HyStart without pacing. It checks how long the ACK train lasts, and the round's minimum RTT.
     fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;
-            // The pipe is full.
+            // An ACK train of half an RTT means that the pipe is full.
             if now.since(self.round_start) > self.min_rtt / 2 {
                 return Advice::Leave;
             }
@@ -111,10 +112,10 @@ impl HystartState {
         if self.samples > MIN_SAMPLES && self.round_min_rtt > limit { Advice::Leave } else { Advice::Grow(1.0) }
     }
 
-    /// RFC 9406, section 4.2.
+    /// HyStart++ (RFC 9406, section 4.2).
     fn plus_plus(&mut self) -> Advice {
         if let Some((baseline, _)) = self.conservative {
-            // The RTT has fallen again: a false alarm.
+            // The RTT has fallen again, so the increase was a false alarm. Return to slow start.
             if self.samples >= MIN_SAMPLES && self.round_min_rtt < baseline {
                 self.conservative = None;
                 return Advice::Grow(1.0);

@@ -1,4 +1,4 @@
-//! Congestion controls that need more than a window: they pace, measure the delivery rate, or count marks.
+//! Congestion controls that need more than a window. They pace, measure the delivery rate or count ECN marks.
 
 use crate::bbr::Bbr;
 use crate::bbr1::Bbr1;
@@ -11,14 +11,14 @@ use crate::scoreboard::Scoreboard;
 use crate::wire::Ack;
 use steadycast_units::{Ecn, Span, Time};
 
-/// What BBR reads of an acknowledgment.
+/// Data about an acknowledgment that BBR reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AckEvent {
     pub(crate) now: Time,
     pub(crate) sample: Sample,
-    /// The segments delivered since the start.
+    /// Number of segments delivered since the start of the connection.
     pub(crate) delivered: u64,
-    /// The segments in flight afterwards.
+    /// Number of segments in flight after this acknowledgment.
     pub(crate) in_flight: u32,
     pub(crate) cwnd: f64,
     /// Whether the window limited the sender in this round trip.
@@ -32,7 +32,7 @@ pub(crate) struct Decision {
     /// The pacing rate in segments per second.
     pub(crate) pacing: f64,
     pub(crate) quantum: u32,
-    /// Whether BBR keeps less in flight than the path carries, so that samples are application-limited.
+    /// Whether BBR intentionally keeps less in flight than the path can carry. Samples are then application-limited.
     pub(crate) is_self_limited: bool,
 }
 
@@ -45,7 +45,7 @@ pub(crate) enum RecoveryState {
 
 pub(crate) struct Outstanding<'a, Again> {
     pub(crate) scoreboard: &'a Scoreboard,
-    /// The lost retransmissions to be sent again.
+    /// The lost retransmissions that have to be sent again.
     pub(crate) again: Again,
 }
 
@@ -72,16 +72,16 @@ pub(crate) struct Model {
     pub(crate) pacer: Option<Pacer>,
     rate_estimator: RateEstimator,
     phase: RecoveryState,
-    /// The sender counts as limited by its window until this number of segments is delivered. `None` before the window
-    /// has limited the sender.
+    /// The sender is regarded as limited by its window until this number of segments is delivered. It is `None` before
+    /// the window has limited the sender.
     limited_until: Option<u64>,
     limited: bool,
-    /// The reported marks, modulo 2¹⁶.
+    /// Number of marks that the receiver has reported, modulo 2¹⁶.
     marks: u16,
 }
 
 impl Model {
-    /// Returns `None` for a congestion control without a model.
+    /// Creates the model. Returns `None` for a congestion control that needs only a window.
     pub(crate) fn new(config: &Config, initial_window: f64) -> Option<Self> {
         let chance = || config.draws.part("bbr");
         let algorithm = match config.congestion {
@@ -95,7 +95,7 @@ impl Model {
             }
             _ => return None,
         };
-        // DCTCP is not paced in Linux.
+        // Linux does not pace DCTCP.
         let pacer = (!matches!(algorithm, Algorithm::Dctcp(_))).then(Pacer::new);
         let rate_estimator = RateEstimator::default();
         Some(Self {
@@ -109,7 +109,7 @@ impl Model {
         })
     }
 
-    /// Whether the control sets the window itself, also after losses.
+    /// Whether the congestion control sets the window itself, also after losses.
     pub(crate) fn owns_window(&self) -> bool {
         matches!(self.algorithm, Algorithm::Bbr(_) | Algorithm::Bbr1(_))
     }
@@ -118,7 +118,8 @@ impl Model {
         if matches!(self.algorithm, Algorithm::Prague(_)) { Ecn::Ect1 } else { Ecn::Ect0 }
     }
 
-    /// Returns alpha, the marked share; `None` if the control has none.
+    /// Returns alpha, the estimated fraction of marked segments. Returns `None` if the congestion control does not
+    /// estimate it.
     pub(crate) fn alpha(&self) -> Option<f64> {
         match &self.algorithm {
             Algorithm::Dctcp(dctcp) => Some(dctcp.alpha),
@@ -135,13 +136,14 @@ impl Model {
         }
     }
 
-    /// Returns how many of the `fresh` segments were marked.
+    /// Returns how many of the `fresh` newly acknowledged segments were marked.
     pub(crate) fn marked(&mut self, ack: &Ack, fresh: u32) -> u32 {
         match self.algorithm {
             Algorithm::Dctcp(_) if ack.ece => fresh,
             Algorithm::Prague(_) => {
                 let more = ack.marks.wrapping_sub(self.marks);
-                // A reordered acknowledgment has a lower count, and a forged one may have too many marks.
+                // Ignore a reordered acknowledgment, which has a lower count. Also ignore a forged count that is too
+                // high.
                 if more >= 1 << 15 || fresh == 0 {
                     return 0;
                 }
@@ -156,16 +158,16 @@ impl Model {
         self.limited = true;
     }
 
-    /// Records that the application has nothing to send.
+    /// Records that the application has no data to send.
     pub(crate) fn on_application_limit(&mut self, in_flight: u32) {
         self.rate_estimator.set_app_limited(in_flight);
     }
 
-    /// Records a transmission. Returns the window if a restart from idle changes it.
+    /// Records a transmission. Returns a new window if the connection restarts after an idle time.
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32, cwnd: f64) -> Option<f64> {
         let mut window = None;
         if self.owns_window() {
-            // The first segment after an idle time (BBRHandleRestartFromIdle).
+            // This is the first segment after an idle time (BBRHandleRestartFromIdle).
             if in_flight <= 1 && self.rate_estimator.is_app_limited() {
                 window = match &mut self.algorithm {
                     Algorithm::Bbr(bbr) => bbr.on_restart(now, cwnd),
@@ -189,7 +191,7 @@ impl Model {
         }
     }
 
-    /// Records a time-out at a window of `cwnd`. Returns the window.
+    /// Records a time-out. `cwnd` is the window before it. Returns the new window.
     pub(crate) fn on_timeout(&mut self, now: Time, cwnd: f64, in_flight: u32) -> f64 {
         self.phase = RecoveryState::Loss;
         self.rate_estimator.on_timeout();
@@ -204,7 +206,7 @@ impl Model {
             Algorithm::Dctcp(_) => {}
             Algorithm::Prague(prague) => prague.set(1.0),
         }
-        // Room for one segment.
+        // Leave room for one segment.
         f64::from(in_flight + 1)
     }
 
@@ -227,7 +229,7 @@ impl Model {
                     Algorithm::Bbr1(bbr) => bbr.on_recovery(cwnd, delivered, false),
                     Algorithm::Dctcp(_) | Algorithm::Prague(_) => {}
                 }
-                // Packet conservation at the beginning of recovery.
+                // Recovery begins with packet conservation: send one segment for each delivered segment.
                 cwnd = f64::from(in_flight + sample.fresh.max(1));
             } else {
                 cwnd = match &mut self.algorithm {
@@ -238,13 +240,13 @@ impl Model {
             }
             self.phase = phase;
         } else {
-            // Lost segments leave no room for new ones (BBRModulateCwndForRecovery).
+            // Subtract the lost segments, so that they do not make room for new segments (BBRModulateCwndForRecovery).
             cwnd = (cwnd - self.rate_estimator.losses().len() as f64).max(1.0);
         }
         if std::mem::take(&mut self.limited) {
             self.limited_until = Some(delivered + u64::from(in_flight));
         }
-        // `cwnd_limited` stays true until all that was in flight is delivered.
+        // `cwnd_limited` stays true until all segments that were in flight are delivered.
         let cwnd_limited = self.limited_until.is_some_and(|until| delivered <= until);
         let recovering = phase == RecoveryState::Recovery;
         let event = AckEvent { now, sample, delivered, in_flight, cwnd, cwnd_limited, recovering };

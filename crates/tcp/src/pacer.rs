@@ -1,18 +1,18 @@
 use steadycast_units::{Span, Time};
 
-/// In segments per second: one in ten seconds.
+/// Minimum rate in segments per second. It is one segment in ten seconds.
 const MIN_RATE: f64 = 0.1;
-/// In segments per second: a gap of a nanosecond, so that time advances.
+/// Maximum rate in segments per second. The gap is then one nanosecond, so that time still advances.
 const MAX_RATE: f64 = 1e9;
 
-/// Sends bursts of `quantum` segments at the mean rate `rate`.
+/// Sends bursts of `quantum` segments. The mean rate is `rate` segments per second.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     rate: f64,
     quantum: u32,
-    /// The earliest start of the next burst.
+    /// The earliest time at which the next burst may start.
     next: Time,
-    /// The send time of the current burst, and its remaining segments.
+    /// When the current burst was sent, and how many of its segments remain.
     burst: (Time, u32),
 }
 
@@ -21,7 +21,7 @@ impl Pacer {
         Self { rate: MAX_RATE, quantum: 1, next: Time::ZERO, burst: (Time::ZERO, 0) }
     }
 
-    /// Sets the rate in segments per second, and the burst size.
+    /// Sets the rate in segments per second and the size of a burst in segments.
     pub(crate) fn set(&mut self, rate: f64, quantum: u32) {
         self.rate = rate.clamp(MIN_RATE, MAX_RATE);
         self.quantum = quantum.max(1);
@@ -31,7 +31,7 @@ impl Pacer {
         self.rate
     }
 
-    /// Returns the time until which no segment may leave, if after `now`.
+    /// Returns when the next segment may leave. Returns `None` if it may leave at `now`.
     pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
         let (began, left) = self.burst;
         (self.next > now && !(began == now && left > 0)).then_some(self.next)
@@ -40,7 +40,7 @@ impl Pacer {
     pub(crate) fn on_sent(&mut self, now: Time) {
         if self.burst.0 != now || self.burst.1 == 0 {
             self.burst = (now, self.quantum);
-            // A pause does not make a burst larger.
+            // Do not let a pause make the next burst larger.
             self.next = self.next.max(now);
         }
         self.burst.1 -= 1;

@@ -1,27 +1,27 @@
 use steadycast_units::{Span, Time};
 
-/// The gain of alpha (draft-briscoe-iccrg-prague-congestion-control, section 2.4.2).
+/// The gain with which alpha is updated (draft-briscoe-iccrg-prague-congestion-control, section 2.4.2).
 const ALPHA_GAIN: f64 = 1.0 / 16.0;
-/// RTT_VIRT of the draft: flows with a shorter RTT grow as if they had this one.
+/// RTT_VIRT of the draft: a flow whose RTT is shorter grows as if it had this RTT.
 const RTT_VIRT: Span = Span::millis(25);
-/// The round trips after slow start until growth is independent of the RTT.
+/// Number of round trips after slow start before growth becomes independent of the RTT.
 const RTT_INDEPENDENCE_DELAY: u32 = 500;
 /// The minimum window, in segments.
 const MIN_WINDOW: f64 = 2.0;
-/// The time in which the largest burst is paced, in seconds (2⁻¹²).
+/// The largest burst contains the data that is paced in this time, in seconds (2⁻¹²).
 const BURST_DURATION: f64 = 1.0 / 4096.0;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prague {
     pub(crate) alpha: f64,
-    /// Whether a mark was seen; alpha stays 1 before.
+    /// Whether a mark has been received. Until then, alpha stays 1.
     seen: bool,
-    /// The target window. After a cut, the usable window falls to it by a segment per acknowledgment.
+    /// The target window. After a reduction, the usable window falls to the target by one segment per acknowledgment.
     window: f64,
     acked: u32,
     marked: u32,
     round_end: u32,
-    /// The rounds since slow start.
+    /// Number of rounds since slow start.
     rounds: u32,
     updated: Time,
     cut_end: u32,
@@ -36,7 +36,7 @@ pub(crate) struct AckSample {
     pub(crate) fresh: u32,
     pub(crate) marked: u32,
     pub(crate) srtt: Span,
-    /// Not in recovery, and limited only by the window.
+    /// Whether the window may grow: only the window limits the sender, and it is not in recovery.
     pub(crate) may_grow: bool,
     pub(crate) repairing: bool,
 }
@@ -46,12 +46,13 @@ impl Prague {
         Self { alpha: 1.0, ..Self::default() }
     }
 
-    /// Sets the window at the start, after a loss or after a pause.
+    /// Sets the target window at the start, after a loss or after a pause.
     pub(crate) fn set(&mut self, window: f64) {
         self.window = window;
     }
 
-    /// Returns the period of alpha's updates and of cuts: the RTT, but at least the virtual RTT.
+    /// Returns the period of updates of alpha and of window reductions. It is the RTT. With RTT independence, it is at
+    /// least the virtual RTT.
     fn period(&self, srtt: Span) -> Span {
         if self.is_rtt_independent() { srtt.max(RTT_VIRT) } else { srtt }
     }
@@ -60,14 +61,14 @@ impl Prague {
         self.rounds >= RTT_INDEPENDENCE_DELAY
     }
 
-    /// Returns the usable window, the slow-start threshold, and whether the window was cut.
+    /// Returns the usable window, the slow-start threshold, and whether the window was reduced.
     pub(crate) fn on_ack(&mut self, sample: &AckSample, cwnd: f64, ssthresh: f64, most: f64) -> (f64, f64, bool) {
         let AckSample { now, una, max, fresh, srtt, .. } = *sample;
         let marked = sample.marked.min(fresh);
         self.seen |= marked > 0;
         (self.acked, self.marked) = (self.acked + fresh, self.marked + marked);
         let period = self.period(srtt);
-        // Once per round trip, or per virtual RTT.
+        // Update alpha once per round trip. With RTT independence, do so at most once per virtual RTT.
         if una > self.round_end {
             self.round_end = max;
             self.rounds = if self.window < ssthresh { 0 } else { self.rounds.saturating_add(1) };
@@ -79,7 +80,7 @@ impl Prague {
             }
         }
         let mut threshold = ssthresh;
-        // The window grows by the unmarked segments.
+        // The window grows with the segments that are not marked.
         if sample.may_grow {
             let counted = f64::from(fresh - marked);
             self.window = if self.window < ssthresh {
@@ -89,7 +90,7 @@ impl Prague {
             }
             .min(most);
         }
-        // At most once per round trip and per virtual RTT.
+        // Reduce the window at most once per round trip. With RTT independence, also at most once per virtual RTT.
         let again =
             una > self.cut_end && self.cut.is_none_or(|cut| !self.is_rtt_independent() || now.since(cut) >= period);
         let cut = marked > 0 && again && !sample.repairing;
@@ -98,22 +99,22 @@ impl Prague {
             threshold = self.window;
             (self.cut_end, self.cut) = (max, Some(now));
         }
-        // Sending must not stop completely.
+        // Lower the usable window by only one segment, so that sending does not stop completely.
         let may_send = if cwnd > self.window { (cwnd - 1.0).max(self.window) } else { self.window };
         (may_send, threshold, cut)
     }
 
-    /// Returns the increase per round trip in segments: with RTT independence (`srtt` / [`RTT_VIRT`])², but at most 1;
-    /// otherwise 1.
+    /// Returns how many segments the window grows per round trip. Without RTT independence it is 1. With it, it is
+    /// (`srtt` / [`RTT_VIRT`])², but at most 1.
     fn additive_increase(&self, srtt: Span) -> f64 {
         let part = srtt.as_secs_f64() / RTT_VIRT.as_secs_f64();
         if self.is_rtt_independent() { (part * part).min(1.0) } else { 1.0 }
     }
 
-    /// Returns the pacing rate in segments per second, and the largest burst in segments.
+    /// Returns the pacing rate in segments per second and the largest burst in segments.
     pub(crate) fn pacing(&self, cwnd: f64, ssthresh: f64, srtt: Option<Span>) -> (f64, u32) {
         let srtt = srtt.unwrap_or(Span::millis(1)).as_secs_f64().max(1e-6);
-        // Slow start doubles the window per round trip.
+        // Pace twice as fast in slow start, because the window doubles in each round trip.
         let factor = if cwnd < ssthresh / 2.0 { 2.0 } else { 1.0 };
         let rate = factor * cwnd / srtt;
         (rate, (rate * BURST_DURATION) as u32)
@@ -130,7 +131,8 @@ mod tests {
         AckSample { now, una, max, fresh: 100, marked, srtt: rtt, may_grow: true, repairing: false }
     }
 
-    /// Returns the growth of a window of 100 segments in one round without marks, after slow start and 600 rounds.
+    /// Returns how much a window of 100 segments grows in one round without marks. Slow start has ended 600 rounds
+    /// before.
     fn growth(rtt: Span) -> f64 {
         let mut prague = Prague::new();
         for round in 1..=600 {

@@ -3,48 +3,49 @@ use crate::sliding_bitmap::SlidingBitmap;
 use crate::wire::{Ack, Block, Segment};
 use steadycast_units::{Bytes, Ecn, Span, Time};
 
-/// How CE marks are reported.
+/// How the receiver reports CE marks to the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum MarkFeedback {
-    /// ECE until the sender sends CWR (RFC 3168, section 6.1.3).
+    /// Each acknowledgment has the ECE flag until the sender sends CWR (RFC 3168, section 6.1.3).
     #[default]
     Latched,
-    /// ECE if the acknowledged segments were marked (RFC 8257, section 3.2).
+    /// An acknowledgment has the ECE flag if the acknowledged segments were marked (RFC 8257, section 3.2).
     Immediate,
-    /// The number of marked segments.
+    /// Each acknowledgment contains the number of marked segments.
     Counted,
 }
 
-/// The receiving end of the connection.
+/// The receiving end of a TCP connection.
 ///
 /// Read [`Receiver::wake`] again after each call of [`Receiver::on_segment`] and [`Receiver::on_timer`].
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
     sack: bool,
     delay: Option<Span>,
-    /// The remaining number of immediate acknowledgments. Linux starts with 16, so that slow start is not delayed.
+    /// Number of acknowledgments that are still sent without delay. Linux starts with 16, so that slow start is not
+    /// slowed down.
     quick_acks_left: u32,
     window: u32,
     /// The next expected segment.
     next: u32,
     /// One past the highest segment that has arrived.
     top: u32,
-    /// The segments that have arrived beyond `next`.
+    /// The segments above `next` that have arrived.
     out_of_order: SlidingBitmap,
     out_of_order_count: u32,
-    /// The reported SACK blocks, newest first. Each contains all contiguous arrivals.
+    /// The SACK blocks that are reported, newest first. Each block contains all contiguous segments that have arrived.
     blocks: [Block; 3],
     echo: Time,
-    /// `next` in the last acknowledgment. The timestamp echo comes from the segment with this number.
+    /// Value of `next` in the last acknowledgment. The segment with this number provides the timestamp echo.
     acked: u32,
     ece: bool,
     marks: u16,
     mark_feedback: MarkFeedback,
     pending: u32,
     due: Option<Time>,
-    /// The wire size of the distinct segments that have arrived.
+    /// Total wire size of the segments that have arrived, without duplicates.
     pub distinct: Bytes,
-    /// The distinct segments that have arrived.
+    /// Number of segments that have arrived, without duplicates.
     pub distinct_segments: u64,
     duplicates: u64,
 }
@@ -66,15 +67,15 @@ impl Receiver {
         }
     }
 
-    /// Processes a segment. Returns the acknowledgment to send now, if any. A segment outside the window counts as a
-    /// duplicate.
+    /// Processes a segment. Returns an acknowledgment if one must be sent now. A segment outside the window is counted
+    /// as a duplicate.
     #[inline(always)]
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Option<Ack> {
         let seq = segment.seq;
         let mut changed = false;
         if self.mark_feedback == MarkFeedback::Latched {
-            // CWR is processed before the CE mark, because a mark on the same segment starts a new report (RFC 3168,
-            // section 6.1.3).
+            // Process CWR before the CE mark. A mark on the same segment must start a new report (RFC 3168, section
+            // 6.1.3).
             if segment.cwr {
                 self.ece = false;
             }
@@ -87,7 +88,8 @@ impl Receiver {
                 return Some(self.acknowledge_pending(now, segment));
             }
         }
-        // The echo is of the earliest segment covered, so the RTT includes the delay (RFC 7323, section 4.3).
+        // Echo the timestamp of the earliest segment that the acknowledgment covers. The measured RTT then includes the
+        // acknowledgment delay (RFC 7323, section 4.3).
         if seq == self.acked || self.delay.is_none() && seq <= self.next {
             self.echo = segment.sent;
         }
@@ -102,10 +104,10 @@ impl Receiver {
             self.count_arrival(segment);
             self.next += 1;
             self.fill_gap();
-            // RFC 5681, section 4.2.
+            // Acknowledge immediately, because the segment filled a gap (RFC 5681, section 4.2).
             return Some(self.acknowledge());
         }
-        // `out_of_order` has no bits for segments outside the window.
+        // Check the window first, because `out_of_order` has no bits for segments outside it.
         let inside = seq > self.next && seq - self.next < self.window && seq < MAX_SEGMENTS;
         if inside && self.is_new(seq) {
             self.count_arrival(segment);
@@ -116,7 +118,7 @@ impl Receiver {
         Some(self.acknowledge())
     }
 
-    /// Returns when [`Receiver::on_timer`] is due, if an acknowledgment is delayed.
+    /// Returns when [`Receiver::on_timer`] must be called. Returns `None` if no acknowledgment is delayed.
     pub fn wake(&self) -> Option<Time> {
         self.due
     }
@@ -126,30 +128,32 @@ impl Receiver {
         (self.due? <= now).then(|| self.acknowledge())
     }
 
-    /// Returns the segments that were duplicates or outside the window.
+    /// Returns the number of segments that were duplicates or outside the window.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// Returns the next expected segment.
+    /// Returns the number of the next expected segment.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// Records a mark for DCTCP and Prague. Returns whether ECE changes with this segment.
+    /// Records whether a segment is marked, for DCTCP and Prague. Returns whether the ECE flag changes with this
+    /// segment.
     fn record_mark(&mut self, segment: &Segment) -> bool {
         let marked = segment.ecn == Ecn::Ce;
         if self.mark_feedback == MarkFeedback::Counted {
             self.marks = self.marks.wrapping_add(u16::from(marked));
             return false;
         }
-        // A retransmission is not ECN-capable, so it shows nothing.
+        // Ignore a segment that is not ECN-capable, such as a retransmission. It can't be marked.
         segment.ecn != Ecn::NotEct && marked != self.ece && {
             self.ece = marked;
             true
         }
     }
 
-    /// Acknowledges the pending segments, whose mark differs from that of `segment` (RFC 8257, section 3.2).
+    /// Acknowledges the pending segments. This is necessary because their mark differs from the mark of `segment` (RFC
+    /// 8257, section 3.2).
     #[cold]
     fn acknowledge_pending(&mut self, now: Time, segment: &Segment) -> Ack {
         self.ece = !self.ece;
@@ -196,14 +200,14 @@ impl Receiver {
         if !self.sack {
             return;
         }
-        // Usually a recent block is adjacent, which saves a search.
+        // Usually a recent block is adjacent to the segment. Using it avoids a search.
         let at_left = self.blocks.iter().find(|b| !b.is_empty() && b.end == seq).map(|b| b.start);
         let at_right = self.blocks.iter().find(|b| !b.is_empty() && b.start == seq + 1).map(|b| b.end);
         let start = at_left
             .unwrap_or_else(|| self.out_of_order.last_clear(self.next, seq).map_or(self.next, |clear| clear + 1));
         let end = at_right.unwrap_or_else(|| self.out_of_order.first_clear(seq, self.top).unwrap_or(self.top));
         let mut blocks = [Block { start, end }, Block::default(), Block::default()];
-        // Blocks that the new one touches are merged into it (RFC 2018, section 4).
+        // Merge blocks that the new block touches into it (RFC 2018, section 4).
         let others = self.blocks.iter().filter(|b| !b.is_empty() && (b.end <= start || b.start >= end));
         for (slot, other) in blocks[1..].iter_mut().zip(others) {
             *slot = *other;
@@ -211,7 +215,7 @@ impl Receiver {
         self.blocks = blocks;
     }
 
-    /// Moves `next` past the out-of-order segments.
+    /// Moves `next` past the segments that have already arrived out of order.
     fn fill_gap(&mut self) {
         let from = self.next;
         let end = self.out_of_order.first_clear(from, self.top).unwrap_or(self.top);
@@ -219,7 +223,7 @@ impl Receiver {
         self.out_of_order_count -= end - from;
         self.next = end;
         self.top = self.top.max(end);
-        // Blocks below the cumulative acknowledgment are obsolete.
+        // Remove blocks below the cumulative acknowledgment, because they are obsolete.
         let mut kept = [Block::default(); 3];
         let still = self.blocks.iter().filter(|b| !b.is_empty() && b.start > end);
         for (slot, block) in kept.iter_mut().zip(still) {

@@ -1,38 +1,38 @@
-//! The parts that BBR versions 1 and 3 share.
+//! Code that BBR version 1 and version 3 share.
 
 use crate::model::AckEvent;
 use steadycast_units::{Span, Time};
 
-/// The pacing rate as a share of the bandwidth: 1 − BBR.PacingMarginPercent.
+/// Ratio of the pacing rate to the bandwidth: 1 − BBR.PacingMarginPercent.
 pub(crate) const PACING_MARGIN: f64 = 0.99;
-/// BBR.MinPipeCwnd: the minimum window, in segments.
+/// BBR.MinPipeCwnd: the minimum window in segments.
 pub(crate) const MIN_PIPE_CWND: f64 = 4.0;
 /// BBR.MinRTTFilterLen: the age at which a minimum RTT expires.
 pub(crate) const MIN_RTT_FILTER: Span = Span::secs(10);
-/// BBR.ExtraAckedFilterLen: the filter for ACK aggregation, in rounds.
+/// BBR.ExtraAckedFilterLen: the length of the filter for ACK aggregation in rounds.
 pub(crate) const EXTRA_ACKED_ROUNDS: u64 = 10;
-/// The pipe is full if the bandwidth grows by less than this factor in this number of rounds.
+/// The pipe is full if the bandwidth has grown by less than this factor for this number of rounds.
 pub(crate) const FULL_BW: (f64, u32) = (1.25, 3);
-/// BBR.ProbeRTTDuration, the minimum.
+/// BBR.ProbeRTTDuration: the minimum duration of ProbeRTT.
 const PROBE_RTT_DURATION: Span = Span::millis(200);
 
-/// The time in which BBR.send_quantum is paced, in seconds.
+/// A burst (BBR.send_quantum) contains the data that is paced in this time, in seconds.
 const QUANTUM_TIME: f64 = 0.001;
-/// The burst's bounds in segments of 1500 B: two, and 64 KiB.
+/// Minimum and maximum burst in segments of 1500 B. The maximum is 64 KiB.
 const QUANTUM_RANGE: (f64, f64) = (2.0, 43.0);
 
-/// Returns the burst in segments; `pacing` is in segments per second.
+/// Returns the size of a burst in segments. `pacing` is in segments per second.
 pub(crate) fn quantum(pacing: f64) -> u32 {
     (pacing * QUANTUM_TIME).clamp(QUANTUM_RANGE.0, QUANTUM_RANGE.1) as u32
 }
 
-/// Packet-timed round trips (BBR.round_count): a round ends when a segment that was sent in it is acknowledged.
+/// Counts round trips by packets (BBR.round_count). A round ends when a segment that was sent in it is acknowledged.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
-    /// The delivered segments at the round's start.
+    /// Number of segments that had been delivered when the round started.
     pub(crate) next: u64,
     pub(crate) count: u64,
-    /// Whether this acknowledgment starts a round.
+    /// Whether the current acknowledgment starts a round.
     pub(crate) begun: bool,
 }
 
@@ -46,22 +46,23 @@ impl Rounds {
     }
 }
 
-/// The window to restore after a recovery or ProbeRTT (BBR.prior_cwnd).
+/// The window that is restored after a recovery or after ProbeRTT (BBR.prior_cwnd).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PriorWindow {
     cwnd: f64,
-    /// The end of packet conservation, which lasts a round.
+    /// Packet conservation ends when a segment is acknowledged that was sent after this number of deliveries. It lasts
+    /// one round.
     conserve_until: Option<u64>,
 }
 
 impl PriorWindow {
-    /// Saves the window. If it is `lowered` on purpose, a larger saved one is kept.
+    /// Saves the window. If the window was `lowered` on purpose, a larger window that is already saved is kept.
     pub(crate) fn save(&mut self, cwnd: f64, lowered: bool) {
         let keeps = self.conserve_until.is_some() || lowered;
         self.cwnd = if keeps { self.cwnd.max(cwnd) } else { cwnd };
     }
 
-    /// Starts a recovery. After a time-out nothing is in flight, so there is no packet conservation.
+    /// Starts a recovery. After a time-out there is no packet conservation, because nothing is in flight.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, lowered: bool, delivered: u64, timeout: bool) {
         self.save(cwnd, lowered);
         self.conserve_until = (!timeout).then_some(delivered);
@@ -76,10 +77,10 @@ impl PriorWindow {
         cwnd.max(self.cwnd)
     }
 
-    /// Returns the window after an acknowledgment: up to `most` once the pipe is `full`.
+    /// Returns the window after an acknowledgment. If the pipe is `full`, the window grows only up to `most`.
     pub(crate) fn next_cwnd(&self, event: &AckEvent, cwnd: f64, most: f64, full: bool, initial: f64) -> f64 {
         let fresh = f64::from(event.sample.fresh);
-        // Packet conservation: each delivered segment allows one to be sent.
+        // Under packet conservation, each delivered segment allows one segment to be sent.
         let grown = if self.is_conserving(event) {
             cwnd.max(f64::from(event.in_flight) + fresh)
         } else if full {
@@ -92,13 +93,14 @@ impl PriorWindow {
         grown.max(MIN_PIPE_CWND)
     }
 
-    /// Whether packet conservation applies: the first round of a recovery.
+    /// Whether packet conservation applies. It applies in the first round of a recovery.
     pub(crate) fn is_conserving(&self, event: &AckEvent) -> bool {
         self.conserve_until.is_some_and(|end| event.sample.prior_delivered < end)
     }
 }
 
-/// ProbeRTT lasts 200 ms and one round, once the segments in flight are down to the target.
+/// Measures how long ProbeRTT has lasted. ProbeRTT ends after 200 ms and one round. Both begin when the number of
+/// segments in flight has fallen to the target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProbeRttDuration {
     until: Option<Time>,
@@ -106,7 +108,8 @@ pub(crate) struct ProbeRttDuration {
 }
 
 impl ProbeRttDuration {
-    /// Returns whether ProbeRTT is over. Its time starts with at most `target` segments in flight.
+    /// Processes an acknowledgment. Returns whether ProbeRTT is over. Its time starts when at most `target` segments
+    /// are in flight.
     pub(crate) fn on_ack(&mut self, event: &AckEvent, rounds: &mut Rounds, target: f64) -> bool {
         if self.until.is_some() {
             self.round |= rounds.begun;

@@ -1,29 +1,29 @@
 use steadycast_units::{Span, Time};
 
-/// What the minimum retransmission time-out applies to.
+/// The part of the retransmission time-out that the configured minimum limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtoFloor {
-    /// The time-out before back-off (RFC 6298, section 2.4).
+    /// The time-out before it is backed off (RFC 6298, section 2.4).
     Whole,
-    /// The variance term, as in Linux.
+    /// The term of the time-out that contains the RTT variance, as in Linux.
     Variance,
 }
 
-/// The RTT estimate and the time-out (RFC 6298), in clock ticks as in BSD and ns-2.
+/// Estimates the RTT and the retransmission time-out (RFC 6298). The unit is a clock tick, as in BSD and ns-2.
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
     tick: u64,
-    /// 2⁶⁴ / tick, rounded down, to avoid divisions by `tick`.
+    /// 2⁶⁴ divided by `tick`, rounded down. It replaces divisions by `tick`.
     inverse: u64,
     phase: u64,
-    /// 8 · SRTT in ticks; 0 before the first sample and after four back-offs.
+    /// 8 · SRTT in ticks. It is 0 before the first sample and after four back-offs.
     srtt8: i64,
     /// 4 · RTTVAR in ticks.
     var4: i64,
-    /// Before clamping and back-off.
+    /// The time-out before it is clamped and backed off.
     base: Span,
     smoothed: Span,
-    /// [`Span::MAX`] before the first sample.
+    /// The minimum RTT. It is [`Span::MAX`] before the first sample.
     pub(crate) min_rtt: Span,
     backoff: u32,
     min: Span,
@@ -33,7 +33,7 @@ pub(crate) struct RttEstimator {
 
 impl RttEstimator {
     pub(crate) fn new(tick: Span, phase: Span, initial: Span, min: Span, max: Span, floor: RtoFloor) -> Self {
-        // Zero is an exact clock, in nanoseconds.
+        // A tick of zero means an exact clock. Use a tick of one nanosecond.
         let tick = tick.clamp(Span::nanos(1), Span::secs(60)).as_nanos();
         Self {
             tick,
@@ -51,7 +51,7 @@ impl RttEstimator {
         }
     }
 
-    /// Adds the sample of a round trip, which counts the clock's ticks between `sent` and `now`.
+    /// Adds an RTT sample. The RTT is the number of clock ticks between `sent` and `now`.
     #[inline]
     pub(crate) fn sample(&mut self, sent: Time, now: Time) {
         self.min_rtt = self.min_rtt.min(now.since(sent));
@@ -61,7 +61,7 @@ impl RttEstimator {
             same => same,
         };
         let ticks = self.parts(rtt.saturating_add(into_tick)).0.clamp(1, 1 << 50) as i64;
-        // RFC 6298, section 2, in fixed point with gains 1/8 and 1/4 (Jacobson 1988).
+        // Update SRTT and RTTVAR (RFC 6298, section 2) in fixed point. The gains are 1/8 and 1/4 (Jacobson 1988).
         if self.srtt8 == 0 {
             self.srtt8 = ticks << 3;
             self.var4 = ticks << 1;
@@ -79,10 +79,10 @@ impl RttEstimator {
         };
     }
 
-    /// Returns quotient and remainder of `ns` and the tick, exactly and without a division.
+    /// Returns the quotient and the remainder of `ns` divided by the tick. The result is exact, but needs no division.
     #[inline]
     fn parts(&self, ns: u64) -> (u64, u64) {
-        // ns/tick − 1 < ns·inverse/2⁶⁴ ≤ ns/tick
+        // The approximation is at most one too small, because ns/tick − 1 < ns·inverse/2⁶⁴ ≤ ns/tick.
         let ticks = ((u128::from(ns) * u128::from(self.inverse)) >> 64) as u64;
         let left = ns - ticks * self.tick;
         if left >= self.tick { (ticks + 1, left - self.tick) } else { (ticks, left) }
@@ -94,7 +94,7 @@ impl RttEstimator {
 
     #[inline]
     pub(crate) fn rto(&self) -> Span {
-        // A time-out below two ticks could expire with the next tick.
+        // Use at least two ticks, because a shorter time-out could expire at the next tick.
         let least = self.min.max(Span::nanos(self.tick) * 2);
         (self.base.max(least) * u64::from(self.backoff)).min(self.max)
     }
@@ -103,7 +103,7 @@ impl RttEstimator {
         if self.rto() < self.max {
             self.backoff = self.backoff.saturating_mul(2);
         }
-        // The path may have changed (RFC 6298, section 5, last paragraph).
+        // Discard the SRTT, because the path may have changed (RFC 6298, section 5, last paragraph).
         if self.backoff > 8 {
             self.srtt8 = 0;
         }

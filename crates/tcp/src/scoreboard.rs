@@ -1,13 +1,15 @@
 use crate::sliding_bitmap::{SlidingBitmap, count_below};
 use crate::wire::Block;
 
-/// DupThresh of RFC 6675: a hole is lost when this number of later segments has arrived.
+/// DupThresh of RFC 6675: a hole is lost when this number of segments above it has arrived.
 pub(crate) const DUP_THRESH: u32 = 3;
 
-/// The SACK scoreboard: the segments from the cumulative acknowledgment to the highest sent (RFC 6675).
+/// The SACK scoreboard (RFC 6675). It describes the segments from the cumulative acknowledgment to the highest segment
+/// sent. A hole is a segment that was sent but has not been SACKed.
 ///
-/// All segments have one size, so every hole below the third highest SACKed segment is lost. Holes are retransmitted in
-/// order. `lost_to` and `retransmitted_to` thus replace a state per segment.
+/// Every hole below the third highest SACKed segment is lost, because all segments have the same size. Holes are
+/// retransmitted in ascending order. Therefore `lost_to` and `retransmitted_to` suffice, and no state per segment is
+/// needed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
     una: u32,
@@ -19,10 +21,10 @@ pub(crate) struct Scoreboard {
     /// Holes below this number are lost.
     pub(crate) lost_to: u32,
     lost_count: u32,
-    /// Holes below this number are retransmitted in this recovery.
+    /// Holes below this number were retransmitted in this recovery.
     retransmitted_to: u32,
     retransmitted_count: u32,
-    /// The holes whose retransmission is lost.
+    /// Number of holes whose retransmission was lost.
     lost_retransmissions: u32,
 }
 
@@ -31,11 +33,12 @@ impl Scoreboard {
         self.max = self.max.max(max);
     }
 
-    /// Returns how many newly acknowledged segments were not SACKed before.
+    /// Moves the cumulative acknowledgment to `una`. Returns how many of the newly acknowledged segments were not
+    /// SACKed before.
     #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
         let all = una - self.una;
-        // Without SACKed, lost and retransmitted segments there is nothing to remove.
+        // Skip the slow part if no segment below `una` is SACKed, lost or retransmitted.
         let known = if self.sacked_count > 0 || self.lost_to.max(self.retransmitted_to) > self.una {
             self.remove_below(una)
         } else {
@@ -45,7 +48,7 @@ impl Scoreboard {
         all - known
     }
 
-    /// Returns how many removed segments were SACKed.
+    /// Removes the segments below `una`. Returns how many of them were SACKed.
     #[inline(never)]
     fn remove_below(&mut self, una: u32) -> u32 {
         self.lost_count -= self.unsacked(self.una, una.min(self.lost_to));
@@ -57,7 +60,7 @@ impl Scoreboard {
         known
     }
 
-    /// Returns how many segments the SACK blocks report for the first time.
+    /// Processes SACK blocks. Returns how many segments they report for the first time.
     #[inline]
     pub(crate) fn apply_sacks(&mut self, blocks: &[Block; 3]) -> u32 {
         if blocks.iter().all(|block| block.is_empty()) { 0 } else { self.apply_nonempty_sacks(blocks) }
@@ -67,13 +70,14 @@ impl Scoreboard {
     fn apply_nonempty_sacks(&mut self, blocks: &[Block; 3]) -> u32 {
         let mut fresh_count = 0;
         for block in blocks {
-            // Blocks below the acknowledgment are old; blocks beyond what was sent are invalid.
+            // Skip the part below the cumulative acknowledgment, which is old. Also skip the part above the highest
+            // segment sent, which is invalid.
             let (start, end) = (block.start.max(self.una), block.end.min(self.max));
             if start >= end {
                 continue;
             }
             self.sacked.reserve(self.una, self.max);
-            // The cost of a block depends on its new segments only.
+            // Visit only the new segments of a block, to keep the cost low.
             let (lost_to, retransmitted_to) = (self.lost_to, self.retransmitted_to);
             let (mut lost, mut retransmitted) = (0, 0);
             let before = fresh_count;
@@ -87,7 +91,7 @@ impl Scoreboard {
             self.retransmitted_count -= retransmitted;
             self.sacked_to = self.sacked_to.max(end);
         }
-        // RFC 6675, IsLost.
+        // Update which holes are lost (RFC 6675, IsLost).
         if fresh_count > 0
             && let Some(limit) = self.sacked.nth_set_from_top(self.una, self.sacked_to, DUP_THRESH)
         {
@@ -103,18 +107,19 @@ impl Scoreboard {
         }
     }
 
-    /// RACK without a reordering window, as Linux in recovery.
+    /// Treats all holes below the highest SACKed segment as lost. This is RACK without a reordering window, as in
+    /// Linux's recovery.
     pub(crate) fn lose_below_highest_sack(&mut self) {
         if self.sacked_count > 0 {
             self.lose_to(self.sacked_to);
         }
     }
 
-    /// Marks all outstanding segments as lost and not retransmitted. SACKs are dropped if the receiver has discarded
-    /// data (RFC 2018, section 8).
+    /// Treats all outstanding segments as lost and not retransmitted. The SACKs are dropped if the receiver has
+    /// discarded data (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
-        // The cumulative acknowledgment would cover `una` if the receiver still had it.
+        // The receiver has SACKed `una` but does not acknowledge it, so it has discarded it.
         if self.sacked_count > 0 && self.sacked.get(self.una) {
             self.sacked.clear_range(self.una, self.sacked_to);
             self.sacked_count = 0;
@@ -144,12 +149,12 @@ impl Scoreboard {
         self.lost_retransmissions = count as u32;
     }
 
-    /// Returns the lowest lost hole that is not retransmitted (RFC 6675, NextSeg rule 1).
+    /// Returns the lowest lost hole that has not been retransmitted (RFC 6675, NextSeg rule 1).
     pub(crate) fn next_lost(&mut self) -> Option<u32> {
         self.next_hole(self.lost_to)
     }
 
-    /// Returns the lowest hole that is not retransmitted, lost or not (RFC 6675, NextSeg rule 3).
+    /// Returns the lowest hole that has not been retransmitted, even if it is not lost (RFC 6675, NextSeg rule 3).
     pub(crate) fn next_unretransmitted_hole(&mut self) -> Option<u32> {
         self.next_hole(self.sacked_to)
     }
@@ -162,9 +167,9 @@ impl Scoreboard {
         if self.sacked_count == 0 { Some(from) } else { self.sacked.first_clear(from, limit) }
     }
 
-    /// Records the retransmission of a hole or of the first unacknowledged segment.
+    /// Records a retransmission. `seq` is a hole or the first unacknowledged segment.
     pub(crate) fn on_retransmit(&mut self, seq: u32) {
-        // Holes go in ascending order, so a lower number is already counted.
+        // Holes are retransmitted in ascending order. A lower number has already been counted.
         if seq >= self.retransmitted_to.max(self.una) {
             self.retransmitted_to = seq + 1;
             self.retransmitted_count += 1;
@@ -175,7 +180,7 @@ impl Scoreboard {
         self.lost_to > self.una
     }
 
-    /// Returns the segments in flight (RFC 6675, SetPipe).
+    /// Returns the number of segments in flight (RFC 6675, SetPipe).
     #[inline]
     pub(crate) fn pipe(&self) -> u32 {
         self.max - self.una - self.sacked_count - self.lost_count + self.retransmitted_count - self.lost_retransmissions
@@ -197,7 +202,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The scoreboard as in RFC 6675, which examines every segment.
+    /// A simple scoreboard that examines every segment, as RFC 6675 describes it.
     #[derive(Default)]
     struct Plain {
         una: u32,
@@ -239,7 +244,7 @@ mod tests {
                         prop_assert_eq!(board.advance(plain.una) as usize, fresh);
                     }
                     3 => {
-                        // Blocks that include the first unacknowledged segment, which is an invalid report.
+                        // The block includes the first unacknowledged segment, so the report is invalid.
                         let block = Block { start: plain.una + at, end: plain.una + at + len };
                         board.apply_sacks(&[block, Block { start: 3, end: 1 }, Block::default()]);
                         for n in block.start..block.end.min(plain.max) {

@@ -12,19 +12,19 @@ use crate::wire::{Ack, Segment};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Ecn, Span, Time};
 
-/// What the sender does next.
+/// What the caller of [`Sender::poll`] has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Poll {
-    /// Send this segment, then poll again.
+    /// Send this segment and call [`Sender::poll`] again.
     Send(Segment),
-    /// Nothing is sent until an acknowledgment arrives or the timer of [`Sender::wake`] expires.
+    /// Send nothing until an acknowledgment arrives or the timer of [`Sender::wake`] expires.
     Wait {
         /// When the timer expires.
         until: Option<Time>,
         /// Why nothing is sent.
         limit: SendLimit,
     },
-    /// All data is acknowledged; see [`Sender::completed`].
+    /// All data has been acknowledged. See [`Sender::completed`].
     Done,
 }
 
@@ -35,9 +35,9 @@ pub enum SendLimit {
     CongestionWindow,
     /// The receiver's window is full.
     ReceiverWindow,
-    /// In recovery, the window has no room before the next acknowledgment.
+    /// The sender is in recovery, and the window has no room until the next acknowledgment arrives.
     Recovery,
-    /// All data is sent, but not all is acknowledged.
+    /// All data has been sent, but not all of it has been acknowledged.
     AllSent,
     /// The window has room, but the next segment is not due yet.
     Pacing,
@@ -46,44 +46,45 @@ pub enum SendLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Until `recover` is acknowledged.
+    /// Fast recovery. It ends when `recover` is acknowledged.
     Recovery,
-    /// After a time-out, until `recover` is acknowledged.
+    /// Recovery from a time-out. It ends when `recover` is acknowledged.
     Loss,
 }
 
 /// Proportional rate reduction (RFC 6937) in the current recovery.
 #[derive(Clone, Copy, Debug, Default)]
 struct ProportionalRateReduction {
-    /// RecoverFS: the outstanding segments when recovery began.
+    /// RecoverFS: the number of outstanding segments when recovery began.
     recover_fs: u32,
     prr_delivered: u32,
     prr_out: u32,
 }
 
 impl ProportionalRateReduction {
-    /// Returns how many segments may be sent after `fresh` deliveries with `pipe` in flight. `goal` is ssthresh;
-    /// `advanced` means that the cumulative acknowledgment has advanced.
+    /// Returns how many segments may be sent after an acknowledgment. `fresh` segments were newly delivered, and `pipe`
+    /// segments are in flight. `goal` is ssthresh. `advanced` means that the cumulative acknowledgment has advanced.
     fn segments_allowed(&mut self, pipe: u32, goal: u32, fresh: u32, advanced: bool) -> u32 {
         self.prr_delivered += fresh;
         let allowed = if pipe > goal {
             let share = u64::from(self.prr_delivered) * u64::from(goal);
             (share.div_ceil(u64::from(self.recover_fs.max(1))) as u32).saturating_sub(self.prr_out)
         } else {
-            // Below the goal, slow start applies while the cumulative acknowledgment advances (Linux's PRR-SSRB).
+            // Below the goal, follow Linux's PRR-SSRB. Slow start applies while the cumulative acknowledgment advances.
             let most = self.prr_delivered.saturating_sub(self.prr_out).max(fresh) + u32::from(advanced);
             most.min(goal - pipe)
         };
-        // The fast retransmit is always sent.
+        // Always allow the fast retransmit.
         allowed.max(u32::from(self.prr_out == 0))
     }
 }
 
-/// The retransmissions that have not arrived. A retransmission is lost once a segment that was sent later has arrived
-/// (RACK, RFC 8985, without a reordering window).
+/// The retransmissions that have not arrived yet. A retransmission is regarded as lost once a segment that was sent
+/// later has arrived. This is RACK (RFC 8985) without a reordering window.
 #[derive(Clone, Debug, Default)]
 struct Retransmissions {
-    /// In order of sending, each with the first new segment sent after it.
+    /// The retransmissions that may still arrive, in the order of sending. Each is stored with the number of the first
+    /// new segment that was sent after it.
     sent: VecDeque<(u32, u32)>,
     /// In the order of detection.
     lost: VecDeque<u32>,
@@ -112,16 +113,15 @@ impl Retransmissions {
     }
 }
 
-/// The sending end: congestion control, loss recovery and the retransmission timer.
+/// The sending end of a TCP connection: congestion control, loss recovery and the retransmission timer.
 ///
-/// Without SACK, it follows ns-2's Reno and NewReno step by step (RFC 5681, RFC 6582). With SACK, it follows RFC
-/// 6675.
+/// Without SACK, it behaves like ns-2's Reno and NewReno (RFC 5681, RFC 6582). With SACK, it follows RFC 6675.
 #[derive(Clone, Debug)]
 pub struct Sender {
     config: Config,
     window: u32,
     initial_window: f64,
-    /// One past the last segment to send.
+    /// One past the last segment that is to be sent.
     end: u32,
     /// The last segment of `Config::bytes`, and its size.
     last_segment: (u32, Bytes),
@@ -129,25 +129,27 @@ pub struct Sender {
 
     /// SND.UNA: the first unacknowledged segment.
     una: u32,
-    /// The next segment to send; below `max` after a time-out without SACK.
+    /// The next segment to send. After a time-out without SACK, it is below `max`.
     next: u32,
-    /// One past the highest segment sent (SND.NXT, RFC 9293).
+    /// One past the highest segment that was sent (SND.NXT, RFC 9293).
     max: u32,
 
     state: State,
-    /// `max` at the last reduction.
+    /// The value of `max` at the last window reduction.
     recover: u32,
-    /// Whether duplicates below `recover` start no recovery (RFC 6582, section 3.2).
+    /// Whether duplicate acknowledgments below `recover` are ignored, so that they start no recovery (RFC 6582, section
+    /// 3.2).
     ignores_dupacks: bool,
-    /// Whether the last reduction answered an ECN mark. A loss in the same window then causes no second reduction.
+    /// Whether an ECN mark caused the last window reduction. A loss in the same window then causes no second reduction.
     marked: bool,
     dupacks: u32,
-    /// The segments that have left the network in fast recovery, which inflate the window.
+    /// Number of segments that have left the network during fast recovery. The window is inflated by this number.
     inflation: u32,
-    /// Whether this recovery had a partial acknowledgment.
+    /// Whether a partial acknowledgment has arrived in this recovery.
     partial_seen: bool,
     retransmit_first: bool,
-    /// The segments that may still follow the last partial acknowledgment; `u32::MAX` without a limit.
+    /// Number of segments that may still be sent after the last partial acknowledgment. [`u32::MAX`] means that there
+    /// is no limit.
     burst_left: u32,
     scoreboard: Scoreboard,
     prr: ProportionalRateReduction,
@@ -155,7 +157,7 @@ pub struct Sender {
     offload: Option<Offload>,
     whole: WholeWindow,
 
-    /// The congestion window in segments, without fast recovery's inflation.
+    /// The congestion window in segments, without the inflation during fast recovery.
     pub cwnd: f64,
     /// The slow-start threshold in segments.
     pub ssthresh: f64,
@@ -167,24 +169,24 @@ pub struct Sender {
     held: Option<Time>,
 
     rtt: RttEstimator,
-    /// The timed segment, and its send time.
+    /// The number and the send time of the segment whose RTT is measured.
     timed: Option<(u32, Time)>,
     timer: Option<Time>,
     /// The segment that the last time-out retransmitted.
     timed_out: Option<u32>,
 
-    /// When the last byte was acknowledged.
+    /// When the last byte was acknowledged. It is `None` before that.
     pub completed: Option<Time>,
-    /// The segments sent, with retransmissions.
+    /// Number of segments sent, including retransmissions.
     pub sent: u64,
-    /// The retransmitted segments.
+    /// Number of retransmissions sent.
     pub retransmitted: u64,
-    /// The retransmission time-outs.
+    /// Number of retransmission time-outs.
     pub timeouts: u64,
     recoveries: u64,
-    /// The acknowledgments of data that was never sent.
+    /// Number of acknowledgments for data that was never sent.
     pub invalid_acks: u64,
-    /// The window reductions by ECN marks.
+    /// Number of window reductions that ECN marks caused.
     pub marks_answered: u64,
 }
 
@@ -202,7 +204,7 @@ impl Sender {
             None => (u64::from(MAX_SEGMENTS), config.packet),
         };
         let opening = u64::from(config.handshake && data > 0);
-        // The SYN has a segment number.
+        // The SYN also has a segment number.
         let end = (data + opening).min(u64::from(MAX_SEGMENTS)) as u32;
         let window = config.window.clamp(1, MAX_WINDOW);
         let initial_window = f64::from(config.initial_window.clamp(1, MAX_WINDOW));
@@ -253,16 +255,16 @@ impl Sender {
         }
     }
 
-    /// Adds `segments` full segments to send. Call [`Sender::poll`] afterwards. An application-limited source starts
-    /// with a `Config::bytes` of zero.
+    /// Adds `segments` full segments to send. Call [`Sender::poll`] afterwards. If the application limits the rate,
+    /// start with a `Config::bytes` of zero and call this function for new data.
     ///
-    /// After an idle time longer than the time-out, the window is at most [`Config::restart_window`] (RFC 5681,
-    /// section 4.1).
+    /// After an idle time longer than the time-out, the window is reduced to [`Config::restart_window`] if it is larger
+    /// (RFC 5681, section 4.1).
     pub fn offer(&mut self, now: Time, segments: u32) {
         if segments == 0 || self.end == MAX_SEGMENTS {
             return;
         }
-        // BBR has its own rules for a restart.
+        // Do not reduce BBR's window here, because BBR has its own rules for a restart.
         let keeps = self.model.as_ref().is_some_and(|model| model.owns_window());
         if self.una == self.max && self.max > 0 && now.since(self.last_sent) > self.rtt.rto() && !keeps {
             let restart = self.config.restart_window.clamp(1, MAX_WINDOW);
@@ -274,9 +276,9 @@ impl Sender {
         self.completed = None;
     }
 
-    /// Returns what to do now. Call it until it returns `Wait` or `Done`, after [`Sender::new`], [`Sender::on_ack`],
-    /// [`Sender::on_timer`] and [`Sender::offer`].
-    // Inlined, so that the segment is not returned in memory.
+    /// Returns what to do now. Call this function after [`Sender::new`], [`Sender::on_ack`], [`Sender::on_timer`] and
+    /// [`Sender::offer`], until it returns `Wait` or `Done`.
+    // Inline the function, so that the segment is not returned through memory.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Poll {
         if self.una >= self.end {
@@ -284,7 +286,7 @@ impl Sender {
             return Poll::Done;
         }
         if self.model.is_some() {
-            // A segment that is held back must not change the state of recovery.
+            // Return before the recovery code runs, because a segment that pacing holds back must not change its state.
             self.held = self.pacing_hold(now);
             if self.held.is_some() {
                 return Poll::Wait { until: self.wake(), limit: SendLimit::Pacing };
@@ -302,18 +304,20 @@ impl Sender {
         }
     }
 
-    /// Processes an acknowledgment. Old and invalid ones are ignored; invalid ones are counted.
+    /// Processes an acknowledgment. Old and invalid acknowledgments are ignored, but invalid acknowledgments are
+    /// counted.
     #[inline(always)]
     pub fn on_ack(&mut self, now: Time, ack: &Ack) {
         if ack.next > self.max {
             self.invalid_acks += 1;
             return;
         }
-        // A reordered acknowledgment has nothing new.
+        // Ignore a reordered acknowledgment, because it contains nothing new.
         if ack.next < self.una || self.una >= self.end {
             return;
         }
-        // DCTCP and Prague process the mark in `run_model`, because they need the number of newly arrived segments.
+        // Exclude DCTCP and Prague. `run_model` processes their marks, because they need the number of newly arrived
+        // segments.
         let marked = ack.ece && self.config.ecn && self.model.is_none();
         if marked {
             self.on_ecn_mark(ack.next);
@@ -329,7 +333,7 @@ impl Sender {
         }
     }
 
-    /// Handles a retransmission time-out, if the timer has expired at `now`.
+    /// Handles a retransmission time-out. Does nothing if the timer has not expired at `now`.
     pub fn on_timer(&mut self, now: Time) {
         match self.timer {
             Some(due) if due <= now => {}
@@ -337,14 +341,14 @@ impl Sender {
         }
         self.timeouts += 1;
         if self.una == 0 {
-            // The SYN was lost (RFC 5681, section 3.1).
+            // The SYN was lost, so start with a window of one segment (RFC 5681, section 3.1).
             self.initial_window = 1.0;
         }
-        // Equation 4 of RFC 5681 is for a segment's first time-out.
+        // Equation 4 of RFC 5681 applies only to the first time-out of a segment.
         let is_repeated = self.timed_out == Some(self.una);
         self.timed_out = Some(self.una);
         if !(is_repeated && self.config.hold_ssthresh) {
-            // The window instead of FlightSize, as in ns-2 and Linux.
+            // Use the window instead of FlightSize, as ns-2 and Linux do.
             let window = self.cwnd.min(f64::from(self.window));
             self.ssthresh = match self.config.congestion {
                 Congestion::Cubic => self.cubic.on_timeout(window),
@@ -357,7 +361,7 @@ impl Sender {
         }
         self.hystart.on_congestion();
         self.whole = WholeWindow::default();
-        // The loss window (RFC 5681, section 3.1).
+        // Start again with the loss window of one segment (RFC 5681, section 3.1).
         let before = std::mem::replace(&mut self.cwnd, 1.0);
         self.state = State::Loss;
         self.recover = self.max;
@@ -367,7 +371,7 @@ impl Sender {
         self.inflation = 0;
         self.retransmit_first = false;
         self.burst_left = u32::MAX;
-        // Go-back-N without SACK.
+        // Send everything again from the first unacknowledged segment (go-back-N). With SACK, `next` is not used.
         self.next = self.una;
         if self.config.uses_sack() {
             self.scoreboard.lose_all();
@@ -381,11 +385,11 @@ impl Sender {
         }
         self.rtt.back_off();
         self.timed = None;
-        // RFC 6298, section 5.6: with the doubled time-out.
+        // Restart the timer with the doubled time-out (RFC 6298, section 5.6).
         self.timer = Some(now + self.rtt.rto());
     }
 
-    /// Returns when to call [`Sender::on_timer`] or [`Sender::poll`]; `None` if nothing is outstanding.
+    /// Returns when to call [`Sender::on_timer`] or [`Sender::poll`]. Returns `None` if nothing is outstanding.
     pub fn wake(&self) -> Option<Time> {
         match self.held {
             None => self.timer,
@@ -393,23 +397,24 @@ impl Sender {
         }
     }
 
-    /// Returns the pacing rate in segments per second; `None` without pacing.
+    /// Returns the pacing rate in segments per second. Returns `None` if the congestion control does not pace.
     pub fn pacing(&self) -> Option<f64> {
         self.model.as_ref()?.pacer.as_ref().map(Pacer::rate)
     }
-    /// Returns the estimate alpha of the marked share; `None` if there is none.
+    /// Returns alpha, the estimated fraction of marked segments. Returns `None` if the congestion control does not
+    /// estimate it.
     pub fn marked_share(&self) -> Option<f64> {
         self.model.as_ref()?.alpha()
     }
-    /// Returns BBR's state, for example "startup" or "probe-bw-cruise".
+    /// Returns BBR's state, for example "startup" or "probe-bw-cruise". Returns `None` for other congestion controls.
     pub fn state_name(&self) -> Option<&'static str> {
         self.model.as_ref()?.state()
     }
-    /// Returns the smoothed round-trip time once it is measured.
+    /// Returns the smoothed round-trip time. Returns `None` before it is measured.
     pub fn srtt(&self) -> Option<Span> {
         self.rtt.srtt()
     }
-    /// Returns the time-out, with back-off.
+    /// Returns the retransmission time-out, including back-off.
     pub fn rto(&self) -> Span {
         self.rtt.rto()
     }
@@ -418,11 +423,11 @@ impl Sender {
     pub fn in_flight(&self) -> u32 {
         if self.config.uses_sack() { self.scoreboard.pipe() } else { self.next.saturating_sub(self.una) }
     }
-    /// Returns the first unacknowledged segment.
+    /// Returns the number of the first unacknowledged segment.
     pub fn acknowledged(&self) -> u32 {
         self.una
     }
-    /// Returns the segments that were offered and not sent.
+    /// Returns the number of segments that were offered but have not been sent yet.
     pub fn unsent(&self) -> u32 {
         self.end - self.max
     }
@@ -434,7 +439,7 @@ impl Sender {
     #[inline(always)]
     fn transmit(&mut self, seq: u32, now: Time) -> Segment {
         let idle = self.una == self.max;
-        // CUBIC's epoch does not include idle time.
+        // Exclude the idle time from CUBIC's epoch.
         if idle {
             self.cubic.pause(now, now.since(self.last_sent));
         }
@@ -446,7 +451,7 @@ impl Sender {
             self.max = seq + 1;
             self.scoreboard.on_sent_to(self.max);
             cwr = std::mem::take(&mut self.cwr);
-            // Karn's rule: only segments sent once are timed.
+            // Measure the RTT only of segments that were sent once (Karn's rule).
             self.timed.get_or_insert((seq, now));
         }
         self.sent += 1;
@@ -454,7 +459,7 @@ impl Sender {
         if self.state == State::Recovery {
             self.prr.prr_out += 1;
         }
-        // RFC 6298, section 5.1.
+        // Start the timer if it is not running (RFC 6298, section 5.1).
         if idle || self.timer.is_none() {
             self.timer = Some(now + self.rtt.rto());
         }
@@ -465,7 +470,7 @@ impl Sender {
         } else {
             self.config.packet
         };
-        // RFC 3168, section 6.1.5: retransmissions and SYNs are not ECN-capable.
+        // Retransmissions and SYNs are not ECN-capable (RFC 3168, section 6.1.5).
         let capable = self.config.ecn && !retransmission && !(seq == 0 && self.config.handshake);
         let mut ecn = if capable { Ecn::Ect0 } else { Ecn::NotEct };
         let push = self.offload.as_mut().is_some_and(|offload| offload.on_sent(now, retransmission));
@@ -482,10 +487,11 @@ impl Sender {
 
     // ---- BBR, DCTCP and Prague
 
-    /// Returns until when pacing holds back a segment that the window allows.
+    /// Returns the time until which pacing holds back a segment. Returns `None` if pacing or the window does not hold
+    /// one back.
     fn pacing_hold(&self, now: Time) -> Option<Time> {
         let until = self.model.as_ref()?.pacer.as_ref()?.held_until(now)?;
-        // Pacing is the limit only if it delays a segment.
+        // Check that there is a segment that pacing delays. Otherwise pacing is not the limit.
         let some = self.retransmit_first || self.state != State::Open || self.max < self.end;
         (some && (self.retransmit_first || f64::from(self.in_flight()) < self.cwnd.trunc())).then_some(until)
     }
@@ -500,20 +506,20 @@ impl Sender {
         }
     }
 
-    /// Copies the window to Prague, which has a window of its own with fractions of a segment.
+    /// Copies the window to Prague, which has its own window with fractions of a segment.
     fn set_prague_window(&mut self) {
         if let Some(Algorithm::Prague(prague)) = self.model.as_mut().map(|model| &mut model.algorithm) {
             prague.set(self.cwnd);
         }
     }
 
-    /// Passes an acknowledgment to the congestion model. It newly reports `fresh` segments, and advances the
-    /// cumulative acknowledgment by `acked`.
+    /// Passes an acknowledgment to the congestion control's model. `fresh` is the number of segments that it reports
+    /// for the first time. `acked` is the number of segments by which the cumulative acknowledgment advances.
     #[inline(never)]
     fn run_model(&mut self, now: Time, ack: &Ack, acked: u32, fresh: u32) {
         let Some(mut model) = self.model.take() else { return };
         let most = f64::from(self.window);
-        // The first acknowledgment ends the handshake, because only the SYN was sent before.
+        // The first acknowledgment ends the handshake, because only the SYN was sent before it.
         let opens = self.config.handshake && acked > 0 && ack.next == acked;
         if opens {
             model.on_open(now, self.rtt.srtt());
@@ -579,7 +585,8 @@ impl Sender {
         if std::mem::take(&mut self.retransmit_first) {
             return Ok(self.una);
         }
-        // Limited transmit: each of the first two duplicates means that a segment has arrived (RFC 3042).
+        // Limited transmit (RFC 3042): allow one segment for each of the first two duplicates, because each shows that
+        // a segment has arrived.
         let early = self.dupacks > 0 && self.dupacks < DUP_THRESH;
         let limit = if early && self.config.limited_transmit {
             (self.cwnd + f64::from(self.dupacks)) as u32
@@ -615,7 +622,8 @@ impl Sender {
         if self.state != State::Open || self.retransmit_first {
             return self.next_in_recovery(now);
         }
-        // Limited transmit: segments that have arrived make room (RFC 3042).
+        // Limited transmit (RFC 3042): subtract the segments that have arrived, so that they make room for new
+        // segments.
         let in_flight = if self.config.limited_transmit { self.scoreboard.pipe() } else { self.max - self.una };
         let cwnd = self.cwnd as u32;
         self.next_new(now, cwnd, in_flight).unwrap_or(Err(match self.max < self.end {
@@ -632,7 +640,7 @@ impl Sender {
         }
         let (cwnd, in_flight) = (self.cwnd as u32, self.scoreboard.pipe());
         let room = in_flight < cwnd;
-        // Lost retransmissions fill the oldest holes.
+        // Repeat lost retransmissions first, because they fill the oldest holes.
         if room && let Some(seq) = self.retransmissions.lost.pop_front() {
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
             self.retransmissions.sent.push_back((seq, self.max));
@@ -641,17 +649,17 @@ impl Sender {
         if room && let Some(seq) = self.scoreboard.next_lost() {
             return Ok(self.retransmit(seq));
         }
-        // NextSeg rule 2: new data comes before holes that may still arrive.
+        // NextSeg rule 2: send new data before holes that may still arrive.
         if let Some(new) = self.next_new(now, cwnd, in_flight) {
             return new;
         }
-        // NextSeg rule 3: without new data, holes that are not lost yet are retransmitted.
+        // NextSeg rule 3: without new data, retransmit holes even if they are not regarded as lost yet.
         let hole =
             if room && self.state == State::Recovery { self.scoreboard.next_unretransmitted_hole() } else { None };
         hole.map(|seq| self.retransmit(seq)).ok_or(SendLimit::Recovery)
     }
 
-    /// Returns the next new segment; `None` if a window is full or there is no data.
+    /// Returns the next new segment. Returns `None` if a window is full or there is no data to send.
     #[inline(always)]
     fn next_new(&mut self, now: Time, cwnd: u32, in_flight: u32) -> Option<Result<u32, SendLimit>> {
         let may = in_flight < cwnd && self.max - self.una < self.window && self.max < self.end;
@@ -660,7 +668,7 @@ impl Sender {
         })
     }
 
-    /// Whether TSO lets a new segment leave, with room for `room` in the window.
+    /// Returns whether TSO lets a new segment leave now. `room` is how many segments the window still allows.
     #[inline]
     fn offload_admits(&mut self, now: Time, room: u32) -> bool {
         let Some(offload) = &mut self.offload else { return true };
@@ -697,13 +705,13 @@ impl Sender {
     fn on_ack_without_sack(&mut self, now: Time, ack: &Ack, marked: bool) {
         let acked = ack.next - self.una;
         if acked == 0 {
-            // Duplicates count only while data is outstanding (RFC 5681, section 2).
+            // Count a duplicate only while data is outstanding (RFC 5681, section 2).
             if self.una < self.max {
                 self.on_duplicate(now);
             }
             return;
         }
-        // A partial acknowledgment reveals the next loss; only Reno ends the recovery.
+        // A partial acknowledgment reveals the next loss. Reno instead ends its recovery here.
         if self.state == State::Recovery && ack.next < self.recover && self.config.congestion != Congestion::Reno {
             self.on_partial(now, ack.next, acked);
             return;
@@ -728,13 +736,14 @@ impl Sender {
     fn on_duplicate(&mut self, now: Time) {
         self.dupacks += 1;
         if self.dupacks == DUP_THRESH {
-            // Duplicates below `recover` may come from unnecessary retransmissions (RFC 6582, section 3.2).
+            // Ignore duplicates below `recover`, because unnecessary retransmissions may have caused them (RFC 6582,
+            // section 3.2).
             if !self.ignores_dupacks || self.una > self.recover {
                 self.enter_recovery(now);
                 self.inflation = DUP_THRESH;
             }
         } else if self.dupacks > DUP_THRESH && self.state == State::Recovery {
-            // One segment has left the network (RFC 5681, section 3.2, step 4).
+            // The duplicate shows that one segment has left the network (RFC 5681, section 3.2, step 4).
             self.inflation += 1;
         }
         if self.dupacks >= DUP_THRESH {
@@ -742,9 +751,9 @@ impl Sender {
         }
     }
 
-    /// Handles a partial acknowledgment: the next segment is lost, too (RFC 6582).
+    /// Handles a partial acknowledgment. It shows that the next segment was lost as well (RFC 6582).
     fn on_partial(&mut self, now: Time, una: u32, acked: u32) {
-        // Partial window deflation (RFC 6582, section 3.2, step 3), as in ns-2.
+        // Deflate the window partially (RFC 6582, section 3.2, step 3), as ns-2 does.
         if self.inflation > acked {
             self.inflation -= acked - 1;
         } else {
@@ -778,7 +787,7 @@ impl Sender {
                 self.restart_timer(now);
                 self.end_recovery();
                 self.dupacks = 0;
-                // RFC 6937, section 3.
+                // Set the window to ssthresh at the end of recovery (RFC 6937, section 3).
                 if self.config.proportional_reduction {
                     self.cwnd = self.ssthresh;
                 }
@@ -802,13 +811,14 @@ impl Sender {
             self.retransmissions.update(&self.scoreboard);
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
         }
-        // RFC 6675, section 5: three duplicates, or a hole that the scoreboard declares lost.
+        // Recovery starts after three duplicates, or when the scoreboard shows that a hole is lost (RFC 6675, section
+        // 5).
         let lost = self.dupacks >= DUP_THRESH || self.scoreboard.is_first_lost();
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
         }
         if self.config.repeat_repairs && self.state == State::Recovery {
-            // FIFO paths do not reorder.
+            // Treat all lower holes as lost, because FIFO paths do not reorder packets.
             self.scoreboard.lose_below_highest_sack();
         }
         let delivered = fresh + sacked;
@@ -827,7 +837,7 @@ impl Sender {
     #[inline(never)]
     fn enter_recovery(&mut self, now: Time) {
         self.recoveries += 1;
-        // A mark has already reduced this window (RFC 3168, section 6.1.2).
+        // Do not reduce the window again if a mark has already reduced it (RFC 3168, section 6.1.2).
         if !(self.marked && self.una <= self.recover) {
             self.reduce(2.0);
         }
@@ -839,7 +849,7 @@ impl Sender {
         self.retransmit_first = true;
         self.reset_retransmissions();
         self.prr = ProportionalRateReduction { recover_fs: self.max - self.una, prr_delivered: 0, prr_out: 0 };
-        // Karn's rule: the timed segment may be retransmitted.
+        // Do not measure this RTT, because the segment may be retransmitted (Karn's rule).
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
     }
@@ -850,10 +860,10 @@ impl Sender {
         self.retransmissions.clear();
     }
 
-    /// Reduces the window. `least` is CUBIC's minimum in segments: 1 after a mark, 2 after a loss (RFC 9438, section
-    /// 4.6).
+    /// Reduces the window. `least` is CUBIC's minimum window in segments. It is 1 after a mark and 2 after a loss (RFC
+    /// 9438, section 4.6).
     fn reduce(&mut self, least: f64) {
-        // The usable window instead of FlightSize.
+        // Use the usable window instead of FlightSize.
         let window = self.cwnd.min(f64::from(self.window));
         if self.model.as_ref().is_some_and(|model| model.owns_window()) {
             return;
@@ -877,7 +887,7 @@ impl Sender {
 
     #[inline(never)]
     fn on_ecn_mark(&mut self, next: u32) {
-        // At most one reduction per window of data (RFC 3168, section 6.1.2).
+        // Reduce the window at most once per window of data (RFC 3168, section 6.1.2).
         let answered = self.ignores_dupacks || self.marked;
         if self.state != State::Open || answered && next <= self.recover {
             return;
@@ -895,7 +905,8 @@ impl Sender {
         self.reset_retransmissions();
     }
 
-    /// Returns the number of acknowledged segments that were not known to have arrived.
+    /// Advances the cumulative acknowledgment. Returns how many of the acknowledged segments were not known to have
+    /// arrived.
     #[inline(always)]
     fn advance(&mut self, now: Time, ack: &Ack) -> u32 {
         self.sample_rtt(now, ack);
@@ -903,7 +914,7 @@ impl Sender {
         self.scoreboard.advance(self.una)
     }
 
-    /// RFC 6298, section 5.
+    /// Restarts the retransmission timer, or stops it if nothing is outstanding (RFC 6298, section 5).
     #[inline]
     fn restart_timer(&mut self, now: Time) {
         self.timer = (self.una < self.max).then(|| now + self.rtt.rto());
@@ -917,7 +928,7 @@ impl Sender {
         }
         let Some(since) = since else { return };
         self.rtt.end_backoff();
-        // A forged echo may be in the future.
+        // Ignore a forged echo that lies in the future.
         if since <= now {
             self.rtt.sample(since, now);
         }
@@ -931,16 +942,16 @@ impl Sender {
         self.partial_seen = true;
     }
 
-    /// Whether the window was the limit before `acked` segments were acknowledged (RFC 7661).
+    /// Returns whether the congestion window limited the sender before `acked` segments were acknowledged (RFC 7661).
     #[inline(always)]
     fn is_cwnd_limited(&self, acked: u32) -> bool {
         if !self.config.validated_growth {
             return true;
         }
-        // A segment that waits for a larger unit counts as sent.
+        // A segment that TSO delays counts as sent.
         let defers = self.offload.as_ref().is_some_and(Offload::defers);
         let was_out = f64::from(self.max - self.una + acked + u32::from(defers));
-        // In slow start, half of the window suffices (Linux, `tcp_is_cwnd_limited`).
+        // In slow start, the sender is limited if it used at least half of the window (Linux, `tcp_is_cwnd_limited`).
         let used = if self.cwnd < self.ssthresh { 2.0 * was_out } else { was_out };
         used >= f64::from(self.cwnd as u32)
     }
@@ -949,15 +960,15 @@ impl Sender {
     fn grow(&mut self, now: Time, ack: &Ack, acked: u32) {
         let most = f64::from(self.window);
         if self.config.handshake && ack.next == acked {
-            // The SYN is acknowledged.
+            // The acknowledgment is for the SYN. Open the initial window.
             self.cwnd = self.initial_window.min(most);
             return;
         }
         if matches!(self.config.congestion, Congestion::Bbr | Congestion::Bbr1 | Congestion::Prague) {
-            // These set the window in `run_model`.
+            // `run_model` sets the window of these congestion controls.
             return;
         }
-        // A window beyond the receiver's can't be used.
+        // Limit the window to the receiver's window, because a larger window can't be used.
         if self.cwnd >= most {
             self.cwnd = most;
             return;
@@ -965,14 +976,14 @@ impl Sender {
         if !self.is_cwnd_limited(acked) {
             return;
         }
-        // Without byte counting, an acknowledgment counts as one segment (ns-2).
+        // Without byte counting, each acknowledgment counts as one segment, as in ns-2.
         let mut counted = if self.config.byte_counting { f64::from(acked) } else { 1.0 };
         if self.cwnd < self.ssthresh {
             match self.hystart.on_ack(now, ack.next, self.max, now.since(ack.echo), self.cwnd) {
                 Advice::Leave => self.ssthresh = self.cwnd.max(2.0),
                 Advice::Grow(share) => {
                     counted = counted.min(self.hystart.limit());
-                    // Only byte counting can exceed the threshold by more than a segment.
+                    // Only byte counting could exceed the threshold by more than a segment, so limit the step.
                     let room = if self.config.byte_counting { self.ssthresh - self.cwnd } else { f64::INFINITY };
                     let step = (counted * share).min(room);
                     self.cwnd += step;

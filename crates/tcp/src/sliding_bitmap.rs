@@ -1,4 +1,5 @@
-/// A bit per segment of a sliding window, in a ring of words. Bits outside the window are clear.
+/// A bitmap with one bit for each segment of a sliding window. Its words form a ring. Bits outside the window are
+/// clear.
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingBitmap {
     words: Vec<u64>,
@@ -10,13 +11,13 @@ impl Default for SlidingBitmap {
     }
 }
 
-/// Returns the mask of the bits of `word` in `low..high`.
+/// Returns a mask of the bits of word `word` that belong to `low..high`.
 fn mask(word: u32, low: u32, high: u32) -> u64 {
     let first = word << 6;
     let from = low.saturating_sub(first).min(63);
     let mut mask = u64::MAX << from;
     let up_to = high - first;
-    // A shift by 64 bits would overflow.
+    // Skip this if all bits up to the top are set, because a shift by 64 bits would overflow.
     if up_to < 64 {
         mask &= (1 << up_to) - 1;
     }
@@ -25,11 +26,11 @@ fn mask(word: u32, low: u32, high: u32) -> u64 {
 
 impl SlidingBitmap {
     fn at(&self, word: u32) -> usize {
-        // The ring's length is a power of two.
+        // The mask works because the number of words is a power of two.
         word as usize & (self.words.len() - 1)
     }
 
-    /// Grows the ring for the window `low..high`.
+    /// Enlarges the ring if it is too short for the window `low..high`.
     pub(crate) fn reserve(&mut self, low: u32, high: u32) {
         let need = ((high >> 6) - (low >> 6) + 1) as usize;
         if need <= self.words.len() {
@@ -38,7 +39,7 @@ impl SlidingBitmap {
         let mut words = vec![0; need.next_power_of_two()];
         let ring = words.len() - 1;
         let last = (low >> 6) + self.words.len() as u32 - 1;
-        // A word's position depends on the ring's length.
+        // Copy each word to its new position, because the position depends on the length of the ring.
         for word in low >> 6..=last {
             words[word as usize & ring] = self.words[self.at(word)];
         }
@@ -54,7 +55,8 @@ impl SlidingBitmap {
         self.words[at] |= 1 << (n & 63);
     }
 
-    /// Sets `low..high`. Calls `fresh` with each word's number and newly set bits.
+    /// Sets the bits `low..high`. Calls `fresh` for each word that changes, with the word's number and its newly set
+    /// bits.
     pub(crate) fn set_range(&mut self, low: u32, high: u32, mut fresh: impl FnMut(u32, u64)) {
         if low >= high {
             return;
@@ -106,7 +108,7 @@ impl SlidingBitmap {
         })
     }
 
-    /// Returns the `n`th set bit from the top in `low..high`, n ≥ 1.
+    /// Returns the position of the `n`th set bit in `low..high`, counted from the top. `n` is at least 1.
     pub(crate) fn nth_set_from_top(&self, low: u32, high: u32, mut n: u32) -> Option<u32> {
         if low >= high {
             return None;
@@ -118,7 +120,7 @@ impl SlidingBitmap {
                 n -= here;
                 continue;
             }
-            // Clears the n − 1 highest bits.
+            // Clear the n − 1 highest bits, so that the highest remaining bit is the result.
             while n > 1 {
                 set &= !(1 << (63 - set.leading_zeros()));
                 n -= 1;
@@ -129,7 +131,8 @@ impl SlidingBitmap {
     }
 }
 
-/// Returns the number of segments below `limit` in `set`, the bitmap's word with the index `word`.
+/// Returns how many of the bits in `set` stand for segments below `limit`. `set` is the word of the bitmap with the
+/// index `word`.
 pub(crate) fn count_below(word: u32, set: u64, limit: u32) -> u32 {
     let first = word << 6;
     if limit <= first {

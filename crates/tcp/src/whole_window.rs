@@ -1,15 +1,16 @@
-/// A window in whole segments, as in Linux (`tcp_cong_avoid_ai`).
+/// A congestion window that grows in whole segments, as in Linux (`tcp_cong_avoid_ai`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WholeWindow {
     pending: f64,
 }
 
 impl WholeWindow {
-    /// Returns the window after `acked` segments, at one segment of growth per `acks_per_segment`.
+    /// Returns the window after `acked` more segments were acknowledged. It grows by one segment for every
+    /// `acks_per_segment` acknowledged segments.
     pub(crate) fn grow(&mut self, cwnd: f64, acked: f64, acks_per_segment: f64) -> f64 {
-        // Windows are below 2³², and so is `acks_per_segment` in practice.
+        // The conversion to `u32` is safe. Windows are below 2³², and so is `acks_per_segment` in practice.
         let (mut cwnd, acks_per_segment) = (f64::from(cwnd as u32), f64::from(acks_per_segment as u32).max(1.0));
-        // `acks_per_segment` may have fallen: the window grows by one and the rest is discarded (Linux).
+        // `acks_per_segment` may have become smaller. Then grow by one segment and discard the rest, as Linux does.
         if self.pending >= acks_per_segment {
             self.pending = 0.0;
             cwnd += 1.0;

@@ -3,33 +3,33 @@ use steadycast_units::{Bytes, Ecn, Time};
 /// A data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The sequence number, counted in segments from 0. With a handshake, segment 0 is the SYN.
+    /// The sequence number. It counts segments and starts at 0. With a handshake, segment 0 is the SYN.
     pub seq: u32,
-    /// The size on the wire, with IP and TCP headers.
+    /// Size on the wire, including IP and TCP headers.
     pub len: Bytes,
-    /// The send time, as the timestamp option (RFC 7323).
+    /// The send time, which the timestamp option contains (RFC 7323).
     pub sent: Time,
-    /// Whether this sequence number was sent before.
+    /// Whether the same sequence number was sent before.
     pub retransmission: bool,
-    /// CWR: the window was reduced after ECE (RFC 3168).
+    /// The CWR flag: the sender has reduced its window after ECE (RFC 3168).
     pub cwr: bool,
-    /// PSH: the segment is the last of a TSO unit, and is acknowledged immediately.
+    /// The PSH flag: the segment is the last of a TSO unit and must be acknowledged immediately.
     pub push: bool,
-    /// The ECN field; a queue may change it to [`Ecn::Ce`].
+    /// The ECN field. A queue may change it to [`Ecn::Ce`].
     pub ecn: Ecn,
 }
 
-/// A SACK block: the segments `start..end` have arrived.
+/// A SACK block. It tells that the segments `start..end` have arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// The first segment.
+    /// The first segment of the block.
     pub start: u32,
-    /// One past the last segment.
+    /// One past the last segment of the block.
     pub end: u32,
 }
 
 impl Block {
-    /// Whether the block has no segments.
+    /// Whether the block contains no segments.
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
@@ -40,12 +40,15 @@ impl Block {
 pub struct Ack {
     /// All segments below this number have arrived.
     pub next: u32,
-    /// The SACK blocks, newest first (RFC 2018); empty without SACK.
+    /// The SACK blocks, newest first (RFC 2018). They are empty if SACK is not used.
     pub sacks: [Block; 3],
-    /// The timestamp echo: the [`Segment::sent`] for the RTT (RFC 7323, section 4.3).
+    /// The timestamp echo: the value of [`Segment::sent`] from which the sender measures the RTT (RFC 7323, section
+    /// 4.3).
     pub echo: Time,
-    /// ECE, until the sender responds; with DCTCP, whether the acknowledged segments were marked.
+    /// The ECE flag: a mark has arrived, and the sender has not responded yet. With DCTCP, it tells whether the
+    /// acknowledged segments were marked.
     pub ece: bool,
-    /// The CE-marked segments so far, modulo 2¹⁶, as in accurate ECN feedback (RFC 9768); 0 if unused.
+    /// Number of CE-marked segments so far, modulo 2¹⁶, as in accurate ECN feedback (RFC 9768). It is 0 if it is not
+    /// used.
     pub marks: u16,
 }

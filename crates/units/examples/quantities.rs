@@ -1,4 +1,4 @@
-//! Amounts, rates, times and their algebra: `cargo run -p steadycast-units --example quantities`.
+//! Shows how amounts, rates and times are combined: `cargo run -p steadycast-units --example quantities`.
 
 use steadycast_units::{Bytes, QuantityError, Rate, Seed, Span, Time};
 
@@ -9,8 +9,8 @@ fn main() -> Result<(), QuantityError> {
     assert_eq!(takes, Span::micros(4_800));
     assert_eq!(packet.per(takes), link);
 
-    // The seed determines all random numbers, so they are the same on every machine. No clock is read: the program
-    // advances the time itself.
+    // The seed determines all random numbers, so they are the same on every machine. The program advances the time
+    // itself and does not read a clock.
     let mut chance = Seed(7).part("arrivals");
     let mut now = Time::ZERO;
     for _ in 0..3 {

@@ -1,9 +1,9 @@
 use crate::{Bytes, Rate, Span, Time};
 
-/// A token bucket (RFC 2697, with one bucket), full at the start. Callers that wait for tokens send at most `rate · T
-/// + burst` in any time T.
+/// A token bucket, as the first bucket of RFC 2697. It is full at the start. A caller that waits for tokens sends at
+/// most `rate · T + burst` in any time T.
 ///
-/// The bucket stores when it will be full, because that does not change while it fills.
+/// The bucket stores the time at which it will be full, because this time does not change while the bucket fills.
 ///
 /// ```
 /// use steadycast_units::{Bytes, Rate, Span, Time, TokenBucket};
@@ -20,7 +20,7 @@ use crate::{Bytes, Rate, Span, Time};
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     rate: Rate,
-    /// The time to fill the empty bucket.
+    /// The time in which the empty bucket fills up.
     depth: Span,
     full: Time,
 }
@@ -36,18 +36,18 @@ impl TokenBucket {
         self.rate
     }
 
-    /// Whether the bucket contains `size` tokens at `now`; always false if `size` exceeds the burst.
+    /// Returns whether the bucket contains `size` tokens at `now`. This is never the case if `size` exceeds the burst.
     pub fn holds(&self, now: Time, size: Bytes) -> bool {
-        // The bucket must not become emptier than empty.
+        // There are enough tokens if the bucket would not take longer to fill afterwards than an empty bucket does.
         (self.full.max(now) + size.at(self.rate)).since(now) <= self.depth
     }
 
-    /// Returns when the bucket contains `size` tokens; for more than the burst, when it is full.
+    /// Returns when the bucket contains `size` tokens. If `size` exceeds the burst, returns when the bucket is full.
     pub fn holds_at(&self, size: Bytes) -> Time {
         self.full.before(self.depth.saturating_sub(size.at(self.rate)))
     }
 
-    /// Takes `size` tokens. With too few, later packets wait longer.
+    /// Takes `size` tokens. If the bucket contains fewer tokens, later packets have to wait longer.
     pub fn take(&mut self, now: Time, size: Bytes) {
         self.full = self.full.max(now) + size.at(self.rate);
     }

@@ -1,21 +1,21 @@
-/// The ECN field of an IP header: two bits (RFC 3168, 5; RFC 9331).
+/// The ECN field of an IP header. It has two bits (RFC 3168, section 5; RFC 9331).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ecn {
-    /// Not ECN-capable: a queue drops instead of marking.
+    /// Not ECN-capable. A queue drops such a packet instead of marking it.
     #[default]
     NotEct,
-    /// ECT(1): ECN-capable, from an L4S sender.
+    /// ECT(1): the packet is ECN-capable and comes from an L4S sender.
     Ect1,
-    /// ECT(0): ECN-capable.
+    /// ECT(0): the packet is ECN-capable.
     Ect0,
-    /// Congestion experienced: a queue has marked the packet.
+    /// Congestion experienced (CE): a queue has marked the packet.
     Ce,
 }
 
 impl Ecn {
-    /// Returns the field in the two lowest bits.
+    /// Returns the ECN field as the two lowest bits.
     pub const fn bits(self) -> u8 {
-        // ECT(1) is 0b01, ECT(0) is 0b10 (RFC 3168, section 5).
+        // ECT(1) is 0b01 and ECT(0) is 0b10 (RFC 3168, section 5).
         match self {
             Self::NotEct => 0,
             Self::Ect1 => 1,
@@ -24,7 +24,7 @@ impl Ecn {
         }
     }
 
-    /// Returns the field in the two lowest bits of `bits`.
+    /// Reads the ECN field from the two lowest bits of `bits`.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::NotEct,

@@ -1,11 +1,11 @@
-//! The quantities of Steadycast.
+//! The physical quantities that Steadycast uses.
 //!
-//! A [`Time`] is a point in time, a [`Span`] a length of time, a [`Rate`] in bits per second on the wire, and
-//! [`Bytes`] an amount of data. They combine by `Bytes::per(Span)`, `Bytes::at(Rate)` and `Rate::over(Span)`; other
-//! combinations do not compile.
+//! A [`Time`] is a point in time, and a [`Span`] is a length of time. A [`Rate`] is in bits per second on the wire, and
+//! [`Bytes`] is an amount of data. They are combined with `Bytes::per(Span)`, `Bytes::at(Rate)` and `Rate::over(Span)`.
+//! Other combinations do not compile.
 //!
-//! [`Time`] is on the local clock, [`PeerTime`] on the remote one. Their difference, [`OneWay`], has an unknown
-//! offset, so only its variation is meaningful.
+//! A [`Time`] is on the local clock, and a [`PeerTime`] is on the remote clock. Their difference is a [`OneWay`]. It
+//! contains the unknown offset between the clocks, so only its variation is meaningful.
 
 #[macro_use]
 mod sums;

@@ -1,17 +1,17 @@
 use crate::Span;
 
-/// A histogram of spans with logarithmic classes. Percentiles are accurate to 0.8 %; below 66 µs a class is 1.024 µs
-/// wide.
+/// A histogram of spans. Its classes are logarithmic, so percentiles are accurate to 0.8 %. Below 66 µs, each class is
+/// 1.024 µs wide.
 ///
-/// A run can have 100,000 receivers with a histogram each, so a histogram must be small.
+/// The histogram must be small, because a run can have 100,000 receivers with one histogram each.
 #[derive(Clone, Debug, Default)]
 pub struct Spread {
-    /// Most packets do not wait, so zeros are counted separately.
+    /// Number of spans of zero length. They have their own counter, because most packets do not wait.
     zeros: u64,
-    /// The counts of classes from `first` on.
+    /// The dense form: the counts of consecutive classes. The first count belongs to the class `first`.
     classes: Vec<u32>,
     first: usize,
-    /// The sparse form: pairs of class and count, ascending, for few classes far apart.
+    /// The sparse form: pairs of class and count in ascending order. It is used for a few classes that are far apart.
     few: Vec<(u16, u32)>,
     sum_ns: u128,
     max: Span,
@@ -19,9 +19,9 @@ pub struct Spread {
 
 const SUB_BITS: u32 = 6;
 
-/// The maximum number of classes in the sparse form.
+/// Maximum number of classes in the sparse form.
 const FEW: usize = 128;
-/// Up to this range of classes, the dense form is used.
+/// The dense form is used if it needs at most this number of classes.
 const CLOSE: usize = 128;
 
 impl Spread {
@@ -33,7 +33,7 @@ impl Spread {
             return;
         }
         let class = Self::class(span.as_nanos());
-        // Below `first`, the index wraps beyond the end.
+        // If the class is below `first`, the subtraction wraps, so that the index is beyond the end.
         match self.classes.get_mut(class.wrapping_sub(self.first)) {
             Some(count) => *count += 1,
             None => self.count_in(class, 1),
@@ -51,7 +51,8 @@ impl Spread {
             }
             let (seen, end) = (self.iter().count() + 1, self.first + self.classes.len());
             let apart = end.max(class + 1) - self.first.min(class);
-            // Keeps the dense form if it is empty, short or at least half full, or if `few` can't hold all classes.
+            // Keep the dense form if it is empty, short or at least half full. Also keep it if `few` can't store all
+            // classes.
             if self.classes.is_empty() || seen > FEW || apart <= CLOSE || 2 * seen >= apart {
                 return *self.place(class) += n;
             }
@@ -61,7 +62,7 @@ impl Spread {
         match self.few.binary_search_by_key(&class, |(class, _)| usize::from(*class)) {
             Ok(place) => self.few[place].1 += n,
             Err(place) if self.few.len() < FEW => {
-                // Doubling would waste memory with 100,000 receivers.
+                // Grow in small steps. Doubling would waste memory with 100,000 receivers.
                 if self.few.len() == self.few.capacity() {
                     self.few.reserve_exact(self.few.len() / 8 + 1);
                 }
@@ -107,21 +108,21 @@ impl Spread {
         self.zeros + self.iter().map(|(_, n)| u64::from(n)).sum::<u64>()
     }
 
-    /// Returns the mean; `None` without spans.
+    /// Returns the mean. Returns `None` if there are no spans.
     pub fn mean(&self) -> Option<Span> {
         let mean = self.sum_ns.checked_div(u128::from(self.count()))?;
         Some(Span::nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
     }
 
-    /// Returns the longest span; `None` without spans.
+    /// Returns the longest span. Returns `None` if there are no spans.
     pub fn max(&self) -> Option<Span> {
         (self.count() > 0).then_some(self.max)
     }
 
-    /// Returns the `q`-quantile (0…1); `None` without spans.
+    /// Returns the `q`-quantile, where `q` is from 0 to 1. Returns `None` if there are no spans.
     pub fn quantile(&self, q: f64) -> Option<Span> {
         let count = self.count();
-        // The nearest rank, at least 1.
+        // Use the nearest rank, but at least 1.
         let rank = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
         let mut seen = self.zeros;
         if seen >= rank {
@@ -130,7 +131,7 @@ impl Spread {
         for (class, count) in self.iter() {
             seen += u64::from(count);
             if seen >= rank {
-                // A class's middle can exceed the longest span.
+                // Limit the result, because the middle of a class can exceed the longest span.
                 return Some(Span::nanos(Self::middle(class)).min(self.max));
             }
         }
@@ -147,14 +148,15 @@ impl Spread {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the spans that were added after `earlier` was copied from this histogram.
+    /// Returns a histogram of the spans that were added since `earlier`. `earlier` must be an earlier copy of this
+    /// histogram.
     ///
-    /// If no added span exceeds the maximum of `earlier`, the exact new maximum is unknown. The middle of its class is
-    /// used.
+    /// The exact maximum of the added spans is unknown if it does not exceed the maximum of `earlier`. Then the middle
+    /// of its class is used.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {
-            // Zero if `earlier` is no earlier copy.
+            // The result is zero if `earlier` is not an earlier copy.
             zeros: self.zeros - earlier.zeros.min(self.zeros),
             sum_ns: self.sum_ns - earlier.sum_ns.min(self.sum_ns),
             max: self.max,
@@ -175,7 +177,8 @@ impl Spread {
         fresh
     }
 
-    /// Returns the class of a span: one unit of 1.024 µs wide up to 128 units, then 64 classes per octave.
+    /// Returns the class of a span. Up to 128 units of 1.024 µs, each class is one unit wide. Above that, there are 64
+    /// classes per octave.
     fn class(ns: u64) -> usize {
         let units = ns >> 10;
         let octave = (64 - units.leading_zeros()).saturating_sub(SUB_BITS + 1);

@@ -1,4 +1,4 @@
-/// Implements sums of quantities. A sum saturates at the largest value.
+/// Implements addition for types of quantities. A sum saturates at the largest value.
 macro_rules! quantities {
     ($($type:ident)+) => {$(
         impl std::ops::Add for $type {
@@ -20,7 +20,7 @@ macro_rules! quantities {
     )+};
 }
 
-/// Implements addition of structs of counts, field by field.
+/// Implements addition for a struct of counts. Each field is added separately.
 #[macro_export]
 macro_rules! sums {
     ($type:ident { $($field:ident),+ }) => {

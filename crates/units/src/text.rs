@@ -1,21 +1,21 @@
-//! Quantities as text: `4Mbps`, `10ms`, `1018B`, `64KiB`.
+//! Reads and writes quantities as text, for example `4Mbps`, `10ms`, `1018B` or `64KiB`.
 
 use crate::{Bytes, Rate, Span};
 use std::fmt;
 use std::str::FromStr;
 
-/// Returns a number with its noun: "1 packet", "2 packets".
+/// Returns a number and a noun in singular or plural, for example "1 packet" or "2 packets".
 pub fn counted(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The error for a text that is not a quantity.
+/// The error if a text is not a valid quantity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The number can't be parsed.
     #[error("“{text}” has no number: write for example \"{example}\"")]
     NoNumber {
-        /// The text.
+        /// The text that could not be parsed.
         text: String,
         /// A valid example.
         example: &'static str,
@@ -23,9 +23,9 @@ pub enum QuantityError {
     /// The unit is missing or unknown.
     #[error("“{text}” has no unit of {what}: use {units}, for example \"{example}\"")]
     Unit {
-        /// The text.
+        /// The text that could not be parsed.
         text: String,
-        /// The quantity.
+        /// The name of the quantity, for example "time".
         what: &'static str,
         /// The valid units.
         units: &'static str,
@@ -35,9 +35,9 @@ pub enum QuantityError {
     /// The value is negative, infinite, or too large.
     #[error("“{text}” is out of range: a {what} is at least 0 and below {limit}")]
     Range {
-        /// The text.
+        /// The text that could not be parsed.
         text: String,
-        /// The quantity.
+        /// The name of the quantity, for example "time".
         what: &'static str,
         /// The exclusive upper limit.
         limit: &'static str,
@@ -63,7 +63,7 @@ const SPAN: Kind = Kind {
 };
 const RATE: Kind = Kind {
     what: "rate",
-    // FFmpeg and iperf3 write `4M` for 4 Mbit/s. Their prefixes are powers of ten, too.
+    // Accept FFmpeg's and iperf3's `4M` for 4 Mbit/s. Their prefixes are also powers of ten.
     units: &[("bps", 1.0), ("kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("k", 1e3), ("K", 1e3), ("M", 1e6), ("G", 1e9)],
     list: "bps, kbps, Mbps or Gbps (powers of ten)",
     example: "4Mbps",
@@ -81,7 +81,7 @@ const SIZE: Kind = Kind {
 
 fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     let trimmed = text.trim();
-    // An "e" belongs to the number, as in "1e3ms", because no unit starts with "e".
+    // Count "e" as part of the number, as in "1e3ms". No unit starts with "e".
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
@@ -97,15 +97,15 @@ fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
         });
     };
     let value = number * factor;
-    // NaN is rejected, too.
+    // This check also rejects NaN.
     if !(0.0..kind.max).contains(&value) {
         return Err(QuantityError::Range { text: text.to_owned(), what: kind.what, limit: kind.limit });
     }
-    // 0.1 ms in nanoseconds is not exact in floating point.
+    // Round to the nearest integer, because 0.1 ms in nanoseconds is not exact in floating point.
     Ok((value + 0.5) as u64)
 }
 
-/// Writes the value in the largest unit in which it is whole; zero in the smallest.
+/// Writes a value in the largest unit in which it is a whole number. Zero is written in the smallest unit.
 fn write(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     let best = units.iter().rev().find(|(_, factor)| value >= *factor && value.is_multiple_of(*factor));
     let (name, factor) = best.unwrap_or(&units[0]);

@@ -1,7 +1,8 @@
-//! Negotiation of a browser's offer, and the answer (RFC 9429; WHEP is draft-ietf-wish-whep-04, WHIP is RFC 9725).
+//! Negotiates a browser's offer and writes the answer (RFC 9429). WHEP is draft-ietf-wish-whep-04, and WHIP is RFC
+//! 9725.
 //!
-//! The answer accepts one video section, and audio that is bundled with it. Other sections are rejected, and keep their
-//! positions. The answer uses the offer's payload types and extension IDs.
+//! The answer accepts one video section and an audio section that is bundled with it. All other sections are rejected
+//! but keep their positions. The answer uses the payload types and extension IDs of the offer.
 
 use crate::Credentials;
 use crate::certificate::Fingerprint;
@@ -15,24 +16,25 @@ use std::net::SocketAddr;
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
-/// URI of the send-time header extension: 24 bits in units of 2⁻¹⁸ s.
+/// URI of the header extension that contains the send time. The send time has 24 bits in units of 2⁻¹⁸ s.
 pub(crate) const SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 
-/// Maximum length of a description in bytes. A browser's offer with all its codecs is a tenth of this.
+/// Maximum length of a session description in bytes. A browser's offer with all its codecs has a tenth of this length.
 pub(crate) const LONGEST: usize = 1 << 16;
 
-/// Maximum number of candidates in a description. Each is checked for several seconds.
+/// Maximum number of ICE candidates in a session description. The limit is needed because each candidate is checked for
+/// several seconds.
 pub(crate) const MAX_CANDIDATES: usize = 8;
 
-/// An offer that can't be answered, or an answer that can't be used.
+/// The error if an offer can't be answered or an answer can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}; {remedy}")]
 pub struct NegotiationError {
-    /// The place of the error, for example `offer.codec` or `answer.setup`.
+    /// The part of the description with the error, for example `offer.codec` or `answer.setup`.
     pub place: &'static str,
-    /// The problem.
+    /// The problem in words.
     pub problem: String,
-    /// The remedy.
+    /// The remedy in words.
     pub remedy: &'static str,
 }
 
@@ -44,71 +46,71 @@ pub(crate) fn refuse<T>(
     Err(NegotiationError { place, problem: problem.into(), remedy })
 }
 
-/// The format of per-packet feedback.
+/// The format in which a receiver reports on individual packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feedback {
-    /// RFC 8888, `ack ccfb`.
+    /// RFC 8888 feedback (`ack ccfb`).
     Congestion,
-    /// `transport-cc`, with sequence numbers in the header extension.
+    /// `transport-cc` feedback. Packets have transport-wide sequence numbers in a header extension.
     Transport,
-    /// None: receivers send only the blocks of standard reports.
+    /// No per-packet feedback. Receivers send only standard report blocks.
     Standard,
 }
 
-/// The stream to send.
+/// The stream that this end sends.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream<'a> {
-    /// The payload format; `None` without pictures.
+    /// The payload format of the video. It is `None` if the stream has no pictures.
     pub format: Option<PayloadFormat>,
-    /// Parameter sets of H.264, each after a start code.
+    /// H.264 parameter sets. Each follows a start code.
     pub config: &'a [u8],
-    /// Whether Opus audio is sent as well, if offered.
+    /// Whether Opus audio is also sent, if the offer has it.
     pub audio: bool,
 }
 
-/// This end's parameters, and what it uses of the offer.
+/// The parameters of this end. They also say which parts of the offer it uses.
 #[derive(Clone, Debug)]
 pub struct LocalParameters<'a> {
-    /// Unique number of this session.
+    /// A unique number of this session.
     pub session: u64,
     /// The address at which the browser reaches this end.
     pub address: SocketAddr,
-    /// Further addresses, in order of preference.
+    /// Further addresses of this end, in order of preference.
     pub others: &'a [SocketAddr],
     /// ICE credentials.
     pub credentials: &'a Credentials,
     /// The fingerprint of this end's certificate.
     pub fingerprint: Fingerprint,
-    /// The format of per-packet feedback, if offered.
+    /// The format of per-packet feedback. It is used only if it was offered.
     pub feedback: Feedback,
-    /// Whether packets carry their send time, if offered.
+    /// Whether packets contain their send time. This applies only if it was offered.
     pub send_time: bool,
-    /// Whether key frames are made on request or, at a receiver, are requested.
+    /// Whether key-frame requests are used. A sender answers them with key frames, and a receiver sends them.
     pub key_frames: bool,
-    /// `None` if this end receives.
+    /// The SSRCs of this end's streams. It is `None` if this end receives.
     pub sources: Option<LocalSources<'a>>,
 }
 
 /// SSRCs of the streams that this end sends.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalSources<'a> {
-    /// Media.
+    /// SSRC of the media.
     pub media: u32,
-    /// Retransmissions.
+    /// SSRC of the retransmissions.
     pub repair: Option<u32>,
-    /// Audio, if negotiated.
+    /// SSRC of the audio, if audio was negotiated.
     pub audio: Option<u32>,
-    /// Canonical name of all these streams.
+    /// The canonical name (CNAME) of all these streams.
     pub cname: &'a str,
 }
 
-/// Opus (RFC 7587), bundled with the video.
+/// The negotiated Opus audio (RFC 7587). It is bundled with the video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NegotiatedAudio {
     /// The payload type of the audio.
     pub payload_type: u8,
-    /// Whether the section offers the video's per-packet feedback and header extensions, under the same IDs. Otherwise
-    /// audio packets have neither.
+    /// Whether the audio section has the same per-packet feedback as the video, and the same header extensions with the
+    /// same IDs. If not, audio packets use neither.
     pub shares_feedback: bool,
     pub(crate) fmtp: String,
     pub(crate) small_reports: bool,
@@ -119,21 +121,21 @@ pub struct NegotiatedAudio {
 /// The role of this end in the negotiation, in ICE and in DTLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// This end answers an offer. It is ICE-lite and the DTLS server.
+    /// This end answers an offer. It uses ICE-lite and is the DTLS server.
     Answerer,
-    /// This end made the offer, and controls ICE (RFC 8445, section 6.1.1).
+    /// This end made the offer. It is the controlling ICE agent (RFC 8445, section 6.1.1).
     Offerer {
-        /// The other end's addresses, the preferred one first; empty before the answer.
+        /// The addresses of the other end, in order of preference. The list is empty before the answer arrives.
         candidates: Vec<SocketAddr>,
         /// Whether this end is the DTLS client (RFC 9725, section 4.4.4).
         is_dtls_client: bool,
     },
 }
 
-/// The negotiated parameters of an offer, or the parameters that this end offers.
+/// Parameters that were negotiated from an offer, or that this end offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NegotiatedParameters {
-    /// Payload type of the media.
+    /// Payload type of the video.
     pub payload_type: u8,
     /// Payload type of retransmissions.
     pub repair: Option<u8>,
@@ -147,30 +149,32 @@ pub struct NegotiatedParameters {
     pub peer: Credentials,
     /// Accepted fingerprints of the peer's certificate.
     pub fingerprints: Vec<Fingerprint>,
-    /// The audio; `None` if none is wanted, or the video's BUNDLE group has none that is usable.
+    /// The audio. It is `None` if no audio is wanted, or if the video's BUNDLE group contains no usable audio.
     pub audio: Option<NegotiatedAudio>,
-    /// The payload format of the media.
+    /// Payload format of the video.
     pub format: PayloadFormat,
-    /// SSRCs of the offerer's media and retransmissions, if it announces both (RFC 5576, section 4.2).
+    /// The SSRCs of the offerer's media and of its retransmissions. It is `None` unless the offer announces both (RFC
+    /// 5576, section 4.2).
     pub offered_sources: Option<(u32, u32)>,
     /// The role of this end.
     pub role: Role,
     pub(crate) direction: Direction,
     pub(crate) fmtp: String,
-    /// The key-frame requests that the browser offers: `nack pli`, `ccm fir`.
+    /// The kinds of key-frame requests that the browser offers: `nack pli` and `ccm fir`.
     pub(crate) requests: Vec<&'static str>,
     pub(crate) small_reports: bool,
-    /// Whether reference time reports are requested, which give a receiver the round-trip time (RFC 3611, section 5.1).
+    /// Whether reference time reports are requested. A receiver needs them to measure the round-trip time (RFC 3611,
+    /// section 5.1).
     pub(crate) round_trip: bool,
-    /// The `mid`s of the video's BUNDLE group, in the offer's order.
+    /// The `mid` values of the video's BUNDLE group, in the order of the offer.
     pub(crate) group: Option<Vec<String>>,
-    /// The first line and the `mid` of each section.
+    /// The sections of the description, with only their first line and their `mid`.
     pub(crate) sections: Vec<Media>,
     /// Index of the video's section.
     pub(crate) taken: usize,
 }
 
-/// Reduces a section to its first line and `mid`.
+/// Removes everything from a section except its first line and its `mid`.
 fn named(media: &Media) -> Media {
     let mut named = media.clone();
     named.port = 0;
@@ -184,12 +188,12 @@ pub(crate) fn value<'a>(media: &'a Media, name: &'a str) -> Option<&'a str> {
     media.get_first_attribute_value(name).flatten()
 }
 
-/// The MediaStream of both tracks (RFC 8830), which browsers therefore play in sync.
+/// The MediaStream to which both tracks belong (RFC 8830). Browsers play the tracks of a MediaStream in sync.
 const MEDIA_STREAM: &str = "steadycast";
 
 const BROWSER: &str = "give the offer as RTCPeerConnection.createOffer made it";
 
-/// An H.264 profile. Some are subsets of others (H.264, A.2).
+/// An H.264 profile. Some profiles are subsets of other profiles (H.264, section A.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profile {
     ConstrainedBaseline,
@@ -215,7 +219,7 @@ impl Profile {
         }
     }
 
-    /// Returns whether decoders of this profile can play `stream`.
+    /// Returns whether a decoder with this profile can play a stream with the profile `stream`.
     fn plays(self, stream: Self) -> bool {
         use Profile::{Baseline, ConstrainedBaseline, ConstrainedHigh, High, High444, Main, Other};
         self == stream
@@ -228,12 +232,14 @@ impl Profile {
     }
 }
 
-/// Returns whether the payload type can't be confused with RTCP on a shared port (RFC 5761, section 4).
+/// Returns whether packets with this payload type can be distinguished from RTCP on a shared port (RFC 5761, section
+/// 4).
 pub(crate) const fn no_report(payload_type: u8) -> bool {
     !matches!(payload_type, 64..=95)
 }
 
-/// Returns whether the offered payload type can decode the stream, whose H.264 profile and level is `level`.
+/// Returns whether a peer that offers `offered` can decode the stream. `level` contains the stream's H.264 profile,
+/// constraints and level.
 fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> bool {
     let said = |key: &str| parameter(&offered.fmtp, key).map(str::trim);
     let zero = |key: &str| said(key).is_none_or(|said| said == "0");
@@ -244,7 +250,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
         PayloadFormat::Vp8 => true,
         PayloadFormat::Vp9 => zero("profile-id"),
         PayloadFormat::H264 => {
-            // The default is Baseline at level 1 (RFC 6184, section 8.1).
+            // Without this parameter, the decoder supports Baseline at level 1 (RFC 6184, section 8.1).
             let of = said("profile-level-id").map_or(Some(vec![66, 0, 10]), unhex);
             let Some(Ok([profile, constraints, most])) = of.map(<[u8; 3]>::try_from) else { return false };
             let fits = level.is_none_or(|[own, own_constraints, own_level]| {
@@ -252,7 +258,7 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
                 let asymmetric = said("level-asymmetry-allowed") == Some("1");
                 decoder.plays(Profile::of(own, own_constraints)) && (own_level <= most || asymmetric)
             });
-            // Only mode 1 has FU-A, which large frames require.
+            // Require packetization mode 1, because only this mode has FU-A, and large frames need FU-A.
             said("packetization-mode") == Some("1") && fits
         }
         PayloadFormat::Av1 => zero("profile"),
@@ -260,12 +266,13 @@ fn plays(offered: &Format, format: PayloadFormat, level: Option<[u8; 3]>) -> boo
     }
 }
 
-/// Returns whether a section of this kind has a port, or shares another section's.
+/// Returns whether the section is of the given kind and is in use. It is in use if it has a port or shares the port of
+/// another section.
 fn is_open(media: &Media, kind: &str) -> bool {
     media.media == kind && (media.port > 0 || media.has_attribute("bundle-only"))
 }
 
-/// The direction of the media, as this end sees it.
+/// The direction in which media flows, as this end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Send,
@@ -273,7 +280,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Returns the attributes of an offered section that contradict this direction.
+    /// Returns the direction attributes with which an offered section can't be used.
     pub(crate) const fn excluded(self) -> [&'static str; 2] {
         match self {
             Self::Send => ["sendonly", "inactive"],
@@ -281,7 +288,7 @@ impl Direction {
         }
     }
 
-    /// Returns the direction attribute of the answer.
+    /// Returns the direction attribute that this end writes.
     const fn attribute(self) -> &'static str {
         match self {
             Self::Send => "sendonly",
@@ -289,7 +296,7 @@ impl Direction {
         }
     }
 
-    /// Returns what an offer should have.
+    /// Returns a remedy: the direction attribute that the offer should have.
     const fn remedy(self) -> &'static str {
         match self {
             Self::Send => "take \"recvonly\"",
@@ -319,7 +326,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Returns whether a section asks for reports with the round-trip time (RFC 3611, section 5.1).
+/// Returns whether a section requests reports with which the round-trip time is measured (RFC 3611, section 5.1).
 fn asks_round_trip(lines: Lines<'_>) -> bool {
     lines.values("rtcp-xr").any(|said| said.split_whitespace().any(|it| it.starts_with("rcvr-rtt=")))
 }
@@ -328,11 +335,11 @@ pub(crate) fn asks(media: &Media, payload_type: u8, words: &[&str]) -> bool {
     rtcp_feedback(media, payload_type).any(|said| said == words)
 }
 
-/// Returns the first Opus payload type, and its format parameters.
+/// Returns the first Opus payload type of a section and its format parameters.
 pub(crate) fn opus(media: &Media) -> Option<(u8, String)> {
     let map = |said: &str| {
         let (word, map) = said.split_once(' ')?;
-        // Clock and channels are the same for every Opus stream (RFC 7587, section 7).
+        // Require this clock and channel count, because every Opus stream has them (RFC 7587, section 7).
         map.trim().eq_ignore_ascii_case("opus/48000/2").then(|| word.parse::<u8>().ok()).flatten()
     };
     let maps: Vec<u8> = media.get_attribute_values("rtpmap").flatten().filter_map(map).collect();
@@ -341,7 +348,7 @@ pub(crate) fn opus(media: &Media) -> Option<(u8, String)> {
 }
 
 impl NegotiatedParameters {
-    /// Negotiates the first Opus section that shares the video's transport.
+    /// Negotiates the audio. It must be Opus and share the video's transport. The first suitable section is used.
     fn audio_of(&self, session: &Session) -> Option<NegotiatedAudio> {
         let group = self.group.as_ref()?;
         let of_video = value(&self.sections[self.taken], "mid");
@@ -353,7 +360,8 @@ impl NegotiatedParameters {
             let fits = is_open(media, "audio") && bundled(media) && media.proto.ends_with("RTP/SAVPF");
             let fits = fits && fits_direction;
             let (payload_type, fmtp) = opus(media).filter(|_| fits)?;
-            // In a bundle, the payload type also determines a packet's section (RFC 9143, section 9.2).
+            // Require different payload types. In a bundle, the payload type also determines to which section a packet
+            // belongs (RFC 9143, section 9.2).
             if payload_type == self.payload_type || Some(payload_type) == self.repair {
                 return None;
             }
@@ -369,7 +377,8 @@ impl NegotiatedParameters {
         })
     }
 
-    /// Returns whether an audio section has the video's per-packet feedback and header extensions, under the same IDs.
+    /// Returns whether an audio section has the same per-packet feedback as the video, and the same header extensions
+    /// with the same IDs.
     pub(crate) fn shares_feedback(&self, lines: Lines<'_>, payload_type: u8) -> bool {
         let asks = |words: &[&str]| asks(lines.media, payload_type, words);
         let transport = lines.extension(TRANSPORT_WIDE).filter(|_| asks(&["transport-cc"]));
@@ -378,19 +387,17 @@ impl NegotiatedParameters {
     }
 }
 
-/// Negotiates an offer's first video section, in which the other end receives this stream.
+/// Negotiates an offer in which the other end receives `stream`. The first video section is used.
 ///
-/// # Errors
-/// The offer can't be answered.
+/// Returns an error if the offer can't be answered.
 pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, NegotiationError> {
     negotiate(offer, &Wanted::Sent(stream))
 }
 
-/// Negotiates an offer's first video section, in which the other end sends. `audio` states whether to receive its
-/// audio.
+/// Negotiates an offer in which the other end sends. The first video section is used. `audio` tells whether this end
+/// wants audio as well.
 ///
-/// # Errors
-/// The offer can't be answered.
+/// Returns an error if the offer can't be answered.
 pub fn agree_to_receive(offer: &[u8], audio: bool) -> Result<NegotiatedParameters, NegotiationError> {
     negotiate(offer, &Wanted::Received { audio })
 }
@@ -413,18 +420,18 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
     let media = &session.medias[taken];
     let own = Lines { session: &session, media };
     let transport = Transport::of(&session, media);
-    // Browsers only offer DTLS-SRTP with feedback.
+    // Accept only DTLS-SRTP with feedback, because browsers offer nothing else.
     if !media.proto.ends_with("RTP/SAVPF") {
         return refuse("offer.transport", format!("its video travels by {}", media.proto), BROWSER);
     }
     if let Some(wrong) = direction.excluded().into_iter().find(|d| media.has_attribute(d)) {
         return refuse("offer.direction", format!("its video is {wrong}"), direction.remedy());
     }
-    // The tunnel has a single socket.
+    // Require RTP and RTCP on one port, because the tunnel has a single socket.
     if !transport.has("rtcp-mux") {
         return refuse("offer.rtcp-mux", "it wants a port for reports alone", BROWSER);
     }
-    // Two ICE-lite ends would both wait for checks.
+    // Reject an ICE-lite peer. Both ends would wait for the other end's checks.
     if session.has_attribute("ice-lite") {
         return refuse("offer.ice", "it does not check: this end is ICE-lite itself", "take full ICE");
     }
@@ -445,7 +452,8 @@ fn negotiate(offer: &[u8], wanted: &Wanted<'_>) -> Result<NegotiatedParameters, 
         repair: retransmissions(media, payload_type).map(|(again, _)| again).filter(|again| no_report(*again)),
         congestion: asks(&["ack", "ccfb"]),
         transport: number.filter(|_| asks(&["transport-cc"])),
-        // Two extensions with the same ID can't be distinguished.
+        // Ignore the send time if its ID equals the ID of the sequence number. The two extensions could not be
+        // distinguished.
         send_time: own.extension(SEND_TIME).filter(|id| number != Some(*id)),
         peer,
         fingerprints,
@@ -479,9 +487,9 @@ fn offered(media: &Media, stream: &Stream<'_>) -> Result<(PayloadFormat, Format)
     }
 }
 
-/// Returns the section's first format that can decode `format` with the codec configuration `config`.
+/// Returns the section's first format that can decode the payload format `format`. `config` is the codec configuration.
 ///
-/// The error contains the name of `format`, and the names of all formats in the section.
+/// If there is none, the error contains the name of `format` and the names of all formats in the section.
 pub(crate) fn first_playing(media: &Media, format: PayloadFormat, config: &[u8]) -> Result<Format, (String, String)> {
     let mut all = formats(media);
     let level = profile_level(config);
@@ -493,7 +501,7 @@ pub(crate) fn first_playing(media: &Media, format: PayloadFormat, config: &[u8])
                 None => it.name,
             };
             let mut names: Vec<String> = all.into_iter().map(name).collect();
-            // Chromium offers a codec several times with different parameters.
+            // Remove repeated names. Chromium offers a codec several times with different parameters.
             names.dedup();
             let of = match (format, level) {
                 (PayloadFormat::H264, Some(level)) => format!("{} ({})", format.codec(), hex(&level)),
@@ -517,7 +525,7 @@ fn decodable(media: &Media) -> Result<(PayloadFormat, Format), NegotiationError>
     found.map_or_else(|| refuse("offer.codec", format!("it offers {}", names.join(", ")), remedy), Ok)
 }
 
-/// Returns the SSRCs of the first group of media and retransmissions.
+/// Returns the SSRCs of the media and of its retransmissions. They are in the section's first `FID` group.
 fn announced_pair(media: &Media) -> Option<(u32, u32)> {
     media.get_attribute_values("ssrc-group").flatten().find_map(|said| {
         let mut ssrcs = said.strip_prefix("FID ")?.split_whitespace().map(str::parse);
@@ -526,17 +534,17 @@ fn announced_pair(media: &Media) -> Option<(u32, u32)> {
 }
 
 impl NegotiatedParameters {
-    /// Returns the answer or the offer.
+    /// Writes the answer or the offer that this end sends.
     pub fn describe(&self, own: &LocalParameters<'_>) -> String {
         let address = own.address.ip();
         let origin = Origin::with_ip_addr(own.session.to_string(), 1, address);
         let mut whole = Session::new(origin, "-");
         whole.times = vec![sdp_types::Time::new(0, 0)];
-        // A sender may have no audio.
+        // Leave the audio out if this end sends no audio.
         let audio = self.audio.as_ref().filter(|_| own.sources.is_none_or(|own| own.audio.is_some()));
         let accepted = |place: usize| place == self.taken || audio.is_some_and(|audio| audio.section == place);
         if let Some(group) = &self.group {
-            // The group keeps the offer's order, and the first section stays the tagged one unless it is rejected (RFC
+            // Keep the order of the offer. The first section then stays the tagged section, unless it is rejected (RFC
             // 9143, section 7.3).
             let is_accepted = |mid: &String| {
                 let of = |section: &Media| value(section, "mid") == Some(mid);
@@ -548,7 +556,7 @@ impl NegotiatedParameters {
         }
         match self.role {
             Role::Answerer => whole.add_attribute(Attribute::new("ice-lite")),
-            // `ice2` announces RFC 8445 in place of its predecessor (RFC 8445, section 10).
+            // `ice2` announces that this end uses RFC 8445 instead of its predecessor (RFC 8445, section 10).
             Role::Offerer { .. } => whole.add_attribute(Attribute::with_value("ice-options", "ice2")),
         }
         for (place, section) in self.sections.iter().enumerate() {
@@ -557,18 +565,19 @@ impl NegotiatedParameters {
             match audio.filter(|audio| audio.section == place) {
                 _ if place == self.taken => self.describe_video(&mut media, own),
                 Some(audio) => self.describe_audio(&mut media, own, audio),
-                // Sections are matched by position, so rejected ones stay, with port 0 (RFC 3264, section 6).
+                // Keep a rejected section with port 0, because sections are matched by position (RFC 3264, section 6).
                 None => media.add_attribute(Attribute::new("inactive")),
             }
             whole.medias.push(media);
         }
         let mut text = Vec::new();
-        // Writing to a vector can't fail.
+        // Ignore the result, because writing to a vector can't fail.
         let _ = whole.write(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Writes direction and transport into a section. Browsers expect the transport in each section of a bundle.
+    /// Writes the direction and the transport attributes into a section. Each section of a bundle needs them, because
+    /// browsers expect this.
     fn describe_transport(&self, media: &mut Media, own: &LocalParameters<'_>, small_reports: bool) {
         media.port = own.address.port();
         let Credentials { ufrag, password } = own.credentials;
@@ -577,7 +586,7 @@ impl NegotiatedParameters {
         flag(self.direction.attribute());
         flag("rtcp-mux");
         if self.role != Role::Answerer {
-            // A WHIP server must use one port for RTP and RTCP (RFC 9725, section 4.4.1; RFC 8858, section 3).
+            // A WHIP server must use the same port for RTP and RTCP (RFC 9725, section 4.4.1; RFC 8858, section 3).
             flag("rtcp-mux-only");
         }
         if small_reports {
@@ -590,17 +599,17 @@ impl NegotiatedParameters {
         add_attribute(media, "setup", if is_answer { "passive" } else { "actpass" });
         for (n, address) in [own.address].iter().chain(own.others).take(MAX_CANDIDATES).enumerate() {
             let (foundation, ip, port) = (n + 1, address.ip(), address.port());
-            // Host candidates, with falling local preference (RFC 8445, section 5.1.2.1).
+            // Host candidates in order of preference: the local preference decreases (RFC 8445, section 5.1.2.1).
             let priority = (126 << 24) + ((65_535 - n) << 8) + 255;
             add_attribute(media, "candidate", format!("{foundation} 1 udp {priority} {ip} {port} typ host"));
         }
     }
 
-    /// Adds `rtcp-fb` and `extmap`.
+    /// Adds the feedback (`rtcp-fb`) and the header extensions (`extmap`) to a section.
     fn describe_feedback(&self, media: &mut Media, own: &LocalParameters<'_>, payload_type: u8) {
         match own.feedback {
-            // RFC 8888, section 6, requires the asterisk. Chromium sends this feedback only if the line applies to
-            // every payload type.
+            // Use the asterisk, because RFC 8888, section 6, requires it. Chromium sends this feedback only if the line
+            // applies to every payload type.
             Feedback::Congestion if self.congestion => add_attribute(media, "rtcp-fb", "* ack ccfb"),
             Feedback::Transport => {
                 if let Some(id) = self.transport {
@@ -616,7 +625,7 @@ impl NegotiatedParameters {
     }
 
     fn describe_video(&self, media: &mut Media, own: &LocalParameters<'_>) {
-        // This end may send without a retransmission stream.
+        // Leave the retransmissions out if this end sends without a retransmission stream.
         let repair = self.repair.filter(|_| own.sources.is_none_or(|own| own.repair.is_some()));
         let pt = self.payload_type;
         media.fmt = pt.to_string();

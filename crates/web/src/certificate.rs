@@ -1,4 +1,4 @@
-//! This end's DTLS certificate.
+//! The DTLS certificate of this end.
 
 use p256::SecretKey;
 use p256::ecdsa::{DerSignature, SigningKey};
@@ -15,16 +15,16 @@ use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::{SubjectPublicKeyInfo, SubjectPublicKeyInfoRef};
 use x509_cert::time::{Time, Validity};
 
-/// SHA-256 of a certificate, by which peers authenticate each other (RFC 8122).
+/// The SHA-256 hash of a certificate. Peers authenticate each other with it (RFC 8122).
 pub type Fingerprint = [u8; 32];
 
-/// A self-signed certificate with a P-256 key. Peers identify it by its fingerprint, so its name and dates have no
-/// meaning.
+/// A self-signed certificate with a P-256 key. Its name and its dates have no meaning, because peers check only its
+/// fingerprint.
 #[derive(Clone, Debug)]
 pub struct Certificate {
     /// The certificate and its private key.
     pub dtls: dimpl::DtlsCertificate,
-    /// The fingerprint for the session description.
+    /// The fingerprint, which the session description contains.
     pub fingerprint: Fingerprint,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn fingerprint(certificate: &[u8]) -> Fingerprint {
     Sha256::digest(certificate).into()
 }
 
-/// The issuer and subject of a certificate without extensions.
+/// A certificate profile without extensions. The name is both issuer and subject.
 struct Plain(Name);
 
 impl BuilderProfile for Plain {
@@ -55,13 +55,15 @@ impl BuilderProfile for Plain {
 }
 
 impl Certificate {
-    /// Returns `None` if `secret` is not a valid P-256 key. About one random value in 2³² is invalid.
+    /// Creates a certificate. Returns `None` if `secret` is not a valid P-256 key. About one of 2³² random values is
+    /// invalid.
     pub fn new(secret: &[u8; 32]) -> Option<Self> {
         let secret = SecretKey::from_slice(secret).ok()?;
         let signer = SigningKey::from(&secret);
         let private_key = secret.to_pkcs8_der().ok()?.as_bytes().to_vec();
         let date = |year, month, day, hour, minute, second| DateTime::new(year, month, day, hour, minute, second).ok();
-        // The last date means "no well-defined expiration date" (RFC 5280, section 4.1.2.5).
+        // The last date means "no well-defined expiration date" (RFC 5280, section 4.1.2.5), so the certificate never
+        // expires.
         let (from, until) = (date(2000, 1, 1, 0, 0, 0)?, date(9999, 12, 31, 23, 59, 59)?);
         let builder = CertificateBuilder::new(
             Plain(Name::from_str("CN=steadycast").ok()?),

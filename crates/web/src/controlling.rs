@@ -1,4 +1,4 @@
-//! The controlling ICE end's checks (RFC 8445, sections 7 and 8).
+//! The connectivity checks of the controlling ICE agent (RFC 8445, sections 7 and 8).
 
 use crate::tunnel::{Output, TunnelParameters};
 use crate::{Credentials, Role};
@@ -9,19 +9,19 @@ use std::net::SocketAddr;
 use std::time::Instant;
 use steadycast_units::Time;
 
-/// Maximum number of transmissions of a check. The timeouts double from 250 ms to 3 s, so an address is given up after
-/// 31 s. This is later than the end of consent (30 s, RFC 7675).
+/// Maximum number of times that a check is sent. The timeouts double from 250 ms to 3 s, so an address is abandoned
+/// after 31 s. This is later than the end of consent, which is after 30 s (RFC 7675).
 const MAX_TRANSMISSIONS: usize = 13;
 
-/// The ICE agent of the end that made the offer. All its candidates are known from the start.
+/// The ICE agent of the end that made the offer. It knows all candidates from the start.
 pub(crate) struct Controlling {
     agent: IceAgent,
-    /// Time of the next check.
+    /// When the next check is due.
     pub(crate) wake: Time,
 }
 
 impl Controlling {
-    /// Returns `None` if this end did not make the offer.
+    /// Creates the agent. Returns `None` if this end did not make the offer.
     pub(crate) fn new(ends: &TunnelParameters) -> Option<Self> {
         let Role::Offerer { candidates, .. } = &ends.role else { return None };
         let creds = |of: &Credentials| IceCreds { ufrag: of.ufrag.clone(), pass: of.password.clone() };
@@ -29,7 +29,7 @@ impl Controlling {
         agent.set_controlling(true);
         agent.set_max_stun_retransmits(MAX_TRANSMISSIONS);
         agent.set_remote_credentials(creds(&ends.peer));
-        // Invalid candidates are left out. Without valid ones, the tunnel ends by its timeout.
+        // Leave out invalid candidates. If no candidate is valid, the tunnel's timeout ends it.
         if let Ok(own) = Candidate::host(ends.local, "udp") {
             agent.add_local_candidate(own);
         }
@@ -45,7 +45,8 @@ impl Controlling {
         self.agent.handle_timeout(now);
     }
 
-    /// Handles a STUN message to the local address. Returns whether it is a response, or `None` if it is not authentic.
+    /// Handles a STUN message that arrived at the address `local`. Returns `None` if the message is not authentic.
+    /// Otherwise returns whether it is a response.
     pub(crate) fn on_message(
         &mut self,
         now: Instant,
@@ -54,7 +55,8 @@ impl Controlling {
         message: StunMessage<'_>,
     ) -> Option<bool> {
         let is_response = message.is_successful_binding_response();
-        // The ICE library requires these attributes, whose absence is the peer's error.
+        // Ignore a message without these attributes, because the ICE library requires them. The peer should have sent
+        // them.
         let is_complete = if message.is_binding_request() {
             message.prio().is_some() && message.split_username().is_some()
         } else {
@@ -65,12 +67,12 @@ impl Controlling {
         }
         let packet = StunPacket { proto: Protocol::Udp, source: from, destination: local, message };
         let is_authentic = self.agent.handle_packet(now, packet);
-        // After a response, a candidate pair can perhaps be nominated.
+        // Call this after each message, because a response may allow the agent to nominate a candidate pair.
         self.agent.handle_timeout(now);
         is_authentic.then_some(is_response)
     }
 
-    /// Appends the datagrams to send. Returns the address that was nominated now.
+    /// Appends the datagrams that are to be sent. Returns the address if the agent has just nominated one.
     pub(crate) fn drain(&mut self, out: &mut VecDeque<Output>) -> Option<SocketAddr> {
         let mut nominated = None;
         while let Some(event) = self.agent.poll_event() {
@@ -84,7 +86,7 @@ impl Controlling {
         nominated
     }
 
-    /// Returns the time of the next check; `None` means now.
+    /// Returns when the next check is due. `None` means that it is due now.
     pub(crate) fn next(&mut self) -> Option<Instant> {
         self.agent.poll_timeout()
     }

@@ -1,8 +1,8 @@
-//! Demultiplexing of a UDP port that several browsers share.
+//! Finds the session of each datagram on a UDP port that several browsers share.
 //!
-//! A STUN request names its session by the ICE user name (RFC 8445, section 7.2.2), and if its integrity is valid,
-//! binds its source address to the session. DTLS, RTP and RTCP are attributed by the source address alone, and never
-//! bind one.
+//! A STUN request contains the ICE user name of its session (RFC 8445, section 7.2.2). If the request is valid, its
+//! source address is bound to this session. For DTLS, RTP and RTCP, the session is found by the source address alone.
+//! These protocols never bind an address.
 
 use crate::tunnel::is_authentic_check;
 use crate::{Credentials, Protocol};
@@ -11,36 +11,37 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use steadycast_units::{Span, Time};
 
-/// Time without a valid check after which an address may be bound to another session.
+/// If no valid check has arrived from an address for this time, another session may bind the address.
 ///
-/// It exceeds the interval of a browser's checks: 2.5 s in Chromium, 5 s in Firefox, 4 to 6 s in RFC 7675, section 5.1.
-/// A check with a forged source can therefore not take over an active browser's address.
+/// The time exceeds the interval of a browser's checks. The interval is 2.5 s in Chromium, 5 s in Firefox, and 4 to 6 s
+/// in RFC 7675, section 5.1. Therefore a check with a forged source can't take over the address of an active browser.
 ///
-/// A NAT may assign a dead browser's port to a new browser. The new browser gets the address, because it repeats its
-/// checks for longer than this time.
+/// A NAT may assign the port of a browser that has gone to a new browser. The new browser also gets the address,
+/// because it repeats its checks for longer than this time.
 const ADDRESS_HOLD: Span = Span::secs(10);
-/// Maximum number of addresses per session. The address with the oldest check is released first.
+/// Maximum number of addresses per session. If there are more, the address with the oldest check is released.
 const MAX_ADDRESSES: usize = 4;
 
-/// Why a datagram was attributed to no session.
+/// Why a datagram was not assigned to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// A STUN request with an unknown user name.
+    /// It is a STUN request with an unknown user name.
     UnknownUser,
-    /// A STUN request for a known session, with an invalid MESSAGE-INTEGRITY or a wrong ICE user name of the browser.
+    /// It is a STUN request for a known session. Its MESSAGE-INTEGRITY is invalid, or the browser's ICE user name is
+    /// wrong.
     FailedIntegrity,
-    /// A valid STUN request from an address at which another session is active.
+    /// It is a valid STUN request, but another session is active at the source address.
     ForeignAddress,
-    /// A datagram other than a STUN request, from an address that is not bound to a session.
+    /// It is not a STUN request, and its source address is not bound to a session.
     UnknownAddress,
-    /// A malformed STUN message, or a datagram of a protocol other than STUN, DTLS, RTP and RTCP.
+    /// It is a malformed STUN message, or it uses a protocol other than STUN, DTLS, RTP and RTCP.
     OtherProtocol,
-    /// The session's queue is full, because it has not read the previous datagrams yet.
+    /// The session's queue is full, because the session has not read the previous datagrams yet.
     FullQueue,
 }
 
 impl DropReason {
-    /// All reasons in the order in which they are listed.
+    /// All reasons, in the order of their declaration.
     pub const ALL: [Self; 6] = [
         Self::UnknownUser,
         Self::FailedIntegrity,
@@ -50,7 +51,7 @@ impl DropReason {
         Self::FullQueue,
     ];
 
-    /// Returns the reason's name in `/api/viewers`.
+    /// Returns the reason's name in the output of `/api/viewers`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::UnknownUser => "unknown_user",
@@ -63,7 +64,8 @@ impl DropReason {
     }
 }
 
-/// A session: where its datagrams go, the credentials of the browser's checks, and the addresses bound to it.
+/// A session: the place for its datagrams, the credentials that the browser's checks must have, and the bound
+/// addresses.
 struct Entry<T> {
     place: T,
     own: Credentials,
@@ -71,16 +73,16 @@ struct Entry<T> {
     addresses: Vec<SocketAddr>,
 }
 
-/// The binding of an address to the session with this user name.
+/// Tells that an address is bound to the session with the user name `ufrag`.
 struct Binding {
     ufrag: String,
-    /// Arrival time of the last valid check.
+    /// When the last valid check arrived from the address.
     checked: Time,
 }
 
-/// Assigns a port's datagrams to sessions. `T` is where a session's datagrams go.
+/// Assigns the datagrams of a port to sessions. A value of the type `T` tells where the datagrams of a session go.
 ///
-/// Its size depends only on the number of sessions: a datagram without a valid check just changes counters.
+/// The memory use depends only on the number of sessions. A datagram without a valid check only changes counters.
 pub struct Demultiplexer<T> {
     sessions: BTreeMap<String, Entry<T>>,
     bindings: BTreeMap<SocketAddr, Binding>,
@@ -94,26 +96,26 @@ impl<T> Default for Demultiplexer<T> {
 }
 
 impl<T> Demultiplexer<T> {
-    /// Adds a session with this end's credentials, which must be unique, and the browser's user name.
+    /// Adds a session. `own` are the credentials of this end, which must be unique. `peer_ufrag` is the browser's user
+    /// name.
     ///
-    /// `place` says where the session's datagrams go.
+    /// `place` tells where the datagrams of the session go.
     pub fn add(&mut self, own: Credentials, peer_ufrag: String, place: T) {
         self.remove(&own.ufrag);
         let ufrag = own.ufrag.clone();
         self.sessions.insert(ufrag, Entry { place, own, peer_ufrag, addresses: Vec::new() });
     }
 
-    /// Removes this end's session with this user name, and its bindings.
+    /// Removes a session and its bindings. `ufrag` is the user name of this end.
     pub fn remove(&mut self, ufrag: &str) {
         for address in self.sessions.remove(ufrag).into_iter().flat_map(|entry| entry.addresses) {
             self.bindings.remove(&address);
         }
     }
 
-    /// Returns the `place` that [`Demultiplexer::add`] stored for the datagram's session.
+    /// Returns the `place` that was passed to [`Demultiplexer::add`] for the datagram's session.
     ///
-    /// # Errors
-    /// The datagram belongs to no session. The caller counts the reason with [`Demultiplexer::count`].
+    /// Returns the reason if the datagram belongs to no session. The caller then calls [`Demultiplexer::count`].
     pub fn route(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Result<&T, DropReason> {
         let ufrag = match Protocol::of(datagram) {
             Protocol::Other => return Err(DropReason::OtherProtocol),
@@ -128,7 +130,7 @@ impl<T> Demultiplexer<T> {
         self.sessions.get(&ufrag).map(|entry| &entry.place).ok_or(DropReason::UnknownAddress)
     }
 
-    /// Binds the source address of a valid check to its session, whose user name is returned.
+    /// Authenticates a check and binds its source address to its session. Returns the user name of the session.
     fn checked(&mut self, now: Time, from: SocketAddr, message: &StunMessage<'_>) -> Result<String, DropReason> {
         let named = message.split_username().and_then(|(ufrag, _)| self.sessions.get(ufrag));
         let entry = named.ok_or(DropReason::UnknownUser)?;
@@ -137,7 +139,8 @@ impl<T> Demultiplexer<T> {
         }
         let ufrag = entry.own.ufrag.clone();
         let former = self.bindings.get(&from).filter(|binding| binding.ufrag != ufrag);
-        // A forged source address must not divert an active browser's packets.
+        // Reject the check if another session was active here recently. A forged source address must not divert the
+        // packets of an active browser.
         if former.is_some_and(|binding| now.since(binding.checked) < ADDRESS_HOLD) {
             return Err(DropReason::ForeignAddress);
         }
@@ -145,7 +148,7 @@ impl<T> Demultiplexer<T> {
         Ok(ufrag)
     }
 
-    /// Binds an address, and releases it from another session.
+    /// Binds an address to a session. If another session had the address, it loses it.
     fn bind(&mut self, now: Time, from: SocketAddr, ufrag: &str) {
         let binding = Binding { ufrag: ufrag.to_owned(), checked: now };
         let former = self.bindings.insert(from, binding).map(|former| former.ufrag);
@@ -159,7 +162,7 @@ impl<T> Demultiplexer<T> {
         entry.addresses.push(from);
         if entry.addresses.len() > MAX_ADDRESSES {
             let checked = |address: &SocketAddr| self.bindings.get(address).map(|binding| binding.checked);
-            // This is never the new address, whose check is the latest.
+            // The oldest address is never the new address, whose check is the latest.
             if let Some(oldest) = entry.addresses.iter().copied().min_by_key(checked) {
                 entry.addresses.retain(|address| *address != oldest);
                 self.bindings.remove(&oldest);
@@ -174,7 +177,7 @@ impl<T> Demultiplexer<T> {
         }
     }
 
-    /// Datagrams that were not delivered, by reason.
+    /// Returns how many datagrams were not delivered, for each reason.
     pub fn dropped(&self) -> [(DropReason, u64); DropReason::ALL.len()] {
         DropReason::ALL.map(|reason| (reason, self.dropped.get(reason as usize).copied().unwrap_or(0)))
     }

@@ -1,9 +1,9 @@
-//! A web browser or a WHIP server as the other end of a live sender or receiver.
+//! WebRTC with a web browser or a WHIP server at the other end.
 //!
-//! Everything is sans-IO, except that the cryptographic libraries take random numbers from the system. [`agree`] and
-//! [`agree_to_receive`] negotiate an offer. [`propose`] is the offer to a server, and [`NegotiatedParameters::accept`]
-//! reads its answer. A [`Tunnel`] is the ICE and DTLS connection, and a [`Demultiplexer`] attributes a shared port's
-//! datagrams to tunnels.
+//! The crate does no input or output itself. Only its cryptographic libraries call the system, to get random numbers.
+//! [`agree`] and [`agree_to_receive`] negotiate an offer. [`propose`] makes the offer to a server, and
+//! [`NegotiatedParameters::accept`] reads the server's answer. A [`Tunnel`] is the ICE and DTLS connection. A
+//! [`Demultiplexer`] assigns the datagrams of a shared port to tunnels.
 
 mod answer;
 mod certificate;
@@ -14,7 +14,7 @@ mod offer;
 mod transport;
 mod tunnel;
 
-// Only listed to select its features.
+// This dependency is not used directly. It is listed only to select its features.
 use num_traits as _;
 
 pub use answer::{
@@ -29,17 +29,17 @@ pub use tunnel::{
     CONNECT_TIMEOUT, CONSENT_TIMEOUT, Keys, MIN_SILENCE, Output, Protocol, State, Tunnel, TunnelParameters,
 };
 
-/// The ICE user name and password of an end (RFC 8445, section 5.3).
+/// The ICE user name and the ICE password of an end (RFC 8445, section 5.3).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// `a=ice-ufrag`.
+    /// The user name (`a=ice-ufrag`).
     pub ufrag: String,
-    /// `a=ice-pwd`.
+    /// The password (`a=ice-pwd`).
     pub password: String,
 }
 
 impl Credentials {
-    /// Creates credentials from random bytes: 64 bits for the user name, 128 for the password.
+    /// Creates credentials from random bytes. The user name gets 64 bits, and the password gets 128 bits.
     pub fn of(random: &[u8; 24]) -> Self {
         let (ufrag, password) = random.split_at(8);
         Self { ufrag: lines::hex(ufrag), password: lines::hex(password) }

@@ -1,4 +1,4 @@
-//! The attributes of a media section (RFC 8866).
+//! Reads the attributes of a media section (RFC 8866).
 
 use sdp_types::{Attribute, Media, Session};
 use steadycast_units::Span;
@@ -7,7 +7,7 @@ use steadycast_wire::payload::PayloadFormat;
 /// URI of the transport-wide sequence number (draft-holmer-rmcat-transport-wide-cc-extensions-01).
 pub const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 
-/// A media section's attributes, and those at session level, which apply to all sections (RFC 8866, section 5.13).
+/// A media section and its session. Attributes at session level apply to all sections (RFC 8866, section 5.13).
 #[derive(Clone, Copy)]
 pub struct Lines<'a> {
     /// The session description.
@@ -17,8 +17,8 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Returns the values of an attribute that is allowed at both levels. Values of the media section replace values at
-    /// session level.
+    /// Returns the values of an attribute that is allowed at both levels. If the media section has the attribute, the
+    /// values at session level are ignored.
     pub fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let own = self.media.get_attribute_values(name).flatten();
         let common = self.session.get_attribute_values(name).flatten();
@@ -26,33 +26,35 @@ impl<'a> Lines<'a> {
         own.chain(common.filter(move |_| !replaced))
     }
 
-    /// Returns a header extension's ID, if it fits the one-byte form (RFC 8285, section 4.2).
+    /// Returns the ID of a header extension. Returns `None` if the ID does not fit the one-byte form (RFC 8285, section
+    /// 4.2).
     pub fn extension(self, uri: &str) -> Option<u8> {
         self.values("extmap").find_map(|said| {
             let (id, name) = said.split_once(' ')?;
-            // A direction may follow the ID (RFC 8285, section 5).
+            // Remove a direction, which may follow the ID (RFC 8285, section 5).
             let id = id.split('/').next()?.parse().ok().filter(|id| (1..=14).contains(id))?;
             (name.split_whitespace().next() == Some(uri)).then_some(id)
         })
     }
 }
 
-/// A payload type of the m= line.
+/// A payload type that is listed in the m= line.
 pub struct Format {
-    /// The number.
+    /// The payload type number.
     pub payload_type: u8,
     /// The encoding name.
     pub name: String,
-    /// The payload format; `None` if it is not supported.
+    /// The payload format. It is `None` if this project does not support the format.
     pub format: Option<PayloadFormat>,
     /// The format parameters.
     pub fmtp: String,
 }
 
-/// Static payload types without `a=rtpmap` (RFC 3551, table 5), in addition to those of [`PayloadFormat`].
+/// Static payload types that need no `a=rtpmap` (RFC 3551, table 5). The payload types of [`PayloadFormat`] are not
+/// repeated here.
 const STATIC: [(u8, &str); 5] = [(25, "CelB"), (26, "JPEG"), (28, "nv"), (31, "H261"), (33, "MP2T")];
 
-/// Returns a section's payload types in its order (RFC 8866, section 5.14).
+/// Returns the payload types of a section, in the order of the m= line (RFC 8866, section 5.14).
 pub fn formats(media: &Media) -> Vec<Format> {
     let of_type = |name: &str, payload_type: u8| {
         let find = |value: &str| {
@@ -65,7 +67,8 @@ pub fn formats(media: &Media) -> Vec<Format> {
         let own = PayloadFormat::ALL.into_iter().find(|format| format.static_type() == Some(payload_type));
         let named = STATIC.iter().find(|(number, _)| *number == payload_type).map(|(_, name)| (*name).to_owned());
         let map = of_type("rtpmap", payload_type).map(|map| match map.split('/').collect::<Vec<_>>()[..] {
-            // Video has an RTP clock of 90 kHz.
+            // A video format must have an RTP clock of 90 kHz. With another clock, keep the whole text, so that it
+            // matches no format.
             [name, clock, ..] if clock != "90000" && PayloadFormat::of_encoding(name).is_some() => map,
             [name, ..] => name.to_owned(),
             [] => map,
@@ -78,7 +81,8 @@ pub fn formats(media: &Media) -> Vec<Format> {
     media.fmt.split_whitespace().filter_map(|word| word.parse().ok()).filter(|pt| *pt < 128).map(format).collect()
 }
 
-/// Returns the words of `a=rtcp-fb` for this payload type, including those for all types (RFC 4585, section 4.2).
+/// Returns the words of each `a=rtcp-fb` line that applies to this payload type. Lines for all payload types are
+/// included (RFC 4585, section 4.2).
 pub fn rtcp_feedback(media: &Media, payload_type: u8) -> impl Iterator<Item = Vec<&str>> {
     let own = payload_type.to_string();
     let words = media.get_attribute_values("rtcp-fb").flatten().map(|said| said.split_whitespace().collect::<Vec<_>>());
@@ -87,13 +91,14 @@ pub fn rtcp_feedback(media: &Media, payload_type: u8) -> impl Iterator<Item = Ve
         .map(|words| words[1..].to_vec())
 }
 
-/// Returns the payload type of the retransmissions of `payload_type`, and for how long the sender caches packets (RFC
-/// 4588, section 8).
+/// Returns the payload type of the retransmissions of `payload_type`, and for how long the sender caches packets.
+/// Returns `None` if retransmissions are not offered (RFC 4588, section 8).
 pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Span>)> {
     if !rtcp_feedback(media, payload_type).any(|words| words == ["nack"]) {
         return None;
     }
-    // The parameter `apt` of a retransmission format (`rtx`) is the payload type of the media that it repeats.
+    // A retransmission format (`rtx`) has the parameter `apt`. Its value is the payload type of the media that is
+    // retransmitted.
     let repeats = |it: &Format| parameter(&it.fmtp, "apt").and_then(|apt| apt.parse().ok()) == Some(payload_type);
     let again = formats(media)
         .into_iter()
@@ -102,7 +107,7 @@ pub fn retransmissions(media: &Media, payload_type: u8) -> Option<(u8, Option<Sp
     Some((again.payload_type, kept.map(|ms: u32| Span::millis(ms.into()))))
 }
 
-/// Returns a format parameter's value.
+/// Returns the value of a format parameter.
 pub fn parameter<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let pair = |p: &'a str| {
         let (name, value) = p.split_once('=')?;
@@ -111,12 +116,12 @@ pub fn parameter<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split(';').find_map(pair)
 }
 
-/// Returns hexadecimal digits in upper case.
+/// Returns the bytes as hexadecimal digits in upper case.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02X}")).collect()
 }
 
-/// Returns `None` for text other than hexadecimal digits.
+/// Converts hexadecimal digits to bytes. Returns `None` if the text contains anything else.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |b: &u8| char::from(*b).to_digit(16).map(|d| d as u8);
     let pairs = text.as_bytes().chunks(2);
@@ -128,7 +133,7 @@ pub fn add_attribute(media: &mut Media, name: &str, value: impl Into<String>) {
     media.add_attribute(Attribute::with_value(name, value.into()));
 }
 
-/// Splits a byte stream at its start codes.
+/// Splits an H.264 byte stream at its start codes. Returns the NAL units.
 pub fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
     let mut starts = Vec::new();
     for (at, three) in stream.windows(3).enumerate() {
@@ -139,14 +144,15 @@ pub fn nal_units(stream: &[u8]) -> Vec<&[u8]> {
     let end = |n: usize| starts.get(n + 1).map_or(stream.len(), |next| *next);
     let unit = |(n, start): (usize, &usize)| {
         let unit = &stream[start + 3..end(n)];
-        // The zeros before a start code belong to it.
+        // Remove zeros at the end, because they belong to the next start code.
         let len = unit.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
         &unit[..len]
     };
     starts.iter().enumerate().map(unit).filter(|u| !u.is_empty()).collect()
 }
 
-/// Returns H.264's profile, constraints and level (RFC 6184, section 8.1) from parameter sets with start codes.
+/// Returns the profile, the constraints and the level of an H.264 stream (RFC 6184, section 8.1). They are read from
+/// parameter sets that follow start codes.
 pub fn profile_level(config: &[u8]) -> Option<[u8; 3]> {
     nal_units(config).into_iter().find(|unit| unit[0] & 0x1f == 7)?.get(1..)?.first_chunk().copied()
 }

@@ -1,8 +1,9 @@
-//! The offer of an end that publishes to a server, and the server's answer (RFC 9725, section 4.2; RFC 9429).
+//! Makes the offer of an end that publishes to a server, and reads the server's answer (RFC 9725, section 4.2; RFC
+//! 9429).
 //!
-//! The offer has a video section, and bundled audio (RFC 9725, section 4.4.1). As in browsers' offers, both name the
-//! same port, and neither is `bundle-only`. It has all candidates, so none is trickled.
-//! [`NegotiatedParameters::describe`] writes it.
+//! The offer has a video section and a bundled audio section (RFC 9725, section 4.4.1). As in browsers' offers, both
+//! sections have the same port, and neither is `bundle-only`. The offer contains all candidates, so trickle ICE is not
+//! used. [`NegotiatedParameters::describe`] writes the text of the offer.
 
 use crate::Credentials;
 use crate::answer::{
@@ -16,21 +17,20 @@ use std::net::{IpAddr, SocketAddr};
 use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::plain_text;
 
-/// Dynamic payload types (RFC 3551, section 6) of the media, its retransmissions and the audio.
+/// Dynamic payload types (RFC 3551, section 6) of the video, its retransmissions and the audio.
 const PAYLOAD_TYPES: (u8, u8, u8) = (96, 97, 111);
-/// IDs of the header extensions for send times and transport-wide sequence numbers.
+/// IDs of two header extensions: the send time and the transport-wide sequence number.
 const EXTENSIONS: (u8, u8) = (2, 3);
-/// The least that WebRTC ends support: Constrained Baseline, level 3.1 (RFC 7742, section 6.2).
+/// The minimum that all WebRTC ends support: Constrained Baseline at level 3.1 (RFC 7742, section 6.2).
 const H264_LEVEL: [u8; 3] = [0x42, 0xe0, 0x1f];
 
 const FORMATS: &str = "send vp8, h264, vp9 or av1";
 const OTHER_CODEC: &str = "send another --codec: vp8, h264, vp9 or av1";
 const SERVER: &str = "the server has to answer as RFC 9725 says: ask its operator";
 
-/// Offers this stream with per-packet feedback of this format.
+/// Makes an offer to send `stream`. `feedback` is the format of per-packet feedback.
 ///
-/// # Errors
-/// The stream has no pictures in a format that WebRTC has.
+/// Returns an error if the stream has no pictures, or if WebRTC does not have their format.
 pub fn propose(stream: &Stream<'_>, feedback: Feedback) -> Result<NegotiatedParameters, NegotiationError> {
     use PayloadFormat::{Av1, H264, Vp8, Vp9};
     let Some(format) = stream.format else {
@@ -89,13 +89,12 @@ pub fn propose(stream: &Stream<'_>, feedback: Feedback) -> Result<NegotiatedPara
 }
 
 impl NegotiatedParameters {
-    /// Returns what a server accepted of `self`, the offer for `stream`.
+    /// Returns what a server has accepted. `self` is the offer, and `stream` is the stream to send.
     ///
-    /// If the server rejects the audio, the video remains. A WHIP server should not reject single media (RFC 9725,
-    /// section 4.4.3).
+    /// If the server rejects the audio, only the video is sent. According to the RFC, a WHIP server should not reject
+    /// individual media (RFC 9725, section 4.4.3).
     ///
-    /// # Errors
-    /// The answer can't be used, or lacks what the session needs.
+    /// Returns an error if the answer can't be used, or if it lacks something that the session needs.
     pub fn accept(&self, answer: &[u8], stream: &Stream<'_>) -> Result<Self, NegotiationError> {
         if answer.len() > LONGEST {
             return refuse("answer.text", format!("it has {} bytes, and at most 65536 are read", answer.len()), SERVER);
@@ -104,7 +103,7 @@ impl NegotiatedParameters {
             Ok(session) => session,
             Err(error) => return refuse("answer.text", format!("not a session description ({error})"), SERVER),
         };
-        // Sections are matched by position (RFC 3264, section 6).
+        // Sections are matched by position (RFC 3264, section 6), so their kinds must be the same.
         let kinds = |medias: &[Media]| medias.iter().map(|media| media.media.clone()).collect::<Vec<_>>();
         if kinds(&session.medias) != kinds(&self.sections) {
             let (had, offered) = (kinds(&session.medias).join(", "), kinds(&self.sections).join(", "));
@@ -124,7 +123,7 @@ impl NegotiatedParameters {
         };
         let payload_type = found.payload_type;
         let asks = |words: &[&str]| asks(media, payload_type, words);
-        // An extension keeps the offer's ID (RFC 8285, section 6).
+        // An extension counts as accepted only if it keeps its ID from the offer (RFC 8285, section 6).
         let kept = |offered: Option<u8>, uri: &str| offered.filter(|id| lines.extension(uri) == Some(*id));
         let mut negotiated = Self {
             payload_type,
@@ -141,7 +140,7 @@ impl NegotiatedParameters {
             audio: None,
             ..self.clone()
         };
-        // A sender's controller needs per-packet feedback.
+        // Reject the answer if it has no per-packet feedback, because the sender's controller needs it.
         if !negotiated.congestion && negotiated.transport.is_none() {
             let missing = if self.congestion { "RFC 8888 feedback" } else { "transport-wide feedback" };
             let problem = format!("it has no {missing}, from which the rate is found");
@@ -151,7 +150,7 @@ impl NegotiatedParameters {
         Ok(negotiated)
     }
 
-    /// Returns an answer's audio, if it uses the video's transport.
+    /// Returns the audio that the answer accepts. Returns `None` if the audio does not use the video's transport.
     fn accepted_audio(
         &self,
         session: &Session,
@@ -163,7 +162,8 @@ impl NegotiatedParameters {
         let is_bundled = value(media, "mid").is_some_and(|mid| group.contains(&mid));
         let fits = media.port > 0 && is_bundled && !Direction::Send.excluded().iter().any(|it| media.has_attribute(it));
         let (payload_type, _) = opus(media).filter(|_| fits)?;
-        // In a bundle, the payload type determines a packet's section (RFC 9143, section 9.2).
+        // Require different payload types. In a bundle, the payload type determines to which section a packet belongs
+        // (RFC 9143, section 9.2).
         if payload_type == self.payload_type || Some(payload_type) == self.repair {
             return None;
         }
@@ -172,7 +172,7 @@ impl NegotiatedParameters {
     }
 }
 
-/// Returns this end's role, and the server's credentials and fingerprints, from an answer's video section.
+/// Reads the video section of an answer. Returns the role of this end, the server's credentials and its fingerprints.
 fn connection_of(
     media: &Media,
     transport: &Transport<'_>,
@@ -186,14 +186,14 @@ fn connection_of(
     if let Some(wrong) = Direction::Send.excluded().into_iter().find(|d| media.has_attribute(d)) {
         return refuse("answer.direction", format!("its video is {wrong}, and nothing is received here"), SERVER);
     }
-    // The tunnel has a single socket.
+    // Require RTP and RTCP on one port, because the tunnel has a single socket.
     if !transport.has("rtcp-mux") {
         return refuse("answer.rtcp-mux", "it wants a port for reports alone", SERVER);
     }
     let is_dtls_client = match transport.values("setup").first() {
         Some(&"passive") => true,
         Some(&"active") => false,
-        // An answer has to choose one of the two roles (RFC 8842, section 5.3).
+        // An answer must choose one of the two roles (RFC 8842, section 5.3). Reject it otherwise.
         _ => return refuse("answer.setup", "it is neither active nor passive", SERVER),
     };
     let (peer, fingerprints) = transport.peer("answer.ice", "answer.fingerprint", SERVER)?;
@@ -205,9 +205,10 @@ fn connection_of(
     Ok((Role::Offerer { candidates, is_dtls_client }, peer, fingerprints))
 }
 
-/// Returns the UDP addresses of the candidates (RFC 8839, section 5.1), the highest priority first.
+/// Returns the UDP addresses of the candidates (RFC 8839, section 5.1). The address with the highest priority comes
+/// first.
 ///
-/// Candidates with host names or other transports are skipped.
+/// Skips candidates that have a host name or another transport than UDP.
 fn candidates(lines: &[&str]) -> Vec<SocketAddr> {
     let one = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().collect();
