@@ -86,7 +86,7 @@ struct Retransmissions {
     /// The retransmissions that may still arrive, in the order of sending. Each is stored with the number of the first
     /// new segment that was sent after it.
     sent: VecDeque<(u32, u32)>,
-    /// In the order of detection.
+    /// The retransmissions that were lost, in the order of detection.
     lost: VecDeque<u32>,
 }
 
@@ -123,7 +123,7 @@ pub struct Sender {
     initial_window: f64,
     /// One past the last segment that is to be sent.
     end: u32,
-    /// The last segment of `Config::bytes`, and its size.
+    /// Number and size of the last segment of `Config::bytes`.
     last_segment: (u32, Bytes),
     last_sent: Time,
 

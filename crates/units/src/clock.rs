@@ -184,7 +184,7 @@ quantities! { Span Offset }
 pub struct PeerTime(i64);
 
 impl PeerTime {
-    /// Creates the time `n` nanoseconds from the remote clock's start.
+    /// Creates the time that is `n` nanoseconds from the remote clock's start.
     pub const fn from_nanos(n: i64) -> Self {
         Self(n)
     }

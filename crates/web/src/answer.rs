@@ -170,7 +170,7 @@ pub struct NegotiatedParameters {
     pub(crate) group: Option<Vec<String>>,
     /// The sections of the description, with only their first line and their `mid`.
     pub(crate) sections: Vec<Media>,
-    /// Index of the video's section.
+    /// Index of the accepted video section.
     pub(crate) taken: usize,
 }
 

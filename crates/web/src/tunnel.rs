@@ -1,18 +1,22 @@
-//! An ICE (RFC 8445) and DTLS (RFC 5763) connection with a browser or server, which provides the SRTP keys.
+//! A connection with a browser or a server. It consists of ICE (RFC 8445) and DTLS (RFC 5763) and provides the SRTP
+//! keys.
 //!
-//! With a browser, this end is ICE-lite (RFC 8445, section 2.5): it answers checks, and sends nothing to an address
-//! before a valid check from it. Until an address is validated, it gets at most three times the bytes that came from it
-//! (RFC 9000, section 8).
+//! If the peer is a browser, this end is ICE-lite (RFC 8445, section 2.5). It only answers checks, and sends nothing to
+//! an address before a valid check has arrived from it. An address is validated when the peer has proven that it
+//! receives there. Before that, this end sends at most three times the number of bytes that came from the address (RFC
+//! 9000, section 8).
 //!
-//! The DTLS cookie validates the browser's first address. A later address is validated by its response to a check of
-//! this end, because the check's transaction ID can't be guessed (RFC 9000, sections 8.2 and 9.3). Until then, media go
-//! to the previous address.
+//! The DTLS cookie validates the browser's first address. For a later address, this end sends a check of its own. The
+//! browser's response validates the address, because the check's transaction ID can't be guessed (RFC 9000, sections
+//! 8.2 and 9.3). Until then, media is sent to the previous address.
 //!
-//! The keys are used only if the browser's certificate has the fingerprint of its description.
+//! The keys are used only if the browser's certificate has a fingerprint that is in the browser's session description.
 //!
-//! With a server (WHIP, RFC 9725) this end made the offer, sends the checks, and nominates an address that answers.
+//! If the peer is a server (WHIP, RFC 9725), this end has made the offer. It then sends the checks and nominates an
+//! address that answers.
 //!
-//! After each call that changes the state, the caller drains [`Tunnel::poll`] and then reads [`Tunnel::wake`].
+//! After each call that changes the state, the caller must call [`Tunnel::poll`] until it returns `None`, and then read
+//! [`Tunnel::wake`].
 
 use crate::certificate::{Certificate, Fingerprint, fingerprint};
 use crate::controlling::Controlling;
@@ -26,36 +30,39 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steadycast_units::{Span, Time};
 
-/// Maximum time for ICE and DTLS together.
+/// Maximum duration of ICE and DTLS together.
 pub const CONNECT_TIMEOUT: Span = Span::secs(15);
-/// A browser's consent expires this long after its last check (RFC 7675, section 5.1).
+/// The browser's consent to receive media expires when no check has arrived for this time (RFC 7675, section 5.1).
 pub const CONSENT_TIMEOUT: Span = Span::secs(30);
-/// Least time without packets after which a browser counts as silent.
+/// Minimum time without packets after which a browser is considered silent.
 ///
 /// Chromium and Firefox send transport-wide feedback every 50 to 250 ms, a receiver report every second and a check
-/// every 2.5 s. These are about twenty datagrams in four seconds. At 50 % loss, the probability that all of them are
+/// every 2.5 s. In four seconds, they send about twenty datagrams. At 50 % loss, the probability that all of them are
 /// lost is below 10⁻⁶.
 pub const MIN_SILENCE: Span = Span::secs(4);
-/// A browser counts as silent only after this multiple of its usual gap between packets, because a player may report
-/// only every 5 s.
+/// A browser is considered silent only after this multiple of its usual gap between packets. A multiple is needed
+/// because a player may send reports only every 5 s.
 const SILENCE_GAPS: u64 = 2;
-/// The usual gap is the second longest of this many recent gaps. The longest may be an outage of the network, and would
-/// delay the detection of a browser that has died.
+/// Number of recent gaps from which the usual gap is computed. The second longest gap is used. The longest gap may be a
+/// network outage, and would delay the detection of a browser that has gone.
 const RECENT_GAPS: usize = 32;
-/// A browser is not moved while packets have arrived from its present address within this time.
+/// Media stays at the browser's current address while packets have arrived from there within this time.
 const MIGRATION_HOLD: Span = Span::secs(1);
-/// The amplification limit for an address that is not validated (RFC 9000, section 8.1).
+/// The amplification limit: how many times the received bytes may be sent to an address that is not validated (RFC
+/// 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
-/// The initial retransmission timeout of this end's checks. It doubles with each retransmission.
+/// The initial retransmission timeout of the checks that this end sends. It doubles with each retransmission.
 const CHECK_RTO: Span = Span::millis(250);
 /// Maximum number of addresses stored per browser.
 const MAX_PATHS: usize = 4;
-/// The PRIORITY of this end's checks, as of a host candidate (RFC 8445, section 5.1.2.1).
+/// The PRIORITY attribute of the checks that this end sends. It is the priority of a host candidate (RFC 8445, section
+/// 5.1.2.1).
 const PRIORITY: u32 = (126 << 24) | (65_535 << 8) | 255;
-/// Initial timeout of a DTLS flight, and number of retransmissions. The timeout doubles, and the sum is 13 s.
+/// The initial timeout of a DTLS flight and its number of retransmissions. The timeout doubles each time, which gives
+/// 13 s in all.
 const DTLS_RETRANSMISSION: (Duration, usize) = (Duration::from_millis(100), 6);
 
-/// The protocol of a datagram, by its first byte (RFC 7983, section 7).
+/// The protocol of a datagram. The first byte determines it (RFC 7983, section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// STUN (first byte 0 to 3).
@@ -64,12 +71,12 @@ pub enum Protocol {
     Dtls,
     /// RTP, RTCP, SRTP or SRTCP (first byte 128 to 191).
     Rtp,
-    /// Another protocol, or an empty datagram.
+    /// Another protocol. Empty datagrams also have this value.
     Other,
 }
 
 impl Protocol {
-    /// Returns a datagram's protocol.
+    /// Returns the protocol of a datagram.
     pub const fn of(datagram: &[u8]) -> Self {
         match datagram {
             [0..=3, ..] => Self::Stun,
@@ -80,10 +87,10 @@ impl Protocol {
     }
 }
 
-/// SRTP keying material that DTLS exported, in the order of RFC 5764, section 4.2.
+/// The SRTP keying material that DTLS has exported. It has the order of RFC 5764, section 4.2.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
-    /// SRTP protection profile.
+    /// The SRTP protection profile.
     pub profile: SrtpProfile,
     /// The client's key, the server's key, the client's salt, and the server's salt.
     pub material: Vec<u8>,
@@ -95,32 +102,32 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// An output of a tunnel.
+/// Something that the caller has to do for a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// A datagram to this address.
+    /// Send this datagram to this address.
     Send(SocketAddr, Vec<u8>),
-    /// The browser's new address.
+    /// From now on, this is the browser's address.
     Peer(SocketAddr),
-    /// The SRTP keys. Media may be sent from now on.
+    /// These are the SRTP keys. Media may be sent from now on.
     Keys(Keys),
 }
 
 /// The state of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No check has arrived.
+    /// No ICE check has succeeded yet.
     Checking,
     /// The DTLS handshake is running.
     Connecting,
-    /// The keys are available.
+    /// The DTLS handshake is complete, and the keys are available.
     Connected,
     /// The connection has ended.
     Ended,
 }
 
 impl State {
-    /// Returns the name in a session's status.
+    /// Returns the state's name in the status of a session.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Checking => "checking",
@@ -134,15 +141,15 @@ impl State {
 /// The parameters of both ends of a tunnel.
 #[derive(Clone, Debug)]
 pub struct TunnelParameters {
-    /// This end's address, as the peer reaches it.
+    /// The address at which the peer reaches this end.
     pub local: SocketAddr,
     /// This end's credentials, which authenticate the peer's checks.
     pub own: Credentials,
     /// The peer's credentials.
     pub peer: Credentials,
-    /// Accepted fingerprints of the peer's certificate.
+    /// Fingerprints of which the peer's certificate must have one.
     pub fingerprints: Vec<Fingerprint>,
-    /// This end's role.
+    /// The role of this end.
     pub role: Role,
 }
 
@@ -153,67 +160,66 @@ impl TunnelParameters {
     }
 }
 
-/// An address with valid checks.
+/// A network path to the browser: an address from which valid checks have arrived.
 struct Path {
     at: SocketAddr,
-    /// The number of bytes received from the address.
+    /// Number of bytes received from the address.
     received: u64,
-    /// The number of bytes sent to the address.
+    /// Number of bytes sent to the address.
     sent: u64,
     is_valid: bool,
-    /// Arrival time of the last valid check.
+    /// When the last valid check arrived from the address.
     checked: Time,
     /// Whether the browser has nominated this address.
     is_nominated: bool,
-    /// The transaction ID of this end's check.
+    /// The transaction ID of the check that this end sends to the address.
     transaction: Option<TransId>,
-    /// When this end's check is retransmitted.
+    /// When the check of this end is retransmitted.
     again: Time,
-    /// Timeout after the next retransmission.
+    /// The timeout after the next retransmission of the check.
     wait: Span,
 }
 
-/// A connection to a browser or server.
+/// A connection with a browser or a server.
 pub struct Tunnel {
-    /// The instant of time zero.
+    /// The instant that corresponds to [`Time::ZERO`].
     epoch: Instant,
     ends: TunnelParameters,
-    /// The checks of this end, if it made the offer.
+    /// Sends and processes ICE checks, if this end made the offer.
     controlling: Option<Box<Controlling>>,
     dtls: Dtls,
     dtls_wake: Time,
     state: State,
-    /// Why the connection ended.
+    /// Why the connection has ended.
     why: Option<String>,
     peer: Option<SocketAddr>,
-    /// Whether the peer's certificate matched.
+    /// Whether the peer's certificate had an accepted fingerprint.
     known: bool,
     began: Time,
-    /// Arrival time of the last valid check from the browser's address.
+    /// When the last valid check arrived from the address in `peer`.
     checked: Time,
-    /// Arrival time of the last authentic packet from the browser's address.
+    /// When the last authentic packet arrived from the address in `peer`.
     heard: Time,
-    /// Arrival time of the last authentic packet from any address.
+    /// When the last authentic packet arrived from any address.
     last: Time,
-    /// The recent times between authentic packets.
+    /// The recent gaps between authentic packets.
     gaps: VecDeque<Span>,
-    /// The addresses in the order of their first check.
+    /// The paths, in the order in which their first checks arrived.
     paths: Vec<Path>,
-    /// Number of paths so far.
+    /// Number of paths that have been created so far.
     path_count: u64,
-    /// The secret from which the checks' transaction IDs follow.
+    /// The secret from which the transaction IDs of this end's checks are computed.
     secret: [u8; 20],
-    /// Invalid checks, and datagrams from other addresses than the browser's.
+    /// Number of invalid checks, plus the number of datagrams from addresses that are not the browser's.
     refused: u64,
     out: VecDeque<Output>,
     buffer: Vec<u8>,
 }
 
 impl Tunnel {
-    /// Starts a tunnel. `epoch` is the instant of time zero.
+    /// Creates a tunnel. `epoch` is the instant that corresponds to [`Time::ZERO`].
     ///
-    /// # Errors
-    /// The certificate can't be used, which is a bug.
+    /// Returns an error if the certificate can't be used. This would be a bug.
     pub fn new(
         epoch: Instant,
         now: Time,
@@ -222,9 +228,9 @@ impl Tunnel {
     ) -> Result<Self, dimpl::Error> {
         let (first, times) = DTLS_RETRANSMISSION;
         let config = Config::builder()
-            // The cookie proves that the browser receives at its address, before this end sends a large flight.
+            // With a cookie, the browser proves that it receives at its address before this end sends a large flight.
             .use_server_cookie(true)
-            // The certificate is required, so that its fingerprint can be verified.
+            // Require a certificate from the client, so that its fingerprint can be verified.
             .require_client_certificate(true)
             .handshake_timeout(Duration::from_nanos(CONNECT_TIMEOUT.as_nanos()))
             .flight_start_rto(first)
@@ -237,7 +243,7 @@ impl Tunnel {
         if controlling.is_none() {
             dtls.handle_timeout(start)?;
         }
-        // The secret differs per session, and the browser does not know it.
+        // Derive a secret that is different in each session and unknown to the browser.
         let secret = hmac(&certificate.dtls.private_key, &[b"checks", ends.own.password.as_bytes()]);
         Ok(Self {
             epoch,
@@ -263,12 +269,12 @@ impl Tunnel {
         })
     }
 
-    /// Returns the state.
+    /// Returns the state of the connection.
     pub const fn state(&self) -> State {
         self.state
     }
 
-    /// Returns why the connection ended, or `None` if one of the ends closed it.
+    /// Returns why the connection has ended. Returns `None` if it has not ended, or if one of the ends closed it.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -278,27 +284,28 @@ impl Tunnel {
         self.ends.is_dtls_client()
     }
 
-    /// Returns the peer's address.
+    /// Returns the address of the peer. Returns `None` before it is known.
     pub const fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// Returns the number of invalid checks, and of datagrams from other addresses than the browser's.
+    /// Returns the number of invalid checks, plus the number of datagrams from addresses that are not the browser's.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Returns the time since the browser's last packet.
+    /// Returns the time since the last authentic packet of the browser.
     pub fn silent_for(&self, now: Time) -> Span {
         now.since(self.last)
     }
 
-    /// Returns whether a connected browser has been silent for longer than a running one would be, see [`MIN_SILENCE`].
+    /// Returns whether a connected browser has sent nothing for longer than a running browser would. See
+    /// [`MIN_SILENCE`].
     pub fn is_silent(&self, now: Time) -> bool {
         self.state == State::Connected && self.silent_for(now) >= MIN_SILENCE.max(self.usual_gap() * SILENCE_GAPS)
     }
 
-    /// Returns the second longest of the recent gaps.
+    /// Returns the usual gap between packets, which is the second longest of the recent gaps.
     fn usual_gap(&self) -> Span {
         let longer = |(first, second): (Span, Span), gap: &Span| {
             if *gap > first { (*gap, first) } else { (first, second.max(*gap)) }
@@ -306,7 +313,7 @@ impl Tunnel {
         self.gaps.iter().fold((Span::ZERO, Span::ZERO), longer).1
     }
 
-    /// Returns when [`Tunnel::on_wake`] is due.
+    /// Returns when [`Tunnel::on_wake`] must be called.
     pub fn wake(&self) -> Time {
         if !self.out.is_empty() {
             return Time::ZERO;
@@ -319,12 +326,12 @@ impl Tunnel {
         }
     }
 
-    /// Returns the next output.
+    /// Returns the next output. Returns `None` if there is none.
     pub fn poll(&mut self) -> Option<Output> {
         self.out.pop_front()
     }
 
-    /// Handles the timer of [`Tunnel::wake`].
+    /// Handles the expiry of the timer of [`Tunnel::wake`].
     pub fn on_wake(&mut self, now: Time) {
         let peer = self.peer_name();
         match self.state {
@@ -332,14 +339,14 @@ impl Tunnel {
             State::Connecting if now >= self.began + CONNECT_TIMEOUT => {
                 self.end(format!("ICE reached {peer}, and DTLS did not connect in 15 s"));
             }
-            // Media require consent, even if reports still arrive (RFC 7675).
+            // Without consent, media must stop, even if reports still arrive (RFC 7675).
             State::Connected if now >= self.checked + CONSENT_TIMEOUT => {
                 self.end(format!("{peer} has been silent for 30 s"));
             }
             State::Checking | State::Connecting | State::Connected if self.controlling.is_some() => {
                 let instant = instant(self.epoch, now);
                 self.with_checks(now, |checks| checks.on_wake(instant));
-                // Without a nominated address, DTLS has no destination.
+                // Run DTLS only after an address is nominated. Before that, DTLS has no destination.
                 if self.state != State::Checking {
                     self.drive(now, |_| Ok(()));
                 }
@@ -357,12 +364,12 @@ impl Tunnel {
         }
     }
 
-    /// Returns the peer's name in messages.
+    /// Returns a name for the peer that is used in messages.
     const fn peer_name(&self) -> &'static str {
         if self.controlling.is_some() { "the server" } else { "the browser" }
     }
 
-    /// Returns the reason for the end of a connection without a successful ICE check.
+    /// Returns the reason to report if the connection ends without a successful ICE check.
     fn unreached(&self) -> String {
         let (ip, port) = (self.ends.local.ip(), self.ends.local.port());
         match &self.ends.role {
@@ -374,7 +381,7 @@ impl Tunnel {
         }
     }
 
-    /// Runs `call` with the ICE agent of this end, if there is one, and processes the agent's output.
+    /// Runs `call` with the ICE agent of this end and processes the agent's output. Does nothing if there is no agent.
     fn with_checks(&mut self, now: Time, call: impl FnOnce(&mut Controlling)) {
         let epoch = self.epoch;
         let Some(checks) = self.controlling.as_deref_mut() else { return };
@@ -385,20 +392,20 @@ impl Tunnel {
             self.move_to(now, at);
             if self.state == State::Checking {
                 self.state = State::Connecting;
-                // A DTLS client begins the handshake now.
+                // Run DTLS now, because a DTLS client begins the handshake.
                 self.drive(now, |_| Ok(()));
             }
         }
     }
 
-    /// Handles a STUN or DTLS datagram. Others must not be passed.
+    /// Handles a STUN or DTLS datagram. Datagrams of other protocols must not be passed.
     pub fn on_datagram(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {
         if self.state == State::Ended {
             return;
         }
         let taken = match Protocol::of(datagram) {
             Protocol::Stun => self.on_stun(now, from, datagram).is_some(),
-            // Other hosts must not disturb the handshake.
+            // Accept DTLS only from the peer's address, so that other hosts can't disturb the handshake.
             Protocol::Dtls if self.peer == Some(from) => {
                 if let Some(path) = self.paths.iter_mut().find(|path| path.at == from) {
                     path.received += datagram.len() as u64;
@@ -411,7 +418,7 @@ impl Tunnel {
         self.refused += u64::from(!taken);
     }
 
-    /// Handles an authentic SRTCP packet, which only the browser can have sent.
+    /// Handles the arrival of an authentic SRTCP packet. Only the browser can have sent it.
     pub fn on_authenticated(&mut self, now: Time, from: SocketAddr) {
         self.arrived(now);
         if self.peer == Some(from) {
@@ -419,7 +426,7 @@ impl Tunnel {
         }
     }
 
-    /// Records a packet that only the browser can have sent.
+    /// Records that a packet has arrived that only the browser can have sent.
     fn arrived(&mut self, now: Time) {
         if self.state == State::Connected {
             self.gaps.push_back(now.since(self.last));
@@ -430,7 +437,7 @@ impl Tunnel {
         self.last = now;
     }
 
-    /// Closes the connection with a DTLS alert.
+    /// Closes the connection and sends a DTLS alert.
     pub fn close(&mut self, now: Time) {
         if self.state != State::Ended {
             self.drive(now, Dtls::close);
@@ -438,7 +445,8 @@ impl Tunnel {
         }
     }
 
-    /// Handles a check of the browser, or its response to a check of this end.
+    /// Handles a STUN message: a check of the peer, or its response to a check of this end. Returns `None` if the
+    /// message is invalid.
     fn on_stun(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Option<()> {
         let message = StunMessage::parse(datagram).ok()?;
         if self.controlling.is_some() {
@@ -450,7 +458,7 @@ impl Tunnel {
         self.on_check(now, from, datagram.len(), &message)
     }
 
-    /// Handles a server's response to a check of this end, or a check of its own.
+    /// Handles a STUN message of a server: a response to a check of this end, or a check of the server.
     fn on_checks(&mut self, now: Time, from: SocketAddr, message: StunMessage<'_>) -> Option<()> {
         let (local, instant) = (self.ends.local, instant(self.epoch, now));
         let mut authentic = None;
@@ -458,13 +466,13 @@ impl Tunnel {
         let is_response = authentic?;
         self.arrived(now);
         if is_response && self.peer.is_some_and(|peer| peer == from) {
-            // A response is consent to receive media (RFC 7675, section 5.1).
+            // A response from the peer's address is its consent to receive media (RFC 7675, section 5.1).
             (self.checked, self.heard) = (now, now);
         }
         Some(())
     }
 
-    /// Responds to a check, if it has the browser's credentials.
+    /// Responds to a check of the browser. Returns `None` if the check does not have the browser's credentials.
     fn on_check(&mut self, now: Time, from: SocketAddr, len: usize, message: &StunMessage<'_>) -> Option<()> {
         if !is_authentic_check(message, &self.ends.own, &self.ends.peer.ufrag) {
             return None;
@@ -477,14 +485,14 @@ impl Tunnel {
         if let Some(path) = self.paths.get_mut(n) {
             path.received += len as u64;
             path.checked = now;
-            // A nomination remains valid, because full agents other than libwebrtc nominate only once (RFC 8445,
+            // Keep an earlier nomination. Full agents other than libwebrtc nominate an address only once (RFC 8445,
             // section 8.1.1).
             path.is_nominated |= message.use_candidate();
         }
         self.send(from, reply);
         self.arrived(now);
         let nominated = message.use_candidate();
-        // The first nominated address is used at once, because DTLS validates it.
+        // Use the first nominated address without a check, because the DTLS cookie validates it.
         if nominated && self.peer.is_none() {
             self.move_to(now, from);
             if self.state == State::Checking {
@@ -493,8 +501,8 @@ impl Tunnel {
         }
         if self.peer == Some(from) {
             self.checked = now;
-            // A later `heard` would delay a move to another address. A browser that is leaving this address may still
-            // send checks without a nomination.
+            // Update `heard` only for a nomination, because a later `heard` delays a move to another address. A browser
+            // that is leaving this address may still send checks from it, but without a nomination.
             self.heard = if nominated { now } else { self.heard };
         } else if nominated {
             self.check(now, n);
@@ -503,7 +511,7 @@ impl Tunnel {
         Some(())
     }
 
-    /// Validates an address by the browser's response to a check of this end.
+    /// Handles the browser's response to a check of this end. A valid response validates the address.
     fn on_answer(&mut self, now: Time, from: SocketAddr, message: &StunMessage<'_>) -> Option<()> {
         let path =
             self.paths.iter_mut().find(|path| path.at == from && path.transaction == Some(message.trans_id()))?;
@@ -516,13 +524,13 @@ impl Tunnel {
         Some(())
     }
 
-    /// Returns the index of an address's path, which is added if it is new.
+    /// Returns the index of the path to the address `at`. Adds a path if the address is new.
     fn path(&mut self, now: Time, at: SocketAddr) -> usize {
         if let Some(n) = self.paths.iter().position(|path| path.at == at) {
             return n;
         }
         if self.paths.len() == MAX_PATHS {
-            // The path with the oldest check is dropped, but never the browser's present one.
+            // Remove the path with the oldest check, but never the path that is in use.
             let oldest = (0..MAX_PATHS).filter(|n| self.paths.get(*n).is_some_and(|path| self.peer != Some(path.at)));
             if let Some(n) = oldest.min_by_key(|n| self.paths.get(*n).map(|path| path.checked)) {
                 self.paths.remove(n);
@@ -543,12 +551,12 @@ impl Tunnel {
         self.paths.len() - 1
     }
 
-    /// Sends a check, to which only a browser that receives at this address can respond.
+    /// Sends a check on path `n`. Only a browser that receives at the path's address can respond to it.
     fn check(&mut self, now: Time, n: usize) {
         let Some(path) = self.paths.get_mut(n).filter(|path| !path.is_valid) else { return };
         let Some(transaction) = path.transaction else { return };
         let TunnelParameters { own, peer, .. } = &self.ends;
-        // The receiver's user name comes first (RFC 8445, section 7.2.2).
+        // The user name of the check's receiver comes first (RFC 8445, section 7.2.2).
         let name = format!("{}:{}", peer.ufrag, own.ufrag);
         let (mut bytes, password) = ([0; 640], peer.password.as_bytes());
         let message = StunMessage::binding_request(&name, transaction, false, 0, PRIORITY, false);
@@ -557,15 +565,17 @@ impl Tunnel {
         let at = path.at;
         let is_sent = bytes.get(..len).is_some_and(|bytes| self.send(at, bytes));
         if let Some(path) = self.paths.get_mut(n).filter(|_| !is_sent) {
-            // The amplification limit is reached. The browser's next check allows another try.
+            // The check was not sent, because the amplification limit is reached. Stop the timer. The browser's next
+            // check allows another try.
             (path.again, path.wait) = (Time::NEVER, CHECK_RTO);
         }
     }
 
-    /// Moves to the validated address that the browser nominated last, if no packets arrive from the present one.
+    /// Moves to another address if no packets arrive from the current address. The address must be validated. It is the
+    /// last one that the browser nominated.
     ///
-    /// An attacker can replay a check from another address, and may even make the browser respond, but can't divert the
-    /// media while packets arrive from the browser's present address.
+    /// An attacker can replay a check from another address, and may even make the browser respond. This alone does not
+    /// divert the media, as long as packets arrive from the browser's current address.
     fn settle(&mut self, now: Time) {
         if now.since(self.heard) >= MIGRATION_HOLD
             && let Some(at) = self.next().filter(|_| self.state != State::Ended)
@@ -574,9 +584,9 @@ impl Tunnel {
         }
     }
 
-    /// Returns the validated and nominated address to which the browser has moved.
+    /// Returns the address to which the browser has moved. The address must be validated and nominated.
     ///
-    /// The address's latest check arrived after the last packet from `self.peer`.
+    /// The latest check from this address must have arrived after the last packet from `self.peer`.
     fn next(&self) -> Option<SocketAddr> {
         let fit = |path: &&Path| {
             path.is_valid && path.is_nominated && path.checked > self.heard && self.peer != Some(path.at)
@@ -587,21 +597,21 @@ impl Tunnel {
     fn move_to(&mut self, now: Time, at: SocketAddr) {
         self.peer = Some(at);
         (self.heard, self.checked) = (now, now);
-        // An older nomination must not cause a move back.
+        // Forget older nominations, because they must not cause a move back.
         self.paths.iter_mut().for_each(|path| path.is_nominated = path.at == at);
         self.out.push_back(Output::Peer(at));
     }
 
-    /// Returns when the next check of a path or the move to another path is due.
+    /// Returns when the next check of a path is due, or the move to another path if that is earlier.
     fn paths_wake(&self) -> Time {
         let again = self.paths.iter().map(|path| path.again).min().unwrap_or(Time::NEVER);
         self.next().map_or(again, |_| again.min(self.heard + MIGRATION_HOLD))
     }
 
-    /// Sends a datagram within the address's amplification limit. Returns whether it was sent.
+    /// Sends a datagram, if the amplification limit of the address allows it. Returns whether it was sent.
     fn send(&mut self, to: SocketAddr, bytes: &[u8]) -> bool {
         if self.controlling.is_some() {
-            // No limit applies, because `controlling` nominates only addresses that have answered a check.
+            // There is no limit here, because `controlling` nominates only addresses that have answered a check.
             self.out.push_back(Output::Send(to, bytes.to_vec()));
             return true;
         }
@@ -615,10 +625,10 @@ impl Tunnel {
         true
     }
 
-    /// Calls DTLS, and processes its output.
+    /// Runs DTLS with the call `what` and processes its output.
     fn drive(&mut self, now: Time, what: impl FnOnce(&mut Dtls) -> Result<(), dimpl::Error>) {
         let done = self.dtls.handle_timeout(instant(self.epoch, now)).and_then(|()| what(&mut self.dtls));
-        // The output includes an alert if DTLS has failed.
+        // Send the output even after an error, because it contains the DTLS alert.
         self.drain();
         if let Err(error) = done {
             self.end(format!("DTLS failed: {error}"));
@@ -647,13 +657,14 @@ impl Tunnel {
                     }
                 }
                 dimpl::Output::KeyingMaterial(bytes, profile) => {
-                    // The certificate comes before the keys, unless DTLS has an error or is attacked.
+                    // The certificate always comes before the keys. If it did not, DTLS would have an error or be
+                    // attacked.
                     if !self.known || self.state != State::Connecting {
                         return self.end("DTLS gave keys to a stranger".into());
                     }
                     self.state = State::Connected;
-                    // The handshake validates the address where it began. After a move, the present address is already
-                    // valid.
+                    // The handshake validates the address at which it began. If the peer has moved since then, its
+                    // current address is already valid.
                     let peer = self.peer;
                     self.paths.iter_mut().filter(|path| Some(path.at) == peer).for_each(|path| path.is_valid = true);
                     self.out.push_back(Output::Keys(Keys { profile, material: bytes.to_vec() }));
@@ -665,7 +676,7 @@ impl Tunnel {
                     self.state = State::Ended;
                     return;
                 }
-                // No application data is exchanged over DTLS.
+                // Ignore other output, because no application data is exchanged over DTLS.
                 _ => {}
             }
         }
@@ -679,9 +690,10 @@ impl Tunnel {
     }
 }
 
-/// Returns whether a message is a check from this peer for the end with the credentials `own`.
+/// Returns whether a message is an authentic check. It must be for the end with the credentials `own`, and its sender
+/// must have the user name `peer_ufrag`.
 pub(crate) fn is_authentic_check(message: &StunMessage<'_>, own: &Credentials, peer_ufrag: &str) -> bool {
-    // An ICE-lite end is always controlled, so a check must not contain ICE-CONTROLLED.
+    // An ICE-lite end is always the controlled agent. Therefore the check must not contain ICE-CONTROLLED.
     message.is_binding_request()
         && message.split_username() == Some((&own.ufrag, peer_ufrag))
         && message.ice_controlled().is_none()
@@ -697,15 +709,15 @@ fn time(epoch: Instant, instant: Instant) -> Time {
     Time::from_nanos(u64::try_from(since).unwrap_or(u64::MAX))
 }
 
-/// Returns the HMAC of STUN's MESSAGE-INTEGRITY.
+/// Computes the HMAC that STUN's MESSAGE-INTEGRITY contains.
 fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     DefaultSha1HmacProvider.sha1_hmac(key, parts)
 }
 
-/// Returns a transaction ID that can't be computed without the secret.
+/// Returns the transaction ID of check `number`. It can't be computed without the secret.
 fn transaction(secret: &[u8], number: u64) -> Option<TransId> {
-    // The crate `is` creates a `TransId` only by parsing a message, so a message without attributes is built (RFC 8489,
-    // section 5).
+    // Build the header of a message without attributes and parse it (RFC 8489, section 5). The crate `is` has no other
+    // way to create a `TransId`.
     let mut header = [0, 0x11, 0, 0, 0x21, 0x12, 0xa4, 0x42, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let hash = hmac(secret, &[&number.to_be_bytes()]);
     header.iter_mut().skip(8).zip(hash).for_each(|(byte, hashed)| *byte = hashed);

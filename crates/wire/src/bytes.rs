@@ -1,6 +1,6 @@
 use crate::ParseError;
 
-/// A bounds-checked reader of received bytes.
+/// Reads received bytes and checks their bounds.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) rest: &'a [u8],
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Rounds up to whole 32-bit words.
+/// Rounds a number of bytes up to whole 32-bit words.
 pub(crate) const fn to_words(n: usize) -> usize {
     n.div_ceil(4) * 4
 }

@@ -1,6 +1,7 @@
 //! RTP and RTCP packet formats, sequence numbers, NTP timestamps and video payload formats.
 //!
-//! Parsers return a value or a [`ParseError`], never panic, and allocate in proportion to the input.
+//! Parsers return a value or a [`ParseError`]. They never panic. The memory that they allocate is proportional to the
+//! input.
 
 mod bytes;
 pub mod ntp;
@@ -11,20 +12,20 @@ pub mod rtp;
 pub mod rtx;
 pub mod seq;
 
-/// Bytes of IPv4 without options (20) and UDP (8) per datagram.
+/// Size of the IPv4 header without options (20 bytes) and the UDP header (8 bytes) of a datagram.
 pub const IP_UDP_OVERHEAD: usize = 28;
 
 /// Why a datagram could not be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
-    /// The packet ends before the announced length.
+    /// The packet is shorter than the length that it announces.
     #[error("{what}: needs {need} bytes, has {got}")]
     Short {
-        /// The truncated part.
+        /// The part of the packet that is truncated.
         what: &'static str,
-        /// The bytes that the part needs.
+        /// The number of bytes that the part needs.
         need: usize,
-        /// The bytes that remain for the part.
+        /// The number of bytes that remain for the part.
         got: usize,
     },
     /// The packet belongs to another protocol or version.
@@ -33,44 +34,44 @@ pub enum ParseError {
         /// The packet's version field.
         got: u8,
     },
-    /// The padding is empty, unaligned or longer than its packet, or is not in the last packet of an RTCP compound.
+    /// The padding is empty, unaligned or longer than its packet. Or it is not in the last packet of an RTCP compound.
     #[error("padding of {count} bytes in a packet of {len}")]
     Padding {
-        /// The padding length that the packet announces, in bytes.
+        /// The length of the padding that the packet announces, in bytes.
         count: usize,
-        /// The bytes of the packet that could be padding.
+        /// The number of bytes in the packet that could be padding.
         len: usize,
     },
     /// The packet contains more items than a legitimate sender would write.
     #[error("more than {limit} {what}")]
     TooMany {
-        /// The kind of the items.
+        /// The kind of items, in words.
         what: &'static str,
-        /// The maximum that is accepted.
+        /// The maximum number of items that is accepted.
         limit: usize,
     },
-    /// A valid packetisation that this program does not support.
+    /// The packetisation is valid, but this program does not support it.
     #[error("{what}")]
     Unsupported {
-        /// The packetisation.
+        /// The name of the packetisation.
         what: &'static str,
     },
-    /// A layer that is not used. Lower layers do not depend on it.
+    /// The packet belongs to a layer that is not used. Lower layers do not depend on this layer.
     #[error("{what}")]
     OtherLayer {
-        /// The layer.
+        /// The layer, in words.
         what: &'static str,
     },
-    /// A part of the packet contradicts its format.
+    /// A part of the packet does not conform to its format.
     #[error("{what}")]
     Malformed {
-        /// The problem.
+        /// The problem, in words.
         what: &'static str,
     },
 }
 
 impl ParseError {
-    /// Returns the part of the packet that is wrong.
+    /// Returns which part of the packet is wrong.
     pub const fn what(&self) -> &'static str {
         match self {
             Self::Short { what, .. }
@@ -84,14 +85,15 @@ impl ParseError {
     }
 }
 
-/// Returns whether a datagram on a shared port is RTCP (RFC 5761, section 4).
+/// Returns whether a datagram on a port that RTP and RTCP share is RTCP (RFC 5761, section 4).
 pub fn is_rtcp(datagram: &[u8]) -> bool {
-    // The second byte is RTCP's packet type, or RTP's marker bit and payload type. RFC 5761 allows these values only
-    // for RTCP.
+    // The second byte is the packet type of RTCP, or the marker bit and payload type of RTP. RFC 5761 reserves these
+    // values for RTCP.
     matches!(datagram.get(1), Some(192..=223))
 }
 
-/// Decodes text from the network for display, without byte order mark and control characters except line breaks.
+/// Decodes text from the network, so that it can be displayed. Removes a byte order mark and all control characters
+/// except line breaks.
 pub fn plain_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
     text.chars().filter(|c| !c.is_control() || matches!(c, '\r' | '\n')).collect()

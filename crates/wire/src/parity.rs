@@ -1,8 +1,9 @@
-//! Parity packets: a Reed–Solomon code over the packets of a block. Any k of its k + r packets recover all k.
+//! Parity packets, which recover lost packets. A Reed–Solomon code is computed over the packets of a block. If a block
+//! has k packets and r parity packets, any k of these recover all k packets.
 //!
-//! Media packets are sent unchanged. Parity is a separate stream with its own SSRC, sequence numbers and payload type.
-//! Its payload format is private. It starts with the reserved bits 11, so that a receiver of FlexFEC (RFC 8627) ignores
-//! it:
+//! Media packets are sent unchanged. The parity packets are a separate stream with its own SSRC, sequence numbers and
+//! payload type. Its payload format is private. It starts with the bits 11, which FlexFEC reserves (RFC 8627), so that
+//! a FlexFEC receiver ignores it:
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -12,39 +13,40 @@
 //! :                         parity symbol                         :
 //! ```
 //!
-//! A block consists of `packets` consecutive packets of one source, starting with the number `base`. The symbol of a
-//! packet is, most significant byte first,
+//! A block consists of `packets` consecutive packets of one source. The first packet has the sequence number `base`.
+//! The symbol of a packet consists of these parts, most significant byte first:
 //!
 //! ```text
 //! | length of the rest (16) | header bytes 0 and 1, V and X cleared (16) | time stamp (32) | rest |
 //! ```
 //!
-//! where the rest is everything after the 12th byte except the header extension. A symbol contains all parts of a
-//! packet that a decoder needs. The sequence number follows from the position in the block, and the SSRC is that of the
-//! media. The retransmission of a packet (RFC 4588) has the same symbol, because it differs only in its extension.
-//! Symbols are padded with zeros to the longest one of their block. Each byte of a symbol is an element of GF(2⁸) with
-//! the polynomial x⁸ + x⁴ + x³ + x² + 1 (0x11D). Parity i (0…63) of the symbols s of the packets j (0…63) is
+//! The rest is everything after the 12th byte, except the header extension. A symbol contains all parts of a packet
+//! that a decoder needs. It does not contain the sequence number, which follows from the position in the block, or the
+//! SSRC, which is the SSRC of the media. The retransmission of a packet (RFC 4588) has the same symbol, because it
+//! differs only in its extension. Symbols are padded with zeros to the length of the longest symbol in their block.
+//! Each byte of a symbol is an element of GF(2⁸) with the polynomial x⁸ + x⁴ + x³ + x² + 1 (0x11D). s_j is the symbol
+//! of packet j (0…63). Parity i (0…63) is
 //!
 //! ```text
 //! p_i = Σ_j c_ij · s_j,    c_ij = (0x80 ⊕ j) / (0x80 ⊕ i ⊕ j)
 //! ```
 //!
-//! The c_ij are a Cauchy matrix, 1 / (x_i ⊕ y_j) with x_i = 0x80 ⊕ i and y_j = j, with column j scaled by x_0 ⊕ y_j.
-//! Every square submatrix is invertible, so that any k symbols suffice. Parity 0 is the plain XOR.
+//! The coefficients c_ij are a Cauchy matrix, 1 / (x_i ⊕ y_j) with x_i = 0x80 ⊕ i and y_j = j. Each column j is scaled
+//! by x_0 ⊕ y_j. Every square submatrix is invertible, so any k symbols suffice. Parity 0 is the plain XOR.
 //!
-//! The code is implemented here because the available crates use another matrix (Vandermonde, or Cauchy without a row
-//! of ones) or are many times as long.
+//! This module has its own implementation for two reasons. Some available crates use another matrix (Vandermonde, or
+//! Cauchy without a row of ones). The others have many times as much code.
 
 use crate::ParseError;
 use crate::bytes::Reader;
 
 /// Maximum number of packets in a block.
 pub const MAX_PACKETS: u8 = 64;
-/// Maximum number of a block's parity packets, with indices 0…63.
+/// Maximum number of parity packets of a block. Their indices are 0…63.
 pub const MAX_PARITIES: u8 = 64;
 /// Length of the payload header in bytes.
 pub const HEADER: usize = 8;
-/// Bytes of a symbol before the contributing sources and the payload.
+/// Length of a symbol's fixed part in bytes. The contributing sources and the payload follow.
 pub const SYMBOL_HEAD: usize = 8;
 const FIXED: usize = 12;
 const EXTENSION: u8 = 0x10;
@@ -52,18 +54,19 @@ const EXTENSION: u8 = 0x10;
 /// The payload header of a parity packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParityHeader {
-    /// Packets in the block, 1…64.
+    /// Number of packets in the block, 1…64.
     pub packets: u8,
-    /// The sequence number of the block's first packet.
+    /// Sequence number of the first packet in the block.
     pub base: u16,
-    /// This parity packet's index in its block, 0…63.
+    /// Index of this parity packet in its block, 0…63.
     pub index: u8,
-    /// The number of the block's parity packets sent so far, including this packet: more than `index`, at most 64.
+    /// Number of the block's parity packets that have been sent so far, including this packet. It is above `index` and
+    /// at most 64.
     pub sent: u8,
 }
 
 impl ParityHeader {
-    /// Appends the payload to `out`.
+    /// Appends the payload, which consists of this header and `symbol`, to `out`.
     pub fn write(&self, symbol: &[u8], out: &mut Vec<u8>) {
         let [high, low] = self.base.to_be_bytes();
         out.extend_from_slice(&[0xc0, self.packets, high, low, self.index, self.sent, 0, 0]);
@@ -72,8 +75,7 @@ impl ParityHeader {
 
     /// Parses a payload into its header and its symbol.
     ///
-    /// # Errors
-    /// The payload is too short, has another kind or version, or its counts exceed their limits.
+    /// Returns an error if the payload is too short or has another kind or version, or if a count exceeds its limit.
     pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let malformed = |what| Err(ParseError::Malformed { what });
         let mut reader = Reader::new(payload);
@@ -95,7 +97,7 @@ impl ParityHeader {
         if sent > MAX_PARITIES || index >= MAX_PARITIES {
             return Err(ParseError::TooMany { what: "parities of a block", limit: MAX_PARITIES.into() });
         }
-        // `sent` includes this packet.
+        // `sent` includes this packet, so it must be above `index`.
         if sent <= index {
             return malformed("a parity that hasn't been sent, by its own count");
         }
@@ -105,10 +107,9 @@ impl ParityHeader {
     }
 }
 
-/// Returns the symbol of an RTP packet: the bytes that parity packets can recover.
+/// Returns the symbol of an RTP packet. The symbol contains the bytes that parity packets can recover.
 ///
-/// # Errors
-/// `packet` is not an RTP packet, or is longer than a datagram can be.
+/// Returns an error if `packet` is not an RTP packet, or if it is longer than a datagram can be.
 pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     let mut reader = Reader::new(packet);
     let head: [u8; FIXED] = reader.array("RTP header")?;
@@ -127,7 +128,7 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
         .map_err(|_| ParseError::TooMany { what: "bytes in a packet", limit })?;
     let mut symbol = Vec::with_capacity(SYMBOL_HEAD + usize::from(len));
     symbol.extend_from_slice(&len.to_be_bytes());
-    // The version is implied, and the extension left out.
+    // Clear the version, which is known, and the extension bit, because the extension is left out.
     symbol.extend_from_slice(&[head[0] & 0x3f & !EXTENSION, head[1]]);
     symbol.extend_from_slice(&head[4..8]);
     symbol.extend_from_slice(sources);
@@ -135,10 +136,9 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     Ok(symbol)
 }
 
-/// Returns the RTP packet of a symbol, without header extension. This is the inverse of [`symbol`].
+/// Converts a symbol back to its RTP packet, but without the header extension. This is the inverse of [`symbol`].
 ///
-/// # Errors
-/// The symbol announces more bytes than it has, or has nonzero bytes after them.
+/// Returns an error if the symbol is shorter than the length that it announces, or if nonzero bytes follow.
 pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError> {
     let mut reader = Reader::new(symbol);
     let len = reader.u16("symbol")?;
@@ -157,7 +157,8 @@ pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError>
     Ok(packet)
 }
 
-/// Returns parity `index` (0…63) of a block of at most 64 symbols in sequence.
+/// Computes the parity with the index `index` (0…63). `symbols` contains the symbols of the block in sequence, at most
+/// 64.
 ///
 /// The parity has the length of the longest symbol.
 pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
@@ -170,14 +171,15 @@ pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
     parity
 }
 
-/// Recovers the missing symbols of a block of `packets`. Returns their positions and symbols, in order.
+/// Recovers the missing symbols of a block with `packets` packets. Returns their positions in the block and the
+/// symbols, in ascending order.
 ///
-/// `sources` has the positions and symbols of the received packets, `parities` the indices and symbols of the received
-/// parity packets. Only the first of duplicates is used. A recovered symbol may have trailing zeros, which [`packet`]
-/// removes.
+/// `sources` contains the positions and symbols of the received packets. `parities` contains the indices and symbols of
+/// the received parity packets. If there are duplicates, the first is used. A recovered symbol may end with zeros,
+/// which [`packet`] removes.
 ///
-/// # Errors
-/// There are fewer than `packets` symbols; a position or index exceeds its limit; a packet is longer than its parity.
+/// Returns an error in these cases: there are fewer than `packets` symbols, a position or index exceeds its limit, or a
+/// packet is longer than its parity.
 pub fn recover(
     packets: u8,
     sources: &[(u8, &[u8])],
@@ -200,7 +202,7 @@ pub fn recover(
         if *index >= MAX_PARITIES {
             return Err(ParseError::TooMany { what: "parities of a block", limit: MAX_PARITIES.into() });
         }
-        // As many rows as unknowns. Duplicates would make the matrix singular.
+        // Use only as many rows as there are unknowns. Skip duplicates, because they would make the matrix singular.
         if rows.len() < missing.len() && rows.iter().all(|(other, _)| other != index) {
             rows.push((*index, symbol.to_vec()));
         }
@@ -208,10 +210,10 @@ pub fn recover(
     if rows.len() < missing.len() {
         return malformed("fewer symbols of a block than it has packets");
     }
-    // The received packets are subtracted, so that each parity combines only missing packets.
+    // Subtract the received packets from each parity. Then each parity combines only missing packets.
     let len = rows.iter().map(|(_, symbol)| symbol.len()).max().unwrap_or(0);
     for (index, row) in &mut rows {
-        // Symbols are padded to the longest one of their block.
+        // Pad the row with zeros, because symbols are padded to the longest symbol of their block.
         row.resize(len, 0);
         for (place, symbol) in (0..).zip(known).filter_map(|(place, known)| Some((place, known?))) {
             if symbol.len() > len {
@@ -226,7 +228,7 @@ pub fn recover(
     Ok(missing.into_iter().zip(solved).collect())
 }
 
-/// Solves `matrix` · x = `right` by Gauss–Jordan elimination. Pivots are not zero, as every square submatrix is
+/// Solves `matrix` · x = `right` by Gauss–Jordan elimination. No pivot is zero, because every square submatrix is
 /// invertible.
 fn solve(mut matrix: Vec<Vec<u8>>, mut right: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for at in 0..matrix.len() {
@@ -244,9 +246,9 @@ fn solve(mut matrix: Vec<Vec<u8>>, mut right: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     right
 }
 
-/// Adds `factor` · `symbol` to `sum`, which in GF(2⁸) also subtracts.
+/// Adds `factor` · `symbol` to `sum`. In GF(2⁸), addition and subtraction are the same.
 fn add(sum: &mut [u8], factor: u8, symbol: &[u8]) {
-    // One table per call replaces a multiplication per byte.
+    // Compute a table of products once, so that each byte needs only a lookup.
     let product: [u8; 256] = std::array::from_fn(|byte| mul(byte as u8, factor));
     for (sum, byte) in sum.iter_mut().zip(symbol) {
         *sum ^= product[usize::from(*byte)];
@@ -259,8 +261,8 @@ fn coefficient(index: u8, place: u8) -> u8 {
 
 const POLYNOMIAL: u16 = 0x11d;
 
-/// The powers of 2 and the logarithms to base 2 in GF(2⁸). The powers are stored twice, so that a sum of logarithms
-/// needs no modulo.
+/// The powers of 2 and the logarithms to base 2 in GF(2⁸). The powers are stored twice, so that a sum of two logarithms
+/// can be used as an index without a modulo operation.
 static TABLES: ([u8; 510], [u8; 256]) = {
     let (mut powers, mut logs) = ([0; 510], [0; 256]);
     let (mut power, mut n) = (1u16, 0);
@@ -282,9 +284,9 @@ fn mul(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 { 0 } else { TABLES.0[log(a) + log(b)] }
 }
 
-/// Divides by `b`, which is not 0.
+/// Divides `a` by `b`. `b` must not be 0.
 fn div(a: u8, b: u8) -> u8 {
     let log = |byte: u8| usize::from(TABLES.1[usize::from(byte)]);
-    // Keeps the difference positive, as powers repeat after 255.
+    // Add 255 to keep the difference positive. The powers repeat after 255.
     if a == 0 { 0 } else { TABLES.0[log(a) + 255 - log(b)] }
 }

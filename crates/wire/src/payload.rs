@@ -1,4 +1,4 @@
-//! Packetisation of video frames into RTP payloads, and reassembly.
+//! Packetises video frames into RTP payloads and reassembles them.
 //!
 //! | format | document | payload header | units of a frame |
 //! |---|---|---|---|
@@ -11,8 +11,8 @@
 //! | VP9 | RFC 9628 | 3 bytes, with a picture id of 15 bits | the frame |
 //! | AV1 | AOM's RTP payload format 1.0 | 1 byte, and if the payload has two OBUs, the length of the first | OBUs |
 //!
-//! Parameter sets and sequence headers are sent in band. [`fragments`] computes boundaries without allocation, and
-//! [`payloads`] adds the bytes.
+//! Parameter sets and sequence headers are sent in band. [`fragments`] only computes where a frame is divided, without
+//! allocation. [`payloads`] also returns the bytes.
 
 mod av1;
 mod depacketise;
@@ -41,19 +41,19 @@ pub enum PayloadFormat {
     Mpeg2,
     /// H.263 in all its versions (RFC 4629).
     H263p,
-    /// H.264, packetization mode 1 (RFC 6184).
+    /// H.264 in packetization mode 1 (RFC 6184).
     H264,
-    /// H.265 without decoding order numbers, `sprop-max-don-diff` 0 (RFC 7798).
+    /// H.265 without decoding order numbers: `sprop-max-don-diff` is 0 (RFC 7798).
     H265,
     /// VP8 (RFC 7741).
     Vp8,
-    /// VP9 with one spatial layer in non-flexible mode; superframes are not supported (RFC 9628).
+    /// VP9 with one spatial layer in non-flexible mode (RFC 9628). Superframes are not supported.
     Vp9,
     /// AV1 with one layer (AOM, RTP Payload Format For AV1, version 1.0).
     Av1,
 }
 
-/// The RTP clock rate of all formats, in Hz.
+/// The RTP clock rate in Hz. It is the same for all formats.
 pub const CLOCK_RATE: u32 = 90_000;
 
 impl PayloadFormat {
@@ -74,30 +74,30 @@ impl PayloadFormat {
         }
     }
 
-    /// Returns the codec's name in settings and options.
+    /// Returns the name of the codec that settings and options use.
     pub const fn codec(self) -> &'static str {
         self.row().codec
     }
 
-    /// Returns the format of the codec with this name.
+    /// Returns the format whose codec has this name in settings and options.
     pub fn of_codec(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.codec() == name)
     }
 
-    /// Returns the encoding name in `a=rtpmap`, a registered media subtype.
+    /// Returns the encoding name that `a=rtpmap` contains. It is a registered media subtype.
     pub const fn encoding(self) -> &'static str {
         self.row().encoding
     }
 
-    /// Returns the format with this encoding name, ignoring case.
+    /// Returns the format with this encoding name. Case is ignored.
     pub fn of_encoding(name: &str) -> Option<Self> {
         let known = |format: &Self| format.encoding().eq_ignore_ascii_case(name);
-        // RFC 4629 registers two names for this payload format.
+        // Accept a second name for H.263, because RFC 4629 registers two names for this payload format.
         let other = name.eq_ignore_ascii_case("H263-2000").then_some(Self::H263p);
         Self::ALL.into_iter().find(known).or(other)
     }
 
-    /// Returns RFC 3551's static payload type. Other formats use a dynamic type, 96…127.
+    /// Returns the static payload type that RFC 3551 assigns to the format. Other formats use a dynamic type, 96…127.
     pub const fn static_type(self) -> Option<u8> {
         self.row().static_type
     }
@@ -108,13 +108,13 @@ struct Row {
     codec: &'static str,
     encoding: &'static str,
     static_type: Option<u8>,
-    /// Bytes of the payload header before whole units.
+    /// Length of the payload header before whole units, in bytes.
     whole_header: usize,
-    /// Bytes of the payload header before a part of a unit.
+    /// Length of the payload header before a part of a unit, in bytes.
     part_header: usize,
-    /// Bytes of a divided unit's NAL unit header, which the payload header replaces.
+    /// Length of the NAL unit header in bytes. If a unit is divided, the payload header replaces its NAL unit header.
     stood_for: usize,
-    /// Whether several whole units may share a payload.
+    /// Whether several whole units may be sent in one payload.
     shares: bool,
 }
 
@@ -125,57 +125,58 @@ impl Row {
     }
 }
 
-/// Minimum payload limit. Smaller limits are raised to it.
+/// Minimum of the payload limit. A smaller limit is raised to this value.
 pub const MIN_PAYLOAD: usize = 8;
 
-/// A payload as a range of the access unit.
+/// A payload, described as a range of the access unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
-    /// The offset in the access unit.
+    /// Offset of the range in the access unit, in bytes.
     pub offset: usize,
-    /// The covered bytes of the access unit.
+    /// Length of the range in bytes.
     pub len: usize,
-    /// Leading bytes that the payload header implies, such as start codes.
+    /// Number of bytes at the start of the range that are not sent, because the payload header implies them. An example
+    /// is a start code.
     pub implied: usize,
     /// Length of the payload header in bytes.
     pub header_len: usize,
-    /// Whether the fragment starts a unit.
+    /// Whether the fragment is the first of a unit.
     pub starts_unit: bool,
-    /// Whether the fragment ends a unit.
+    /// Whether the fragment is the last of a unit.
     pub ends_unit: bool,
-    /// Whether the fragment ends the access unit, which sets RTP's marker bit.
+    /// Whether the fragment is the last of the access unit. RTP's marker bit is then set.
     pub last: bool,
 }
 
 impl Fragment {
-    /// Returns the payload's length in bytes, with its header.
+    /// Returns the length of the payload in bytes, including the payload header.
     pub const fn payload_len(&self) -> usize {
         self.header_len + self.len - self.implied
     }
 }
 
-/// Packetises a frame into payloads of at most `max_payload` bytes, or [`MIN_PAYLOAD`] if that is more.
+/// Divides a frame into payloads of at most `max_payload` bytes. A limit below [`MIN_PAYLOAD`] is raised to it.
 ///
-/// The frame's format is annex B's byte stream or a single NAL unit for H.264 and H.265, and the low-overhead format
-/// (AV1, section 5) for AV1.
+/// For H.264 and H.265, the frame must be a byte stream as in annex B, or a single NAL unit. For AV1, it must be in the
+/// low-overhead format (AV1, section 5).
 ///
 /// - H.264 and H.265: each NAL unit has its own payloads.
-/// - AV1: a payload may contain the end of an OBU and the start of the next OBU.
-/// - Other formats: whole units share a payload if they fit. A part of a divided unit has its own payload, so that a
-///   loss damages few units.
+/// - AV1: a payload may contain the end of one OBU and the start of the next.
+/// - Other formats: whole units share a payload if they fit into it. Each part of a divided unit has its own payload,
+///   so that a loss damages few units.
 pub fn fragments(format: PayloadFormat, frame: &[u8], max_payload: usize) -> Fragments<'_> {
     let (max, units) = (max_payload.max(MIN_PAYLOAD), Units::new(format, frame).peekable());
     Fragments { format, frame, max, units, rest: None }
 }
 
-/// The iterator of [`fragments`].
+/// The iterator that [`fragments`] returns.
 #[derive(Clone, Debug)]
 pub struct Fragments<'a> {
     format: PayloadFormat,
     frame: &'a [u8],
     max: usize,
     units: Peekable<Units<'a>>,
-    /// The rest of a divided unit: its offset in the access unit and its length in bytes.
+    /// The remaining part of a divided unit: its offset in the access unit and its length in bytes.
     rest: Option<(usize, usize)>,
 }
 
@@ -201,7 +202,7 @@ impl Iterator for Fragments<'_> {
         }
         let mut len = unit.len;
         if self.format.row().shares {
-            // The first unit's start code is not sent, which leaves room.
+            // The start code of the first unit is not sent, so it does not use up room.
             let room = self.max - header_len + unit.prefix;
             while let Some(more) = self.units.next_if(|more| !more.apart && len + more.len <= room) {
                 len += more.len;
@@ -214,7 +215,7 @@ impl Iterator for Fragments<'_> {
 impl Fragments<'_> {
     fn divide(&mut self, unit: Unit) -> Fragment {
         let header_len = self.format.row().part_header;
-        // The FU header contains the NAL unit header's fields.
+        // The NAL unit header is implied, because the FU header contains its fields.
         let implied = unit.prefix + self.format.row().stood_for;
         let len = (self.max - header_len + implied).min(unit.len);
         if len < unit.len {
@@ -237,10 +238,10 @@ impl Fragments<'_> {
     }
 }
 
-/// A payload with its bytes.
+/// A payload together with its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    /// The fragment's range and properties.
+    /// Describes which part of the frame the payload contains.
     pub fragment: Fragment,
     header: [u8; 4],
     body: &'a [u8],
@@ -254,8 +255,8 @@ impl Payload<'_> {
     }
 }
 
-/// Like [`fragments`], with the payloads' bytes. The low 15 bits of the frame number `picture` are the picture ID of
-/// VP8 and VP9.
+/// Does the same as [`fragments`], but returns the payloads with their bytes. `picture` is the frame number. Its low 15
+/// bits are the picture ID of VP8 and VP9.
 pub fn payloads(
     format: PayloadFormat,
     frame: &[u8],
@@ -267,7 +268,7 @@ pub fn payloads(
     fragments(format, frame, max_payload).map(move |fragment| {
         let carried = &frame[fragment.offset..fragment.offset + fragment.len];
         let body = &carried[fragment.implied..];
-        // Only the first fragment contains the NAL unit header, whose fields each packet repeats.
+        // Remember the NAL unit header. Only the first fragment contains it, but each packet must repeat its fields.
         if fragment.starts_unit && format.row().stood_for > 0 {
             let header = carried.get(fragment.implied.saturating_sub(format.row().stood_for)..fragment.implied);
             nal[..header.map_or(0, <[u8]>::len)].copy_from_slice(header.unwrap_or_default());
@@ -281,11 +282,11 @@ pub fn payloads(
                 }
                 header = mpeg2.header(&fragment);
             }
-            // P: the two zero bytes of a start code are omitted (RFC 4629, section 5.1).
+            // P: the two zero bytes at the beginning of a start code are omitted (RFC 4629, section 5.1).
             PayloadFormat::H263p => header[0] = if fragment.implied > 0 { 0x04 } else { 0 },
             PayloadFormat::H264 => {
-                // FU indicator: F and NRI of the unit, type 28. FU header: start, end, type of the unit (RFC 6184,
-                // section 5.8).
+                // The FU indicator contains F and NRI of the unit, and type 28. The FU header contains the start bit,
+                // the end bit, and the type of the unit (RFC 6184, section 5.8).
                 header[0] = nal[0] & 0xe0 | units::FU_A;
                 header[1] = u8::from(fragment.starts_unit) << 7 | u8::from(fragment.ends_unit) << 6 | nal[0] & 0x1f;
             }
@@ -298,7 +299,7 @@ pub fn payloads(
     })
 }
 
-/// The latest picture header's fields, which RFC 2250 repeats in each payload.
+/// Fields of the latest picture header. RFC 2250 repeats them in each payload.
 #[derive(Clone, Copy, Default)]
 struct Mpeg2Picture {
     temporal_reference: u16,
@@ -310,7 +311,7 @@ struct Mpeg2Picture {
 
 impl Mpeg2Picture {
     fn update(&mut self, unit: &[u8]) {
-        // S is only set with a sequence header (RFC 2250, section 3.4).
+        // S is set only if there is a sequence header (RFC 2250, section 3.4).
         self.sequence = false;
         for (at, code) in units::start_codes(unit) {
             match code {
@@ -321,7 +322,7 @@ impl Mpeg2Picture {
                     };
                     self.temporal_reference = u16::from(a) << 2 | u16::from(b >> 6);
                     self.coding_type = b >> 3 & 7;
-                    // The forward vector's flag and code span two bytes.
+                    // The flag and the code of the forward vector span two bytes.
                     let forward = (d << 1 & 0x0e | e >> 7) & 0x0f;
                     let backward = e >> 3 & 0x0f;
                     self.vectors = match self.coding_type {
@@ -330,15 +331,15 @@ impl Mpeg2Picture {
                         _ => 0,
                     };
                 }
-                // Headers only occur before the first slice.
+                // Stop, because headers occur only before the first slice.
                 units::FIRST_SLICE..=units::LAST_SLICE => return,
                 _ => {}
             }
         }
     }
 
-    /// Returns the header (RFC 2250, section 3.4): MBZ 5, T 1, TR 10; AN 1, N 1, S 1, B 1, E 1, P 3; FBV 1, BFC 3, FFV
-    /// 1, FFC 3.
+    /// Returns the payload header (RFC 2250, section 3.4). These are its fields, each with its number of bits: MBZ 5, T
+    /// 1, TR 10; AN 1, N 1, S 1, B 1, E 1, P 3; FBV 1, BFC 3, FFV 1, FFC 3.
     fn header(&self, fragment: &Fragment) -> [u8; 4] {
         let [high, low] = self.temporal_reference.to_be_bytes();
         let flags = u8::from(self.sequence && fragment.starts_unit) << 5

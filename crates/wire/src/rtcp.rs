@@ -1,7 +1,7 @@
-//! RTCP packets (RFC 3550, section 6; feedback of RFC 4585) as owned values.
+//! RTCP packets (RFC 3550, section 6) and feedback messages (RFC 4585), as owned values.
 //!
-//! The parser is lenient: it accepts FFmpeg's single reports and reduced-size RTCP (RFC 5506), and keeps unknown types
-//! as bytes. The writer is strict.
+//! The parser is lenient. It accepts the single reports that FFmpeg sends and reduced-size RTCP (RFC 5506). It keeps
+//! packets of unknown types as bytes. The writer is strict.
 
 mod acknowledged;
 mod congestion;
@@ -26,38 +26,39 @@ const APP: u8 = 204;
 const RTPFB: u8 = 205;
 const PSFB: u8 = 206;
 const RSI: u8 = 209;
-/// Type of the sub-report "group and average packet size" (RFC 5760, section 7.1.12).
+/// Type of the sub-report "group and average packet size" in an RSI packet (RFC 5760, section 7.1.12).
 const GROUP_SIZE: u8 = 12;
 
 const CNAME: u8 = 1;
 const BLOCK: usize = 24;
-/// Maximum of the 5-bit count field.
+/// Maximum value of a 5-bit count field.
 const MAX_COUNT: usize = 31;
-/// Legitimate compounds have fewer than ten packets.
+/// Maximum number of packets in a compound. Legitimate compounds have fewer than ten.
 const MAX_PACKETS: usize = 256;
 
-/// A report block on one source (RFC 3550, section 6.4.1).
+/// A report block. It describes the reception of one source (RFC 3550, section 6.4.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportBlock {
     /// The SSRC of the source.
     pub ssrc: u32,
-    /// Fraction of packets lost since the previous report, in 1/256.
+    /// Fraction of packets that were lost since the previous report, in units of 1/256.
     pub fraction: u8,
-    /// Packets lost since the beginning: 24 bits, negative if duplicates outnumber losses, saturating when written.
+    /// Number of packets lost since the beginning. The field has 24 bits and saturates when it is written. It is
+    /// negative if there are more duplicates than losses.
     pub cumulative_lost: i32,
-    /// The extended highest sequence number received.
+    /// The highest sequence number received, extended by the count of wraps.
     pub highest_seq: u32,
-    /// Interarrival jitter in ticks of the media clock.
+    /// Interarrival jitter in units of the media clock.
     pub jitter: u32,
-    /// LSR: the middle of the last sender report's NTP time, or 0 without one.
+    /// LSR: the middle 32 bits of the NTP time in the last sender report. It is 0 if no sender report has arrived.
     pub lsr: u32,
-    /// DLSR: the time since that report's arrival, in 1/65536 s.
+    /// DLSR: the time since the last sender report arrived, in units of 1/65536 s.
     pub dlsr: u32,
 }
 
 impl ReportBlock {
     fn encode(&self, out: &mut Vec<u8>) {
-        // A signed number of 24 bits.
+        // Clamp to the range of a signed number with 24 bits.
         let lost = self.cumulative_lost.clamp(-0x80_0000, 0x7f_ffff) as u32 & 0xff_ffff;
         let words =
             [self.ssrc, u32::from(self.fraction) << 24 | lost, self.highest_seq, self.jitter, self.lsr, self.dlsr];
@@ -81,7 +82,7 @@ impl ReportBlock {
     }
 }
 
-/// The layer of a feedback message.
+/// The layer to which a feedback message applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedbackKind {
     /// The transport layer (RTPFB, packet type 205).
@@ -90,50 +91,50 @@ pub enum FeedbackKind {
     Payload,
 }
 
-/// A group's size, as its source knows it (RFC 5760, section 7.1.12).
+/// The size of a group, as its media source knows it (RFC 5760, section 7.1.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupSize {
-    /// Average size of the group's RTCP datagrams in bytes.
+    /// Average size of an RTCP datagram of the group, in bytes.
     pub average: u16,
     /// Number of receivers.
     pub receivers: u32,
 }
 
-/// One packet of a compound.
+/// An RTCP packet. A compound consists of several such packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// Sender report of a participant that has sent media since its previous report.
+    /// Sender report (SR). Its sender has sent media since its previous report.
     SenderReport {
         /// The SSRC of the reporting participant.
         ssrc: u32,
-        /// NTP time of the report: seconds in 32.32 fixed point.
+        /// NTP time of the report, in seconds as 32.32 fixed point.
         ntp: u64,
-        /// The same time as an RTP timestamp.
+        /// Time of the report as an RTP timestamp.
         rtp: u32,
-        /// The number of RTP packets sent so far.
+        /// Number of RTP packets sent so far.
         packets: u32,
-        /// The number of payload bytes sent so far.
+        /// Number of payload bytes sent so far.
         octets: u32,
-        /// Report blocks. Those beyond 31 are written into receiver reports.
+        /// Report blocks. If there are more than 31, the other blocks are written into receiver reports.
         blocks: Vec<ReportBlock>,
     },
-    /// Receiver report of a participant that has sent no media since its previous report.
+    /// Receiver report (RR). Its sender has sent no media since its previous report.
     ReceiverReport {
         /// The SSRC of the reporting participant.
         ssrc: u32,
-        /// Report blocks. Those beyond 31 are written into further reports.
+        /// Report blocks. If there are more than 31, the other blocks are written into further reports.
         blocks: Vec<ReportBlock>,
     },
-    /// Source description with CNAME items only, which are cut to 255 bytes when written.
+    /// Source description (SDES). Only CNAME items are supported. They are cut to 255 bytes when they are written.
     Sdes {
         /// Pairs of SSRC and CNAME.
         chunks: Vec<(u32, String)>,
     },
-    /// BYE: participants that leave.
+    /// BYE: some participants leave the session.
     Bye {
-        /// The SSRCs that leave.
+        /// The SSRCs of the participants that leave.
         ssrcs: Vec<u32>,
-        /// The reason, if any, which is cut to 255 bytes when written.
+        /// The reason. It is empty if none is given. It is cut to 255 bytes when it is written.
         reason: String,
     },
     /// APP: an application-defined packet.
@@ -144,42 +145,42 @@ pub enum Packet {
         subtype: u8,
         /// The name: four ASCII characters.
         name: [u8; 4],
-        /// The data, padded with zeros to whole words when written.
+        /// The data. It is padded with zeros to whole words when it is written.
         data: Vec<u8>,
     },
-    /// Any feedback message of RFC 4585.
+    /// A feedback message. It can be any message of RFC 4585.
     Feedback {
-        /// The transport layer or the codec.
+        /// The layer to which the message applies.
         kind: FeedbackKind,
         /// The message's format (FMT), 0…31.
         fmt: u8,
         /// The SSRC of the sender of the message.
         sender: u32,
-        /// The SSRC of the media source; in RFC 8888, of the first stream.
+        /// The SSRC of the media source. In RFC 8888, it is the SSRC of the first stream.
         media: u32,
-        /// Feedback control information, padded to whole words when written: in transport-wide feedback with RTCP
-        /// padding, otherwise with zeros.
+        /// Feedback control information (FCI). It is padded to whole words when it is written. Transport-wide feedback
+        /// uses RTCP padding, and other messages use zeros.
         fci: Vec<u8>,
     },
-    /// Receiver summary information (RSI) for a group that reports to its source only (RFC 5760, section 7.1.1). Only
-    /// the group size is kept.
+    /// Receiver summary information (RSI, RFC 5760, section 7.1.1). It is used in groups whose members send reports
+    /// only to their source. Of its content, only the group size is kept.
     Summary {
         /// The SSRC of the sender of the summary.
         ssrc: u32,
-        /// The SSRC of the summarised source.
+        /// The SSRC of the source that the summary describes.
         media: u32,
-        /// NTP time of the summary: seconds in 32.32 fixed point.
+        /// NTP time of the summary, in seconds as 32.32 fixed point.
         ntp: u64,
-        /// The size of the group, if included.
+        /// The size of the group, if the summary contains it.
         group: Option<GroupSize>,
     },
     /// A packet of an unknown type.
     Unknown {
-        /// The packet type.
+        /// The RTCP packet type.
         packet_type: u8,
-        /// The count field, 0…31.
+        /// The value of the count field, 0…31.
         count: u8,
-        /// The bytes after the first word, padded with zeros to whole words when written.
+        /// The bytes after the first word. They are padded with zeros to whole words when they are written.
         body: Vec<u8>,
     },
 }
@@ -197,7 +198,7 @@ impl Compound {
         self.packets.iter().filter(|packet| matches!(packet, Packet::Unknown { .. })).count()
     }
 
-    /// Returns the SSRC of the sender, if any packet contains it.
+    /// Returns the SSRC of the participant that sent the compound, if a packet contains it.
     pub fn sender(&self) -> Option<u32> {
         self.packets.iter().find_map(|packet| match packet {
             Packet::SenderReport { ssrc, .. }
@@ -229,7 +230,7 @@ impl Compound {
         let mut reader = Reader::new(datagram);
         let mut packets = Vec::new();
         loop {
-            // Limits the memory for many tiny packets.
+            // Limit the number of packets, so that many tiny packets can't use much memory.
             if packets.len() == MAX_PACKETS {
                 return Err(ParseError::TooMany { what: "packets in a compound", limit: MAX_PACKETS });
             }
@@ -242,8 +243,8 @@ impl Compound {
             let is_last = reader.rest.is_empty();
             if flags & 0x20 != 0 {
                 let count = usize::from(body.last().copied().unwrap_or(0));
-                // Padding is allowed in the last packet only, in whole words (RFC 3550, section 6.4.1), but libwebrtc
-                // pads transport-wide feedback by less than a word, anywhere in a compound.
+                // Normally only the last packet may have padding, and only in whole words (RFC 3550, section 6.4.1).
+                // But libwebrtc pads transport-wide feedback by less than a word, anywhere in a compound.
                 let aligned = count % 4 == 0 && is_last || fills_up(packet_type, flags & 0x1f);
                 if count == 0 || count > body.len() || !aligned {
                     return Err(ParseError::Padding { count, len: body.len() });
@@ -268,7 +269,7 @@ impl Packet {
                 rtp: reader.u32("sender report")?,
                 packets: reader.u32("sender report")?,
                 octets: reader.u32("sender report")?,
-                // A profile-specific extension may follow the blocks. It is ignored.
+                // Ignore a profile-specific extension that follows the blocks.
                 blocks: parse_blocks(count, &mut reader)?,
             },
             RR => {
@@ -305,14 +306,14 @@ impl Packet {
         })
     }
 
-    /// Returns whether the type and FMT are those of per-packet feedback.
+    /// Returns whether the packet is per-packet feedback. Only its type and its FMT are checked.
     pub fn is_packet_feedback(&self) -> bool {
         CongestionFeedback::is(self) || TransportFeedback::is(self)
     }
 
-    /// Returns the length of the packet in bytes.
+    /// Returns the length of the packet in bytes when it is encoded.
     pub fn encoded_len(&self) -> usize {
-        // Each further report of up to 31 blocks has a header and SSRC of 8 bytes.
+        // Each further report contains up to 31 blocks. It has a header and an SSRC, which are 8 bytes.
         let continued = |blocks: &[ReportBlock]| blocks.len().saturating_sub(1) / MAX_COUNT * 8;
         match self {
             Self::SenderReport { blocks, .. } => 28 + blocks.len() * BLOCK + continued(blocks),
@@ -338,7 +339,7 @@ impl Packet {
         match self {
             Self::SenderReport { ssrc, ntp, rtp, packets, octets, blocks } => {
                 let (first, more) = blocks.split_at(blocks.len().min(MAX_COUNT));
-                // Further blocks follow in receiver reports (RFC 3550, section 6.1).
+                // Put the other blocks into receiver reports (RFC 3550, section 6.1).
                 let at = open(SR, first.len(), out);
                 put(*ssrc, out);
                 out.extend_from_slice(&ntp.to_be_bytes());
@@ -376,7 +377,7 @@ impl Packet {
                 for (i, ssrcs) in groups(ssrcs).enumerate() {
                     let at = open(BYE, ssrcs.len(), out);
                     ssrcs.iter().for_each(|&ssrc| put(ssrc, out));
-                    // The reason follows the last SSRC.
+                    // The reason follows the last SSRC, so only the last packet has it.
                     if i == last && !reason.is_empty() {
                         out.push(reason.len() as u8);
                         out.extend_from_slice(reason.as_bytes());
@@ -401,7 +402,7 @@ impl Packet {
                 put(*media, out);
                 out.extend_from_slice(fci);
                 let filling = to_words(fci.len()) - fci.len();
-                // libwebrtc pads this message with the padding bit instead of zeros.
+                // Use the padding bit for this message instead of zeros, because libwebrtc does so.
                 if filling > 0 && fills_up(packet_type, *fmt) {
                     out[at] |= 0x20;
                     out.resize(out.len() + filling - 1, 0);
@@ -430,7 +431,8 @@ impl Packet {
     }
 }
 
-/// Returns whether padding may occur anywhere in a compound, as in libwebrtc's transport-wide feedback.
+/// Returns whether a packet may have padding anywhere in a compound. libwebrtc writes such padding in transport-wide
+/// feedback.
 const fn fills_up(packet_type: u8, fmt: u8) -> bool {
     packet_type == RTPFB && fmt == transport::TRANSPORT_WIDE
 }
@@ -452,12 +454,13 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
             }
             let len = reader.u8("SDES item")?;
             let value = reader.take(usize::from(len), "SDES item")?;
-            // Only a chunk's first CNAME counts.
+            // Use only the first CNAME of a chunk.
             if item == CNAME && cname.is_none() {
                 cname = Some(text(value));
             }
         }
-        // The chunk's padding is skipped by its length, because the next chunk's SSRC may begin with zeros, too.
+        // Use the length to skip the padding of the chunk. Skipping all zeros would be wrong, because the next SSRC may
+        // begin with zeros.
         let used = start - reader.rest.len();
         reader.take(to_words(used) - used, "SDES chunk")?;
         chunks.extend(cname.map(|cname| (ssrc, cname)));
@@ -465,16 +468,16 @@ fn parse_chunks(count: u8, mut reader: Reader<'_>) -> Result<Vec<(u32, String)>,
     Ok(chunks)
 }
 
-/// Parses sub-reports, each with its length in words.
+/// Parses the sub-reports of an RSI packet. Returns the size of the group, if a sub-report contains it.
 fn parse_group_size(mut reader: Reader<'_>) -> Result<Option<GroupSize>, ParseError> {
     let (what, mut group) = ("receiver summary's sub-report", None);
     while !reader.rest.is_empty() {
         let [kind, words] = reader.array(what)?;
-        // The length counts 32-bit words, including the two bytes just read (RFC 5760, section 7.1).
+        // The length counts 32-bit words. It includes the two bytes just read (RFC 5760, section 7.1).
         let mut body = Reader::new(reader.take((usize::from(words) * 4).saturating_sub(2), what)?);
         if kind == GROUP_SIZE {
             group = Some(GroupSize { average: body.u16(what)?, receivers: body.u32(what)? });
-        // A sub-report of length 0 would not advance the parser.
+        // Stop at a sub-report of length 0, because it would not advance the parser.
         } else if words == 0 {
             break;
         }
@@ -489,8 +492,8 @@ fn receiver_report(ssrc: u32, blocks: &[ReportBlock], out: &mut Vec<u8>) {
     close(at, out);
 }
 
-/// Splits items into groups of at most [`MAX_COUNT`]. Without items, there is one empty group, so that a packet is
-/// still written.
+/// Splits items into groups of at most [`MAX_COUNT`]. If there are no items, returns one empty group, so that a packet
+/// is still written.
 fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
     let none: &[T] = &[];
     all.chunks(MAX_COUNT).chain(all.is_empty().then_some(none))
@@ -499,7 +502,7 @@ fn groups<T>(all: &[T]) -> impl Iterator<Item = &[T]> {
 fn open(packet_type: u8, count: usize, out: &mut Vec<u8>) -> usize {
     debug_assert!(count <= MAX_COUNT, "{count} doesn't fit the five bits of packet type {packet_type}");
     let at = out.len();
-    // Version 2 without padding (RFC 3550, section 6.4.1).
+    // Write version 2 without padding (RFC 3550, section 6.4.1).
     out.extend_from_slice(&[0x80 | (count & 0x1f) as u8, packet_type, 0, 0]);
     at
 }
@@ -508,7 +511,7 @@ fn close(at: usize, out: &mut Vec<u8>) {
     let len = to_words(out.len() - at);
     out.resize(at + len, 0);
     debug_assert!(len <= 4 * (1 << 16), "{len} bytes in one RTCP packet");
-    // The length field counts words minus one (RFC 3550, section 6.4.1).
+    // The length field contains the number of words minus one (RFC 3550, section 6.4.1).
     out[at + 2..at + 4].copy_from_slice(&((len / 4 - 1) as u16).to_be_bytes());
 }
 
@@ -517,17 +520,17 @@ fn put(word: u32, out: &mut Vec<u8>) {
 }
 
 fn chunk_len(cname: &str) -> usize {
-    // SSRC, type and length, text, and the zero that ends the items.
+    // Add the sizes of the SSRC, the type, the length, the text, and the zero that ends the items.
     to_words(4 + 2 + cname.len() + 1)
 }
 
-/// Cuts a text to 255 bytes, at a character boundary.
+/// Cuts a text to at most 255 bytes, at a character boundary.
 fn cut(text: &str) -> &str {
     let end = (0..=text.len().min(255)).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]
 }
 
-/// Decodes a text without line breaks.
+/// Decodes a text and removes its line breaks.
 fn text(bytes: &[u8]) -> String {
     crate::plain_text(bytes).replace(['\r', '\n'], "")
 }

@@ -6,14 +6,15 @@
 //!
 //! - Z: the first element continues the last element of the previous packet.
 //! - Y: the last element continues in the next packet.
-//! - W: the number of elements, of which all except the last have a length field (leb128). If W is 0, the number is not
+//! - W: the number of elements. All elements except the last have a length field (leb128). If W is 0, the number is not
 //!   given, and each element has a length field.
 //! - N: a coded video sequence starts.
 //!
-//! A sent packet has one or two OBUs or parts of them. Temporal delimiters and tile lists are neither sent nor used.
+//! A packet that this module creates contains one or two OBUs, or parts of them. Temporal delimiters and tile lists are
+//! neither sent nor used.
 //!
-//! All packets of a frame except the last end inside an OBU. libwebrtc needs this, because it takes Y = 0 as the end of
-//! a frame, and Z = 0 as the start of a frame.
+//! All packets of a frame except the last end inside an OBU. libwebrtc needs this. It regards Y = 0 as the end of a
+//! frame and Z = 0 as the start of a frame.
 
 use super::units::{Unit, Units};
 use super::{Fragment, Fragments, PayloadFormat};
@@ -28,23 +29,25 @@ const TILE_LIST: u8 = 8;
 
 const HAS_EXTENSION: u8 = 4;
 const HAS_SIZE: u8 = 2;
-/// A temporal delimiter in the low-overhead format.
+/// A temporal delimiter in AV1's low-overhead format.
 const DELIMITER: [u8; 2] = [TEMPORAL_DELIMITER << 3 | HAS_SIZE, 0];
 
-/// An OBU (AV1, section 5.3): | 0 | type (4) | X | S | 0 |, an extension byte if X, the size if S, the payload.
+/// An OBU (AV1, section 5.3): | 0 | type (4) | X | S | 0 |. The header has an extension byte if X is set. The size
+/// follows if S is set, then the payload.
 #[derive(Clone, Copy, Debug)]
 struct Obu {
     kind: u8,
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     head: usize,
-    /// Bytes of the size field.
+    /// Length of the size field in bytes.
     size: usize,
-    /// Bytes of the payload.
+    /// Length of the payload in bytes.
     body: usize,
 }
 
 impl Obu {
-    /// Parses the first OBU of bytes that are not empty. A truncated one, or one without a size, extends to the end.
+    /// Parses the first OBU of `bytes`, which must not be empty. If the OBU is truncated or has no size, it extends to
+    /// the end.
     fn first(bytes: &[u8]) -> Self {
         let flags = bytes.first().copied().unwrap_or(0);
         let head = (1 + usize::from(flags & HAS_EXTENSION != 0)).min(bytes.len());
@@ -61,11 +64,11 @@ impl Obu {
     }
 }
 
-/// Decodes a value, and returns it with its length in bytes (AV1, section 4.10.5). `None` if truncated or above 32
-/// bits.
+/// Decodes a leb128 value (AV1, section 4.10.5). Returns the value and its encoded length in bytes. Returns `None` if
+/// it is truncated or exceeds 32 bits.
 fn leb128(bytes: &[u8]) -> Option<(usize, usize)> {
     let mut value = 0u64;
-    // leb128 has at most eight bytes (AV1, section 4.10.5).
+    // Stop after eight bytes, the maximum length of leb128 (AV1, section 4.10.5).
     for (n, byte) in bytes.iter().take(8).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * n);
         if byte & 0x80 == 0 {
@@ -91,7 +94,7 @@ const fn leb128_len(value: usize) -> usize {
     }
 }
 
-/// Returns the next OBU that is sent, and the bytes to skip before it.
+/// Finds the next OBU that must be sent. Returns the number of bytes to skip before it, and the OBU.
 fn next(rest: &[u8]) -> (usize, Obu) {
     let mut at = 0;
     loop {
@@ -109,9 +112,10 @@ pub(super) fn unit(offset: usize, rest: &[u8]) -> Unit {
 }
 
 impl Fragments<'_> {
-    /// Returns the next payload: the rest of an OBU or the next OBU, and if it fits, the start of the following OBU.
+    /// Returns the next payload. It contains the rest of an OBU or the next OBU. If there is room, it also contains the
+    /// start of the following OBU.
     ///
-    /// All payloads of a frame except the last end inside an OBU, so that Y and Z show that the frame continues.
+    /// All payloads of a frame except the last end inside an OBU. Then Y and Z show that the frame continues.
     pub(super) fn next_obus(&mut self) -> Option<Fragment> {
         let starts_unit = self.rest.is_none();
         let (offset, left, prefix, head) = match self.rest.take() {
@@ -120,9 +124,9 @@ impl Fragments<'_> {
         };
         let unsent = |at: usize| next(&self.frame[at..]).0;
         let skipped = if starts_unit { unsent(offset) } else { 0 };
-        // The next OBU must directly follow, without an omitted one.
+        // The following OBU can share the payload only if no omitted OBU lies between them.
         let second = self.units.peek().copied().filter(|second| unsent(second.offset) == 0);
-        // A shared payload has the aggregation header and this OBU's length.
+        // A shared payload needs the aggregation header and the length of the first OBU.
         let shared = 1 + leb128_len(left - skipped);
         let room = self.max.saturating_sub(shared + left - skipped);
         let alone = (self.max - 1 - head + prefix).min(left);
@@ -139,12 +143,12 @@ impl Fragments<'_> {
     }
 }
 
-/// Returns the aggregation header, and the bytes after it that are not part of the frame's data.
+/// Returns the bytes that precede the frame's data in a payload. The first byte is the aggregation header.
 ///
-/// If the fragment has two elements, these bytes are the length of the first element. If it has one element and starts
-/// an OBU, these bytes are the OBU's header.
+/// If the fragment has two elements, the length of the first element follows. If it has one element and starts an OBU,
+/// the header of the OBU follows.
 pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
-    // N is set in the first packet of a coded video sequence only.
+    // N is set only in the first packet of a coded video sequence.
     let begins = key && fragment.offset == 0;
     let (z, y) = (u8::from(!fragment.starts_unit), u8::from(!fragment.ends_unit));
     let mut ends = Units::new(PayloadFormat::Av1, frame).map(|unit| unit.offset + unit.len);
@@ -159,7 +163,7 @@ pub(super) fn header(frame: &[u8], key: bool, fragment: &Fragment) -> [u8; 4] {
         let rest = &frame[fragment.offset..];
         let (at, obu) = next(rest);
         header[1..=obu.head].copy_from_slice(&rest[at..at + obu.head]);
-        // The element's length implies the OBU's size.
+        // Remove the size field, because the length of the element implies the size of the OBU.
         header[1] &= !HAS_SIZE;
     }
     header
@@ -179,14 +183,15 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     let mut reader = Reader::new(payload);
     let flags = reader.u8("AV1 aggregation header")?;
     let count = usize::from(flags >> 4 & 3);
-    // N (a coded video sequence begins) contradicts Z (the first OBU began earlier).
+    // N means that a coded video sequence begins, and Z means that the first OBU began earlier. They contradict each
+    // other.
     if flags & 0x88 == 0x88 {
         return malformed("a coded video sequence of AV1 that begins inside an OBU");
     }
     let mut elements = Vec::new();
     while !reader.rest.is_empty() {
         let mut len = reader.rest.len();
-        // With W set, the last element ends with the payload.
+        // If W is set, the last element has no length and ends with the payload.
         if count == 0 || elements.len() + 1 < count {
             let Some((told, size)) = leb128(reader.rest) else { return malformed("length of an AV1 OBU element") };
             reader.take(size, "AV1 OBU element")?;
@@ -207,10 +212,10 @@ pub(super) fn elements(payload: &[u8]) -> Result<Vec<Element<'_>>, ParseError> {
     Ok(elements)
 }
 
-/// Completes the frame's last OBU, which starts at `at`, with its size field. The first OBU gets a temporal delimiter
-/// before it.
+/// Completes the last OBU of a frame, which starts at `at`: adds its size field. If it is the first OBU, a temporal
+/// delimiter is put before it.
 ///
-/// An OBU is removed if it is malformed, or of a type that is not sent ([`Obu::is_sent`]).
+/// The OBU is removed if it is malformed, or if its type is not sent ([`Obu::is_sent`]).
 pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError> {
     let bytes = &frame[at..];
     if bytes.is_empty() {
@@ -218,7 +223,7 @@ pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError>
     }
     let obu = Obu::first(bytes);
     let whole = bytes.len() > usize::from(bytes[0] & HAS_EXTENSION != 0);
-    // A size field that the sender has kept must be right.
+    // If the sender has kept the size field, its value must be correct.
     let sized = bytes[0] & HAS_SIZE != 0;
     let right = !sized
         || obu.size > 0 && obu.len() == bytes.len() && leb128(&bytes[obu.head..]).map(|it| it.0) == Some(obu.body);
@@ -234,14 +239,14 @@ pub(super) fn complete(frame: &mut Vec<u8>, at: usize) -> Result<(), ParseError>
         frame.splice(at + obu.head..at + obu.head, size);
     }
     if at == 0 {
-        // Decoders expect a temporal delimiter at each temporal unit's start.
+        // Add a temporal delimiter, because decoders expect one at the start of each temporal unit.
         frame.splice(0..0, DELIMITER);
     }
     Ok(())
 }
 
-/// Returns whether a temporal unit starts a coded video sequence: a sequence header, then a shown key frame (AV1,
-/// section 7.5).
+/// Returns whether a temporal unit starts a coded video sequence. It then has a sequence header, followed by a key
+/// frame that is shown (AV1, section 7.5).
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let (mut rest, mut still, mut sequence) = (frame, false, false);
     while !rest.is_empty() {
@@ -251,11 +256,12 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
         match obu.kind {
             SEQUENCE_HEADER => {
                 sequence = true;
-                // seq_profile (3 bits), still_picture (1), reduced_still_picture_header (1). With the last one, a key
-                // frame has no frame type.
+                // The first fields are seq_profile (3 bits), still_picture (1) and reduced_still_picture_header (1). If
+                // the last of these is set, a key frame has no frame type.
                 still = first & 0x08 != 0;
             }
-            // show_existing_frame (1 bit) 0, frame_type (2 bits) 0, show_frame (1 bit) 1.
+            // The frame starts with show_existing_frame = 0 (1 bit), frame_type = 0 (2 bits) and show_frame = 1 (1
+            // bit).
             FRAME | FRAME_HEADER => return sequence && (still || first >> 4 == 1),
             _ => {}
         }

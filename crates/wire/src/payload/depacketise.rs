@@ -1,4 +1,4 @@
-//! Reassembly of frames from payloads.
+//! Reassembles frames from RTP payloads.
 
 use super::{PayloadFormat, av1, h265, units, vp8, vp9};
 use crate::ParseError;
@@ -10,36 +10,37 @@ pub const MAX_FRAME: usize = 16 << 20;
 /// A reassembled frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reassembled {
-    /// The usable bytes: NAL units after start codes of four bytes, or an AV1 temporal delimiter and OBUs with sizes.
+    /// The usable bytes of the frame. H.264 and H.265 have NAL units after start codes of four bytes. AV1 has a
+    /// temporal delimiter and OBUs with sizes.
     pub bytes: Vec<u8>,
-    /// Whether a part is missing or was rejected.
+    /// Whether a part of the frame is missing or was rejected.
     pub damaged: bool,
-    /// Whether a part had an unsupported packetisation, so that its bytes are missing.
+    /// Whether a part of the frame is missing because its packetisation is not supported.
     pub unsupported: bool,
 }
 
-/// Reassembles one frame from payloads in sequence. [`Depacketiser::finish`] is called between frames.
+/// Reassembles one frame at a time from payloads in sequence. Call [`Depacketiser::finish`] between two frames.
 #[derive(Clone, Debug)]
 pub struct Depacketiser {
     format: PayloadFormat,
     frame: Reassembled,
-    /// Whether a unit's start was lost, so that bytes are dropped until the next unit.
+    /// Whether the start of a unit was lost. Bytes are then dropped until the next unit begins.
     headless: bool,
-    /// Whether a divided unit (for VP9, a frame) is incomplete.
+    /// Whether a divided unit is incomplete. For VP9, the unit is the frame.
     open: bool,
-    /// The incomplete unit's offset in the frame (AV1).
+    /// Used for AV1: offset of the incomplete unit in the frame.
     unit: usize,
-    /// The unsupported packetisation of a unit that continues.
+    /// The unsupported packetisation of the current unit, while this unit continues.
     skipped: Option<&'static str>,
     /// See [`Depacketiser::is_orphaned`].
     orphaned: bool,
 }
 
-/// The start code before each NAL unit.
+/// The start code that is written before each NAL unit.
 const START: [u8; 4] = [0, 0, 0, 1];
 
 impl Depacketiser {
-    /// Creates a depacketiser of payloads in `format`.
+    /// Creates a depacketiser for payloads in `format`.
     pub fn new(format: PayloadFormat) -> Self {
         Self {
             format,
@@ -52,8 +53,9 @@ impl Depacketiser {
         }
     }
 
-    /// Handles a gap before the next packet. Drops what can't be decoded: the rest of a slice, GOB, NAL unit, VP8 or
-    /// VP9 frame, or a whole OBU. MPEG-4 data is kept, because decoders resynchronise.
+    /// Handles a gap before the next packet. Drops what can't be decoded without the lost packets. This is the rest of
+    /// a slice, a GOB, a NAL unit, or a VP8 or VP9 frame. For AV1, it is a whole OBU. MPEG-4 data is kept, because
+    /// decoders resynchronise.
     pub fn gap(&mut self) {
         self.frame.damaged = true;
         self.headless = true;
@@ -64,17 +66,17 @@ impl Depacketiser {
         if std::mem::take(&mut self.open) {
             self.frame.damaged = true;
             if self.format == PayloadFormat::Av1 {
-                // An incomplete OBU has no valid size for a decoder to skip.
+                // Remove the incomplete OBU. It has no valid size, so a decoder could not skip it.
                 self.frame.bytes.truncate(self.unit);
             }
         }
     }
 
-    /// Processes the next packet's payload.
+    /// Processes the payload of the next packet.
     ///
     /// # Errors
-    /// - The payload contradicts its format. It then counts as lost.
-    /// - Its packetisation or layer is not supported.
+    /// - The payload does not conform to its format. It is then treated as lost.
+    /// - Its packetisation or its layer is not supported.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), ParseError> {
         let pushed = match self.format {
             PayloadFormat::Mpeg4 => self.append(&[], payload).map(|()| true),
@@ -88,29 +90,29 @@ impl Depacketiser {
         };
         match pushed {
             Err(ParseError::Unsupported { .. }) => self.frame.unsupported = true,
-            // An unused layer leaves no gap in the others.
+            // An unused layer leaves no gap in the layers that are used.
             Ok(_) | Err(ParseError::OtherLayer { .. }) => {}
             Err(_) => self.gap(),
         }
         pushed.map(|kept| self.orphaned = !kept)
     }
 
-    /// Returns whether the latest payload was dropped because its unit's start was lost.
+    /// Returns whether the latest payload was dropped because the start of its unit was lost.
     pub const fn is_orphaned(&self) -> bool {
         self.orphaned
     }
 
-    /// Returns the bytes of the frame so far.
+    /// Returns the bytes of the frame that have been reassembled so far.
     pub fn so_far(&self) -> &[u8] {
         &self.frame.bytes
     }
 
-    /// Returns whether the latest payload's unit continues, as far as the format shows it.
+    /// Returns whether the unit of the latest payload is incomplete. Not every format shows this.
     pub const fn is_within_unit(&self) -> bool {
         self.open
     }
 
-    /// Returns the frame, and starts the next one.
+    /// Returns the frame and prepares for the next frame.
     pub fn finish(&mut self) -> Reassembled {
         self.give_up();
         (self.headless, self.skipped) = (false, None);
@@ -118,7 +120,7 @@ impl Depacketiser {
     }
 
     fn append(&mut self, head: &[u8], body: &[u8]) -> Result<(), ParseError> {
-        // A sender that never ends a frame must not exhaust the memory.
+        // Limit the length. A sender that never ends a frame must not exhaust the memory.
         if self.frame.bytes.len() + head.len() + body.len() > MAX_FRAME {
             return Err(ParseError::TooMany { what: "bytes in a frame", limit: MAX_FRAME });
         }
@@ -127,7 +129,7 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Returns whether a payload is kept. `begins` is true if the payload starts a unit.
+    /// Returns whether a payload is kept. `begins` tells whether the payload starts a unit.
     fn keeps(&mut self, begins: bool) -> bool {
         self.headless &= !begins;
         !self.headless
@@ -136,11 +138,11 @@ impl Depacketiser {
     fn push_mpeg2(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let mut reader = Reader::new(payload);
         let header = reader.u32("MPEG-2 payload header")?;
-        // T: the MPEG-2 specific header extension follows (RFC 2250, section 3.4).
+        // T: the MPEG-2 specific header extension follows the header (RFC 2250, section 3.4).
         if header & 0x0400_0000 != 0 {
             reader.u32("MPEG-2 header extension")?;
         }
-        // B: start of a slice.
+        // B: the payload starts a slice.
         let keeps = self.keeps(header & 0x1000 != 0);
         if keeps {
             self.append(&[], reader.rest)?;
@@ -158,7 +160,7 @@ impl Depacketiser {
         reader.take(usize::from(header >> 3 & 0x3f), "H.263 extra picture header")?;
         let keeps = self.keeps(begins);
         if keeps {
-            // P: the two zero bytes of the start code were omitted (RFC 4629, section 5.1).
+            // P: the two zero bytes of the start code were omitted (RFC 4629, section 5.1). Add them again.
             let start: &[u8] = if begins { &[0, 0] } else { &[] };
             self.append(start, reader.rest)?;
         }
@@ -170,7 +172,7 @@ impl Depacketiser {
         let indicator = reader.u8("NAL unit header")?;
         let kind = indicator & 0x1f;
         if kind != units::FU_A {
-            // The end of the incomplete unit was lost.
+            // If a unit is still incomplete, its end was lost.
             self.give_up();
             (self.headless, self.skipped) = (false, None);
         }
@@ -182,7 +184,7 @@ impl Depacketiser {
                 let nal = [indicator & 0xe0 | header & 0x1f];
                 self.part(header, &nal, reader.rest)
             }
-            // Packet types of the interleaved mode (RFC 6184, table 3).
+            // These are packet types of the interleaved mode (RFC 6184, table 3).
             units::STAP_B => Err(ParseError::Unsupported { what: "H.264 in STAP-B packets (interleaved mode)" }),
             units::MTAP16 => Err(ParseError::Unsupported { what: "H.264 in MTAP16 packets (interleaved mode)" }),
             units::MTAP24 => Err(ParseError::Unsupported { what: "H.264 in MTAP24 packets (interleaved mode)" }),
@@ -196,7 +198,7 @@ impl Depacketiser {
         }
     }
 
-    /// Adds the NAL units of an aggregation packet, which follow their lengths of 16 bits.
+    /// Adds the NAL units of an aggregation packet. Each unit follows its length of 16 bits.
     fn aggregate(&mut self, mut reader: Reader<'_>) -> Result<(), ParseError> {
         while !reader.rest.is_empty() {
             let len = reader.u16("aggregated NAL unit")?;
@@ -206,11 +208,12 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Processes a NAL unit's fragment; `fu` marks the first and last, and `nal` is the unit's header.
+    /// Processes a fragment of a NAL unit. `fu` is the FU header, which tells whether the fragment is the first or the
+    /// last. `nal` is the header of the unit.
     fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<bool, ParseError> {
         let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);
         if starts {
-            // The previous unit has not ended.
+            // If a unit is still open here, the previous unit has not ended.
             self.frame.damaged |= self.open;
             (self.headless, self.skipped) = (false, None);
             self.append(&START, nal)?;
@@ -248,7 +251,7 @@ impl Depacketiser {
 
     fn push_vp8(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (begins, body) = vp8::parse(payload)?;
-        // A frame's start or end was lost without a call of `gap`.
+        // The start or the end of a frame was lost, but `gap` was not called.
         if begins != self.frame.bytes.is_empty() && !self.headless {
             self.gap();
         }
@@ -261,7 +264,8 @@ impl Depacketiser {
 
     fn push_vp9(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (descriptor, body) = vp9::parse(payload)?;
-        // The packet starts a frame while one is open, or continues one while none is.
+        // A packet was lost, but `gap` was not called: this packet starts a frame while one is open, or continues a
+        // frame while none is open.
         if descriptor.begins == self.open && !self.headless {
             self.gap();
         }

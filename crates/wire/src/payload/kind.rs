@@ -1,16 +1,16 @@
-//! The dependencies of a frame, from its header.
+//! Determines from a frame's header whether the frame depends on other frames, and whether others depend on it.
 
 use super::units::{PICTURE, behind_start_codes, nal_unit_of};
 use super::{PayloadFormat, av1, h265, is_key_frame, sei};
 
-/// The dependencies of a frame.
+/// Whether a frame depends on other frames, and whether other frames depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureKind {
-    /// A picture without reference frames.
+    /// A picture that has no reference frames.
     Intra,
-    /// A picture predicted from earlier ones, and a reference of later ones.
+    /// A picture that is predicted from earlier pictures. Later pictures may be predicted from it.
     Predicted,
-    /// A picture that is no reference of others.
+    /// A picture from which no other picture is predicted.
     Disposable,
 }
 
@@ -18,20 +18,20 @@ pub enum PictureKind {
 const SLICE: u8 = 1;
 const IDR: u8 = 5;
 const SEI: u8 = 6;
-/// MPEG-4's `vop_start_code` (ISO/IEC 14496-2, table 6-3).
+/// The start code of an MPEG-4 picture, `vop_start_code` (ISO/IEC 14496-2, table 6-3).
 const VOP: u8 = 0xb6;
 
-/// Returns a reassembled frame's kind; `None` if its header is missing.
+/// Returns the kind of a reassembled frame. Returns `None` if the frame's header is missing.
 pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> {
     match format {
-        // vop_coding_type: 0 is I, 1 is P, 2 is B, and 3 is S, a P frame with global motion compensation.
+        // vop_coding_type is 0 for I, 1 for P and 2 for B. 3 is S, a P frame with global motion compensation.
         PayloadFormat::Mpeg4 => Some(by_number(u32::from(after(frame, VOP)?.first()? >> 6), [0, 2])),
-        // After ten bits of temporal_reference, picture_coding_type: 1 is I, 2 is P, and 3 is B.
+        // picture_coding_type follows the ten bits of temporal_reference. It is 1 for I, 2 for P and 3 for B.
         PayloadFormat::Mpeg2 => Some(by_number(u32::from(after(frame, PICTURE)?.get(1)? >> 3 & 7), [1, 3])),
         PayloadFormat::H263p => h263(frame),
         PayloadFormat::H264 => h264(frame),
         PayloadFormat::H265 => h265::picture_kind(frame),
-        // Our encoders produce no disposable frames in these formats.
+        // In these formats, our encoders produce no disposable frames.
         PayloadFormat::Vp8 | PayloadFormat::Vp9 | PayloadFormat::Av1 => {
             let kind = if is_key_frame(format, frame) { PictureKind::Intra } else { PictureKind::Predicted };
             holds_picture(format, frame).then_some(kind)
@@ -39,7 +39,7 @@ pub fn picture_kind(format: PayloadFormat, frame: &[u8]) -> Option<PictureKind> 
     }
 }
 
-/// Returns whether the frame has a part of a picture, not only stream headers.
+/// Returns whether the frame contains a part of a picture. It may instead contain only stream headers.
 fn holds_picture(format: PayloadFormat, frame: &[u8]) -> bool {
     match format {
         PayloadFormat::Av1 => av1::holds_picture(frame),
@@ -61,7 +61,8 @@ fn after(frame: &[u8], code: u8) -> Option<&[u8]> {
     frame.get(at + 4..)
 }
 
-/// An H.263 picture (ITU-T H.263, section 5.1): start code of 22 bits, temporal reference of 8, PTYPE or PLUSPTYPE.
+/// Reads an H.263 picture (ITU-T H.263, section 5.1). It begins with a start code of 22 bits and a temporal reference
+/// of 8 bits. PTYPE or PLUSPTYPE follows.
 fn h263(frame: &[u8]) -> Option<PictureKind> {
     let mut bits = Bits::new(frame);
     if bits.take(22)? != 0b10_0000 {
@@ -71,11 +72,11 @@ fn h263(frame: &[u8]) -> Option<PictureKind> {
     if bits.take(3)? != 7 {
         return Some(if bits.take(1)? == 0 { PictureKind::Intra } else { PictureKind::Predicted });
     }
-    // With UFEP 1, OPPTYPE precedes MPPTYPE.
+    // If UFEP is 1, OPPTYPE precedes MPPTYPE. Skip it.
     if bits.take(3)? == 1 {
         bits.take(18)?;
     }
-    // Coding types: 0 I, 1 P, 2 improved PB, 3 B.
+    // The coding type is 0 for I, 1 for P, 2 for improved PB and 3 for B.
     Some(by_number(bits.take(3)?, [0, 3]))
 }
 
@@ -86,7 +87,7 @@ fn h264(frame: &[u8]) -> Option<PictureKind> {
         match head & 0x1f {
             IDR => return Some(PictureKind::Intra),
             SEI => recovers |= sei::has_recovery_point(nal_unit_of(body)),
-            // A decoder can start at a recovery point.
+            // The frame has a recovery point, so a decoder can start at it.
             SLICE if recovers => return Some(PictureKind::Intra),
             SLICE if head & 0x60 == 0 => return Some(PictureKind::Disposable),
             SLICE => return Some(PictureKind::Predicted),
@@ -96,7 +97,7 @@ fn h264(frame: &[u8]) -> Option<PictureKind> {
     None
 }
 
-/// A bit reader, most significant bit first.
+/// Reads bits. The most significant bit of a byte comes first.
 struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -107,7 +108,7 @@ impl<'a> Bits<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// Returns the next `n` bits, up to 32.
+    /// Returns the next `n` bits as a number. `n` is at most 32.
     fn take(&mut self, n: usize) -> Option<u32> {
         let mut value = 0;
         for _ in 0..n {

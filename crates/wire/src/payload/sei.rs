@@ -1,28 +1,29 @@
-//! Supplemental enhancement information (SEI) of H.264 (sections 7.3.2.3 and D.1) and H.265 (sections 7.3.2.4 and D.2).
-//! A NAL unit contains one or more messages. The payload type and the size are each coded as bytes of 255 and
-//! one byte below 255, whose sum is the value.
+//! Reads supplemental enhancement information (SEI) of H.264 (sections 7.3.2.3 and D.1) and H.265 (sections 7.3.2.4 and
+//! D.2). A NAL unit contains one or more messages. The payload type and the size of a message are coded in the same
+//! way: as any number of bytes of 255 and one byte below 255. The value is the sum of these bytes.
 //!
 //! ```text
 //! payload type | size | payload | the next message, or the trailing bits
 //! ```
 
-/// A recovery point, at whose picture a decoder can start (H.264, D.2.8; H.265, D.3.8).
+/// Payload type of a recovery point. A decoder can start at its picture (H.264, D.2.8; H.265, D.3.8).
 const RECOVERY_POINT: usize = 6;
 
-/// Returns whether a NAL unit has a recovery point message; `body` follows its header.
+/// Returns whether a NAL unit contains a recovery point message. `body` is the unit without its header.
 pub(super) fn has_recovery_point(body: &[u8]) -> bool {
     let mut bytes = Unescaped { bytes: body.iter(), zeros: 0 };
     loop {
         let (Some(kind), Some(size)) = (number(&mut bytes), number(&mut bytes)) else { return false };
         let whole = (0..size).all(|_| bytes.next().is_some());
         if !whole || kind == RECOVERY_POINT {
-            // A recovery point is never empty, because it contains the number of frames until recovery.
+            // Reject an empty message. A recovery point contains the number of frames until recovery, so it is never
+            // empty.
             return whole && size > 0;
         }
     }
 }
 
-/// Reads a payload type or size: the sum of bytes up to the first one below 255.
+/// Reads a payload type or a size. It is the sum of all bytes up to the first byte below 255.
 fn number(bytes: &mut Unescaped<'_>) -> Option<usize> {
     let mut sum = 0usize;
     loop {
@@ -34,10 +35,10 @@ fn number(bytes: &mut Unescaped<'_>) -> Option<usize> {
     }
 }
 
-/// A NAL unit's bytes without `emulation_prevention_three_byte`.
+/// Iterates over the bytes of a NAL unit, without each `emulation_prevention_three_byte`.
 struct Unescaped<'a> {
     bytes: std::slice::Iter<'a, u8>,
-    /// Zeros before the next byte.
+    /// Number of zeros directly before the next byte.
     zeros: u32,
 }
 
@@ -46,7 +47,7 @@ impl Iterator for Unescaped<'_> {
 
     fn next(&mut self) -> Option<u8> {
         let mut byte = *self.bytes.next()?;
-        // 00 00 03 stands for 00 00 (H.264, section 7.4.1).
+        // Skip the 03, because 00 00 03 stands for 00 00 (H.264, section 7.4.1).
         if byte == 3 && self.zeros >= 2 {
             self.zeros = 0;
             byte = *self.bytes.next()?;

@@ -1,4 +1,4 @@
-//! Positions at which a frame may be divided.
+//! Finds the units of a frame. The frame may be divided between two units.
 
 use super::{PayloadFormat, av1};
 
@@ -7,7 +7,7 @@ pub(super) const FIRST_SLICE: u8 = 0x01;
 pub(super) const LAST_SLICE: u8 = 0xaf;
 pub(super) const SEQUENCE: u8 = 0xb3;
 const GROUP: u8 = 0xb8;
-/// NAL unit types of payloads (RFC 6184, table 1).
+/// NAL unit types that H.264 uses for RTP payloads (RFC 6184, table 1).
 pub(super) const STAP_A: u8 = 24;
 pub(super) const STAP_B: u8 = 25;
 pub(super) const MTAP16: u8 = 26;
@@ -15,7 +15,7 @@ pub(super) const MTAP24: u8 = 27;
 pub(super) const FU_A: u8 = 28;
 pub(super) const FU_B: u8 = 29;
 
-/// Returns the sizes of a frame's units, with start codes.
+/// Returns the sizes of all units of a frame in bytes, including start codes.
 pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
     Units::new(format, frame).map(|unit| unit.len).collect()
 }
@@ -24,12 +24,12 @@ pub fn unit_sizes(format: PayloadFormat, frame: &[u8]) -> Vec<usize> {
 pub(super) struct Unit {
     pub(super) offset: usize,
     pub(super) len: usize,
-    /// The number of leading bytes that are omitted or changed when sent: the start code; in AV1, all before the OBU's
-    /// payload.
+    /// Number of bytes at the start of the unit that are not sent or are changed. This is the start code. For AV1, it
+    /// is everything before the payload of the OBU.
     pub(super) prefix: usize,
-    /// AV1: the size of the OBU's header, which is sent after the aggregation header.
+    /// Used for AV1: the size of the OBU's header. The header is sent after the aggregation header.
     pub(super) head: usize,
-    /// Whether the unit must not share a payload with preceding ones.
+    /// Whether the unit must begin a new payload.
     pub(super) apart: bool,
 }
 
@@ -63,7 +63,7 @@ impl Iterator for Units<'_> {
                 PayloadFormat::Av1 => av1::unit(offset, rest),
             };
             self.offset += unit.len;
-            // A start code without data is not a unit.
+            // Skip a start code without data, because it is not a unit.
             if unit.len > unit.prefix || self.format.row().stood_for == 0 && unit.len > 0 {
                 return Some(unit);
             }
@@ -71,7 +71,7 @@ impl Iterator for Units<'_> {
     }
 }
 
-/// Returns the position and value xx of each start code 00 00 01 xx.
+/// Returns each start code 00 00 01 xx: its position and its value xx.
 pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '_ {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -81,9 +81,10 @@ pub(super) fn start_codes(bytes: &[u8]) -> impl Iterator<Item = (usize, u8)> + '
     })
 }
 
-/// Returns the bytes after each start code (H.264 and H.265, annexes B) up to the frame's end.
+/// Returns the bytes after each start code, up to the end of the frame (H.264 and H.265, annexes B).
 ///
-/// A unit's end is not searched, because this is slow in long units. Where it is needed, [`nal_unit_of`] finds it.
+/// The end of each unit is not searched, because this is slow for long units. Use [`nal_unit_of`] to find it where it
+/// is needed.
 pub(super) fn behind_start_codes(frame: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut from = 0;
     std::iter::from_fn(move || {
@@ -103,7 +104,7 @@ fn mpeg2_unit(offset: usize, rest: &[u8]) -> Unit {
     for (at, code) in start_codes(rest) {
         let slice = (FIRST_SLICE..=LAST_SLICE).contains(&code);
         let header = matches!(code, PICTURE | SEQUENCE | GROUP);
-        // The headers of RFC 2250, section 3.1, must start a payload.
+        // These headers must start a payload (RFC 2250, section 3.1).
         apart |= at == 0 && header;
         if in_slice && (slice || header) {
             len = at;
@@ -115,7 +116,7 @@ fn mpeg2_unit(offset: usize, rest: &[u8]) -> Unit {
 }
 
 fn h263_unit(offset: usize, rest: &[u8]) -> Unit {
-    // A picture, GOB or slice begins with sixteen zero bits and a one.
+    // A picture, a GOB or a slice begins with sixteen zero bits and a one bit.
     let code = |three: &[u8]| three[0] == 0 && three[1] == 0 && three[2] & 0x80 != 0;
     let prefix = if rest.len() > 2 && code(rest) { 2 } else { 0 };
     let next = rest.get(1..).and_then(|later| later.windows(3).position(code));
@@ -128,7 +129,7 @@ fn nal_unit(offset: usize, rest: &[u8]) -> Unit {
     let prefix = if zeros >= 2 && rest.get(zeros) == Some(&1) { zeros + 1 } else { 0 };
     let next = rest[prefix..].windows(3).position(|three| *three == [0, 0, 1]);
     let len = next.map_or(rest.len(), |at| {
-        // A NAL unit does not end with a zero, so zeros belong to the next start code.
+        // The zeros at the end belong to the next start code, because a NAL unit does not end with a zero.
         let end = prefix + at;
         end - rest[prefix..end].iter().rev().take_while(|&&byte| byte == 0).count()
     });

@@ -12,27 +12,28 @@ use super::Fragment;
 use crate::ParseError;
 use crate::bytes::Reader;
 
-/// Returns a sent payload's descriptor with X, I and M. PID is 0: RFC 7741 allows a frame to be sent as one partition.
+/// Returns the payload descriptor of a payload that is sent. X, I and M are set. PID is 0, because RFC 7741 allows a
+/// frame to be sent as one partition.
 pub(super) fn header(picture: u32, fragment: &Fragment) -> [u8; 4] {
     let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
     [0x80 | u8::from(fragment.starts_unit) << 4, 0x80, high, low]
 }
 
-/// Parses a payload. Returns whether it starts a frame, and its part of the frame.
+/// Parses a payload. Returns whether it starts a frame, and the part of the frame that it contains.
 pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     let what = "VP8 payload descriptor";
     let mut reader = Reader::new(payload);
     let flags = reader.u8(what)?;
     if flags & 0x80 != 0 {
         let extension = reader.u8(what)?;
-        // With M set the picture ID has a second byte.
+        // If M is set, the picture ID has a second byte.
         if extension & 0x80 != 0 && reader.u8(what)? & 0x80 != 0 {
             reader.u8(what)?;
         }
         if extension & 0x40 != 0 {
             reader.u8(what)?;
         }
-        // T and K share a byte.
+        // T and K use the same byte.
         if extension & 0x30 != 0 {
             reader.u8(what)?;
         }
@@ -40,11 +41,12 @@ pub(super) fn parse(payload: &[u8]) -> Result<(bool, &[u8]), ParseError> {
     if reader.rest.is_empty() {
         return Err(ParseError::Malformed { what: "a VP8 payload without any of a frame" });
     }
-    // A frame starts with S set and the partition index 0.
+    // A payload starts a frame if S is set and the partition index is 0.
     Ok((flags & 0x17 == 0x10, reader.rest))
 }
 
-/// Returns whether P, the lowest bit of the frame tag, is 0 (RFC 6386, section 9.1).
+/// Returns whether a frame is a key frame. This is the case if P, the lowest bit of the frame tag, is 0 (RFC 6386,
+/// section 9.1).
 pub(super) fn is_key(frame: &[u8]) -> bool {
     frame.first().is_some_and(|tag| tag & 1 == 0)
 }

@@ -1,4 +1,4 @@
-//! The RTP payload format of VP9 (RFC 9628, section 4.2), with one spatial layer.
+//! The RTP payload format of VP9 (RFC 9628, section 4.2). Only one spatial layer is supported.
 //!
 //! ```text
 //! | I | P | L | F | B | E | V | Z |
@@ -12,17 +12,17 @@ use super::Fragment;
 use crate::ParseError;
 use crate::bytes::Reader;
 
-/// The used fields of a payload descriptor.
+/// The fields of a payload descriptor that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Descriptor {
-    /// B: start of the frame.
+    /// B: the payload starts the frame.
     pub(super) begins: bool,
-    /// E: end of the frame.
+    /// E: the payload ends the frame.
     pub(super) ends: bool,
 }
 
-/// Returns a sent payload's descriptor: I with M, P, B and E. Intra-only frames have P, too, because a decoder can't
-/// start there.
+/// Returns the payload descriptor of a payload that is sent. I and M are set. P, B and E depend on the frame. P is also
+/// set for intra-only frames, because a decoder can't start there.
 pub(super) fn header(picture: u32, key: bool, fragment: &Fragment) -> [u8; 4] {
     let [high, low] = (picture as u16 | 0x8000).to_be_bytes();
     let bounds = u8::from(fragment.starts_unit) << 3 | u8::from(fragment.ends_unit) << 2;
@@ -36,16 +36,16 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     let flags = reader.u8(what)?;
     let has = |bit: u8| flags >> bit & 1 == 1;
     let (predicted, flexible) = (has(6), has(4));
-    // With M set the picture ID has a second byte.
+    // If M is set, the picture ID has a second byte.
     if has(7) && reader.u8(what)? & 0x80 != 0 {
         reader.u8(what)?;
     }
     if has(5) {
-        // SID: the spatial layer.
+        // SID is the number of the spatial layer. Only layer 0 is used.
         if reader.u8(what)? >> 1 & 7 != 0 {
             return Err(ParseError::OtherLayer { what: "a spatial layer of VP9 above the first" });
         }
-        // TL0PICIDX is absent in flexible mode.
+        // TL0PICIDX does not exist in flexible mode.
         if !flexible {
             reader.u8(what)?;
         }
@@ -68,8 +68,8 @@ pub(super) fn parse(payload: &[u8]) -> Result<(Descriptor, &[u8]), ParseError> {
     Ok((Descriptor { begins: has(3), ends: has(2) }, reader.rest))
 }
 
-/// Skips the scalability structure: | N_S (3) | Y | G | 0 (3) |, the sizes of N_S + 1 layers if Y, and a group's
-/// pictures if G.
+/// Skips the scalability structure: | N_S (3) | Y | G | 0 (3) |. If Y is set, the sizes of N_S + 1 layers follow. If G
+/// is set, a description of the pictures of a group follows.
 fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     let what = "VP9 scalability structure";
     let flags = reader.u8(what)?;
@@ -77,7 +77,7 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
         reader.take(4 * (usize::from(flags >> 5) + 1), what)?;
     }
     if flags & 0x08 != 0 {
-        // Each of the N_G pictures has a count of references, and a byte for each.
+        // Each of the N_G pictures has the number of its references, and one byte for each reference.
         for _ in 0..reader.u8(what)? {
             let references = reader.u8(what)? >> 2 & 3;
             reader.take(references.into(), what)?;
@@ -86,14 +86,14 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Returns whether the uncompressed header is a key frame's (VP9, section 6.2).
+/// Returns whether a frame is a key frame. Its uncompressed header tells this (VP9, section 6.2).
 ///
 /// ```text
 /// | frame_marker (2) | profile (2) | reserved (1, only in profile 3) | show_existing_frame (1) | frame_type (1) |
 /// ```
 pub(super) fn is_key(frame: &[u8]) -> bool {
     let Some(&first) = frame.first() else { return false };
-    // Removes the reserved bit of profile 3.
+    // Remove the reserved bit, which only profile 3 has.
     let bits = if first & 0x30 == 0x30 { first << 1 } else { first };
     first >> 6 == 2 && bits & 0x0c == 0
 }

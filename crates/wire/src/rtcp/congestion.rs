@@ -1,4 +1,4 @@
-//! Congestion control feedback (RFC 8888), with erratum 8166: `num_reports` is the number of packet metric blocks.
+//! Congestion control feedback (RFC 8888). As erratum 8166 says, `num_reports` is the number of packet metric blocks.
 
 use super::acknowledged::{peer_time, unwrap};
 use super::{Acknowledged, Arrived, FeedbackKind, Packet};
@@ -7,38 +7,39 @@ use crate::bytes::{Reader, to_words};
 use steadycast_units::{Ecn, PeerTime, Span};
 
 const CCFB: u8 = 11;
-/// Maximum number of packets per stream and report: a quarter of the sequence space (RFC 8888, section 3.1).
+/// Maximum number of packets that a report may contain for one stream. It is a quarter of the sequence space (RFC 8888,
+/// section 3.1).
 pub(super) const MAX_REPORTS: usize = 16_384;
 const MAX_STREAMS: usize = 256;
-/// Bytes of a report without streams: RTCP header, sender's SSRC and report timestamp.
+/// Length of a report without streams in bytes: the RTCP header, the sender's SSRC and the report timestamp.
 const FRAME: usize = 12;
-/// Bytes of a stream without packets: SSRC, first number and count.
+/// Length of a stream without packets in bytes: the SSRC, the first sequence number and the count.
 const STREAM: usize = 8;
 
-/// The arrival of a packet (RFC 8888, section 3.1).
+/// The arrival of a packet, as RFC 8888 reports it (section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketArrival {
-    /// The ECN field; [`Ecn::Ce`] if any copy of the packet was marked.
+    /// The ECN field of the packet. It is [`Ecn::Ce`] if any copy of the packet was marked.
     pub ecn: Ecn,
-    /// 13 bits, in 1/1024 s.
+    /// Time from the arrival to the report, in units of 1/1024 s. It has 13 bits.
     offset: u16,
 }
 
 impl PacketArrival {
-    /// More than 8189/1024 s.
+    /// The value for a time of more than 8189/1024 s.
     const TOO_LONG: u16 = 0x1ffe;
     const UNAVAILABLE: u16 = 0x1fff;
 
-    /// Creates an arrival that is `age` old at the time of the report, rounded down to 1/1024 s.
+    /// Creates an arrival that was `age` before the time of the report. The age is rounded down to 1/1024 s.
     pub fn before(age: Span, ecn: Ecn) -> Self {
         let units = u128::from(age.as_nanos()) * 1024 / 1_000_000_000;
         Self { ecn, offset: units.min(u128::from(Self::TOO_LONG)) as u16 }
     }
-    /// Creates an arrival at an unknown time, or after the report's time.
+    /// Creates an arrival whose time is unknown or after the time of the report.
     pub fn unknown_time(ecn: Ecn) -> Self {
         Self { ecn, offset: Self::UNAVAILABLE }
     }
-    /// Returns the time from arrival to report; `None` if unknown or above 8189/1024 s.
+    /// Returns the time from the arrival to the report. Returns `None` if it is unknown or above 8189/1024 s.
     pub fn offset(self) -> Option<Span> {
         self.units().map(|units| Span::nanos(u64::from(units) * 1_000_000_000 / 1024))
     }
@@ -47,30 +48,31 @@ impl PacketArrival {
     }
 }
 
-/// The packets of one source in a report.
+/// The part of a report that describes the packets of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamArrivals {
     /// The SSRC of the source.
     pub ssrc: u32,
-    /// The first reported sequence number. If `arrivals` is empty, it is the highest sequence number received.
+    /// The first sequence number that is reported. If `arrivals` is empty, it is the highest sequence number received.
     pub begin_seq: u16,
-    /// The arrivals from `begin_seq` on; `None` if missing. At most 16384 are written.
+    /// The arrivals of the packets from `begin_seq` on. `None` means that the packet is missing. At most 16384 arrivals
+    /// are written.
     pub arrivals: Vec<Option<PacketArrival>>,
 }
 
-/// Per-packet feedback (RFC 8888, section 3.1).
+/// Per-packet feedback in the format of RFC 8888, section 3.1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionFeedback {
     /// The SSRC of the reporting participant.
     pub sender: u32,
-    /// The arrivals by source.
+    /// The arrivals for each source.
     pub streams: Vec<StreamArrivals>,
-    /// The report timestamp: the middle of an NTP time, in 1/65536 s.
+    /// The report timestamp: the middle 32 bits of an NTP time, in units of 1/65536 s.
     pub report_time: u32,
 }
 
 impl CongestionFeedback {
-    /// Returns the report as one packet of any length; see [`CongestionFeedback::split`].
+    /// Converts the whole report to one packet, without a limit on its length. See also [`CongestionFeedback::split`].
     pub fn to_packet(&self) -> Packet {
         let mut body = Vec::new();
         for stream in &self.streams {
@@ -82,19 +84,19 @@ impl CongestionFeedback {
                 let bits = arrival.map_or(0, |it| 0x8000 | u16::from(it.ecn.bits()) << 13 | it.offset);
                 body.extend_from_slice(&bits.to_be_bytes());
             }
-            // An odd number of packets is padded to whole words (RFC 8888, section 3.1).
+            // If the number of packets is odd, pad to whole words (RFC 8888, section 3.1).
             body.resize(to_words(body.len()), 0);
         }
         body.extend_from_slice(&self.report_time.to_be_bytes());
-        // The first four bytes of `body` become the media source in RFC 4585's header. They are the first stream's SSRC
-        // or, without streams, the report timestamp.
+        // Move the first four bytes of `body` to the field `media`, which is part of RFC 4585's header. These bytes are
+        // the SSRC of the first stream. Without streams, they are the report timestamp.
         let fci = body.split_off(4);
         let media = body.try_into().map_or(0, u32::from_be_bytes);
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender: self.sender, media, fci }
     }
 
-    /// Splits the report into reports of at most `max` bytes, including the RTCP header. If `max` is less than 24
-    /// bytes, 24 bytes are used, which suffice for two packets of one source.
+    /// Splits the report into reports of at most `max` bytes, including the RTCP header. A limit below 24 bytes is
+    /// raised to 24 bytes. This is the size of a report on two packets of one source.
     pub fn split(&self, max: usize) -> Vec<Self> {
         let room = max.saturating_sub(FRAME).max(STREAM + 4);
         let fresh = || Self { streams: Vec::new(), ..*self };
@@ -103,12 +105,13 @@ impl CongestionFeedback {
             let mut done = 0;
             loop {
                 let rest = &arrivals[done..];
-                // A stream's header without at least one word of packets would waste space.
+                // Begin a new report if only the header of the stream would fit. A header without at least one word of
+                // packets would waste space.
                 if left < STREAM + rest.len().min(2) * 2 || report.streams.len() == MAX_STREAMS {
                     reports.push(std::mem::replace(&mut report, fresh()));
                     left = room;
                 }
-                // Two packets fill a word.
+                // Take an even number of packets, because two packets fill a word.
                 let taken = rest.len().min((left - STREAM) / 4 * 2).min(MAX_REPORTS);
                 let begin_seq = begin_seq.wrapping_add(done as u16);
                 report.streams.push(StreamArrivals { ssrc: *ssrc, begin_seq, arrivals: rest[..taken].to_vec() });
@@ -123,16 +126,15 @@ impl CongestionFeedback {
         reports
     }
 
-    /// Returns whether the packet has this report's type and format. It may be malformed.
+    /// Returns whether the packet has the type and format of this report. Its content is not checked.
     pub fn is(packet: &Packet) -> bool {
         matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, .. })
     }
 
-    /// Parses a packet of a compound; `Ok(None)` for another type.
+    /// Parses a packet of a compound. Returns `Ok(None)` if the packet has another type.
     ///
-    /// # Errors
-    /// The packet ends before the announced length, or announces more than 256 streams or more than 16384 packets per
-    /// stream.
+    /// Returns an error if the packet ends before the announced length. Also returns an error if it announces more than
+    /// 256 streams, or more than 16384 packets of a stream.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::Feedback { kind: FeedbackKind::Transport, fmt: CCFB, sender, media, fci } = packet else {
             return Ok(None);
@@ -160,16 +162,18 @@ impl CongestionFeedback {
         Ok(Some(Self { sender: *sender, streams, report_time: word }))
     }
 
-    /// Returns the report's time on the receiver's clock, as the value nearest to the earlier time `near`, if any.
+    /// Returns the time of the report on the receiver's clock. `near` is an earlier time, if one is known. Of all
+    /// possible values, the value nearest to it is returned.
     pub fn reported_at(&self, near: Option<PeerTime>) -> PeerTime {
         peer_time(self.reported(near), PER_SECOND)
     }
 
-    /// Returns each packet with its source. `near` is an earlier time on the receiver's clock, if any.
+    /// Returns the source and the feedback for each packet. `near` is an earlier time on the receiver's clock, if one
+    /// is known.
     pub fn acknowledged(&self, near: Option<PeerTime>) -> impl Iterator<Item = (u32, Acknowledged)> + '_ {
         let reported = self.reported(near);
         let arrived = move |arrival: PacketArrival| {
-            // The offset counts 1/1024 s, the timestamp 1/65536 s.
+            // Multiply by 64, because the offset counts 1/1024 s and the timestamp counts 1/65536 s.
             let at = arrival.units().map(|units| peer_time(reported - i64::from(units) * 64, PER_SECOND));
             Arrived { at, ecn: Some(arrival.ecn) }
         };
