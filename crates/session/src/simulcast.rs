@@ -6,7 +6,8 @@ use steadycast_control::simulcast::rates_body;
 use steadycast_control::{Body, Wake};
 use steadycast_units::{Rate, Span, Time};
 
-/// The rates of all senders of a simulcast. The senders run in one process, and each sender has one such value.
+/// The rates of all senders of a simulcast. The senders run in one process. Each sender has a value of this type, and
+/// all these values share the rates.
 #[derive(Clone, Debug)]
 pub struct Siblings {
     rates: Arc<[AtomicU64]>,

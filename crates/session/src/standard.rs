@@ -37,12 +37,13 @@ pub struct StandardReports {
     own: Arc<dyn Factory>,
     /// Whether the controller can work with standard reports alone.
     able: bool,
-    /// How many standard reports a receiver may send before [`FALLBACK`] replaces the controller.
+    /// [`FALLBACK`] replaces the controller when a receiver has sent this number of standard reports. With 0, the first
+    /// report is enough.
     bare_reports_allowed: u32,
 }
 
 impl StandardReports {
-    /// Wraps the controller `own`. `able` is whether this controller can work with standard reports alone.
+    /// Wraps the controller `own`. `able` tells whether this controller can work with standard reports alone.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
         Self { own, able, bare_reports_allowed: 0 }
     }
@@ -119,8 +120,8 @@ impl<K: Ord + Copy> Ranked<K> {
 
 /// Loss fraction above which a path with a queue is considered full.
 const CONGESTION_LOSS: f64 = 0.01;
-/// The maximum rate, as a multiple of the arrival rate. At 2 Mb/s with a report every 5 s, a factor of 1.02 causes 0.03
-/// % loss. A factor of 1.05 causes 0.3 % loss, and a factor of 1.15 causes 2.6 %.
+/// The maximum rate, as a multiple of the arrival rate. At 2 Mb/s with a report every 5 s, a factor of 1.02 causes
+/// 0.03 % loss. A factor of 1.05 causes 0.3 % loss, and a factor of 1.15 causes 2.6 %.
 const RISE: f64 = 1.02;
 /// Number of recent report intervals from which the highest arrival rate is taken. With several intervals, a short
 /// outage does not limit the rate.
@@ -161,7 +162,8 @@ struct Standard {
     begin: Rate,
     setup: Setup,
     half: Box<dyn SenderHalf>,
-    /// How many standard reports a receiver may send before [`FALLBACK`] replaces the controller.
+    /// [`FALLBACK`] replaces the controller when a receiver has sent this number of standard reports. With 0, the first
+    /// report is enough.
     bare_reports_allowed: u32,
     /// Receivers that have sent reports in the controller's own format.
     ours: BTreeSet<ReceiverId>,
@@ -357,7 +359,7 @@ impl Receiver {
             if let Some(packet) = left.by_seq(seq).filter(|_| !lost) {
                 let notice = instead.unwrap_or(packet.notice);
                 let at = (packet.at + all.delay(n)).min(report.at);
-                // Report blocks do not tell ECN marks, so assume that there were none.
+                // Report blocks contain no ECN marks, so assume that no packet was marked.
                 self.shadow.arrive(at, &SentMedia { notice, ..*packet }, Ecn::NotEct);
             }
         }
@@ -386,7 +388,8 @@ struct RiseLimit {
 }
 
 impl RiseLimit {
-    /// Updates the limit with the interval between two reports. `queue` is whether the RTT at its end shows a queue.
+    /// Updates the limit with the interval between two reports. `queue` tells whether the RTT at the end of the
+    /// interval shows a queue.
     fn add(&mut self, interval: &Interval, queue: bool, packet: Bytes) {
         self.lasted += interval.lasted;
         self.expected += interval.expected;
@@ -575,7 +578,8 @@ mod tests {
     use steadycast_control::Reception;
     use steadycast_units::Seed;
 
-    /// Returns how many standard reports one receiver sends before [`FALLBACK`] is used. The maximum is nine.
+    /// Sends standard reports of one receiver. Returns the number of the report with which [`FALLBACK`] replaces the
+    /// controller. Returns nine if none of eight reports has this effect.
     fn bare_reports(served: &StandardReports) -> u64 {
         let setup = Setup {
             packet: Bytes::new(1_000),

@@ -116,8 +116,8 @@ impl<'a> Misplaced<'a> {
     }
     /// Returns the remedy for a key that other programs use for the setting `meant`.
     ///
-    /// `meant` has one of three forms: a key of this table, a dotted path to a key of an inner table, or a line `KEY =
-    /// VALUE`.
+    /// `meant` has one of three forms: a key of this table, a dotted path to a key of an inner table, or a line
+    /// `KEY = VALUE`.
     fn reads(&self, meant: &str) -> Option<Remedy> {
         if let Some((key, _)) = meant.split_once(" = ") {
             return self.free(key).then(|| (format!("write {meant}"), key.to_owned()));

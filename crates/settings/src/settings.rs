@@ -24,7 +24,7 @@ pub trait Settings: Sized {
 pub trait Rule<T> {
     /// Returns the problem and the remedy if a value violates the rule.
     fn broken(&self, value: &T) -> Option<(String, String)>;
-    /// Adds the rule to the schema of a value, if JSON Schema can express the rule.
+    /// Adds the rule to the schema of a value, as far as JSON Schema can express the rule.
     fn describe(&self, _: &mut Map<String, Json>) {}
 }
 
@@ -183,9 +183,9 @@ pub fn kind_first(key: &str, kind: &str, rest: Table) -> Value {
 /// - `[inner] name: Type` declares a field that is not a key.
 /// - `[kind] name: Type` adds the keys of an enum that [`kinds!`](crate::kinds) declares.
 ///
-/// After the struct's name, `checked by FUNCTION` sets a function that checks the whole struct. Its type is `fn(&Self,
-/// &Item, &mut Findings)`. With `, short "KEY" "EXAMPLE"`, users may write the value of this key in place of the table.
-/// The example is shown in messages.
+/// After the struct's name, `checked by FUNCTION` sets a function that checks the whole struct. Its type is
+/// `fn(&Self, &Item, &mut Findings)`. With `, short "KEY" "EXAMPLE"`, users may write the value of this key in place of
+/// the table. The example is shown in messages.
 #[macro_export]
 macro_rules! settings {
     ($(
@@ -358,7 +358,7 @@ macro_rules! settings {
     (@schema $base:ident, $all:ident; [inner] $key:ident: $type:ty; []; []; [$($default:expr)?]; [$($doc:literal),+]) => {};
 }
 
-/// Declares enums of settings. The key `kind` selects the variant. After `by`, another key can be given for this.
+/// Declares enums of settings. The key `kind` selects the variant. Another key can be given after `by`.
 ///
 /// Each variant consists of a word, an optional type and a phrase for messages, as in "a RED queue has no key
 /// `target`".

@@ -671,7 +671,7 @@ impl<T: ToToml> ToToml for OrNone<T> {
     }
 }
 
-/// A table that is read later, when the values on which its defaults depend are known.
+/// A table that is read later, when the values on which it depends are known.
 #[derive(Clone, Debug)]
 pub struct Deferred<T> {
     /// The table as it was written.

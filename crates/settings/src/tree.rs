@@ -243,7 +243,7 @@ fn explain(message: &str, found: &str, heads: bool) -> (String, String) {
 }
 
 /// Returns the position at which dotted keys or brackets are nested too deeply. This check is needed because the parser
-/// limits only brackets. Without it, dropping a tree with a million levels would overflow the stack.
+/// limits only brackets. Without the check, dropping a tree with a million levels would overflow the stack.
 fn too_deep(text: &str) -> Option<usize> {
     use toml_parser::lexer::TokenKind;
     let (mut dots, mut open) = (0usize, 0usize);
@@ -345,8 +345,8 @@ impl Lines {
     }
 }
 
-/// Parses a value from the command line. A text that is not a TOML value becomes a string, so that `--set
-/// flow.video.controller=asmp` needs no quotation marks.
+/// Parses a value from the command line. A text that is not a TOML value becomes a string, so that
+/// `--set flow.video.controller=asmp` needs no quotation marks.
 pub fn read_value(text: &str) -> Value {
     if text.len() > 10_000 || too_deep(text).is_some() {
         return Value::Text(text.to_owned());

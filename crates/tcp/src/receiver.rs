@@ -74,8 +74,8 @@ impl Receiver {
         let seq = segment.seq;
         let mut changed = false;
         if self.mark_feedback == MarkFeedback::Latched {
-            // Process CWR before the CE mark. A mark on the same segment must start a new report (RFC 3168, section
-            // 6.1.3).
+            // Process CWR before the CE mark. A mark on the same segment must start a new report (RFC 3168,
+            // section 6.1.3).
             if segment.cwr {
                 self.ece = false;
             }
@@ -152,8 +152,8 @@ impl Receiver {
         }
     }
 
-    /// Acknowledges the pending segments. This is necessary because their mark differs from the mark of `segment` (RFC
-    /// 8257, section 3.2).
+    /// Acknowledges the pending segments. This is necessary because their mark differs from the mark of `segment`
+    /// (RFC 8257, section 3.2).
     #[cold]
     fn acknowledge_pending(&mut self, now: Time, segment: &Segment) -> Ack {
         self.ece = !self.ece;

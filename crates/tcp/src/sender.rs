@@ -137,8 +137,8 @@ pub struct Sender {
     state: State,
     /// The value of `max` at the last window reduction.
     recover: u32,
-    /// Whether duplicate acknowledgments below `recover` are ignored, so that they start no recovery (RFC 6582, section
-    /// 3.2).
+    /// Whether duplicate acknowledgments below `recover` are ignored, so that they start no recovery (RFC 6582,
+    /// section 3.2).
     ignores_dupacks: bool,
     /// Whether an ECN mark caused the last window reduction. A loss in the same window then causes no second reduction.
     marked: bool,
@@ -811,8 +811,8 @@ impl Sender {
             self.retransmissions.update(&self.scoreboard);
             self.scoreboard.set_lost_retransmissions(self.retransmissions.lost.len());
         }
-        // Recovery starts after three duplicates, or when the scoreboard shows that a hole is lost (RFC 6675, section
-        // 5).
+        // Recovery starts after three duplicates, or when the scoreboard shows that a hole is lost (RFC 6675,
+        // section 5).
         let lost = self.dupacks >= DUP_THRESH || self.scoreboard.is_first_lost();
         if self.state == State::Open && lost && self.una < self.max {
             self.enter_recovery(now);
@@ -860,8 +860,8 @@ impl Sender {
         self.retransmissions.clear();
     }
 
-    /// Reduces the window. `least` is CUBIC's minimum window in segments. It is 1 after a mark and 2 after a loss (RFC
-    /// 9438, section 4.6).
+    /// Reduces the window. `least` is CUBIC's minimum window in segments. It is 1 after a mark and 2 after a loss
+    /// (RFC 9438, section 4.6).
     fn reduce(&mut self, least: f64) {
         // Use the usable window instead of FlightSize.
         let window = self.cwnd.min(f64::from(self.window));

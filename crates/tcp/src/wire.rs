@@ -42,8 +42,8 @@ pub struct Ack {
     pub next: u32,
     /// The SACK blocks, newest first (RFC 2018). They are empty if SACK is not used.
     pub sacks: [Block; 3],
-    /// The timestamp echo: the value of [`Segment::sent`] from which the sender measures the RTT (RFC 7323, section
-    /// 4.3).
+    /// The timestamp echo: the value of [`Segment::sent`] from which the sender measures the RTT (RFC 7323,
+    /// section 4.3).
     pub echo: Time,
     /// The ECE flag: a mark has arrived, and the sender has not responded yet. With DCTCP, it tells whether the
     /// acknowledged segments were marked.

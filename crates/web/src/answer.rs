@@ -1,5 +1,5 @@
-//! Negotiates a browser's offer and writes the answer (RFC 9429). WHEP is draft-ietf-wish-whep-04, and WHIP is RFC
-//! 9725.
+//! Negotiates a browser's offer and writes the answer (RFC 9429). WHEP is draft-ietf-wish-whep-04, and WHIP is
+//! RFC 9725.
 //!
 //! The answer accepts one video section and an audio section that is bundled with it. All other sections are rejected
 //! but keep their positions. The answer uses the payload types and extension IDs of the offer.
@@ -153,8 +153,8 @@ pub struct NegotiatedParameters {
     pub audio: Option<NegotiatedAudio>,
     /// Payload format of the video.
     pub format: PayloadFormat,
-    /// The SSRCs of the offerer's media and of its retransmissions. It is `None` unless the offer announces both (RFC
-    /// 5576, section 4.2).
+    /// The SSRCs of the offerer's media and of its retransmissions. It is `None` unless the offer announces both
+    /// (RFC 5576, section 4.2).
     pub offered_sources: Option<(u32, u32)>,
     /// The role of this end.
     pub role: Role,
@@ -232,8 +232,8 @@ impl Profile {
     }
 }
 
-/// Returns whether packets with this payload type can be distinguished from RTCP on a shared port (RFC 5761, section
-/// 4).
+/// Returns whether packets with this payload type can be distinguished from RTCP on a shared port (RFC 5761,
+/// section 4).
 pub(crate) const fn no_report(payload_type: u8) -> bool {
     !matches!(payload_type, 64..=95)
 }
@@ -544,8 +544,8 @@ impl NegotiatedParameters {
         let audio = self.audio.as_ref().filter(|_| own.sources.is_none_or(|own| own.audio.is_some()));
         let accepted = |place: usize| place == self.taken || audio.is_some_and(|audio| audio.section == place);
         if let Some(group) = &self.group {
-            // Keep the order of the offer. The first section then stays the tagged section, unless it is rejected (RFC
-            // 9143, section 7.3).
+            // Keep the order of the offer. The first section then stays the tagged section, unless it is rejected
+            // (RFC 9143, section 7.3).
             let is_accepted = |mid: &String| {
                 let of = |section: &Media| value(section, "mid") == Some(mid);
                 self.sections.iter().position(of).is_some_and(accepted)

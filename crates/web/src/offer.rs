@@ -1,5 +1,5 @@
-//! Makes the offer of an end that publishes to a server, and reads the server's answer (RFC 9725, section 4.2; RFC
-//! 9429).
+//! Makes the offer of an end that publishes to a server, and reads the server's answer (RFC 9725, section 4.2;
+//! RFC 9429).
 //!
 //! The offer has a video section and a bundled audio section (RFC 9725, section 4.4.1). As in browsers' offers, both
 //! sections have the same port, and neither is `bundle-only`. The offer contains all candidates, so trickle ICE is not

@@ -3,12 +3,12 @@
 //!
 //! If the peer is a browser, this end is ICE-lite (RFC 8445, section 2.5). It only answers checks, and sends nothing to
 //! an address before a valid check has arrived from it. An address is validated when the peer has proven that it
-//! receives there. Before that, this end sends at most three times the number of bytes that came from the address (RFC
-//! 9000, section 8).
+//! receives there. Before that, this end sends at most three times the number of bytes that came from the address
+//! (RFC 9000, section 8).
 //!
 //! The DTLS cookie validates the browser's first address. For a later address, this end sends a check of its own. The
-//! browser's response validates the address, because the check's transaction ID can't be guessed (RFC 9000, sections
-//! 8.2 and 9.3). Until then, media is sent to the previous address.
+//! browser's response validates the address, because the check's transaction ID can't be guessed (RFC 9000,
+//! sections 8.2 and 9.3). Until then, media is sent to the previous address.
 //!
 //! The keys are used only if the browser's certificate has a fingerprint that is in the browser's session description.
 //!
@@ -48,15 +48,15 @@ const SILENCE_GAPS: u64 = 2;
 const RECENT_GAPS: usize = 32;
 /// Media stays at the browser's current address while packets have arrived from there within this time.
 const MIGRATION_HOLD: Span = Span::secs(1);
-/// The amplification limit: how many times the received bytes may be sent to an address that is not validated (RFC
-/// 9000, section 8.1).
+/// The amplification limit: how many times the received bytes may be sent to an address that is not validated
+/// (RFC 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
 /// The initial retransmission timeout of the checks that this end sends. It doubles with each retransmission.
 const CHECK_RTO: Span = Span::millis(250);
 /// Maximum number of addresses stored per browser.
 const MAX_PATHS: usize = 4;
-/// The PRIORITY attribute of the checks that this end sends. It is the priority of a host candidate (RFC 8445, section
-/// 5.1.2.1).
+/// The PRIORITY attribute of the checks that this end sends. It is the priority of a host candidate (RFC 8445,
+/// section 5.1.2.1).
 const PRIORITY: u32 = (126 << 24) | (65_535 << 8) | 255;
 /// The initial timeout of a DTLS flight and its number of retransmissions. The timeout doubles each time, which gives
 /// 13 s in all.

@@ -255,8 +255,8 @@ impl Payload<'_> {
     }
 }
 
-/// Does the same as [`fragments`], but returns the payloads with their bytes. `picture` is the frame number. Its low 15
-/// bits are the picture ID of VP8 and VP9.
+/// Does the same as [`fragments`], but returns the payloads with their bytes. `picture` is the frame number. Its low
+/// 15 bits are the picture ID of VP8 and VP9.
 pub fn payloads(
     format: PayloadFormat,
     frame: &[u8],
