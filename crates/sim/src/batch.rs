@@ -158,7 +158,8 @@ impl Batch {
         let bit = 1 << self.arrivals.len();
         let Some(ecn) = fan.legs().first().map(Leg::ecn) else { return };
         let (packet, before) = (fan.packet(), fan.legs().len());
-        // This packet is for all sinks, like the previous packet. Skip the comparison for each sink.
+        // This packet has the same copies as an earlier packet that was for all sinks. Skip the comparison for each
+        // sink.
         if self.all == fan.legs() && matches!(batch_key, BatchKey::Plain) {
             self.arrivals.push(Arrival { at: now, packet, copies: before as u32, ecn });
             return fan.keep(|_| false);

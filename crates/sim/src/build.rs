@@ -55,7 +55,8 @@ impl<'a> Builder<'a> {
     fn add(&mut self, agent: Agent, node: sc::NodeIx, to: To, jitter: Span, name: &str) -> AgentIx {
         let ix = AgentIx(self.agents.len() as u32);
         self.agents.push(agent);
-        // Derive the random numbers from the name, so that an additional flow does not change those of other agents.
+        // Derive the random numbers from the name, so that an additional flow does not change the random numbers of
+        // other agents.
         self.ports.push(Port::new(node, to, jitter, self.seed.part(&format!("{name}.jitter"))));
         ix
     }

@@ -476,7 +476,7 @@ impl Simulation {
         }
     }
 
-    /// Plans when a join or leave of the agent takes effect at the next router.
+    /// Plans the event with which a join or leave of the agent takes effect at the next router.
     fn plan_membership(&mut self, agent: AgentIx, join: bool) {
         let Some(SimulcastSlot { group, .. }) = self.slots[agent.0 as usize] else { return };
         let at = self.network.membership_effective_at(self.now, group, self.ports[agent.0 as usize].node);
@@ -537,7 +537,7 @@ impl Simulation {
     fn arm(&mut self, agent: AgentIx, wake: Time) {
         let ix = agent.0 as usize;
         let wake = wake.min(self.ports[ix].wake());
-        // A later alarm stays set. When it expires, `wake` ignores it.
+        // Set an earlier alarm. The later alarm stays set, but `wake` ignores it when it expires.
         if wake < self.armed[ix] {
             // If the wake-up time has passed, schedule it for now. It then comes after the other events of this time.
             let at = wake.max(self.now);

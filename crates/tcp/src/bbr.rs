@@ -24,7 +24,7 @@ const CWND_GAIN: f64 = 2.0;
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
 /// The loss rate of a round above which the path is overloaded (BBR.LossThresh).
 const LOSS_THRESH: f64 = 0.02;
-/// The factor by which the short-term bounds are multiplied after a loss (BBR.Beta).
+/// The factor by which the model's bounds are reduced after a loss (BBR.Beta).
 const BETA: f64 = 0.7;
 /// The fraction of inflight_longterm that is left to other flows (BBR.Headroom).
 const HEADROOM: f64 = 0.15;

@@ -25,7 +25,8 @@ const NO_LOSS_MAX_ACKS: f64 = 20.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     fast_convergence: bool,
-    /// W_max: the window before the last reduction. Fast convergence makes it smaller. It is 0 if it is unknown.
+    /// W_max: the window before the last reduction. Fast convergence makes this value smaller. It is 0 if W_max is
+    /// unknown.
     w_max: f64,
     /// The window at the curve's plateau. It is `w_max`, or the first window of the epoch if that is larger.
     origin: f64,
@@ -53,7 +54,7 @@ impl Cubic {
         }
     }
 
-    /// Returns the new slow-start threshold. The caller applies the lower bound.
+    /// Records a window reduction. Returns the new slow-start threshold, to which the caller applies a lower bound.
     pub(crate) fn on_congestion(&mut self, cwnd: f64) -> f64 {
         // Lower W_max to release bandwidth for newer flows (RFC 9438, section 4.7).
         let released = self.fast_convergence && cwnd < self.w_max;

@@ -19,7 +19,7 @@ impl Dctcp {
     }
 
     /// Processes an acknowledgment of `fresh` segments. `marked` of these segments were marked. `max` is one past the
-    /// highest segment sent. Returns a factor if the window is to be multiplied by it.
+    /// highest segment sent. If the window has to be reduced, returns the factor by which the caller multiplies it.
     pub(crate) fn on_ack(&mut self, una: u32, max: u32, fresh: u32, marked: u32) -> Option<f64> {
         self.acked += fresh;
         self.marked += marked.min(fresh);

@@ -36,7 +36,7 @@ pub(crate) struct AckSample {
     pub(crate) fresh: u32,
     pub(crate) marked: u32,
     pub(crate) srtt: Span,
-    /// Whether the window may grow: only the window limits the sender, and it is not in recovery.
+    /// Whether the window may grow. It may grow if the sender is not in recovery and only the window limits the sender.
     pub(crate) may_grow: bool,
     pub(crate) repairing: bool,
 }
@@ -51,8 +51,8 @@ impl Prague {
         self.window = window;
     }
 
-    /// Returns the period of updates of alpha and of window reductions. It is the RTT. With RTT independence, it is at
-    /// least the virtual RTT.
+    /// Returns the minimum time between two updates of alpha, and between two window reductions. It is the RTT. With
+    /// RTT independence, it is at least the virtual RTT.
     fn period(&self, srtt: Span) -> Span {
         if self.is_rtt_independent() { srtt.max(RTT_VIRT) } else { srtt }
     }
@@ -104,8 +104,8 @@ impl Prague {
         (may_send, threshold, cut)
     }
 
-    /// Returns how many segments the window grows per round trip. Without RTT independence it is 1. With it, it is
-    /// (`srtt` / [`RTT_VIRT`])², but at most 1.
+    /// Returns the number of segments by which the window grows per round trip. Without RTT independence, the number is
+    /// 1. With RTT independence, it is (`srtt` / [`RTT_VIRT`])², but at most 1.
     fn additive_increase(&self, srtt: Span) -> f64 {
         let part = srtt.as_secs_f64() / RTT_VIRT.as_secs_f64();
         if self.is_rtt_independent() { (part * part).min(1.0) } else { 1.0 }
@@ -131,8 +131,7 @@ mod tests {
         AckSample { now, una, max, fresh: 100, marked, srtt: rtt, may_grow: true, repairing: false }
     }
 
-    /// Returns how much a window of 100 segments grows in one round without marks. Slow start has ended 600 rounds
-    /// before.
+    /// Returns how much a window of 100 segments grows in one round without marks. Slow start ended 600 rounds earlier.
     fn growth(rtt: Span) -> f64 {
         let mut prague = Prague::new();
         for round in 1..=600 {

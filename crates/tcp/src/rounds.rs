@@ -99,8 +99,8 @@ impl PriorWindow {
     }
 }
 
-/// Measures how long ProbeRTT has lasted. ProbeRTT ends after 200 ms and one round. Both begin when the number of
-/// segments in flight has fallen to the target.
+/// Measures how long ProbeRTT has lasted. ProbeRTT ends after 200 ms and one round. Both periods begin when the number
+/// of segments in flight has fallen to the target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProbeRttDuration {
     until: Option<Time>,

@@ -38,7 +38,7 @@ impl Scoreboard {
     #[inline]
     pub(crate) fn advance(&mut self, una: u32) -> u32 {
         let all = una - self.una;
-        // Skip the slow part if no segment below `una` is SACKed, lost or retransmitted.
+        // There is nothing to remove if no segment is SACKed, lost or retransmitted. Skip the slow part then.
         let known = if self.sacked_count > 0 || self.lost_to.max(self.retransmitted_to) > self.una {
             self.remove_below(una)
         } else {
@@ -119,7 +119,7 @@ impl Scoreboard {
     /// discarded data (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
-        // The receiver has SACKed `una` but does not acknowledge it, so it has discarded it.
+        // The receiver has SACKed `una` but does not acknowledge this segment. Therefore it has discarded data.
         if self.sacked_count > 0 && self.sacked.get(self.una) {
             self.sacked.clear_range(self.una, self.sacked_to);
             self.sacked_count = 0;

@@ -487,8 +487,8 @@ impl Sender {
 
     // ---- BBR, DCTCP and Prague
 
-    /// Returns the time until which pacing holds back a segment. Returns `None` if pacing or the window does not hold
-    /// one back.
+    /// Returns the time until which pacing delays the next segment. Returns `None` if pacing does not delay it, or if
+    /// the window does not allow it anyway.
     fn pacing_hold(&self, now: Time) -> Option<Time> {
         let until = self.model.as_ref()?.pacer.as_ref()?.held_until(now)?;
         // Check that there is a segment that pacing delays. Otherwise pacing is not the limit.
@@ -849,7 +849,7 @@ impl Sender {
         self.retransmit_first = true;
         self.reset_retransmissions();
         self.prr = ProportionalRateReduction { recover_fs: self.max - self.una, prr_delivered: 0, prr_out: 0 };
-        // Do not measure this RTT, because the segment may be retransmitted (Karn's rule).
+        // Stop measuring the RTT, because the timed segment may be retransmitted (Karn's rule).
         self.timed = None;
         self.timer = Some(now + self.rtt.rto());
     }

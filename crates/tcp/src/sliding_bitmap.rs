@@ -17,7 +17,7 @@ fn mask(word: u32, low: u32, high: u32) -> u64 {
     let from = low.saturating_sub(first).min(63);
     let mut mask = u64::MAX << from;
     let up_to = high - first;
-    // Skip this if all bits up to the top are set, because a shift by 64 bits would overflow.
+    // Skip this step if the range includes the highest bit, because a shift by 64 bits would overflow.
     if up_to < 64 {
         mask &= (1 << up_to) - 1;
     }
@@ -26,7 +26,7 @@ fn mask(word: u32, low: u32, high: u32) -> u64 {
 
 impl SlidingBitmap {
     fn at(&self, word: u32) -> usize {
-        // The mask works because the number of words is a power of two.
+        // The mask gives the position in the ring, because the number of words is a power of two.
         word as usize & (self.words.len() - 1)
     }
 

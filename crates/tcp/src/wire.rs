@@ -45,7 +45,7 @@ pub struct Ack {
     /// The timestamp echo: the value of [`Segment::sent`] from which the sender measures the RTT (RFC 7323,
     /// section 4.3).
     pub echo: Time,
-    /// The ECE flag: a mark has arrived, and the sender has not responded yet. With DCTCP, it tells whether the
+    /// The ECE flag: a mark has arrived, and the sender has not responded yet. With DCTCP, the flag tells whether the
     /// acknowledged segments were marked.
     pub ece: bool,
     /// Number of CE-marked segments so far, modulo 2¹⁶, as in accurate ECN feedback (RFC 9768). It is 0 if it is not

@@ -107,7 +107,7 @@ impl Rate {
     pub fn scale(self, factor: f64) -> Self {
         Self::from_bps_f64(self.0 as f64 * factor)
     }
-    /// Returns this rate divided by `other`. The result is infinite if only `other` is zero.
+    /// Returns this rate divided by `other`. The result is infinite if `other` is zero and this rate is not.
     pub fn ratio(self, other: Self) -> f64 {
         self.0 as f64 / other.0 as f64
     }

@@ -1,7 +1,7 @@
 use crate::{Bytes, Rate, Span, Time};
 
-/// A token bucket, as the first bucket of RFC 2697. It is full at the start. A caller that waits for tokens sends at
-/// most `rate · T + burst` in any time T.
+/// A token bucket, as in RFC 2697 but with a single bucket. It is full at the start. A caller that waits for tokens
+/// sends at most `rate · T + burst` in any time T.
 ///
 /// The bucket stores the time at which it will be full, because this time does not change while the bucket fills.
 ///

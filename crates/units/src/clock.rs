@@ -60,7 +60,7 @@ impl Span {
     pub fn scale(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor + 0.5) as u64)
     }
-    /// Returns this span divided by `other`. The result is infinite if only `other` is zero.
+    /// Returns this span divided by `other`. The result is infinite if `other` is zero and this span is not.
     pub fn ratio(self, other: Self) -> f64 {
         self.0 as f64 / other.0 as f64
     }

@@ -1,4 +1,4 @@
-//! The physical quantities that Steadycast uses.
+//! The quantities that Steadycast uses: times, rates and amounts of data.
 //!
 //! A [`Time`] is a point in time, and a [`Span`] is a length of time. A [`Rate`] is in bits per second on the wire, and
 //! [`Bytes`] is an amount of data. They are combined with `Bytes::per(Span)`, `Bytes::at(Rate)` and `Rate::over(Span)`.

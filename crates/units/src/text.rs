@@ -81,7 +81,7 @@ const SIZE: Kind = Kind {
 
 fn parse(text: &str, kind: &Kind) -> Result<u64, QuantityError> {
     let trimmed = text.trim();
-    // Count "e" as part of the number, as in "1e3ms". No unit starts with "e".
+    // Treat "e" as part of the number, as in "1e3ms". No unit starts with "e".
     let split =
         trimmed.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e'))).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);

@@ -68,7 +68,7 @@ pub struct Stream<'a> {
     pub audio: bool,
 }
 
-/// The parameters of this end. They also say which parts of the offer it uses.
+/// The parameters of this end. They also determine which parts of the offer this end uses.
 #[derive(Clone, Debug)]
 pub struct LocalParameters<'a> {
     /// A unique number of this session.
@@ -174,7 +174,7 @@ pub struct NegotiatedParameters {
     pub(crate) taken: usize,
 }
 
-/// Removes everything from a section except its first line and its `mid`.
+/// Returns a copy of a section with nothing but its first line and its `mid`.
 fn named(media: &Media) -> Media {
     let mut named = media.clone();
     named.port = 0;

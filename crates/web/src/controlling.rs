@@ -67,7 +67,7 @@ impl Controlling {
         }
         let packet = StunPacket { proto: Protocol::Udp, source: from, destination: local, message };
         let is_authentic = self.agent.handle_packet(now, packet);
-        // Call this after each message, because a response may allow the agent to nominate a candidate pair.
+        // Let the agent act after each message, because a response may allow it to nominate a candidate pair.
         self.agent.handle_timeout(now);
         is_authentic.then_some(is_response)
     }

@@ -25,16 +25,16 @@ const MAX_ADDRESSES: usize = 4;
 /// Why a datagram was not assigned to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DropReason {
-    /// It is a STUN request with an unknown user name.
+    /// The datagram is a STUN request with an unknown user name.
     UnknownUser,
-    /// It is a STUN request for a known session. Its MESSAGE-INTEGRITY is invalid, or the browser's ICE user name is
-    /// wrong.
+    /// The datagram is a STUN request for a known session. Its MESSAGE-INTEGRITY is invalid, or the browser's ICE user
+    /// name in it is wrong.
     FailedIntegrity,
-    /// It is a valid STUN request, but another session is active at the source address.
+    /// The datagram is a valid STUN request, but another session is active at its source address.
     ForeignAddress,
-    /// It is not a STUN request, and its source address is not bound to a session.
+    /// The datagram is not a STUN request, and its source address is not bound to a session.
     UnknownAddress,
-    /// It is a malformed STUN message, or it uses a protocol other than STUN, DTLS, RTP and RTCP.
+    /// The datagram is a malformed STUN message, or uses a protocol other than STUN, DTLS, RTP and RTCP.
     OtherProtocol,
     /// The session's queue is full, because the session has not read the previous datagrams yet.
     FullQueue,
@@ -73,7 +73,7 @@ struct Entry<T> {
     addresses: Vec<SocketAddr>,
 }
 
-/// Tells that an address is bound to the session with the user name `ufrag`.
+/// The session to which an address is bound. `ufrag` is the user name of the session.
 struct Binding {
     ufrag: String,
     /// When the last valid check arrived from the address.
@@ -148,7 +148,7 @@ impl<T> Demultiplexer<T> {
         Ok(ufrag)
     }
 
-    /// Binds an address to a session. If another session had the address, it loses it.
+    /// Binds an address to a session. The address is released from the session to which it was bound before.
     fn bind(&mut self, now: Time, from: SocketAddr, ufrag: &str) {
         let binding = Binding { ufrag: ufrag.to_owned(), checked: now };
         let former = self.bindings.insert(from, binding).map(|former| former.ufrag);

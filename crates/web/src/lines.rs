@@ -17,8 +17,8 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Returns the values of an attribute that is allowed at both levels. If the media section has the attribute, the
-    /// values at session level are ignored.
+    /// Returns the values of an attribute that is allowed at session level and in media sections. If the media section
+    /// has the attribute, the values at session level are ignored.
     pub fn values(self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let own = self.media.get_attribute_values(name).flatten();
         let common = self.session.get_attribute_values(name).flatten();

@@ -102,14 +102,14 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// Something that the caller has to do for a tunnel.
+/// An output of a tunnel, which the caller has to process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Send this datagram to this address.
+    /// A datagram that has to be sent to the given address.
     Send(SocketAddr, Vec<u8>),
-    /// From now on, this is the browser's address.
+    /// The address of the browser from now on.
     Peer(SocketAddr),
-    /// These are the SRTP keys. Media may be sent from now on.
+    /// The SRTP keys. Media may be sent from now on.
     Keys(Keys),
 }
 
@@ -147,7 +147,7 @@ pub struct TunnelParameters {
     pub own: Credentials,
     /// The peer's credentials.
     pub peer: Credentials,
-    /// Fingerprints of which the peer's certificate must have one.
+    /// The accepted fingerprints. The peer's certificate must have one of them.
     pub fingerprints: Vec<Fingerprint>,
     /// The role of this end.
     pub role: Role,
@@ -571,8 +571,8 @@ impl Tunnel {
         }
     }
 
-    /// Moves to another address if no packets arrive from the current address. The address must be validated. It is the
-    /// last one that the browser nominated.
+    /// Moves to the validated address that the browser nominated last. Does so only if no packets arrive from the
+    /// current address.
     ///
     /// An attacker can replay a check from another address, and may even make the browser respond. This alone does not
     /// divert the media, as long as packets arrive from the browser's current address.

@@ -85,7 +85,7 @@ impl ParseError {
     }
 }
 
-/// Returns whether a datagram on a port that RTP and RTCP share is RTCP (RFC 5761, section 4).
+/// Returns whether a datagram is RTCP. The datagram comes from a port that RTP and RTCP share (RFC 5761, section 4).
 pub fn is_rtcp(datagram: &[u8]) -> bool {
     // The second byte is the packet type of RTCP, or the marker bit and payload type of RTP. RFC 5761 reserves these
     // values for RTCP.

@@ -1,9 +1,9 @@
 //! Parity packets, which recover lost packets. A Reed–Solomon code is computed over the packets of a block. If a block
-//! has k packets and r parity packets, any k of these recover all k packets.
+//! has k packets and r parity packets, any k of these k + r packets recover the whole block.
 //!
 //! Media packets are sent unchanged. The parity packets are a separate stream with its own SSRC, sequence numbers and
-//! payload type. Its payload format is private. It starts with the bits 11, which FlexFEC reserves (RFC 8627), so that
-//! a FlexFEC receiver ignores it:
+//! payload type. The payload format is private. A payload starts with the bits 11, which FlexFEC reserves (RFC 8627),
+//! so that a FlexFEC receiver ignores it:
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -21,11 +21,11 @@
 //! ```
 //!
 //! The rest is everything after the 12th byte, except the header extension. A symbol contains all parts of a packet
-//! that a decoder needs. It does not contain the sequence number, which follows from the position in the block, or the
-//! SSRC, which is the SSRC of the media. The retransmission of a packet (RFC 4588) has the same symbol, because it
-//! differs only in its extension. Symbols are padded with zeros to the length of the longest symbol in their block.
-//! Each byte of a symbol is an element of GF(2⁸) with the polynomial x⁸ + x⁴ + x³ + x² + 1 (0x11D). s_j is the symbol
-//! of packet j (0…63). Parity i (0…63) is
+//! that a decoder needs. It contains neither the sequence number nor the SSRC. The sequence number follows from the
+//! position in the block, and the SSRC is the SSRC of the media. The retransmission of a packet (RFC 4588) has the same
+//! symbol, because it differs only in its extension. Symbols are padded with zeros to the length of the longest symbol
+//! in their block. Each byte of a symbol is an element of GF(2⁸) with the polynomial x⁸ + x⁴ + x³ + x² + 1 (0x11D). s_j
+//! is the symbol of packet j (0…63). Parity i (0…63) is
 //!
 //! ```text
 //! p_i = Σ_j c_ij · s_j,    c_ij = (0x80 ⊕ j) / (0x80 ⊕ i ⊕ j)

@@ -338,8 +338,9 @@ impl Mpeg2Picture {
         }
     }
 
-    /// Returns the payload header (RFC 2250, section 3.4). These are its fields, each with its number of bits: MBZ 5, T
-    /// 1, TR 10; AN 1, N 1, S 1, B 1, E 1, P 3; FBV 1, BFC 3, FFV 1, FFC 3.
+    /// Returns the payload header (RFC 2250, section 3.4). These are its fields, each with its number of bits:
+    ///
+    /// MBZ 5, T 1, TR 10; AN 1, N 1, S 1, B 1, E 1, P 3; FBV 1, BFC 3, FFV 1, FFC 3
     fn header(&self, fragment: &Fragment) -> [u8; 4] {
         let [high, low] = self.temporal_reference.to_be_bytes();
         let flags = u8::from(self.sequence && fragment.starts_unit) << 5

@@ -125,7 +125,7 @@ pub enum Packet {
         /// Report blocks. If there are more than 31, the other blocks are written into further reports.
         blocks: Vec<ReportBlock>,
     },
-    /// Source description (SDES). Only CNAME items are supported. They are cut to 255 bytes when they are written.
+    /// Source description (SDES). Only CNAME items are supported. A CNAME is cut to 255 bytes when it is written.
     Sdes {
         /// Pairs of SSRC and CNAME.
         chunks: Vec<(u32, String)>,
@@ -134,7 +134,7 @@ pub enum Packet {
     Bye {
         /// The SSRCs of the participants that leave.
         ssrcs: Vec<u32>,
-        /// The reason. It is empty if none is given. It is cut to 255 bytes when it is written.
+        /// The reason for leaving. It is empty if there is none. It is cut to 255 bytes when it is written.
         reason: String,
     },
     /// APP: an application-defined packet.

@@ -260,8 +260,8 @@ pub(super) fn is_key(frame: &[u8]) -> bool {
                 // the last of these is set, a key frame has no frame type.
                 still = first & 0x08 != 0;
             }
-            // The frame starts with show_existing_frame = 0 (1 bit), frame_type = 0 (2 bits) and show_frame = 1 (1
-            // bit).
+            // For a shown key frame, show_existing_frame (1 bit) is 0, frame_type (2 bits) is 0 and show_frame (1 bit)
+            // is 1.
             FRAME | FRAME_HEADER => return sequence && (still || first >> 4 == 1),
             _ => {}
         }

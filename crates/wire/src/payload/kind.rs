@@ -1,4 +1,4 @@
-//! Determines from a frame's header whether the frame depends on other frames, and whether others depend on it.
+//! Determines from a frame's header whether the frame depends on other frames, and whether other frames depend on it.
 
 use super::units::{PICTURE, behind_start_codes, nal_unit_of};
 use super::{PayloadFormat, av1, h265, is_key_frame, sei};

@@ -1,6 +1,6 @@
 //! Reads supplemental enhancement information (SEI) of H.264 (sections 7.3.2.3 and D.1) and H.265 (sections 7.3.2.4 and
 //! D.2). A NAL unit contains one or more messages. The payload type and the size of a message are coded in the same
-//! way: as any number of bytes of 255 and one byte below 255. The value is the sum of these bytes.
+//! way: as any number of bytes with the value 255, followed by one byte below 255. The value is the sum of these bytes.
 //!
 //! ```text
 //! payload type | size | payload | the next message, or the trailing bits

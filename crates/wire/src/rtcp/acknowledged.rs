@@ -21,8 +21,8 @@ pub struct Acknowledged {
     pub arrival: Option<Arrived>,
 }
 
-/// Extends a time of 32 bits to 64 bits. `units` counts units of which a second has `per_second`. Of all possible
-/// values, returns the value nearest to the time `near`. Returns `first` if `near` is `None`.
+/// Extends a time of 32 bits to 64 bits. `units` is the time in units, and a second has `per_second` units. Of all
+/// possible values, returns the value nearest to the time `near`. Returns `first` if `near` is `None`.
 pub(super) fn unwrap(units: u32, per_second: i64, near: Option<PeerTime>, first: i64) -> i64 {
     let Some(near) = near else { return first };
     // Round down, also for times before the clock's start.
