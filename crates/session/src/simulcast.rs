@@ -33,7 +33,7 @@ impl Siblings {
     }
 }
 
-/// Decides when a receiver without media sends a report. Such a report tells a paused sender that a receiver is
+/// Decides when a receiver without media sends a report. Such a report shows a paused sender that a receiver is
 /// present.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PresenceTimer {

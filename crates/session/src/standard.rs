@@ -43,7 +43,7 @@ pub struct StandardReports {
 }
 
 impl StandardReports {
-    /// Wraps the controller `own`. `able` tells whether this controller can work with standard reports alone.
+    /// Wraps the controller `own`. `able` indicates whether this controller can work with standard reports alone.
     pub fn new(own: Arc<dyn Factory>, able: bool) -> Self {
         Self { own, able, bare_reports_allowed: 0 }
     }
@@ -388,7 +388,7 @@ struct RiseLimit {
 }
 
 impl RiseLimit {
-    /// Updates the limit with the interval between two reports. `queue` tells whether the RTT at the end of the
+    /// Updates the limit with the interval between two reports. `queue` indicates whether the RTT at the end of the
     /// interval shows a queue.
     fn add(&mut self, interval: &Interval, queue: bool, packet: Bytes) {
         self.lasted += interval.lasted;
@@ -562,7 +562,8 @@ impl SenderHalf for Standard {
     fn notice(&mut self, packet: &Departing) -> Notice {
         let notice = self.half.notice(packet);
         self.left.noticed(packet, notice);
-        // The receiver was told to expect another controller. It would misread the fallback's header extensions.
+        // Another controller was announced to the receiver, so the receiver would misread the fallback's header
+        // extensions.
         if self.fallen { Notice::NONE } else { notice }
     }
 

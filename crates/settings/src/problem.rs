@@ -168,7 +168,7 @@ impl Findings {
         self.excused.push(table.at.below(&meant).key.to_string());
         self.problem(&item.at, "no such key", remedy);
     }
-    /// Reports that `name` is not one of the `known` names. `what` says in words what the name refers to.
+    /// Reports that `name` is not one of the `known` names. `what` is a noun for the thing that the name refers to.
     pub fn unknown_name(&mut self, at: &Place, what: &str, name: &str, known: &[&str]) {
         if self.problems.len() >= MAX_PROBLEMS {
             return;

@@ -11,7 +11,8 @@ use steadycast_network::{Fan, Leg, Network, PacketIx, To};
 use steadycast_scenario::{DirIx, NodeIx};
 use steadycast_units::Time;
 
-/// The packets that have not been delivered yet. `at` maps a group and the node at which its tree branches to a batch.
+/// The packets that have not been delivered yet. There is one batch for each group and branching node, and `at`
+/// contains its index.
 #[derive(Default)]
 pub(crate) struct Batches {
     batches: Vec<Batch>,
@@ -59,8 +60,8 @@ pub(crate) struct AgentsAndLogs<'a> {
 const MAX_BATCH: usize = u64::BITS as usize;
 
 impl Batches {
-    /// Moves the copies that can be delivered later from `fan` to a batch. `armed` contains the next wake-up time of
-    /// each agent.
+    /// Removes from `fan` the copies that can be delivered later, and adds them to a batch. `armed` contains the next
+    /// wake-up time of each agent.
     pub(crate) fn take(
         &mut self,
         now: Time,

@@ -76,7 +76,7 @@ impl<'a> Builder<'a> {
         let each = flow.cast == sc::Cast::UnicastEach;
         let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let PlacedFlow { ends, group } = placed;
-        // A placeholder that is never used, because `check_paths` rejects a flow without a path.
+        // This placeholder is never used, because `check_paths` rejects a flow without a path.
         let nowhere = To::Group(group.unwrap_or(0));
         for (n, to) in flow.to.iter().enumerate() {
             let session = flow.session(n);

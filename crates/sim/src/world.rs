@@ -189,7 +189,7 @@ impl Simulation {
     }
 
     /// Returns the summary of the run up to the current time. It lacks the results that need decoded pictures.
-    /// `complete` tells whether the end was reached.
+    /// `complete` indicates whether the end was reached.
     pub fn summary(&self, complete: bool) -> Value {
         self.record().summary(complete)
     }

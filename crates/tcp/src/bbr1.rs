@@ -105,7 +105,8 @@ impl Bbr1 {
         }
     }
 
-    /// Starts a loss recovery. `cwnd` is the window before it. `timeout` tells whether a time-out started the recovery.
+    /// Starts a loss recovery. `cwnd` is the window before it. `timeout` indicates whether a time-out started the
+    /// recovery.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, delivered: u64, timeout: bool) {
         self.prior.on_recovery(cwnd, self.state == State::ProbeRtt, delivered, timeout);
     }

@@ -254,7 +254,7 @@ settings! {
         /// How slow start may end before a loss, with congestion cubic: true for HyStart as in Linux (default with
         /// preset linux), "rfc9406" for HyStart++, or false for neither (default with other presets).
         hystart: Hystart,
-        /// Whether SACK blocks make an acknowledgment longer; ns-2 always sends 40 B.
+        /// Whether SACK blocks make an acknowledgment longer. In ns-2, an acknowledgment always has 40 B.
         [inner] sack_on_wire: bool,
         /// Size of a full segment on the wire, including headers.
         [inner] packet: Bytes,
@@ -478,8 +478,8 @@ impl Config {
         }
     }
 
-    /// Reads the keys of a TCP flow. Keys that are missing have the defaults of their preset. Problems are added to
-    /// `out`. Unknown keys are ignored.
+    /// Reads the keys of a TCP flow. A missing key gets the default of the preset. Problems are added to `out`. Unknown
+    /// keys are ignored.
     pub fn read(item: &Item, out: &mut Findings) -> Option<Self> {
         let preset = field::<Preset>(item, "preset", &[], out);
         let congestion = field::<Congestion>(item, "congestion", &[], out);
@@ -536,7 +536,7 @@ impl Config {
         self.sack || matches!(self.congestion, Congestion::Sack | Congestion::Bbr | Congestion::Bbr1)
     }
 
-    /// Returns a copy in which options are turned off that the congestion control replaces or ignores.
+    /// Returns a copy. Options that the congestion control replaces or ignores are turned off in the copy.
     pub(crate) fn as_modelled(&self) -> Self {
         let mut config = self.clone();
         match self.congestion {

@@ -11,7 +11,8 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const RENO_FRIENDLY_WINDOWS: f64 = 15.0 / 8.0;
 /// Number of round trips in which the window grows by one segment where the curve is flat (Linux, `bictcp_update`).
 const PLATEAU_WINDOWS: f64 = 100.0;
-/// Before the first loss, at most this number of acknowledged segments makes the window grow by one segment (Linux).
+/// Before the first loss, the window grows by one segment at the latest when this number of segments is acknowledged
+/// (Linux).
 const NO_LOSS_MAX_ACKS: f64 = 20.0;
 
 /// The window of RFC 9438 in congestion avoidance:
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(cubic.on_congestion(100.0), 70.0);
         // K = ∛(30/0.4) = 4.2 s. One minimum round trip ahead, the curve is at 70.8, which is 71 in whole segments.
         assert_eq!(cubic.acks_per_segment(at(10.0), 70.0, 1.0, least), 70.0);
-        // Two seconds before K, the curve is 3.2 below 100, which is 97.
+        // Two seconds before the time K, the curve is 3.2 below 100, which is 97.
         assert_eq!(cubic.acks_per_segment(at(10.0 + 4.217 - 2.04), 90.0, 1.0, least), 12.0);
         assert_eq!(cubic.acks_per_segment(at(14.2), 100.0, 1.0, least), PLATEAU_WINDOWS * 100.0);
         // The time after the plateau now equals the time from the reduction to the plateau. The curve is at 129.

@@ -532,7 +532,7 @@ impl Sender {
                     State::Recovery => RecoveryState::Recovery,
                     State::Loss => RecoveryState::Loss,
                 };
-                // BBR saves and restores the window itself.
+                // Pass the window in every phase, because BBR saves and restores it itself.
                 let sent = Outstanding { scoreboard: &self.scoreboard, again: self.retransmissions.lost.iter() };
                 let window = Window { phase, cwnd: self.cwnd, most };
                 self.cwnd = model.on_ack(now, ack, sent, &window, self.rtt.min_rtt);

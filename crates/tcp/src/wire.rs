@@ -19,7 +19,7 @@ pub struct Segment {
     pub ecn: Ecn,
 }
 
-/// A SACK block. It tells that the segments `start..end` have arrived.
+/// A SACK block: the segments `start..end` have arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     /// The first segment of the block.
@@ -45,8 +45,8 @@ pub struct Ack {
     /// The timestamp echo: the value of [`Segment::sent`] from which the sender measures the RTT (RFC 7323,
     /// section 4.3).
     pub echo: Time,
-    /// The ECE flag: a mark has arrived, and the sender has not responded yet. With DCTCP, the flag tells whether the
-    /// acknowledged segments were marked.
+    /// The ECE flag: a mark has arrived, and the sender has not responded yet. With DCTCP, the flag indicates whether
+    /// the acknowledged segments were marked.
     pub ece: bool,
     /// Number of CE-marked segments so far, modulo 2¹⁶, as in accurate ECN feedback (RFC 9768). It is 0 if it is not
     /// used.

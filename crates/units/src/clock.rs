@@ -101,7 +101,7 @@ impl Time {
     /// A time that is never reached.
     pub const NEVER: Self = Self(u64::MAX);
 
-    /// Creates the time `n` nanoseconds after the clock's start.
+    /// Creates the time that is `n` nanoseconds after the clock's start.
     pub const fn from_nanos(n: u64) -> Self {
         Self(n)
     }
@@ -230,7 +230,7 @@ impl OneWay {
     }
 }
 
-/// A time in the form in which packets contain it. It has 32 bits in units of 2⁻¹⁸ s, so it wraps after 4.5 hours.
+/// A time as it is written into packets. It has 32 bits in units of 2⁻¹⁸ s, so it wraps after 4.5 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp(pub u32);
 

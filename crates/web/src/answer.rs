@@ -394,8 +394,8 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
     negotiate(offer, &Wanted::Sent(stream))
 }
 
-/// Negotiates an offer in which the other end sends. The first video section is used. `audio` tells whether this end
-/// wants audio as well.
+/// Negotiates an offer in which the other end sends. The first video section is used. `audio` indicates whether this
+/// end wants audio as well.
 ///
 /// Returns an error if the offer can't be answered.
 pub fn agree_to_receive(offer: &[u8], audio: bool) -> Result<NegotiatedParameters, NegotiationError> {

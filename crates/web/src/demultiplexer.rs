@@ -64,8 +64,8 @@ impl DropReason {
     }
 }
 
-/// A session: the place for its datagrams, the credentials that the browser's checks must have, and the bound
-/// addresses.
+/// A session: the destination of its datagrams, the credentials that the browser's checks must have, and the addresses
+/// that are bound to it.
 struct Entry<T> {
     place: T,
     own: Credentials,
@@ -80,7 +80,7 @@ struct Binding {
     checked: Time,
 }
 
-/// Assigns the datagrams of a port to sessions. A value of the type `T` tells where the datagrams of a session go.
+/// Assigns the datagrams of a port to sessions. A value of the type `T` is the destination of a session's datagrams.
 ///
 /// The memory use depends only on the number of sessions. A datagram without a valid check only changes counters.
 pub struct Demultiplexer<T> {
@@ -99,7 +99,7 @@ impl<T> Demultiplexer<T> {
     /// Adds a session. `own` are the credentials of this end, which must be unique. `peer_ufrag` is the browser's user
     /// name.
     ///
-    /// `place` tells where the datagrams of the session go.
+    /// `place` is the destination of the session's datagrams.
     pub fn add(&mut self, own: Credentials, peer_ufrag: String, place: T) {
         self.remove(&own.ufrag);
         let ufrag = own.ufrag.clone();

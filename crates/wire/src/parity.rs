@@ -157,8 +157,8 @@ pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError>
     Ok(packet)
 }
 
-/// Computes the parity with the index `index` (0…63). `symbols` contains the symbols of the block in sequence, at most
-/// 64.
+/// Computes the parity symbol with the index `index` (0…63). `symbols` contains the symbols of the block in sequence,
+/// at most 64.
 ///
 /// The parity has the length of the longest symbol.
 pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {

@@ -129,7 +129,7 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Returns whether a payload is kept. `begins` tells whether the payload starts a unit.
+    /// Returns whether a payload is kept. `begins` indicates whether the payload starts a unit.
     fn keeps(&mut self, begins: bool) -> bool {
         self.headless &= !begins;
         !self.headless
@@ -208,7 +208,7 @@ impl Depacketiser {
         Ok(())
     }
 
-    /// Processes a fragment of a NAL unit. `fu` is the FU header, which tells whether the fragment is the first or the
+    /// Processes a fragment of a NAL unit. `fu` is the FU header, which shows whether the fragment is the first or the
     /// last. `nal` is the header of the unit.
     fn part(&mut self, fu: u8, nal: &[u8], body: &[u8]) -> Result<bool, ParseError> {
         let (starts, ends) = (fu & 0x80 != 0, fu & 0x40 != 0);

@@ -86,7 +86,7 @@ fn structure(reader: &mut Reader<'_>) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Returns whether a frame is a key frame. Its uncompressed header tells this (VP9, section 6.2).
+/// Returns whether a frame is a key frame. The uncompressed header shows this (VP9, section 6.2).
 ///
 /// ```text
 /// | frame_marker (2) | profile (2) | reserved (1, only in profile 3) | show_existing_frame (1) | frame_type (1) |

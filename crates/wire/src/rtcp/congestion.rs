@@ -1,4 +1,5 @@
-//! Congestion control feedback (RFC 8888). As erratum 8166 says, `num_reports` is the number of packet metric blocks.
+//! Congestion control feedback (RFC 8888). According to erratum 8166, `num_reports` is the number of packet metric
+//! blocks.
 
 use super::acknowledged::{peer_time, unwrap};
 use super::{Acknowledged, Arrived, FeedbackKind, Packet};

@@ -243,8 +243,8 @@ impl ParityRequest {
     }
 }
 
-/// Tells the sender that a receiver uses parity packets ([`crate::parity`]), and how long its play-out delay is. It is
-/// an APP packet with a private name.
+/// Announces to the sender that a receiver uses parity packets ([`crate::parity`]), and how long the receiver's
+/// play-out delay is. The announcement is an APP packet with a private name.
 ///
 /// ```text
 ///  0                   1                   2                   3
