@@ -80,7 +80,7 @@ impl UnusedCounts {
         self.0[reason as usize] += 1;
     }
 
-    /// Subtracts one packet from the count of `reason`. It was counted as unused, but was used later.
+    /// Subtracts one packet from the count of `reason`. The packet was counted as unused, but was used later.
     pub fn take_back(&mut self, reason: UnusedReason) {
         self.0[reason as usize] = self.get(reason).saturating_sub(1);
     }

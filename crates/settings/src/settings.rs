@@ -75,6 +75,7 @@ pub struct Refused;
 
 /// Reads the value of a key. Returns `None` if the key is absent.
 ///
+/// # Errors
 /// Returns [`Refused`] if the value is invalid. The problem is then in `out`.
 pub fn field<T: FromToml>(
     item: &Item,

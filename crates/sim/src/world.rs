@@ -96,6 +96,7 @@ const MAX_STRIDE: Span = Span::millis(10);
 impl Simulation {
     /// Builds the simulation of a scenario.
     ///
+    /// # Errors
     /// Returns an error if a controller, a TCP configuration or a bitrate ladder is invalid, or if no path leads to a
     /// receiver.
     pub fn build(scenario: &Scenario, inputs: &Inputs) -> Result<Self, BuildError> {
@@ -134,6 +135,7 @@ impl Simulation {
 
     /// Starts to write the packets of the captured links as pcapng. See [`Network::capture`].
     ///
+    /// # Errors
     /// Returns the link's name and the error if a stream can't be opened or written.
     pub fn capture(
         &mut self,
@@ -156,6 +158,7 @@ impl Simulation {
 
     /// Completes the capture files.
     ///
+    /// # Errors
     /// Returns the first error of a stream, together with the link's name.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.end_capture()

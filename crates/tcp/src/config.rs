@@ -497,6 +497,7 @@ impl Config {
     /// Checks the fields. [`crate::Sender::new`] and [`crate::Receiver::new`] do not return errors, but clamp invalid
     /// values.
     ///
+    /// # Errors
     /// Returns the first problem that is found.
     pub fn check(&self) -> Result<(), ConfigError> {
         if let Congestion::Kernel(name) = self.congestion {

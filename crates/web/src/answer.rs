@@ -389,6 +389,7 @@ impl NegotiatedParameters {
 
 /// Negotiates an offer in which the other end receives `stream`. The first video section is used.
 ///
+/// # Errors
 /// Returns an error if the offer can't be answered.
 pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, NegotiationError> {
     negotiate(offer, &Wanted::Sent(stream))
@@ -397,6 +398,7 @@ pub fn agree(offer: &[u8], stream: &Stream<'_>) -> Result<NegotiatedParameters, 
 /// Negotiates an offer in which the other end sends. The first video section is used. `audio` indicates whether this
 /// end wants audio as well.
 ///
+/// # Errors
 /// Returns an error if the offer can't be answered.
 pub fn agree_to_receive(offer: &[u8], audio: bool) -> Result<NegotiatedParameters, NegotiationError> {
     negotiate(offer, &Wanted::Received { audio })

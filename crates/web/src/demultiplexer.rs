@@ -115,6 +115,7 @@ impl<T> Demultiplexer<T> {
 
     /// Returns the `place` that was passed to [`Demultiplexer::add`] for the datagram's session.
     ///
+    /// # Errors
     /// Returns the reason if the datagram belongs to no session. The caller then calls [`Demultiplexer::count`].
     pub fn route(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) -> Result<&T, DropReason> {
         let ufrag = match Protocol::of(datagram) {

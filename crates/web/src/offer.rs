@@ -30,6 +30,7 @@ const SERVER: &str = "the server has to answer as RFC 9725 says: ask its operato
 
 /// Makes an offer to send `stream`. `feedback` is the format of per-packet feedback.
 ///
+/// # Errors
 /// Returns an error if the stream has no pictures, or if WebRTC does not have their format.
 pub fn propose(stream: &Stream<'_>, feedback: Feedback) -> Result<NegotiatedParameters, NegotiationError> {
     use PayloadFormat::{Av1, H264, Vp8, Vp9};
@@ -94,6 +95,7 @@ impl NegotiatedParameters {
     /// If the server rejects the audio, only the video is sent. According to the RFC, a WHIP server should not reject
     /// individual media (RFC 9725, section 4.4.3).
     ///
+    /// # Errors
     /// Returns an error if the answer can't be used, or if it lacks something that the session needs.
     pub fn accept(&self, answer: &[u8], stream: &Stream<'_>) -> Result<Self, NegotiationError> {
         if answer.len() > LONGEST {

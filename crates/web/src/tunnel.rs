@@ -219,6 +219,7 @@ pub struct Tunnel {
 impl Tunnel {
     /// Creates a tunnel. `epoch` is the instant that corresponds to [`Time::ZERO`].
     ///
+    /// # Errors
     /// Returns an error if the certificate can't be used. This would be a bug.
     pub fn new(
         epoch: Instant,

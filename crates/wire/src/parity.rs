@@ -75,6 +75,7 @@ impl ParityHeader {
 
     /// Parses a payload into its header and its symbol.
     ///
+    /// # Errors
     /// Returns an error if the payload is too short or has another kind or version, or if a count exceeds its limit.
     pub fn parse(payload: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         let malformed = |what| Err(ParseError::Malformed { what });
@@ -109,6 +110,7 @@ impl ParityHeader {
 
 /// Returns the symbol of an RTP packet. The symbol contains the bytes that parity packets can recover.
 ///
+/// # Errors
 /// Returns an error if `packet` is not an RTP packet, or if it is longer than a datagram can be.
 pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
     let mut reader = Reader::new(packet);
@@ -138,6 +140,7 @@ pub fn symbol(packet: &[u8]) -> Result<Vec<u8>, ParseError> {
 
 /// Converts a symbol back to its RTP packet, but without the header extension. This is the inverse of [`symbol`].
 ///
+/// # Errors
 /// Returns an error if the symbol is shorter than the length that it announces, or if nonzero bytes follow.
 pub fn packet(symbol: &[u8], seq: u16, ssrc: u32) -> Result<Vec<u8>, ParseError> {
     let mut reader = Reader::new(symbol);
@@ -178,6 +181,7 @@ pub fn parity(index: u8, symbols: &[impl AsRef<[u8]>]) -> Vec<u8> {
 /// the received parity packets. If there are duplicates, the first is used. A recovered symbol may end with zeros,
 /// which [`packet`] removes.
 ///
+/// # Errors
 /// Returns an error in these cases: there are fewer than `packets` symbols, a position or index exceeds its limit, or a
 /// packet is longer than its parity.
 pub fn recover(

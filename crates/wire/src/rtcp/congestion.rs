@@ -134,6 +134,7 @@ impl CongestionFeedback {
 
     /// Parses a packet of a compound. Returns `Ok(None)` if the packet has another type.
     ///
+    /// # Errors
     /// Returns an error if the packet ends before the announced length. Also returns an error if it announces more than
     /// 256 streams, or more than 16384 packets of a stream.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {

@@ -22,6 +22,7 @@ pub struct ReferenceTime {
 impl ReferenceTime {
     /// Parses a packet of a compound. Returns `Ok(None)` if the packet contains no reference time.
     ///
+    /// # Errors
     /// Returns an error if the packet ends inside a block.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::Unknown { packet_type: XR, body, .. } = packet else { return Ok(None) };

@@ -48,6 +48,7 @@ impl Nack {
     /// Parses a packet of a compound. Returns `Ok(None)` if the packet has another type. The order and duplicates are
     /// kept.
     ///
+    /// # Errors
     /// Returns an error if the message contains no sequence number, ends inside an entry, or has more than 512 entries.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::Feedback { kind: FeedbackKind::Transport, fmt: NACK, sender, media, fci } = packet else {
@@ -155,6 +156,7 @@ pub struct ReceiverEstimate {
 impl ReceiverEstimate {
     /// Parses a packet of a compound. Returns `Ok(None)` if the packet has another type.
     ///
+    /// # Errors
     /// Returns an error if the packet contains fewer sources than it announces.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::Feedback { kind: FeedbackKind::Payload, fmt: ALFB, sender, fci, .. } = packet else {
@@ -225,6 +227,7 @@ impl ParityRequest {
 
     /// Parses a packet of a compound. Returns `Ok(None)` if the packet has another type.
     ///
+    /// # Errors
     /// Returns an error if the request ends inside a block, or has more than [`ParityRequest::MOST`] blocks.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::App { ssrc, subtype: 0, name: PARITY, data } = packet else { return Ok(None) };
@@ -276,6 +279,7 @@ impl ParityUse {
     /// Parses a packet of a compound. Returns `Ok(None)` if the packet has another type. Bytes after the delay are
     /// ignored.
     ///
+    /// # Errors
     /// Returns an error if the packet ends before the delay.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::App { ssrc, subtype: 1, name: PARITY, data } = packet else { return Ok(None) };
