@@ -15,7 +15,7 @@ from steadycast.scenario import Scenario
 from steadycast.toml import inline
 
 Source = str | Path | Scenario
-"""A scenario: its file's path, the name of a built-in one, or an object."""
+"""A scenario: the path of its file, the name of a built-in scenario, or an object."""
 Sets = Mapping[str, object] | Sequence[str]
 """Changes to a scenario: ``{"flow.video.controller": "tfrc"}`` or ``["flow.video.controller=tfrc"]``."""
 
@@ -23,9 +23,10 @@ Sets = Mapping[str, object] | Sequence[str]
 def load(
     scenario: Source, sets: Sequence[str] = (), text: str | None = None, origin: Path = Path()
 ) -> core.Scenario:
-    """Read and check a scenario; ``text`` is the file's content, if known.
+    """Read and check a scenario. ``text`` is the content of its file if the caller knows it.
 
-    The change ``clip=NAME|FILE`` sets the clip of all videos. Files of a scenario object are relative to ``origin``.
+    The change ``clip=NAME|FILE`` sets the clip of all videos. File names in a scenario object are relative to
+    ``origin``.
     """
     if isinstance(scenario, str) and "\n" in scenario:
         raise UserError(
@@ -53,7 +54,7 @@ def _is_network(place: Path, text: str | None) -> bool:
 
 
 def place_of(scenario: Source) -> str:
-    """Return a scenario's name in error messages."""
+    """Return how error messages refer to a scenario."""
     return "scenario" if isinstance(scenario, Scenario) else str(scenario)
 
 
@@ -67,7 +68,9 @@ _SEED_MOST = 2**63 - 1
 
 
 def changes(sets: Sets, *, seed: int | None = None, classes: Mapping[str, type] | None = None) -> list[str]:
-    """Return changes in the form PATH=VALUE, including those for a seed and for controller classes.
+    """Return changes in the form PATH=VALUE.
+
+    ``seed`` and the controller ``classes`` are added to the changes in ``sets``.
 
     Raises:
         UserError: the seed is out of range.
@@ -86,12 +89,12 @@ def _texts(sets: Sets) -> list[str]:
 
 
 def literal(value: object) -> str:
-    """Format a value as TOML; texts are unchanged."""
+    """Format a value as TOML. Texts are returned unchanged, because they are TOML already."""
     return value if isinstance(value, str) else inline(value)
 
 
 def all_texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts in a scenario's plain values, each with its key."""
+    """Yield all texts in the plain values of a scenario, each with the key under which it was found."""
     if isinstance(value, Mapping):
         for inner, each in value.items():
             yield from all_texts(each, inner)
@@ -106,7 +109,7 @@ def seeds_of(given: Iterable[int]) -> list[int]:
     """Return the seeds without duplicates.
 
     Raises:
-        UserError: there are none.
+        UserError: there are no seeds.
 
     """
     if not (seeds := list(dict.fromkeys(given))):

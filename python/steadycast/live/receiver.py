@@ -30,11 +30,14 @@ class ReceivedFrame:
     """A received picture."""
 
     image: NDArray[np.uint8]
-    """An array of uint8 in the receiver's format ``pixels``: of shape (height, width, 3) for ``rgb24``."""
+    """The samples, as an array of uint8. The receiver's argument ``pixels`` determines its shape.
+
+    For ``rgb24``, the shape is (height, width, 3).
+    """
     time_s: float
-    """The presentation time by the sender's clock, in seconds since the first received frame."""
+    """The presentation time in seconds, measured by the sender's clock from the first received frame."""
     arrived_s: float
-    """The arrival time of the frame's last packet, in seconds since the session's start."""
+    """The time at which the frame's last packet arrived, in seconds from the start of the session."""
     whole: bool
     """Whether the frame and all its references arrived completely. If not, the decoder has concealed the gaps."""
 
@@ -47,8 +50,8 @@ class ReceivedFrame:
 class Outbox:
     """Decodes arriving frames in a thread, and keeps the newest pictures for a reader.
 
-    ``low_delay`` returns each picture immediately, which a stream with B frames does not allow. ``scaled`` gives all
-    pictures the size of the first one.
+    ``low_delay`` makes the decoder output each picture immediately. It must not be set for a stream that has B frames.
+    ``scaled`` scales all pictures to the size of the first picture.
     """
 
     def __init__(self, core: Any, room: int, *, low_delay: bool, scaled: bool = True) -> None:
@@ -65,7 +68,7 @@ class Outbox:
         """Decode until there are no more frames."""
         try:
             self._decode()
-        # Raised again in the thread that reads the frames.
+        # Keep the error. `get` raises it in the thread that reads the pictures.
         except BaseException as error:
             self.failed = error
         with self._change:
@@ -78,7 +81,7 @@ class Outbox:
         from steadycast.media.decode import decoder_of, packet_of
         from steadycast.media.ladder import codec_of
 
-        # Damaged pictures are delivered with `whole` unset.
+        # The decoder also outputs damaged pictures. `take` delivers them with `whole` set to false.
         flags = ["low_delay"] if self._low_delay else []
         decoder: Any = decoder_of(codec_of(self._core.codec), self._core.config, *flags)
         known: dict[int, tuple[float, bool]] = {}
@@ -103,7 +106,7 @@ class Outbox:
         take(None)
 
     def _put(self, frame: Any, ticks: int, arrived: float, whole: bool) -> None:
-        # The coded size may be smaller than the display size (`keep_size` of `sc.Sender`).
+        # The sender may code pictures at a smaller size than it displays them (`keep_size` of `sc.Sender`).
         self._size = self._size or (frame.width, frame.height)
         if self._scaled and (frame.width, frame.height) != self._size:
             frame = frame.reformat(*self._size, interpolation="BICUBIC")
@@ -115,7 +118,7 @@ class Outbox:
             self._change.notify_all()
 
     def get(self, timeout: float | None) -> tuple[Any, int, float, bool] | None:
-        """Return the next picture; `None` when there are no more."""
+        """Return the next picture, or `None` when there are no more pictures."""
         until = None if timeout is None else time.monotonic() + timeout
         with self._change:
             while not self._pictures and not self._over:
@@ -198,7 +201,7 @@ class Receiver(ends.Ends):
         self.pixels = pixels
         self._outbox: Outbox | None = None
         if pixels is not None:
-            # Only Steadycast's senders announce a controller; they use no B frames.
+            # Only Steadycast's senders announce a controller, and they use no B frames. So low delay is safe for them.
             self._outbox = Outbox(self._core, queue, low_delay=self._core.controller is not None)
             threading.Thread(target=self._outbox.run, daemon=True, name="steadycast-decoder").start()
 
@@ -209,13 +212,13 @@ class Receiver(ends.Ends):
 
     @property
     def status(self) -> ReceiverStatus:
-        """The session's present status, or its last one after the end."""
+        """The present status of the session. After the end of the session: its last status."""
         unread = 0 if self._outbox is None else self._outbox.unread
         return ReceiverStatus.of(ends.look(self._core), unread=unread)
 
     @typed
     def read(self, timeout: float | None = None) -> ReceivedFrame | None:
-        """Return the next picture, or `None` when the stream has ended and all were read.
+        """Return the next picture. Return `None` when the stream has ended and all pictures were read.
 
         Args:
             timeout: the longest wait in seconds; by default there is no limit.
@@ -238,7 +241,7 @@ class Receiver(ends.Ends):
             yield frame
 
     def close(self) -> None:
-        """End the session, with a BYE. Waiting pictures can still be read. A second call does nothing.
+        """End the session, and send a BYE. Waiting pictures can still be read. A second call does nothing.
 
         Raises:
             UserError: the session failed; the error has the reason.

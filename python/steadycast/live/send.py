@@ -34,10 +34,10 @@ class Options:
     source: str
     to: str | None = None
     whip: str | None = None
-    """The URL of a WHIP server, in place of ``to``."""
+    """URL of a WHIP server. It replaces ``to``."""
     whip_token_file: Path | None = None
     flow: Flow = field(default_factory=dict)
-    """Keys of the session's flow (`flow.OPTIONS`)."""
+    """Scenario keys of the flow that the session sends (see `flow.OPTIONS`)."""
     sdp: Path | None = None
     interface: str | None = None
     ttl: int | None = None
@@ -143,7 +143,7 @@ def _published(settings: Json, flow: Flow, planned: Any, server: Whip) -> Any:
 
 
 def default_controller(to: str, mode: object = "repaired") -> str:
-    """Return the default controller of a session."""
+    """Return the name of the default controller for the destination ``to``."""
     return default(group=session.is_group(to), paper=mode == "paper")
 
 
@@ -169,7 +169,7 @@ def begun(settings: Json, flow: Flow, planned: Any) -> Any:
 
 
 def checked(settings: Json, flow: Flow, planned: Any) -> None:
-    """Check the options of this flow without opening a socket.
+    """Check the options of this flow. No socket is opened.
 
     Raises:
         UserError: an option can't be used.
@@ -234,9 +234,10 @@ def _obey(sender: Any, keys: str, status: Json | None) -> None:
 
 
 def own_port(options: Options) -> int | None:
-    """Return the port at which this sender receives RTCP; `None` if the system chose it.
+    """Return the port at which this sender receives RTCP, or `None` if the system chose it.
 
-    It is the RTP port with `mux`, otherwise the next port. In an any-source group, the RTP port is the group's.
+    With `mux`, it is the RTP port. Otherwise it is the next higher port. In an any-source multicast group, the sender's
+    RTP port is the port of the group's address.
     """
     port, to = options.port, options.to or ""
     if session.is_group(to) and not session.is_source_specific(to):
@@ -262,7 +263,7 @@ def _follow(
     )
     for name in options.exclude or ():
         sender.exclude(name)
-    # Ctrl-C is the regular end of a session.
+    # Ctrl-C is the regular way to end a session, so it is not an error.
     with suppress(KeyboardInterrupt), suppress(OSError), watch, view.Keys() as keys:
 
         def shown(status: Json | None) -> None:
@@ -287,7 +288,7 @@ def _check_connected(sender: Any, url: str) -> None:
 
 
 def working(sender: Any, planned: Any) -> threading.Thread | None:
-    """Start the threads of the source's encoders; return the one that encodes pictures, if any."""
+    """Start the threads that encode the source. Return the thread that encodes pictures, or `None` without one."""
     if planned.audio is not None:
         threading.Thread(target=planned.audio, args=(sender,), daemon=True, name="audio").start()
     if planned.work is None:

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from steadycast.media.table import U8
 
 _DRAIN_S = 5.0
-"""Time limit in seconds for sending the BYE and the frames that wait in the pacer."""
+"""How long the sender may take to send the waiting frames and the BYE, in seconds."""
 
 
 class Inbox(Pictures):
     """A bounded queue of pictures from a program to the encoder.
 
-    A picture's number is the time of its `put` in frame intervals, but at least its predecessor's number plus one.
+    A picture's number is the time of its `put` call, in frame intervals since the start. It is always larger than the
+    number of the picture before.
     """
 
     def __init__(self, shape: Shape, room: int, *, leaky: bool) -> None:
@@ -44,7 +45,7 @@ class Inbox(Pictures):
         self._last = -1
         self._ended = False
         self.over: Callable[[], bool] = lambda: False
-        """Returns whether the session has ended without `end`."""
+        """Returns whether the session has ended before `end` was called."""
         self.left_out = 0
         self.warnings = []
 
@@ -52,7 +53,7 @@ class Inbox(Pictures):
         return len(self._waiting)
 
     def put(self, samples: U8, timeout: float | None) -> None:
-        """Add a picture; wait for room, or drop the oldest picture of a leaky queue.
+        """Add a picture. Wait until the queue has room; a leaky queue drops its oldest picture instead.
 
         Raises:
             TimeoutError: there was no room in time.
@@ -79,7 +80,7 @@ class Inbox(Pictures):
 
     def _make_room(self, now: int) -> bool:
         if self._last > now:
-            # The program exceeds the frame rate.
+            # The program sends more pictures than the frame rate allows, so this picture is dropped.
             self.left_out += 1
             return False
         while len(self._waiting) >= self._room:
@@ -88,7 +89,7 @@ class Inbox(Pictures):
         return True
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """See `Pictures.picture`; pictures whose presentation time is over are dropped."""
+        """See `Pictures.picture`. Pictures whose presentation time has passed are dropped."""
         with self._change:
             while True:
                 while self._waiting:
@@ -121,16 +122,17 @@ class Sender(ends.Ends):
         source: a source of `steadycast send` instead of the program's pictures: a video file, a camera
             (``/dev/video0``), ``testsrc`` or ``greedy``.
         loop: play the file again when it ends.
-        size: width and height of the pictures. A source is scaled to it; by default it keeps its size.
-        fps: pictures per second; by default 25, or the source's frame rate.
+        size: width and height of the pictures. A source is scaled to this size. Without a size, it keeps its own.
+        fps: pictures per second. The default is 25 for a program's pictures, and the source's own rate for a source.
         pixels: the pixel format of the arrays: ``rgb24``, ``bgr24`` (height, width, 3), ``gray`` (height, width) or
             ``yuv420p`` (planes one below the other: height * 3/2, width).
-        queue: the number of pictures that may wait for the encoder; each adds one frame interval of delay.
-        leaky: drop the oldest picture when the queue is full, as for a camera, instead of blocking in `send`.
+        queue: the number of pictures that may wait for the encoder. Each waiting picture adds a delay of one frame
+            interval.
+        leaky: when the queue is full, drop the oldest picture instead of blocking in `send`. This suits a camera.
         codec: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
         gop: the distance between I frames, in pictures.
-        keep_size: drop pictures, instead of coding them at a smaller size, if the rate is too low for their size.
-        audio: send the sound of a file, too.
+        keep_size: keep the size of the pictures when the rate is too low for it, and drop pictures instead.
+        audio: also send the sound of a file.
         controller: the controller's name, see `controllers`; default ``steady`` for a receiver, ``asmp`` for a group.
         params: the controller's parameters, by name.
         mode: repaired (the default) or paper.
@@ -238,7 +240,7 @@ class Sender(ends.Ends):
 
     @property
     def status(self) -> SenderStatus:
-        """The session's present status, or its last one after the end."""
+        """The present status of the session. After the end of the session: its last status."""
         waiting, left_out = (0, 0) if self._inbox is None else (len(self._inbox), self._inbox.left_out)
         return SenderStatus.of(ends.look(self._core), waiting=waiting, left_out=left_out)
 
@@ -265,18 +267,21 @@ class Sender(ends.Ends):
         try:
             self._inbox.put(samples, timeout)
         except ValueError:
-            # A failed encoder is the reason for the closed queue.
+            # If the encoder has failed, the queue was closed for that reason. Raise the encoder's error instead.
             self._raise_failure()
             raise
 
     def end(self) -> None:
-        """Announce that there are no more pictures: waiting pictures are sent, then the session ends."""
+        """Announce that there are no more pictures. The waiting pictures are sent, then the session ends."""
         if self._inbox is not None:
             self._inbox.end()
 
     @typed
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end of the session, by its source or by `end`; return false after ``timeout`` seconds."""
+        """Wait until the session ends, because its source ends or `end` was called.
+
+        Returns whether the session has ended. The result is false if ``timeout`` seconds have passed first.
+        """
         until = float("inf") if timeout is None else time.monotonic() + timeout
         while not self._core.wait(max(0.0, min(ends.SLICE_S, until - time.monotonic()))):
             if time.monotonic() >= until:
@@ -285,7 +290,7 @@ class Sender(ends.Ends):
 
     @typed
     def limit(self, *, max_rate: str | float | None = None, floor: str | float | None = None) -> None:
-        """Change the limits of the rate; a limit that is not given stays unchanged.
+        """Change the upper and lower limit of the rate. A limit that is not given stays unchanged.
 
         Raises:
             UserError: a value is not a rate.
@@ -308,7 +313,7 @@ class Sender(ends.Ends):
         self._core.admit_all()
 
     def close(self) -> None:
-        """End the session immediately, with a BYE; waiting pictures are dropped. A second call does nothing.
+        """End the session immediately, and send a BYE. Waiting pictures are dropped. A second call does nothing.
 
         Raises:
             UserError: the session failed; the error has the reason.
@@ -324,7 +329,7 @@ class Sender(ends.Ends):
             raise failed
 
     def _drain(self) -> None:
-        """Send the waiting pictures; a session with a source ends immediately."""
+        """Send the waiting pictures. A session that has a source ends immediately."""
         if self._inbox is not None:
             self.end()
             self.wait(_DRAIN_S + float(len(self._inbox) / self._inbox.shape.fps))
@@ -366,7 +371,7 @@ def _plan(
     if text is None or text == "clip":
         raise UserError("size", "the pictures' size is not known", "give width and height: size=(640, 480)")
     width, height = parse_size(text, (0, 0), "size")
-    # `parse_size` rounds odd sides down.
+    # `parse_size` rounds odd sides down. A changed text means that a side was odd.
     if text != "cif" and text != f"{width}x{height}":
         raise UserError(f"size {text}", "a side is odd", f"take {width}x{height}")
     shape = Shape(width, height, parse_fps(25 if fps is None else fps, Fraction(25), "fps"))
@@ -394,7 +399,7 @@ def _samples(picture: object, pixels: Pixels, shape: Shape) -> U8:
             f"it is {found}",
             f"{pixels} pictures of {shape.width}x{shape.height} are arrays of shape {wanted} and uint8",
         )
-    # The program may change its array after the call.
+    # Copy the samples, because the program may change its array after the call.
     if pixels == "yuv420p":
         return np.array(picture, dtype=np.uint8, order="C").reshape(-1)
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format=pixels)

@@ -69,12 +69,15 @@ def params(texts: Iterable[str]) -> list[tuple[str, object]]:
 
 
 def read_key(path: Path | None) -> str | None:
-    """Read a master key file."""
+    """Return the content of a master key file, or `None` without a path."""
     return None if path is None else read_secret(path, "key", "make one with: openssl rand -base64 30 > key")
 
 
 def read_secret(path: Path, what: str, remedy: str) -> str:
-    """Read a file with a secret, which only its owner may be able to read."""
+    """Return the content of a file that contains a secret.
+
+    Refuses a file that other users may read.
+    """
     with readable(path, remedy):
         if path.stat().st_mode & 0o077 and not _is_credential(path):
             raise UserError(str(path), f"other users can read this {what}", f"run: chmod 600 {path}")
@@ -84,7 +87,7 @@ def read_secret(path: Path, what: str, remedy: str) -> str:
 def _is_credential(path: Path) -> bool:
     """Whether the file is a systemd credential of this service (LoadCredential=, systemd.exec(5)).
 
-    Its access control list appears as the group's permission bits.
+    Such a file has an access control list, which appears as the group's permission bits.
     """
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return bool(folder) and path.resolve().parent == Path(str(folder)).resolve()
@@ -94,17 +97,17 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>\
 
 
 def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[str, str | None]:
-    """Resolve NAME:PORT or [ADDRESS%ZONE]:PORT to ADDRESS:PORT; return it with the interface.
+    """Resolve NAME:PORT or [ADDRESS%ZONE]:PORT to ADDRESS:PORT. Return it together with the interface.
 
-    The zone of a group's address determines the interface. Other texts are returned unchanged. With ``tell``, the
-    address of a name is printed on stderr.
+    The zone of a group's address determines the interface. Other texts are returned unchanged. If ``tell`` is set, the
+    address that a name resolves to is printed on stderr.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
         return text, interface
     host, port = match["six"] or match["host"], match["port"]
     address, percent, zone = host.partition("%")
-    # Names are looked up below.
+    # If the text is a name, it is looked up below.
     with suppress(ValueError):
         plain = ipaddress.ip_address(address)
         if not percent:
@@ -126,7 +129,7 @@ def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[st
 
 
 def is_group(to: str) -> bool:
-    """Whether ADDRESS:PORT, as returned by `resolved`, is a multicast group; false for invalid addresses."""
+    """Whether ``to`` is the address of a multicast group, as ADDRESS:PORT. False for an invalid address."""
     match = _ADDRESS.fullmatch(to)
     with suppress(ValueError):
         return match is not None and ipaddress.ip_address(match["six"] or match["host"]).is_multicast
@@ -134,7 +137,7 @@ def is_group(to: str) -> bool:
 
 
 def is_source_specific(to: str) -> bool:
-    """Whether ADDRESS:PORT is a source-specific multicast group (RFC 4607), in 232/8 or ff3x::/32."""
+    """Whether ``to`` is the address of a source-specific multicast group (RFC 4607), in 232/8 or ff3x::/32."""
     match = _ADDRESS.fullmatch(to)
     if match is None or not is_group(to):
         return False
@@ -145,7 +148,7 @@ def is_source_specific(to: str) -> bool:
 
 
 def _index(text: str, zone: str) -> int:
-    """Return the index of an interface, given by name or index (RFC 4007, section 11.2)."""
+    """Return the index of the interface ``zone``, which is an interface's name or index (RFC 4007, section 11.2)."""
     try:
         index = int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
         socket.if_indextoname(index)
@@ -155,26 +158,29 @@ def _index(text: str, zone: str) -> int:
 
 
 def own_name() -> str:
-    """Create a canonical name (CNAME): the host name and a random suffix that distinguishes its sessions."""
+    """Return a new canonical name (CNAME).
+
+    It consists of the host name and a random suffix, which distinguishes sessions of the same host.
+    """
     host = re.sub(r"[^a-z0-9.-]", "-", socket.gethostname().lower())[:32].strip("-.") or "host"
     return f"{host}-{secrets.token_hex(2)}"
 
 
 def live_core() -> Any:
-    """Return the compiled module, built with real-time support."""
+    """Return the compiled module. Raises an error if it was built without real-time support."""
     need_real_time("send and receive")
     return core
 
 
 def summary_of(record: Any) -> Json:
-    """Return the summary of a record, with Steadycast's version."""
+    """Return the summary of a session's record, and add the version of Steadycast to it."""
     summary: Json = json.loads(record.summary(True))
     summary["program"] = program()
     return summary
 
 
 def write(record: Any, summary: Json, draft: Draft, *, sdp: str | None) -> Path:
-    """Write the run folder."""
+    """Write the session's run folder, and return its path. The session description is written if it is known."""
     if sdp is not None:
         draft.text("session.sdp", sdp)
     run_of(record, summary).fill(draft)

@@ -22,24 +22,33 @@ if TYPE_CHECKING:
 
 
 class Pictures:
-    """A source of pictures of one size; the encoder requests them by increasing numbers."""
+    """A source of pictures of one size. The encoder requests pictures by number, in increasing order."""
 
     shape: Shape
     warnings: list[str]
-    """Problems of the source; more may be added while it is read."""
+    """Problems of the source. More problems may be added while the source is read."""
     own_pace = False
     """Whether the source determines the time of each picture, as a camera does."""
     taken_s: float | None = None
-    """The time of the picture that was returned last, in seconds from the first one, if the source has its own pace."""
+    """The time of the picture that was returned last, in seconds since the first picture.
+
+    `None` if the source does not determine the time of its pictures.
+    """
     _passed = 0
     _surplus = 0
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """Return picture ``number`` or a camera's newest one, with its number; `None` at the end."""
+        """Return a picture and its number, or `None` at the end of the source.
+
+        A file returns the picture ``number``. A camera returns its newest picture.
+        """
         raise NotImplementedError
 
     def loop_s(self, n: int) -> float | None:
-        """Return when repetition ``n`` begins, in seconds; infinite if never, `None` while unknown."""
+        """Return when repetition ``n`` of the source begins, in seconds.
+
+        Returns infinity if it never begins, and `None` if the time is not known yet.
+        """
         return 0.0 if n == 0 else float("inf")
 
     def passed(self) -> int:
@@ -53,12 +62,12 @@ class Pictures:
         return surplus
 
     def close(self) -> UserError | None:
-        """Stop reading; return the error of a source that ended prematurely."""
+        """Stop reading. Return the error if the source ended prematurely."""
         return None
 
 
 class SourceError(UserError):
-    """The source ended prematurely."""
+    """An error of a source that ended prematurely."""
 
     code = Exit.FAILED
 
@@ -79,11 +88,11 @@ class Filed(Pictures):
         self.warnings = self._pictures.warnings
         self._next = 0
         self._loops = [0]
-        """The first picture of each repetition."""
+        """Number of the first picture of each repetition."""
         self._over = False
 
     def loop_s(self, n: int) -> float | None:
-        """See `Pictures.loop_s`; known when the file's last picture was read."""
+        """See `Pictures.loop_s`. The time becomes known when the last picture of the file was read."""
         if n < len(self._loops):
             return float(self._loops[n] / self.shape.fps)
         return None if self._loop and not self._over else float("inf")
@@ -94,7 +103,7 @@ class Filed(Pictures):
         while True:
             samples = next(self._pictures.frames, None)
             if samples is None:
-                # A source that has no picture after reopening ends; otherwise it would be reopened forever.
+                # End a source that has no picture even after it was reopened. Otherwise it would be reopened forever.
                 if not self._loop or fresh or self._pictures.failure is not None:
                     self._over = True
                     return None
@@ -135,16 +144,16 @@ class Pattern:
 
 
 _MOST_AHEAD = 0.75
-"""A picture is dropped if its number is ahead of its time by more than this, in frame intervals.
+"""A picture is dropped if its number is ahead of its time by more than this many frame intervals.
 
-The limit is above 0.5, because rounding to a whole number adds up to 0.5.
+The limit is above 0.5, because rounding the number already adds up to 0.5.
 """
 
 
 class Newest(Pictures):
-    """A source with its own pace; an older picture that was not read is dropped.
+    """A source that determines the time of its pictures. Only the newest picture is kept for the reader.
 
-    Pictures that exceed the frame rate are dropped as well, since their numbers would run ahead of their times.
+    Pictures that exceed the frame rate are dropped as well, because their numbers would run ahead of their times.
     """
 
     own_pace = True
@@ -158,7 +167,7 @@ class Newest(Pictures):
         self._last = -1
 
     def _put(self, at: float, samples: U8) -> None:
-        """Replace the newest picture by ``samples``, taken at the time ``at``, in seconds."""
+        """Replace the newest picture by ``samples``. ``at`` is the time in seconds at which the picture was taken."""
         with self._change:
             self._passed += self._newest is not None
             self._newest = (at, samples)
@@ -170,7 +179,7 @@ class Newest(Pictures):
             self._change.notify()
 
     def picture(self, number: int) -> tuple[int, U8] | None:
-        """See `Pictures.picture`; waits for a newer picture than the last one."""
+        """See `Pictures.picture`. Waits until there is a newer picture than the one that was returned last."""
         while True:
             with self._change:
                 while self._newest is None and not self._over:
@@ -187,9 +196,9 @@ class Newest(Pictures):
             self._surplus += 1
 
     def _number(self, since_s: float) -> int | None:
-        """Return the number of the picture of this time; `None` if it is to be dropped.
+        """Return the number of a picture, or `None` if the picture must be dropped.
 
-        The time is in seconds from the first picture.
+        ``since_s`` is the picture's time, in seconds since the first picture.
         """
         ideal = since_s * float(self.shape.fps)
         number = max(self._last + 1, round(ideal))
@@ -199,13 +208,13 @@ class Newest(Pictures):
         return number
 
     def passed(self) -> int:
-        """See `Pictures.passed`; counts the pictures that were replaced by newer ones."""
+        """See `Pictures.passed`. Counts the pictures that were replaced by newer ones."""
         with self._change:
             return super().passed()
 
 
 class Camera(Newest):
-    """A capture device or standard input."""
+    """Pictures of a capture device, or from standard input."""
 
     def __init__(self, place: str, size: str, fps: str) -> None:
         from steadycast.live.encoder import Shape
@@ -216,7 +225,7 @@ class Camera(Newest):
         width, height = parse_size(size, (facts.width, facts.height))
         rate = Fraction(25) if fps == "clip" and facts.told_rate is None else own_rate(self._reader, fps)
         super().__init__(Shape(width, height, rate), self._reader.warnings)
-        # A read from a camera can block for an unlimited time.
+        # Read in a thread of its own, because a read from a camera can block without a limit.
         threading.Thread(target=self._read, daemon=True, name="camera").start()
 
     def _read(self) -> None:
@@ -224,7 +233,7 @@ class Camera(Newest):
         try:
             for at, samples in self._reader.pictures(self.shape.width, self.shape.height):
                 now = time.monotonic()
-                # A file on standard input must be read at its frame rate, or most pictures are dropped.
+                # Read a file on standard input at its frame rate. Otherwise most of its pictures would be dropped.
                 first = now - float(at) if first is None else first
                 time.sleep(max(0.0, min(first + float(at) - now, 5.0)))
                 self._put(time.monotonic(), samples)
@@ -237,7 +246,7 @@ class Camera(Newest):
 
 
 _PATIENCE = 250
-"""Consecutive undecodable pictures after which a camera or pipe is given up: 10 s at 25 per second."""
+"""A camera or pipe ends after this number of consecutive undecodable pictures: 10 s at 25 per second."""
 
 
 def _opened(place: str) -> Reader:
@@ -247,7 +256,7 @@ def _opened(place: str) -> Reader:
 
     name = "standard input" if place == "-" else place
     try:
-        # The reading thread would hold the lock of sys.stdin and block the interpreter's exit.
+        # Do not use sys.stdin. The thread that reads it would hold its lock and block the interpreter's exit.
         taken = open(0, "rb", buffering=0, closefd=False) if place == "-" else None  # noqa: SIM115
         container: Any = av.open(taken) if taken is not None else av.open(place, format="v4l2")
         return Reader(container, name, _PATIENCE)
@@ -263,19 +272,19 @@ def _opened(place: str) -> Reader:
 
 @dataclass
 class Plan:
-    """A session's source for the core, and the Python loops that encode it."""
+    """The source of a session in the core's format, and the Python functions that encode it."""
 
     medium: dict[str, Any]
     clip: str | None
     """The path of the source file; `None` if the source is not a file."""
     work: Any = None
-    """The function that encodes the pictures in its own thread; its argument is the core's `Sender`.
+    """The function that encodes the pictures, in its own thread. Its argument is the core's `Sender`.
 
-    `None` if nothing is encoded.
+    `None` if no pictures are encoded.
     """
     warnings: list[str] = field(default_factory=list)
     audio: Any = None
-    """The function that encodes the sound, in a second thread; `None` if no sound is sent."""
+    """The function that encodes the sound, in a second thread. `None` if no sound is sent."""
     sound_is_shared: bool = False
     """Whether a core `Broadcast` provides the sound."""
 
@@ -293,7 +302,7 @@ def plan(
     audio: bool = True,
     progress: Progress | None = None,
 ) -> Plan:
-    """Plan the transmission of ``source``; ``audio``: send a file's sound."""
+    """Open ``source``, and return how to send it. ``audio`` also sends the sound of a file."""
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder
@@ -309,7 +318,7 @@ def plan(
             planned = encoded(pictures, Encoder(kind, pictures.shape, gop, keep_size=keep_size), clip)
         if audio and planned.clip is not None:
             _add_sound(planned, loop_s)
-        # In place, because the encoders add warnings to this list.
+        # Change the list in place, because the encoders add warnings to it later.
         planned.warnings[:] = map(in_options, planned.warnings)
         return planned
 
@@ -326,7 +335,7 @@ def _add_sound(planned: Plan, loop_s: Callable[[int], float | None]) -> None:
 
 
 def pictures_of(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictures, str | None]:
-    """Open a source. Return its pictures and its file, or `None` for a test pattern or a camera."""
+    """Open a source. Return its pictures and the path of its file. The path is `None` if there is no file."""
     if source == "testsrc":
         return Filed(Pattern(), size, fps, loop=True), None
     if source == "-" or source.startswith("/dev/video"):
@@ -338,13 +347,13 @@ def pictures_of(source: str, size: str, fps: str, *, loop: bool) -> tuple[Pictur
 
 
 def encoded(pictures: Pictures, encoder: Encoder, clip: str | None) -> Plan:
-    """Plan to encode these pictures while they are sent."""
+    """Return a plan that encodes these pictures while they are sent."""
     medium = {"kind": "encoder", "codec": encoder.codec.name, "config": encoder.config()}
     return Plan(medium | steering(pictures, encoder), clip, Work(encoder, pictures), pictures.warnings)
 
 
 def steering(pictures: Pictures, encoder: Encoder) -> dict[str, Any]:
-    """Return the parameters of the core's rate control for this encoder."""
+    """Return the parameters that the core needs to control this encoder's rate."""
     fps, kind = pictures.shape.fps, encoder.codec
     return {
         "fps": (fps.numerator, fps.denominator),
@@ -357,7 +366,7 @@ def steering(pictures: Pictures, encoder: Encoder) -> dict[str, Any]:
 
 
 class Work:
-    """The encoder's loop: requests jobs from the core `Sender`, and returns access units."""
+    """The loop of the encoder. It requests jobs from the core's `Sender`, and returns access units to it."""
 
     def __init__(self, encoder: Any, pictures: Pictures) -> None:
         self._encoder, self._pictures = encoder, pictures
@@ -396,7 +405,7 @@ def _laddered(
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import encode_ladder
 
-    # A B frame would have to wait for a later picture.
+    # No B frames, because a B frame would have to wait for a later picture.
     file = clips.find(source)
     made = encode_ladder(Clip.of(file), codec, size, fps, gop, bframes=0, progress=progress)
     medium = {

@@ -17,9 +17,9 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def _told(kind: type[T], status: Json, **own: Any) -> T:
-    """Create a ``kind`` from the core's status fields of the same names; ``own`` has the remaining fields.
+    """Create a ``kind`` from the fields of the core's status that have the same names.
 
-    A field ``NAME_s`` that the core lacks is converted from ``NAME_ms``.
+    ``own`` are the remaining fields. If the core has no field ``NAME_s``, its field ``NAME_ms`` is converted.
     """
     names = [each.name for each in fields(kind) if each.name not in own]  # type: ignore[arg-type]
     spans = {name: f"{name.removesuffix('_s')}_ms" for name in names if name not in status}
@@ -29,7 +29,7 @@ def _told(kind: type[T], status: Json, **own: Any) -> T:
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """A receiver's state by its last report to the sender."""
+    """The state of a receiver, as known from its last report to the sender."""
 
     name: str | None
     """The canonical name (CNAME, RFC 3550, section 6.5.1)."""
@@ -40,7 +40,7 @@ class PeerStatus:
     ours: bool
     """Whether the receiver reports in the format of the sender's congestion controller, not only in standard RTCP."""
     packets: bool
-    """Whether the receiver sends per-packet feedback (RFC 8888 or TWCC), the default for a single receiver."""
+    """Whether the receiver sends per-packet feedback (RFC 8888 or TWCC). A single receiver does so by default."""
     aside: str | None
     """Why the sender ignores the receiver's reports; `None` if it uses them.
 
@@ -49,7 +49,7 @@ class PeerStatus:
     left: bool
     """Whether the receiver has sent a BYE."""
     reports: int
-    """The number of the receiver's reports."""
+    """Number of reports that came from the receiver."""
     silent_s: float
     """The time since the receiver's last report, in seconds."""
     loss_frac: float | None
@@ -67,7 +67,7 @@ class PeerStatus:
 
 @dataclass(frozen=True, slots=True)
 class SenderStatus:
-    """The status of a `Sender`. Counts begin with the session; rates include IP headers."""
+    """The status of a `Sender`. Counts start at 0 with the session. Rates include IP headers."""
 
     at_s: float
     """The time since the session's start, in seconds."""
@@ -96,17 +96,20 @@ class SenderStatus:
     frames: int
     """Pictures encoded."""
     skipped_frames: int
-    """Encoded pictures that the pacer dropped because the rate had fallen."""
+    """Encoded pictures that the pacer dropped because the rate had become lower."""
     left_out: int
-    """Pictures that were not encoded, because the encoder was too slow or a leaky queue was full."""
+    """Pictures that were not encoded. Either the encoder was too slow, or a leaky queue was full."""
     waiting: int
-    """Pictures in the queue of the encoder."""
+    """Pictures that wait for the encoder."""
     key_frames: int
-    """Number of key frames that receivers requested."""
+    """Key frames that receivers requested."""
     size: tuple[int, int] | None
-    """The coded width and height; they are smaller than the source's if the rate is too low for the source's size."""
+    """Width and height of the coded pictures.
+
+    They are smaller than the source's pictures if the rate is too low for the source's size.
+    """
     smaller_frames: int
-    """Pictures coded at a smaller size than the source's."""
+    """Pictures that were coded at a smaller size than the source's."""
     quantizer: int | None
     """The quantizer of the last picture."""
     receivers: tuple[PeerStatus, ...]
@@ -114,7 +117,7 @@ class SenderStatus:
 
     @classmethod
     def of(cls, status: Json, *, waiting: int, left_out: int) -> Self:
-        """Convert the core's status, and add the counts of the picture queue."""
+        """Convert the core's status. ``waiting`` and ``left_out`` come from the queue of pictures."""
         decision, size = status["decision"] or {}, status["size"]
         return _told(
             cls,
@@ -136,7 +139,7 @@ class SenderStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStatus:
-    """The status of a `Receiver`. Counts begin with the session; rates include IP headers."""
+    """The status of a `Receiver`. Counts start at 0 with the session. Rates include IP headers."""
 
     at_s: float
     """The time since the session's start, in seconds."""
@@ -145,37 +148,37 @@ class ReceiverStatus:
     loss_frac: float | None
     """The loss rate over the last second, from 0 to 1."""
     delay_s: float | None
-    """The one-way delay in excess of the smallest observed one, in seconds."""
+    """One-way delay of the packets above the smallest delay so far, in seconds."""
     jitter_s: float | None
     """The interarrival jitter (RFC 3550, section 6.4.1), in seconds."""
     packets: int
     """RTP packets received, without duplicates."""
     expected_packets: int
-    """RTP packets that were sent, as derived from the sequence numbers that arrived."""
+    """RTP packets that the sender has sent, estimated from the sequence numbers of the received packets."""
     repaired_packets: int
     """Lost packets that a retransmission replaced (RFC 4588)."""
     whole_frames: int
     """Frames that arrived completely, with all their references."""
     damaged_frames: int
-    """Frames that arrived in part."""
+    """Frames of which only a part arrived."""
     missing_frames: int
-    """Frames without any received packet."""
+    """Frames of which no packet arrived."""
     undecodable_frames: int
-    """Frames that arrived, but can't be decoded because a reference frame is missing."""
+    """Frames that arrived but can't be decoded, because a frame that they refer to is missing."""
     unused: Mapping[str, int]
-    """Received packets that were discarded, by reason."""
+    """Received packets that were discarded. The keys are the reasons, the values are the numbers of packets."""
     unread: int
     """Pictures that were dropped because the receiver's queue of unread pictures was full."""
     silent_s: float | None
-    """The time since the last packet, in seconds; `None` before the first one."""
+    """The time since the last packet arrived, in seconds. `None` before the first packet."""
     source: str | None
-    """The stream's source address."""
+    """The address from which the stream comes."""
     ended_by: str | None
-    """The cause of the stream's end; `None` before it."""
+    """Why the stream has ended. `None` before its end."""
 
     @classmethod
     def of(cls, status: Json, *, unread: int) -> Self:
-        """Convert the core's status; ``unread`` is the number of decoded pictures that were dropped from the queue."""
+        """Convert the core's status. ``unread`` is the number of decoded pictures that the queue has dropped."""
         return _told(
             cls,
             status,

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _SILENT_S = 6.0
-"""A receiver without reports for longer than this time, in seconds, counts as silent.
+"""A receiver counts as silent if it has sent no report for longer than this time, in seconds.
 
-Standard receivers report every 2.4 to 5 s.
+Standard receivers send a report every 2.4 to 5 s.
 """
 
 _STILL_S = 2.0
-"""A picture counts as frozen if no complete frame arrives for longer than this time, in seconds.
+"""A picture counts as frozen if no complete frame has arrived for longer than this time, in seconds.
 
 Sources send at least one frame per second.
 """
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """Format a count with the singular or plural of its noun phrase."""
+    """Format a count, followed by ``one`` (singular) or ``many`` (plural)."""
     return f"{count} {one if count == 1 else many}"
 
 
 def level(buffer: Json | None) -> str:
-    """Describe a play-out buffer: its fill level, and how often it was empty or full."""
+    """Describe a play-out buffer: how full it is, how often it was empty, and how many packets did not fit."""
     if buffer is None:
         return "-"
     full = (
@@ -47,7 +47,7 @@ def level(buffer: Json | None) -> str:
 
 
 def why(decision: Json | None) -> str:
-    """Explain the rate in one sentence."""
+    """Describe what limits the rate, as one line."""
     if not decision:
         return "starting"
     parts = [decision["rule"]]
@@ -59,7 +59,7 @@ def why(decision: Json | None) -> str:
         parts.append(f"set by {decision['by']}")
     limits = {
         "network": "the network limits",
-        # The encoder's best quality needs no higher rate, or the encoder is too slow. `hints` tells which.
+        # Either the best quality of the encoder needs no higher rate, or the encoder is too slow. `hints` says which.
         "encoder": "the encoder limits",
         "start": "start phase",
         "cap": "the cap limits",
@@ -69,7 +69,7 @@ def why(decision: Json | None) -> str:
 
 
 _NAMED = 3
-"""The most receivers of one kind that a hint names."""
+"""Maximum number of receivers that a hint mentions by name."""
 
 
 def _few(told: list[str], more: str) -> list[str]:
@@ -84,11 +84,14 @@ def _more_room(peers: list[Json], *more: str) -> str:
 
 
 def hints(status: Json, to: str, port: int | None) -> list[str]:
-    """Return hints about a sender's problems; ``port`` is the RTCP port, `None` if the system chose it."""
+    """Return hints about problems of a sender.
+
+    ``to`` is the destination. ``port`` is the RTCP port, or `None` if the system chose the port.
+    """
     found = []
     here = f"port {port} of this machine" if port is not None else "this machine"
     connection = status.get("browser")
-    # RTCP from a WebRTC server arrives on the connection of the media, so no other port has to be open.
+    # A WebRTC server sends RTCP over the connection of the media, so no other port has to be open.
     remedy = "" if port is not None or connection else " Give --port N, and open N + 1"
     host = to if connection else to.rpartition(":")[0].strip("[]")
     peers = [p for p in status["peers"] if not p["left"]]
@@ -154,7 +157,10 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
 
 
 def _nobody(status: Json, host: str, reachable: str, remedy: str) -> list[str]:
-    """Return a hint if no receiver reports: none has reported yet, or the last one has left or is silent."""
+    """Return a hint if no receiver reports.
+
+    Either no receiver has reported yet, or the last one has left or become silent.
+    """
     last = status.get("last_heard")
     if last is not None and last["left"]:
         return [f"{last['name']} left at {last['at_s']:.0f} s: nobody receives"]
@@ -168,25 +174,25 @@ def _nobody(status: Json, host: str, reachable: str, remedy: str) -> list[str]:
 
 
 _AUDIO_PACKETS = 150
-"""Audio packets without a report on them, after which a hint says so: three seconds."""
+"""A hint appears if no report mentions any of the first 150 audio packets, which last three seconds."""
 
 
 def _unreported_sound(status: Json, to: str, peers: list[Json]) -> list[str]:
-    """Return a hint if receivers that report single packets report no sound."""
+    """Return a hint if receivers send per-packet reports on the pictures, but none on the sound."""
     audio = status.get("audio")
     if not audio or audio["loss_frac"] is not None or audio["packets"] < _AUDIO_PACKETS:
         return []
     if not any(peer["ours"] or peer["packets"] for peer in peers):
         return []
     port = to.rpartition(":")[2]
-    # A server or browser has one port for all streams.
+    # A WebRTC server receives all streams at one port. Other receivers need a separate port for the sound.
     apart = port.isdecimal() and not status.get("browser")
     check = f"check that UDP reaches port {int(port) + 2}, and" if apart else "check"
     return [f"no receiver has reported any sound: {check} that the receiver takes it"]
 
 
 def send_line(status: Json) -> str:
-    """Format a sender's status as one plain line."""
+    """Format the status of a sender as one line of plain text."""
     decision = status["decision"] or {}
     present = [p for p in status["peers"] if not p["left"]]
     return (
@@ -197,7 +203,7 @@ def send_line(status: Json) -> str:
 
 
 def _marked(status: Json) -> str:
-    """Describe ECN in use: that the path removes the marks, or how many packets were marked."""
+    """Describe the state of ECN. It says whether the path removes ECN marks, or how many packets were marked."""
     ecn = status["ecn"]
     if ecn is None:
         return ""
@@ -262,7 +268,7 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
     for number, peer in enumerate(order[:20], 1):
         limiting = peer["name"] == decision.get("by")
         silent = peer["silent_s"] > _SILENT_S or peer["left"]
-        # Only the first nine receivers have a key.
+        # Print numbers 1 to 9 only, because a receiver is excluded by pressing a single digit.
         table.add_row(
             str(number) if number < 10 else "",
             peer["name"],
@@ -285,7 +291,11 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
 
 
 def kind(peer: Json) -> str:
-    """Return "left", "aside" (ignored) or the kind of the receiver's reports: "ours", "packets" or "standard"."""
+    """Return how a receiver reports: "ours", "packets" (per-packet feedback) or "standard" (RTCP only).
+
+    Returns "left" if the receiver has left, and "aside" if the sender ignores its reports. "ours" is the format of the
+    sender's congestion controller.
+    """
     if peer["left"]:
         return "left"
     if peer["aside"]:
@@ -297,7 +307,7 @@ _REPORTS = {"ours": "the controller's", "packets": "per packet", "standard": "st
 
 
 def ordered(status: Json) -> list[Json]:
-    """Sort receivers: first the one that determines the rate, then by descending loss."""
+    """Sort the receivers. The one that determines the rate comes first, then the others by descending loss."""
     by = (status["decision"] or {}).get("by")
     return sorted(status["peers"], key=lambda p: (p["name"] != by, -(p["loss_frac"] or 0)))
 
@@ -339,12 +349,12 @@ def _waiting(other: Json, status: Json) -> str:
 
 
 def _not_whole(frames: Json) -> int:
-    """Count the frames that lack data, or whose references do."""
+    """Count the frames that are incomplete, or that refer to incomplete frames."""
     return int(frames["damaged"] + frames["missing"] + frames["undecodable"])
 
 
 def receive_line(status: Json) -> str:
-    """Format a receiver's status as one plain line."""
+    """Format the status of a receiver as one line of plain text."""
     frames = status["frames"]
     return (
         f"{status['at_s']:6.0f} s  receiving {rate(status['rate_bps'])}, loss {share(status['loss_frac'])}, "
@@ -391,15 +401,15 @@ def receive_view(status: Json, address: str) -> Group:
 
 
 def _kind(hint: str) -> str:
-    """Return a hint without its counts and durations, to recognise repetitions."""
+    """Return a hint without its numbers, so that the same hint is recognised when its numbers change."""
     before = hint.partition(" for ")[0].partition("; followed")[0]
-    # A count precedes a word; addresses and ports do not.
+    # Remove numbers that precede a word, because they are counts. Numbers in addresses and ports stay.
     before = re.sub(r"(?<![\w.:])\d[\d,]*(?= [a-z])", "", before)
     return before.replace("pictures were", "picture was").replace("frames were", "frame was")
 
 
 class Keys:
-    """Reads single key presses from a terminal during a ``with`` block."""
+    """Reads key presses from a terminal while its ``with`` block runs."""
 
     def __init__(self) -> None:
         self._before: Any = None
@@ -410,7 +420,7 @@ class Keys:
             import tty
 
             self._before = termios.tcgetattr(sys.stdin)
-            # Unlike in raw mode, Ctrl-C still interrupts the program.
+            # Use cbreak mode instead of raw mode, so that Ctrl-C still interrupts the program.
             tty.setcbreak(sys.stdin)
         return self
 
@@ -434,7 +444,10 @@ class Keys:
 
 
 class Watch:
-    """Shows a session on stderr: as a refreshed view in a terminal, else as a periodic line."""
+    """Shows a session on stderr.
+
+    A terminal shows a view that is refreshed. Otherwise a line is printed periodically.
+    """
 
     EVERY_S = 5.0
 
@@ -472,17 +485,17 @@ class Watch:
         told: Callable[[Json | None], None],
         show: Callable[[Json | None], None],
     ) -> None:
-        """Poll a core session until it ends or its time is over."""
+        """Poll a core session until it ends, or until `time.monotonic` reaches ``until``."""
         while not core.done and time.monotonic() < until:
             time.sleep(max(0.0, min(self.period_s, until - time.monotonic())))
             status = json.loads(core.status())
             told(status)
-            # A closed terminal must not end the session.
+            # Ignore errors of a closed terminal, because they must not end the session.
             with suppress(OSError):
                 show(status)
 
     def show(self, status: Json | None) -> None:
-        """Show the present status."""
+        """Show the present status, and hints that were not shown before."""
         if not status:
             return
         if self._live is not None:

@@ -23,16 +23,16 @@ from steadycast.live import session
 from steadycast.live.flow import WEB_CODECS
 
 TOKEN = "STEADYCAST_WHIP_TOKEN"
-"""Environment variable with the bearer token."""
+"""Name of the environment variable that contains the bearer token."""
 _SDP = "application/sdp"
 _EXCHANGE_S = 10.0
-"""Time limit of a request and its answer, in seconds."""
+"""Time limit for a request and its answer, in seconds."""
 _END_S = 5.0
-"""Time limit of the request that ends a session, in seconds."""
+"""Time limit for the request that ends a session, in seconds."""
 _MOST_BODY = 64 << 10
 _MOST_REDIRECTS = 5
 _MOST_SHOWN = 200
-"""A server's text is truncated to this number of characters in messages."""
+"""Messages show at most this number of characters from a server's text."""
 _REFUSALS = {
     400: ("it does not take the offer", "see the server's log"),
     404: ("there is no WHIP endpoint at this path", "check the URL"),
@@ -43,7 +43,7 @@ _REFUSALS = {
     422: ("it does not take the offer", f"send another --codec: {', '.join(WEB_CODECS)}"),
     429: ("it has too many requests", "try again later"),
 }
-"""Problem and remedy of a refused offer, by HTTP status."""
+"""The problem and the remedy for each HTTP status with which a server refuses an offer."""
 
 
 class Whip:
@@ -54,7 +54,7 @@ class Whip:
         self._origin = _origin(_parsed(url, url))
         self._connection: HTTPConnection | None = None
         self._place: str | None = None
-        """The session's URL on the server, for DELETE."""
+        """URL of the session on the server. A DELETE request to it ends the session."""
         if token is not None and self._origin[0] == "http" and not _is_here(self._origin[1]):
             _tell("warning: the token is sent unencrypted, because the URL begins with http:")
 
@@ -65,7 +65,7 @@ class Whip:
         self.close()
 
     def open(self) -> str:
-        """Connect to the server; return the local address from which it is reached."""
+        """Connect to the server. Return the local address that the connection uses."""
         self._connection = _connection(self.url, self.url)
         with _within(self.url, self._connection, _EXCHANGE_S):
             self._connection.connect()
@@ -73,7 +73,7 @@ class Whip:
         return address.partition("%")[0]
 
     def offer(self, sdp: str) -> str:
-        """Post the offer; return the server's answer."""
+        """Post the offer, which is a session description. Return the description that the server answers."""
         response, body, url = self._ask("POST", self.url, _EXCHANGE_S, sdp.encode())
         if response.status != 201:
             raise self._refused(response, body)
@@ -98,7 +98,10 @@ class Whip:
             raise UserError(self.url, "its answer is no text in UTF-8", "ask the server's operator") from None
 
     def close(self) -> None:
-        """End the session, if there is one; a failure is only a warning, because the media have ended."""
+        """End the session if there is one.
+
+        A failure is only a warning, because no media are sent any more.
+        """
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -111,14 +114,17 @@ class Whip:
             except UserError as error:
                 _tell(f"warning: the server was not told that the session has ended: {error}")
                 return
-        # With 404 or 410, the server has ended the session itself.
+        # The status is 404 or 410 if the server has already ended the session itself.
         if response.status not in (200, 202, 204, 404, 410):
             _tell(f"warning: the server did not end the session: {response.status} {_plain(response.reason)}")
 
     def _ask(
         self, method: str, url: str, limit: float, body: bytes | None = None
     ) -> tuple[HTTPResponse, bytes, str]:
-        """Send a request, and follow redirects (RFC 9725, 4.5); return the answer, its body and the last URL."""
+        """Send a request, and follow redirects (RFC 9725, section 4.5).
+
+        Returns the answer, the body of the answer, and the URL of the last request.
+        """
         for _ in range(_MOST_REDIRECTS + 1):
             connection, self._connection = self._connection, None
             if connection is None:
@@ -127,7 +133,7 @@ class Whip:
             headers = {"User-Agent": f"steadycast/{core.__version__}", "Connection": "close"}
             if body is not None:
                 headers |= {"Content-Type": _SDP, "Accept": _SDP}
-            # Another origin must not get the token.
+            # Send the token to the original server only, never to the target of a redirect to another origin.
             if self._token is not None and _origin(parts) == self._origin:
                 headers["Authorization"] = f"Bearer {self._token}"
             with closing(connection), _within(url, connection, limit):
@@ -182,7 +188,7 @@ class Whip:
 
 
 def read_token(path: Path | None) -> str | None:
-    """Read the bearer token from a file that only its owner can read, or from the environment."""
+    """Return the bearer token from a file that only its owner can read, or from the environment."""
     text = (
         session.read_secret(path, "token", "write the server's token into it")
         if path
@@ -192,7 +198,7 @@ def read_token(path: Path | None) -> str | None:
     place = str(path) if path else TOKEN
     if path and not token:
         raise UserError(place, "it is empty", "write the server's token into it")
-    # RFC 6750, section 2.1.
+    # The characters of a bearer token (RFC 6750, section 2.1).
     if token and not re.fullmatch(r"[A-Za-z0-9\-._~+/]+=*", token):
         raise UserError(
             place, "this is no bearer token", "it has letters, digits and -._~+/ alone, and = at the end"
@@ -201,7 +207,7 @@ def read_token(path: Path | None) -> str | None:
 
 
 def _parsed(place: str, url: str) -> SplitResult:
-    """Return the parts of a URL; refuse other schemes than HTTP and HTTPS, and user names."""
+    """Return the parts of a URL. Refuse user names and schemes other than HTTP and HTTPS."""
     remedy = "write it as https://HOST/PATH, as the server names it"
     try:
         parts = urlsplit(url)
@@ -219,7 +225,10 @@ def _parsed(place: str, url: str) -> SplitResult:
 
 
 def _joined(url: str, place: str) -> str:
-    """Return the absolute URL of ``place``, the Location header in the answer of ``url``."""
+    """Return the absolute URL of ``place``.
+
+    ``place`` is the Location header in the answer to a request for ``url``.
+    """
     try:
         return urljoin(url, place)
     except ValueError as error:
@@ -228,7 +237,7 @@ def _joined(url: str, place: str) -> str:
 
 
 def _origin(parts: SplitResult) -> tuple[str, str, int]:
-    """Return scheme, host and port (RFC 6454)."""
+    """Return the origin of a URL: scheme, host and port (RFC 6454)."""
     return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
@@ -251,9 +260,9 @@ def _connection(place: str, url: str) -> HTTPConnection:
 
 @contextmanager
 def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[None]:
-    """Abort an HTTP exchange after ``limit`` seconds; raise its errors as `UserError`.
+    """Abort an HTTP exchange after ``limit`` seconds. Raise its errors as `UserError`.
 
-    The socket's own time-out restarts with each received byte.
+    A time-out of the socket is not enough, because it restarts with each received byte.
     """
     late = threading.Event()
 
@@ -262,7 +271,7 @@ def _within(place: str, connection: HTTPConnection, limit: float) -> Iterator[No
         sock = connection.sock
         if sock is not None:
             with suppress(OSError):
-                # `SSLSocket.shutdown` would also discard the TLS state that the waiting thread uses.
+                # Do not call `SSLSocket.shutdown`. It would discard the TLS state that the waiting thread uses.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     timer = threading.Timer(limit, break_off)
@@ -302,17 +311,17 @@ def _failed(place: str, error: Exception, limit: float | None) -> UserError:
 
 
 def _is_ice(link: str) -> bool:
-    """Whether a Link header names an ICE server (RFC 9725, section 4.6)."""
+    """Whether a Link header refers to an ICE server (RFC 9725, section 4.6)."""
     return re.search(r"""rel\s*=\s*["']?[^;"']*\bice-server\b""", link, re.IGNORECASE) is not None
 
 
 def _plain(text: str) -> str:
-    """Return a server's text as one line that a terminal can show."""
+    """Return a server's text as one line of printable characters, truncated to `_MOST_SHOWN`."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= _MOST_SHOWN else line[:_MOST_SHOWN] + "…"
 
 
 def _tell(line: str) -> None:
-    # A closed standard error must not end the session.
+    # Ignore errors of a closed standard error, because they must not end the session.
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)

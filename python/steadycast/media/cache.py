@@ -14,7 +14,10 @@ _ELSEWHERE = "make room in the cache, or set STEADYCAST_CACHE to another folder"
 
 
 def folder() -> Path:
-    """Return ``$STEADYCAST_CACHE``, or ``steadycast`` in the user's cache folder. Deleting the folder does no harm."""
+    """Return the cache's folder. It may be deleted at any time.
+
+    The folder is ``$STEADYCAST_CACHE``, or ``steadycast`` in the user's cache folder.
+    """
     told = os.environ.get("STEADYCAST_CACHE")
     if told:
         return Path(told)
@@ -28,7 +31,7 @@ def key(facts: Mapping[str, object]) -> str:
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write a file as `files.whole` does, safely for concurrent processes and threads."""
+    """Write a file as `files.whole` does. Several processes and threads may write the same file at the same time."""
     files.folder(path.parent, _ELSEWHERE)
     own = f".{os.getpid()}-{threading.get_ident()}.part"
     with files.whole(path, _ELSEWHERE, own) as new, new.open("wb") as file:

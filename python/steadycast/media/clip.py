@@ -28,24 +28,27 @@ from steadycast.media.yuv import SIZES, Layout, is_raw, open_raw
 CIF = SIZES["cif"]
 
 _MOST_SAMPLES = 1280 * 720
-"""The most samples of a picture with the size ``auto``."""
+"""Maximum number of samples in a picture if the size is ``auto``."""
 _RATE_OF_NONE = Fraction(25)
-"""Pictures per second if the rate is ``auto`` and the clip has none."""
+"""Pictures per second if the requested rate is ``auto`` and the clip has no frame rate."""
 
 _MOST_BOXES = 10_000
-"""The most boxes of an MP4 file that are searched for its index."""
+"""Maximum number of boxes of an MP4 file that are searched for the file's index."""
 
 _PLAYLISTS = (b"#EXTM3U", b"ffconcat version", b"<MPD")
-"""Bytes near the beginning of playlists: HLS, FFmpeg's concat demuxer, and DASH."""
+"""Texts that occur near the beginning of playlists. The formats are HLS, FFmpeg's concat demuxer, and DASH."""
 _PLAYLIST_HEAD = 4096
-"""`_PLAYLISTS` are searched in this number of bytes at a file's beginning."""
+"""Number of bytes at the beginning of a file that are searched for `_PLAYLISTS`."""
 _MOST_PLAYLIST = 1 << 20
-"""File names are searched in this number of bytes after `_PLAYLIST_HEAD`."""
+"""Number of bytes after `_PLAYLIST_HEAD` that are searched for file names."""
 _DEEPEST_PLAYLIST = 1
-"""Playlists are read to this depth, because a main playlist of HLS names a playlist for each quality."""
+"""How deep playlists are followed. One level is enough for HLS.
+
+A main playlist of HLS refers to one playlist for each quality.
+"""
 
 _READING = b"3"
-"""The version of the conversion from file to pictures, part of the cache's key."""
+"""Version of the conversion from a file to pictures. It is a part of the cache's key."""
 
 
 @dataclass
@@ -58,7 +61,7 @@ class Pictures:
     frames: Iterator[U8]
     """The samples of each picture in 4:2:0, plane after plane."""
     warnings: list[str] = field(default_factory=list)
-    """Problems of the source; complete once `frames` has ended."""
+    """Problems of the source. The list is complete when `frames` has ended."""
     failure: UserError | None = None
     """The error that ended `frames` early."""
 
@@ -68,7 +71,7 @@ class Source(Protocol):
 
     @property
     def label(self) -> str:
-        """The name in titles."""
+        """The name of the source in titles."""
         ...
 
     def identity(self) -> str:
@@ -76,20 +79,20 @@ class Source(Protocol):
         ...
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
-        """Return the pictures from the beginning; see `parse_size` and `parse_fps` for the arguments."""
+        """Return the pictures from the beginning of the source. See `parse_size` and `parse_fps` for the arguments."""
         ...
 
 
 def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> tuple[int, int]:
-    """Parse a picture size; return an even width and height.
+    """Parse a picture size. Return a width and height that are even.
 
-    ``size`` is a name in `SIZES`, a width and height such as ``640x480``, or one of two keywords. ``clip`` is the
-    clip's own size; ``auto`` scales the clip's size down to at most `_MOST_SAMPLES`.
+    ``size`` is a name in `SIZES`, a width and height such as ``640x480``, or a keyword. The keyword ``clip`` keeps the
+    size of the clip. The keyword ``auto`` also scales a larger clip down to at most `_MOST_SAMPLES`.
     """
     if size in SIZES:
         return SIZES[size]
     if size == "clip":
-        # Half the colour resolution (4:2:0) needs even sides.
+        # Make the sides even, because the colour planes of 4:2:0 have half the width and height.
         return own[0] // 2 * 2, own[1] // 2 * 2
     if size == "auto":
         return _bounded(own)
@@ -103,19 +106,19 @@ def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> t
 
 
 def _bounded(own: tuple[int, int]) -> tuple[int, int]:
-    """Scale a size down to at most `_MOST_SAMPLES`, with even sides and the same aspect ratio."""
+    """Scale a size down to at most `_MOST_SAMPLES`. The sides are even, and the aspect ratio is kept."""
     long, short = max(own), min(own)
     if long * short <= _MOST_SAMPLES:
         return parse_size("clip", own)
     longer = math.isqrt(_MOST_SAMPLES * long // short) // 2 * 2
-    # Rounding the shorter side up may exceed the limit again.
+    # Rounding the shorter side up may exceed the limit again. Then make the longer side smaller.
     while longer * (shorter := round(Fraction(longer * short, 2 * long)) * 2) > _MOST_SAMPLES:
         longer -= 2
     return (longer, shorter) if own[0] >= own[1] else (shorter, longer)
 
 
 def parse_fps(fps: str | int | float | Fraction, own: Fraction, place: str = "encode.fps") -> Fraction:
-    """Parse a frame rate; ``clip`` and ``auto`` are the clip's own. 29.97 becomes the exact 30000/1001."""
+    """Parse a frame rate. ``clip`` and ``auto`` return ``own``, and 29.97 returns the exact 30000/1001."""
     if fps in ("clip", "auto"):
         return own
     try:
@@ -131,7 +134,7 @@ def parse_fps(fps: str | int | float | Fraction, own: Fraction, place: str = "en
 
 
 def own_rate(reader: Reader, fps: str | int | float | Fraction) -> Fraction:
-    """Return the requested frame rate; ``clip`` and ``auto`` are the source's own."""
+    """Return the frame rate that ``fps`` requests. ``clip`` and ``auto`` request the source's own rate."""
     rate = reader.facts.rate
     if fps == "auto" and rate is None:
         return _RATE_OF_NONE
@@ -156,20 +159,26 @@ class Clip:
 
     paths: tuple[Path, ...]
     pixels: str | None = None
-    """FFmpeg's name of the raw files' pixel format; `None`: from their names, by default 4:2:0."""
+    """FFmpeg's name for the pixel format of the raw files.
+
+    If it is `None`, the format follows from each file's name. The default is 4:2:0.
+    """
     seconds: int | None = None
-    """The length to read, in seconds; `None`: all."""
+    """The length to read, in seconds. `None` reads everything."""
 
     @staticmethod
     def of(paths: str | Path | Sequence[str | Path], pixels: str | None = None) -> "Clip":
-        """Create a clip from existing files."""
+        """Return a clip of these files. Raises an error if there are none."""
         several = [paths] if isinstance(paths, str | Path) else list(paths)
         if not several:
             raise ClipError("clip", "the list of clips is empty", "name at least one video file")
         return Clip(tuple(Path(path) for path in several), pixels)
 
     def beginning(self, seconds: int) -> "Clip":
-        """Return the first seconds of the clip. A shorter clip and a clip with a raw file are returned whole."""
+        """Return a clip that ends after ``seconds``.
+
+        A shorter clip is returned unchanged, and so is a clip that contains a raw file.
+        """
         length = Fraction(0)
         for path in self.paths:
             if is_raw(path):
@@ -180,12 +189,12 @@ class Clip:
 
     @property
     def label(self) -> str:
-        """The files' names."""
+        """The names of the files."""
         names = [path.name for path in self.paths]
         return " + ".join(names) if len(names) <= 3 else f"{names[0]} + … + {names[-1]} ({len(names)} clips)"
 
     def identity(self) -> str:
-        """Return a hash of the files' contents, and of the raw files' pixel format."""
+        """Return a hash of the files' contents. It also depends on the pixel format of raw files."""
         digest = hashlib.sha256(_READING)
         if self.seconds is not None:
             digest.update(f"{self.seconds} s".encode())
@@ -198,10 +207,10 @@ class Clip:
         return digest.hexdigest()
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
-        """Return the pictures of all files; ``clip`` and ``auto`` refer to the first file's size and rate.
+        """Return the pictures of all files. ``clip`` and ``auto`` refer to the first file's size and rate.
 
-        With these two sizes, a later file of another aspect ratio gets black borders.
-        A raw file whose name has no size or rate is read with those of the first file.
+        If the size is one of these two keywords, a later file gets black borders if its aspect ratio differs. A raw
+        file whose name has no size or rate is read with the size and rate of the first file.
         """
         told = Layout(
             None if size in ("clip", "auto") else parse_size(size, CIF),
@@ -234,7 +243,7 @@ class Clip:
                 pictures = resampled(timed, result.fps, reader.length)
                 if path != self.paths[0]:
                     _add(result.warnings, _changed(reader, shown, size, fps, result.fps))
-                # The reader's warnings so far are added now, because the caller may not read all pictures.
+                # Add the reader's warnings already now, because the caller may not read all pictures.
                 _add(result.warnings, reader.warnings)
                 try:
                     yield from (
@@ -259,12 +268,15 @@ def _fitted(own: tuple[int, int], shown: tuple[int, int]) -> tuple[int, int]:
 
 
 def _distorts(own: tuple[int, int], shown: tuple[int, int]) -> bool:
-    """Return whether scaling changes the aspect ratio by more than rounding the sides to even numbers does."""
+    """Return whether scaling changes the aspect ratio.
+
+    The small change from rounding both sides to even numbers is ignored.
+    """
     return abs(own[0] * shown[1] - own[1] * shown[0]) > 2 * (max(own) + max(shown))
 
 
 def _bordered(samples: U8, inner: tuple[int, int], outer: tuple[int, int]) -> U8:
-    """Place a picture with the size ``inner`` in the middle of a black one with the size ``outer``; both are 4:2:0."""
+    """Place a picture of size ``inner`` in the middle of a black picture of size ``outer``. Both are 4:2:0."""
     planes, at = [], 0
     for divisor, black in ((1, 16), (2, 128), (2, 128)):
         width, height = inner[0] // divisor, inner[1] // divisor
@@ -284,9 +296,9 @@ def _changed(
     fps: str | int | float | Fraction,
     after: Fraction | None = None,
 ) -> Iterator[str]:
-    """Yield a sentence for each unrequested difference between the encoded pictures and the clip.
+    """Yield a sentence for each difference between the encoded pictures and the clip that was not requested.
 
-    ``after`` is the frame rate of the first clip, if this is a later one.
+    ``after`` is the frame rate of the first clip if this clip is not the first.
     """
     own, name = (reader.facts.width, reader.facts.height), reader.name.rpartition("/")[2]
     how = f"{name} is {own[0]}x{own[1]} and is encoded in {shown[0]}x{shown[1]}"
@@ -312,11 +324,11 @@ def _changed(
 def resampled(
     timed: Iterator[tuple[Fraction, U8]], fps: Fraction, length: Fraction | None = None
 ) -> Iterator[U8]:
-    """Resample to a constant frame rate: a picture is shown until the next one is due, as in a player.
+    """Resample to a constant frame rate. A picture is shown until the next picture is due, as in a player.
 
-    A picture that is due within half an interval is shown if its time stamp is nearer than that of the one before. If
-    a source has this rate, each of its pictures is shown once, even if its time stamps have jitter of up to half an
-    interval. ``length`` is the source's length in seconds.
+    A picture that is due within half a frame interval is already shown if its time stamp is nearer than that of the
+    picture before. So each picture of a source that already has this rate is shown once, even if its time stamps vary
+    by up to half an interval. ``length`` is the length of the source in seconds.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)
@@ -333,19 +345,22 @@ def resampled(
                 due += 1
         held = (time, samples)
     if held is not None:
-        # Without a length, the last picture lasts as long as the mean of all others.
+        # If the length is not known, show the last picture for the mean duration of all other pictures.
         last = (held[0] - first) / max(1, count - 1)
         if length is not None and length - held[0] > half:
-            # Until the end of the source, but at most as long as the longest other picture.
+            # Show the last picture until the end of the source, but not longer than the longest other picture.
             last = min(length - held[0], longest)
-        # A clip with a single picture yields it once.
+        # Yield at least one picture, even if the clip has only one.
         while due == 0 or Fraction(due) / fps < held[0] + last - half:
             yield held[1]
             due += 1
 
 
 def _bytes_of(path: Path) -> BufferedReader:
-    """Open a non-empty regular file: pipes and devices can be read only once, or never end."""
+    """Open a regular file that is not empty.
+
+    Pipes and devices are refused, because they can be read only once or never end.
+    """
     try:
         facts = path.stat()
         if stat.S_ISREG(facts.st_mode) and facts.st_size > 0:
@@ -363,13 +378,16 @@ def _bytes_of(path: Path) -> BufferedReader:
 
 
 def _parts(path: Path, nesting: int = 0) -> Iterator[Path]:
-    """Yield the files that a playlist names. They may change while the playlist's own text stays the same."""
+    """Yield the files that a playlist refers to.
+
+    The files can change while the text of the playlist stays the same.
+    """
     with _bytes_of(path) as file:
         head = file.read(_PLAYLIST_HEAD)
         if not any(magic in head for magic in _PLAYLISTS):
             return
         text = (head + file.read(_MOST_PLAYLIST)).decode(errors="replace")
-    # A name stands alone on its line (HLS), or in quotation marks or after a keyword.
+    # A file name is alone on its line (HLS), in quotation marks, or after the keyword `file` (concat).
     names = re.split(r"[\"'\n]|(?m:^file +)", text)
     for part in dict.fromkeys(path.parent / name.strip() for name in names if name.strip()):
         with suppress(OSError, ValueError):
@@ -380,7 +398,10 @@ def _parts(path: Path, nesting: int = 0) -> Iterator[Path]:
 
 
 def _lacks_index(path: Path) -> bool:
-    """Whether a file begins as MP4 or QuickTime and has no box ``moov`` (ISO/IEC 14496-12, sections 4.2 and 8.2.1)."""
+    """Whether a file begins as MP4 or QuickTime but has no box ``moov``.
+
+    See ISO/IEC 14496-12, sections 4.2 and 8.2.1.
+    """
     end, at = path.stat().st_size, 0
     kinds: list[bytes] = []
     with path.open("rb") as file:
@@ -390,13 +411,13 @@ def _lacks_index(path: Path) -> bool:
             kinds.append(kind)
             if size == 1:
                 size = int.from_bytes(file.read(8), "big")
-            # A size of 0 stands for the rest of the file.
+            # A size of 0 means that the box extends to the end of the file.
             at = at + size if size >= 8 else end
     return kinds[:1] == [b"ftyp"] and b"moov" not in kinds
 
 
 def opened(path: Path, told: Layout) -> Reader:
-    """Open a file; ``told`` is a raw file's layout, unless its name contains one."""
+    """Open a file. ``told`` is the layout of a raw file whose name does not contain its layout."""
     _bytes_of(path).close()
     layout = Layout.named(path).otherwise(told)
     try:

@@ -15,10 +15,10 @@ from steadycast.media.splice import Unit
 
 
 def decoder_of(codec: Codec, extradata: bytes, *flags: str) -> av.VideoCodecContext:
-    """Return a decoder that also outputs damaged pictures."""
+    """Return a decoder that outputs damaged pictures, too."""
     decoder = cast(av.VideoCodecContext, av.CodecContext.create(codec.decoder, "r"))
     decoder.thread_count = 1
-    # Without these options, a decoder does not output pictures with missing references.
+    # By default, a decoder does not output pictures whose reference pictures are missing.
     decoder.options = {"flags": "+".join(["+output_corrupt", *flags]), "flags2": "+showall"}
     if extradata:
         decoder.extradata = extradata
@@ -26,8 +26,9 @@ def decoder_of(codec: Codec, extradata: bytes, *flags: str) -> av.VideoCodecCont
 
 
 def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
-    """Return an access unit as a packet for a decoder."""
-    # `av.Packet(size)` appends zero bytes. Decoders read past the data, and report damage if these bytes are not zero.
+    """Return a decoder's packet that contains an access unit."""
+    # Let `av.Packet(size)` allocate the packet, because it appends zero bytes. Decoders read past the data. They report
+    # damage if the bytes after the data are not zero.
     packet = av.Packet(len(data))
     packet.update(data)
     packet.pts, packet.time_base = pts, time_base
@@ -37,9 +38,9 @@ def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
 def decode_units(
     codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int, *, scale: bool = False
 ) -> dict[int, Picture]:
-    """Return the decoded pictures by display slot.
+    """Return the decoded pictures. The keys are display slots.
 
-    Pictures of other sizes than ``width`` x ``height`` are omitted or, with ``scale``, scaled.
+    Pictures whose size is not ``width`` x ``height`` are omitted. With ``scale``, they are scaled to this size instead.
     """
     return {
         slot: picture for slot, picture, _ in decoded(codec, given, extradata, width, height, scale=scale)
@@ -49,9 +50,9 @@ def decode_units(
 def decoded(
     codec: Codec, given: Iterable[Unit], extradata: bytes, width: int, height: int, *, scale: bool = False
 ) -> Iterator[tuple[int, Picture, int]]:
-    """Yield slots, pictures and their types (FFmpeg's AVPictureType) in the decoder's output order.
+    """Yield the slot, the picture and the type (FFmpeg's AVPictureType) of each picture.
 
-    Damage raises no error.
+    The pictures come in the decoder's output order. Damaged data raise no error.
     """
     decoder = decoder_of(codec, extradata)
     for unit in itertools.chain(given, [None]):
@@ -69,7 +70,7 @@ def decoded(
 
 
 def _copied(frame: av.VideoFrame, width: int, height: int) -> Picture:
-    """Copy a picture's planes from the decoder's memory, three times as fast as `to_ndarray`."""
+    """Copy the planes of a picture from the decoder's memory. This is three times as fast as `to_ndarray`."""
     picture = Picture.of(np.empty(width * height * 3 // 2, dtype=np.uint8), width, height)
     for plane, mine in zip(frame.planes, (picture.y, picture.u, picture.v), strict=True):
         samples = np.frombuffer(plane, dtype=np.uint8)  # type: ignore[call-overload]

@@ -21,9 +21,9 @@ from steadycast.media.table import U8
 F32 = npt.NDArray[np.float32]
 Place = tuple[float, float]
 Colour = tuple[float, float, float]
-"""Luma and the two chroma differences, 0…255 (BT.601, full range)."""
+"""Luma and the two chroma differences, each from 0 to 255 (BT.601, full range)."""
 _LIGHT = (-0.45, -0.6, 0.66)
-"""The direction of the light: from the left, above and in front of the picture."""
+"""Direction towards the light, which is to the left of, above and in front of the picture."""
 
 
 def rgb(text: str) -> Colour:
@@ -34,7 +34,7 @@ def rgb(text: str) -> Colour:
 
 
 def several(text: str) -> list[Colour]:
-    """Return the colours in a text."""
+    """Return the colours that a text contains as words of six hexadecimal digits."""
     return [rgb(word) for word in text.split()]
 
 
@@ -46,13 +46,13 @@ def sine(turns: float) -> float:
 
 
 def ramp(value: float) -> float:
-    """Return 0 for negative values, 1 for values above 1, and a smooth step between."""
+    """Return 0 for negative values and 1 for values above 1. Values between follow a smooth step."""
     value = min(1.0, max(0.0, value))
     return value * value * (3 - 2 * value)
 
 
 def noise(height: int, width: int, cells: tuple[float, float], salt: int) -> F32:
-    """Return smooth noise from -1 to 1, with ``cells`` (vertical, horizontal) cells."""
+    """Return smooth noise from -1 to 1. ``cells`` is the number of noise cells per column and per row."""
     rows, columns = int(cells[0]) + 2, int(cells[1]) + 2
     words = mixed(np.arange(rows * columns, dtype=np.uint64) + np.uint64(salt << 32))
     corners = ((words >> np.uint64(48)).astype(np.float32) / np.float32(32768) - 1).reshape(rows, columns)
@@ -67,10 +67,10 @@ def noise(height: int, width: int, cells: tuple[float, float], salt: int) -> F32
 
 @dataclass(eq=False)
 class Canvas:
-    """Samples of a picture before rounding: luma and chroma differences."""
+    """The samples of a picture before they are rounded: luma and chroma differences."""
 
     samples: F32
-    """Three planes of rows and columns."""
+    """Three planes, each with rows and columns."""
     unit: float
     """Number of rows per unit of length."""
     left: float
@@ -96,11 +96,11 @@ class Canvas:
         return Canvas(seen, self.unit * zoom, self.left / zoom)
 
     def above(self, y: float) -> Canvas:
-        """Return the part above a y coordinate, as a view of the same samples."""
+        """Return the part of the picture above ``y``. The part shares its samples with this canvas."""
         return Canvas(self.samples[:, : int(y * self.unit)], self.unit, self.left)
 
     def grid(self, x0: float, y0: float, x1: float, y1: float) -> tuple[F32, F32, F32]:
-        """Return the samples between these coordinates, with the x and y of each."""
+        """Return the samples between these coordinates. Also return their x and y coordinates."""
         _, rows, columns = self.samples.shape
         pad = 1.5 / self.unit
         a, b = (max(0, min(columns, int((x - self.left) * self.unit))) for x in (x0 - pad, x1 + 2 * pad))
@@ -114,7 +114,10 @@ class Canvas:
     def blend(
         self, part: F32, outside: F32, colour: Colour, light: F32 | float = 1.0, alpha: float = 1.0
     ) -> None:
-        """Paint where ``outside``, the signed distance from the edge, is negative; ``light`` scales the luma."""
+        """Paint where ``outside`` is negative. ``light`` scales the luma.
+
+        ``outside`` is the distance of each sample from the edge of the shape, negative inside it.
+        """
         cover = np.clip(np.float32(0.5) - outside * np.float32(self.unit), 0, 1) * np.float32(alpha)
         luma, *chroma = map(np.float32, colour)
         for plane, value in zip(part, (light * luma, *chroma), strict=True):
@@ -131,7 +134,7 @@ class Canvas:
         fade: float = 0.0,
         alpha: float = 1.0,
     ) -> None:
-        """Draw a rectangle with round corners; ``fade`` darkens its bottom."""
+        """Draw a rectangle that has round corners. ``fade`` darkens its lower part."""
         part, x, y = self.grid(x0, y0, x1, y1)
         dx = np.abs(x - (x0 + x1) / 2) - ((x1 - x0) / 2 - round)
         dy = np.abs(y - (y0 + y1) / 2) - ((y1 - y0) / 2 - round)
@@ -142,7 +145,10 @@ class Canvas:
     def ball(
         self, x: float, y: float, rx: float, ry: float, colour: Colour, light: float = 0.5, alpha: float = 1.0
     ) -> None:
-        """Draw an ellipse, shaded like a ball; ``light`` is the share of its luma that depends on the light."""
+        """Draw an ellipse that is shaded like a ball.
+
+        ``light`` is the fraction of its luma that depends on the direction of the light.
+        """
         part, gx, gy = self.grid(x - rx, y - ry, x + rx, y + ry)
         nx, ny = (gx - x) / np.float32(rx), (gy - y) / np.float32(ry)
         square = nx * nx + ny * ny
@@ -150,11 +156,11 @@ class Canvas:
         self.blend(part, (np.sqrt(square) - 1) * min(rx, ry), colour, shade, alpha)
 
     def limb(self, a: Place, b: Place, ra: float, rb: float, colour: Colour, light: float = 0.5) -> None:
-        """Draw a round bar between two points, with a radius for each end."""
+        """Draw a round bar between the points ``a`` and ``b``. ``ra`` and ``rb`` are its radii at these points."""
         (ax, ay), (bx, by), r = a, b, max(ra, rb)
         part, x, y = self.grid(min(ax, bx) - r, min(ay, by) - r, max(ax, bx) + r, max(ay, by) + r)
         dx, dy = bx - ax, by - ay
-        # Prevents a division by zero if both points are equal.
+        # Add 1e-9 to prevent a division by zero if both points are equal.
         along = (((x - ax) * dx + (y - ay) * dy) / (dx * dx + dy * dy + 1e-9)).astype(np.float32)
         np.clip(along, 0, 1, out=along)
         radius = ra + (rb - ra) * along
@@ -171,7 +177,7 @@ class Canvas:
     def text(
         self, x: float, y: float, size: float, words: str, colour: Colour, weight: float = 0.062
     ) -> None:
-        """Draw words in capitals and small capitals; x and y are the upper left corner."""
+        """Draw words. Small letters appear as small capitals. ``x`` and ``y`` are the upper left corner."""
         for letter in words:
             high = size * (0.74 if letter.islower() else 1.0)
             narrow = letter in "Ii1.,: "
@@ -188,7 +194,7 @@ class Canvas:
             x += (0.62 if narrow else 0.76) * high
 
     def paste(self, sprite: Sprite, x: float, y: float) -> None:
-        """Draw a sprite with its upper left corner at this point, with sub-sample precision."""
+        """Draw a sprite whose upper left corner is at this point. The position is precise to a fraction of a sample."""
         across, down = round((x - self.left) * self.unit * 64) / 64, y * self.unit
         column, row = int(across // 1), int(down // 1)
         _, rows, columns = self.samples.shape
@@ -202,7 +208,7 @@ class Canvas:
         part += s[:3]
 
     def rounded(self, grain: F32) -> U8:
-        """Return the planes of the picture in 4:2:0, in video range (16…235), with grain on the luma."""
+        """Return the planes of the picture in 4:2:0 and in video range (16…235). ``grain`` is added to the luma."""
         _, height, width = self.samples.shape
         out = np.empty(height * width * 3 // 2, dtype=np.uint8)
         luma = self.samples[0] * np.float32(219 / 255) + (grain + np.float32(16.5))
@@ -226,13 +232,16 @@ def _lit(nx: F32, ny: F32, square: F32, light: float) -> F32:
 
 @dataclass(frozen=True, eq=False)
 class Sprite:
-    """A shape to be pasted into many pictures: its coverage, and its samples times coverage."""
+    """A shape that is pasted into many pictures.
+
+    Its planes are the samples multiplied by their coverage, followed by the coverage.
+    """
 
     samples: F32
 
     @classmethod
     def of(cls, width: float, height: float, unit: int, draw: Callable[[Canvas], None]) -> Self:
-        """Draw on two different backgrounds; the sprite is transparent where the results differ."""
+        """Draw on a black and on a white background. The sprite is transparent where the results differ."""
         grounds = []
         for luma in (0, 255):
             canvas = Canvas.of(int(width * unit) + 1, int(height * unit) + 1, unit)
@@ -260,18 +269,19 @@ _STROKES = (
     "4000033344473808 413010010718384745341405 004018 103041433445473818070514030110/1434 "
     "443414030110304147381807 1818 2719 2222/2626 0444"
 )
-"""The strokes of each letter in `_LETTERS`, separated by slashes. Two digits are a point: column and row.
+"""The strokes of each letter in `_LETTERS`. Slashes separate the strokes.
 
-The grid has columns 0 to 4 and rows 0 to 9; row 8 is the base line.
+Each pair of digits is a point: its column, then its row. The grid has columns 0 to 4 and rows 0 to 9. Row 8 is the base
+line.
 """
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:-"
 _EDGE = 2
-"""Rows and columns around a letter."""
+"""Number of empty rows and columns on each side of a letter."""
 
 
 @cache
 def _letter(letter: str, high: float, weight: float) -> F32:
-    """Return the coverage of each sample by a letter that is ``high`` rows high."""
+    """Return how much of each sample a letter covers. The letter is ``high`` rows high."""
     shape = 3, int(high * 1.2) + 2 * _EDGE, int(high * 0.55) + 2 * _EDGE + 1
     canvas = Canvas(np.zeros(shape, np.float32), 1, 0)
     for stroke in _STROKES.split()[_LETTERS.index(letter)].split("/"):

@@ -1,4 +1,4 @@
-"""A ladder: one clip encoded at every quantizer (the rungs), so that any GOP of any rung can follow any other."""
+"""A ladder: one clip, encoded at every quantizer. Any GOP can be followed by the next GOP of another quantizer."""
 
 import json
 import os
@@ -31,19 +31,19 @@ from steadycast.media.table import U8, U32, U64, FrameTable, Kind
 from steadycast.workers import cores
 
 Progress = Callable[[str, int, int], None]
-"""A callback that gets a label, the number of finished parts and the total number."""
+"""Reports progress. Its arguments are a label, the number of finished parts and the total number of parts."""
 
 About = dict[str, Any]
 _FORMAT = 2
 _CHANGES = {"h264": 1, "h265": 1}
-"""Increase a codec's number when its options change; this invalidates its cache entries."""
+"""A number per codec. Increase it when the codec's options change. This invalidates its cache entries."""
 _LAMBDA = 118
 """FFmpeg's Lagrangian multiplier for quantizer 1, in FFmpeg's units."""
 
 
 @dataclass(frozen=True)
 class Codec:
-    """A codec and its limits; GOPs of different quantizers can be spliced."""
+    """A codec and its limits. GOPs that were encoded at different quantizers can be joined."""
 
     name: str
     encoder: str
@@ -55,18 +55,24 @@ class Codec:
     multiple: int
     """Width and height must be multiples of this."""
     rates: tuple[Fraction, ...] | None
-    """Frame rates that the headers can express; `None`: any. Other rates are written as 25."""
+    """Frame rates that the headers can express. `None` means any rate.
+
+    Another rate is written into the headers as 25.
+    """
     doubling: int | None = None
-    """The increase of the quantizer that doubles the step size; `None` if the step size is proportional to it."""
+    """By how much the quantizer must rise to double the step size.
+
+    `None` if the step size is proportional to the quantizer.
+    """
     least: int = 16
     """The smallest width and height."""
     most: tuple[int, int] = (8192, 8192)
     """The largest width and height."""
     most_ticks: int | None = None
-    """The highest clock rate that the headers can express, in ticks per second."""
+    """The highest clock rate that the headers can contain, in ticks per second."""
 
     def need_size(self, place: str, width: int, height: int) -> None:
-        """Check that the codec supports a picture size; ``place`` is the key or option that sets it."""
+        """Check that the codec supports a picture size. ``place`` is the key or option that sets the size."""
         problem = f"{self.name} cannot have pictures of {width}x{height}"
         if width % self.multiple or height % self.multiple:
             raise UserError(place, problem, f"both sides must be multiples of {self.multiple}")
@@ -78,7 +84,7 @@ class Codec:
             raise UserError(place, problem, remedy)
 
     def rate(self, fps: Fraction) -> Fraction:
-        """Return the frame rate for the headers, which does not affect the pictures."""
+        """Return the frame rate to write into the headers. It does not affect the pictures."""
         if self.rates is not None and fps not in self.rates:
             return Fraction(25)
         if self.most_ticks is not None and fps.numerator > self.most_ticks:
@@ -94,15 +100,15 @@ _INDICES = range(10, 64)
 CODECS = {
     codec.name: codec
     for codec in (
-        # 13 bits for width and height, 16 for the clock (ISO/IEC 14496-2, section 6.2.3).
+        # The header has 13 bits for width and height, and 16 bits for the clock (ISO/IEC 14496-2, section 6.2.3).
         Codec("mpeg4", "mpeg4", "mpeg4", _MPEG_QS, 2, 8, 2, None, most=(8190, 8190), most_ticks=65_535),
-        # The header holds 12 bits of width and height, which must not be 0 (ISO/IEC 13818-2, 6.3.3).
+        # The header has 12 bits for width and height. These bits must not be 0 (ISO/IEC 13818-2, section 6.3.3).
         Codec("mpeg2", "mpeg2video", "mpeg2video", _MPEG_QS, 2, 8, 2, _FILM, most=(4094, 4094)),
-        # Limits of custom picture formats (ITU-T H.263, section 5.1.5).
+        # The limits are those of custom picture formats (ITU-T H.263, section 5.1.5).
         Codec("h263", "h263p", "h263", _MPEG_QS, 0, 0, 4, _H263, most=(2048, 1152)),
         Codec("h264", "libx264", "h264", _QPS, 2, 8, 2, None, 6),
         Codec("h265", "libx265", "hevc", _QPS, 0, 0, 2, None, 6),
-        # In VP8, VP9 and AV1, the step size doubles in 8 to 14 quantizer steps.
+        # In VP8, VP9 and AV1, the step size doubles every 8 to 14 quantizer steps. Use 12 as a typical value.
         Codec("vp8", "libvpx", "vp8", _INDICES, 0, 0, 2, None, 12),
         Codec("vp9", "libvpx-vp9", "vp9", _INDICES, 0, 0, 2, None, 12),
         Codec("av1", "libsvtav1", "libdav1d", _INDICES, 0, 0, 2, None, 12, least=64),
@@ -112,26 +118,26 @@ CODECS = {
 
 @dataclass(frozen=True, eq=False)
 class Rung:
-    """The clip at one quantizer."""
+    """The clip, encoded at one quantizer."""
 
     q: int
     data: U8
     """Access units in coding order, concatenated."""
     offsets: U64
-    """Offset of each access unit in `data`, followed by the end of the last one."""
+    """Offset of each access unit in `data`, then the end of the last access unit."""
     extradata: bytes
-    """The decoder's configuration; empty if the stream contains it."""
+    """Configuration of the decoder. It is empty if the stream itself contains the configuration."""
 
     def unit(self, index: int) -> bytes:
-        """Return access unit ``index`` in coding order."""
+        """Return the access unit with this index in coding order."""
         return self.data[int(self.offsets[index]) : int(self.offsets[index + 1])].tobytes()
 
 
 @dataclass(eq=False)
 class Ladder:
-    """A clip encoded at every quantizer, and its source pictures.
+    """A clip, encoded at every quantizer, and its source pictures.
 
-    A rung is read from the cache, or encoded, when it is first needed.
+    A `Rung` is the clip at one quantizer. It is read from the cache or encoded when it is first needed.
     """
 
     table: FrameTable
@@ -143,11 +149,11 @@ class Ladder:
     """Problems of the source."""
     load_raw: Callable[[], RawVideo] = field(repr=False)
     facts: About
-    """The source and the encoder settings."""
+    """The source and the settings of the encoder."""
     place: Path
-    """The ladder's file in the cache; its rungs' files are beside it."""
+    """Path of the ladder's file in the cache. The files of its rungs are in the same folder."""
     scores: dict[tuple[object, ...], object] = field(default_factory=dict, repr=False)
-    """Results of `quality`, so that pictures are measured once for several receivers."""
+    """Results of `quality`. They are kept so that pictures are not measured again for another receiver."""
     _held: dict[int, Rung] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -156,17 +162,20 @@ class Ladder:
         return self.load_raw()
 
     def shape(self) -> dict[str, object]:
-        """Return the codec, size and frame rate for a flow's key ``encoded`` in summary.json."""
+        """Return the codec, the size and the frame rate of the pictures.
+
+        They are the value of a flow's key ``encoded`` in summary.json.
+        """
         fps = float(self.table.fps)
         return {"codec": self.codec.name, "width": self.width, "height": self.height, "fps": fps}
 
     def told(self) -> dict[str, object]:
-        """Return the frame sizes in the core's format."""
+        """Return the frame sizes in the format of the core."""
         return self.table.told(self.codec.doubling)
 
     @property
     def rungs(self) -> list[Rung]:
-        """All rungs, the finest quantizer first."""
+        """All rungs, from the finest quantizer to the coarsest."""
         self.need(self.table.qs)
         return [self._held[q] for q in self.table.qs]
 
@@ -182,7 +191,7 @@ class Ladder:
         return self._held[q]
 
     def need(self, qs: Iterable[int], progress: Progress | None = None) -> None:
-        """Read these rungs from the cache, and encode the missing ones.
+        """Read the rungs of the quantizers ``qs`` from the cache. Encode the rungs that are missing.
 
         Raises:
             KeyError: there is no such quantizer.
@@ -231,7 +240,10 @@ KNOWN = tuple(
     for codec in ("", "-h264")
     for lines in ("", "-720")
 )
-"""Precomputed frame sizes of the synthetic clip: two encodings, each in a small size and in 720 lines."""
+"""Precomputed frame sizes of the synthetic clip.
+
+There is one file for each combination of two codecs and two sizes. One size is small, the other has 720 lines.
+"""
 
 
 def encode_ladder(
@@ -246,8 +258,9 @@ def encode_ladder(
 ) -> Ladder:
     """Encode ``source`` once per quantizer, or read the result from the cache.
 
-    All rungs have the same closed GOPs, each ending with a P frame. ``bframes`` is the number of B frames between two
-    I or P frames (default 2; H.263 has none). ``qs`` are quantizers from 2 to 31, or QPs from 18 to 47 for H.264.
+    The GOPs are closed, and they are the same at all quantizers. Each of them ends with a P frame. ``bframes`` is the
+    number of B frames between two I or P frames (default 2; H.263 has none). ``qs`` are quantizers from 2 to 31, or QPs
+    from 18 to 47 for H.264.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 
@@ -263,7 +276,7 @@ def encode_ladder(
         "bframes": between,
         "qs": quantizers,
     }
-    # Another version of FFmpeg may encode the same pictures to other sizes.
+    # Another version of FFmpeg may encode the same pictures to other sizes, so the versions are part of the key.
     libraries = [av.__version__, sorted(av.library_versions.items())]
     name = cache.key({"format": _FORMAT + _CHANGES.get(codec, 0), **facts, "libraries": libraries})
     path = cache.folder() / f"{name}.ladder"
@@ -344,7 +357,7 @@ def _encoded(
 ) -> list[_Coded]:
     codec.need_size("encode.size", raw.width, raw.height)
     stop = Event()
-    # Fine quantizers take longest and start first, so that no core is idle at the end.
+    # Start the fine quantizers first, because they take longest. So no core is idle at the end.
     with ThreadPoolExecutor(cores()) as pool:
         jobs = [pool.submit(_encode_rung, raw, codec, bframes, gop, q, stop) for q in qs]
         try:
@@ -369,8 +382,8 @@ def _follow(jobs: list[Future[_Coded]], progress: Progress | None) -> None:
 def open_encoder(
     codec: Codec, size: tuple[int, int], fps: Fraction, bframes: int, gop: int, q: int
 ) -> av.VideoCodecContext:
-    """Return an encoder with a fixed quantizer whose GOPs can be spliced."""
-    # Silences SVT-AV1's output on stderr; must be set before the library is loaded.
+    """Return an encoder that has a fixed quantizer. Its GOPs can be joined with those of other quantizers."""
+    # This silences SVT-AV1's output on stderr. It must be set before the library is loaded.
     os.environ.setdefault("SVT_LOG", "1")
     context = cast(av.VideoCodecContext, av.CodecContext.create(codec.encoder, "w"))
     (context.width, context.height), context.pix_fmt = size, "yuv420p"
@@ -382,12 +395,12 @@ def open_encoder(
     told = {"q": q, "gop": gop, "multiplier": q * _LAMBDA}
     context.options = {name: value.format_map(told) for name, value in _OPTIONS[codec.encoder].items()}
     if codec.encoder.startswith("libvpx"):
-        # Without a rate limit the encoder keeps the requested quantizer.
+        # The encoder keeps the requested quantizer only if it has no rate limit.
         context.bit_rate = _UNBOUND if codec.encoder == "libvpx" else 0
         context.qmin = context.qmax = q
     elif codec.encoder in _MPEG:
-        # The caller forces the I frames. With `gop_size = gop` and B frames, the encoder would add a second I frame
-        # to each GOP.
+        # The caller forces the I frames, so the encoder's own GOP size is set higher. With `gop_size = gop` and B
+        # frames, the encoder would add a second I frame to each GOP.
         context.gop_size = 600
         context.qmin = context.qmax = q
     return context
@@ -395,7 +408,7 @@ def open_encoder(
 
 @contextmanager
 def as_options(flow: str | None = None) -> Iterator[None]:
-    """Replace scenario keys by command-line options in errors; see `in_options`."""
+    """Replace the names of scenario keys by those of command-line options in errors; see `in_options`."""
     try:
         yield
     except UserError as error:
@@ -404,7 +417,10 @@ def as_options(flow: str | None = None) -> Iterator[None]:
 
 
 def in_options(text: str, flow: str | None = None) -> str:
-    """Replace scenario keys by command-line options; with a flow, key=value by the option ``--set``."""
+    """Replace scenario keys in a text by the matching command-line options.
+
+    With the name of a ``flow``, only texts of the form key=value are replaced, by the option ``--set``.
+    """
     return _KEY.sub(r"--\1", text) if flow is None else _KEY_OF_VALUE.sub(rf"--set flow.{flow}.\g<0>", text)
 
 
@@ -413,10 +429,10 @@ _KEY_OF_VALUE = re.compile(rf"{_KEY.pattern}(?==)")
 
 
 def start(encoder: av.VideoCodecContext) -> None:
-    """Open an encoder; SVT-AV1's threads run under the scheduling policy SCHED_BATCH.
+    """Open an encoder. The threads of SVT-AV1 are given the scheduling policy SCHED_BATCH.
 
-    - As root, SVT-AV1 takes real-time priority (SCHED_FIFO, 99), which would delay a live session's pacer.
-    - If its threads preempt others when they wake up, SVT-AV1 4.1 may lose a picture on a busy machine, and its caller
+    - As root, SVT-AV1 takes real-time priority (SCHED_FIFO, 99). This would delay the pacer of a live session.
+    - On a busy machine, SVT-AV1 4.1 may lose a picture if its threads preempt others when they wake up. Its caller then
       waits forever (in 1 of 50 short clips). Threads under SCHED_BATCH do not preempt others when they wake up.
     """
     try:
@@ -438,7 +454,7 @@ def _start(encoder: av.VideoCodecContext) -> None:
         encoder.open()
     finally:
         for task in map(int, os.listdir("/proc/self/task")):
-            # The thread may have ended.
+            # Ignore a thread that has ended in the meantime.
             with suppress(ProcessLookupError):
                 if os.sched_getparam(task).sched_priority == _SVT_PRIORITY:
                     os.sched_setscheduler(task, os.SCHED_BATCH, os.sched_param(0))
@@ -449,14 +465,14 @@ _SVT_PRIORITY = 99
 
 _MPEG = ("mpeg4", "mpeg2video", "h263p")
 _UNBOUND = 1_000_000_000
-"""A bit rate that no stream reaches, in bit/s."""
+"""A bit rate in bit/s that no stream reaches."""
 
 
 _MPEG_OPTIONS = {
     "flags": "+cgop+bitexact",
-    # Disables scene-cut detection, with which FFmpeg refuses closed GOPs.
+    # Disable scene-cut detection. FFmpeg refuses closed GOPs together with it.
     "sc_threshold": "1000000000",
-    # If rate control set the Lagrangian multiplier, coarse rungs would be 50 % larger.
+    # Set the Lagrangian multiplier. If rate control set it, coarse rungs would be 50 % larger.
     "lmin": "{multiplier}",
     "lmax": "{multiplier}",
     "i_qfactor": "1",
@@ -470,17 +486,17 @@ _VPX_OPTIONS = {
     "auto-alt-ref": "0",
     "deadline": "realtime",
     "cpu-used": "5",
-    # Frames must not depend on the entropy coder's state after other frames.
+    # Frames must not depend on the state that the entropy coder has after other frames.
     "error-resilient": "default",
 }
 _OPTIONS: dict[str, dict[str, str]] = {
     **dict.fromkeys(_MPEG, _MPEG_OPTIONS),
     "libx264": {
         "qp": "{q}",
-        # "medium" takes three times as long; a live sender has one frame interval per picture.
+        # The preset "medium" takes three times as long. A live sender has only one frame interval per picture.
         "preset": "veryfast",
         "forced-idr": "1",
-        # `stitchable` makes the parameter sets before each IDR frame identical at all quantizers.
+        # With `stitchable`, the parameter sets before each IDR frame are identical at all quantizers.
         "x264-params": "keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:b-adapt=0:b-pyramid=none"
         ":stitchable=1:repeat-headers=1:annexb=1:threads=1",
     },
@@ -488,8 +504,8 @@ _OPTIONS: dict[str, dict[str, str]] = {
         "qp": "{q}",
         "preset": "veryfast",
         "forced-idr": "1",
-        # Frame threads and wavefront rows make the output depend on the machine. Temporal motion prediction across
-        # quantizers costs 4 dB or more.
+        # With frame threads and wavefront rows, the output would depend on the machine, so they are off. Temporal
+        # motion prediction is off, because it costs 4 dB or more when the quantizer changes between GOPs.
         "x265-params": "keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes=0:b-adapt=0:repeat-headers=1"
         ":no-temporal-mvp=1:aq-mode=0:cutree=0:pools=none:frame-threads=1:wpp=0:info=0:log-level=none",
     },
@@ -500,15 +516,15 @@ _OPTIONS: dict[str, dict[str, str]] = {
         "svtav1-params": "rc=0:aq-mode=0:pred-struct=1:keyint={gop}:lp=1:enable-tf=0:scd=0:force-key-frames=1",
     },
 }
-"""The options of each encoder; names in braces are replaced by values."""
+"""The options of each encoder. Names in braces are replaced by values."""
 
 
 _PATIENCE_S = (60.0, 120.0, 240.0)
-"""SVT-AV1's time limits per picture in seconds, for each attempt."""
+"""Time limit per picture for SVT-AV1, in seconds. Each attempt to encode a rung has its own limit."""
 
 
 def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, stop: Event) -> _Coded:
-    """Encode a rung; an SVT-AV1 encoder that hangs (see `start`) is replaced."""
+    """Encode the clip at one quantizer. An SVT-AV1 encoder that hangs (see `start`) is replaced by a new one."""
     if codec.encoder != "libsvtav1":
         return _coded(raw, codec, bframes, gop, q, stop, lambda: None)
     for patience in _PATIENCE_S:
@@ -520,10 +536,10 @@ def _encode_rung(raw: RawVideo, codec: Codec, bframes: int, gop: int, q: int, st
 
 
 def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _Coded:
-    """Run work in a thread; it has to call the given function regularly.
+    """Run ``work`` in a thread. ``work`` gets a function as its argument, and must call it regularly.
 
     Raises:
-        TimeoutError: the work made no call for `patience` seconds. The thread remains until the process ends.
+        TimeoutError: there was no call for `patience` seconds. The thread continues until the process ends.
 
     """
     done: Future[_Coded] = Future()
@@ -539,7 +555,7 @@ def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _
         except BaseException as error:  # raised again in the waiting thread
             done.set_exception(error)
 
-    # A hung encoder can't be stopped; a daemon thread does not keep the process from ending.
+    # A hung encoder can't be stopped. So use a daemon thread, which does not keep the process from ending.
     Thread(target=run, daemon=True).start()
     while not wait([done], timeout=1.0).done:
         if time.monotonic() - heard > patience:
@@ -574,7 +590,7 @@ def _coded(
     # Flushes the encoder.
     take(None)
     display = np.array(places, dtype=np.uint32)
-    # A B frame is displayed before a frame that precedes it in coding order.
+    # Find the B frames: a B frame is displayed before a frame that precedes it in coding order.
     shown_before = np.maximum.accumulate(display) > display
     kinds = np.where(shown_before, Kind.B, Kind.P).astype(np.uint8)
     kinds[opens] = Kind.I
@@ -587,7 +603,7 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
     told = json.dumps({**about, "rate": str(table.fps)})
 
     def fill(file: IO[bytes]) -> None:
-        # A zip archive's checksums detect damaged cache files.
+        # Use a zip archive, because its checksums detect damaged files.
         np.savez_compressed(
             file,
             about=np.frombuffer(told.encode(), dtype=np.uint8),
@@ -600,15 +616,15 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
 
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, NotImplementedError, zlib.error)
-"""Exceptions of an absent or damaged archive, which is then made again."""
+"""Exceptions of a file that is missing or damaged. Such a file is written again."""
 
 
 _READING = Lock()
-"""NumPy parses array headers as Python code; in two threads, CPython 3.11 may raise SystemError."""
+"""NumPy parses array headers as Python code. In two threads, CPython 3.11 may then raise SystemError."""
 
 
 def read_arrays(path: Path, *names: str) -> list[npt.NDArray[Any]]:
-    """Read arrays of a cache file; a damaged file raises one of `DAMAGE`."""
+    """Return the named arrays of a cache file. A damaged file raises one of `DAMAGE`."""
     with _READING, np.load(path, allow_pickle=False) as archive:
         return [archive[name] for name in names]
 
@@ -624,7 +640,10 @@ def _load(path: Path, label: str) -> tuple[FrameTable, About] | None:
 
 
 def _known(facts: About, raw: RawVideo, codec: Codec, label: str) -> tuple[FrameTable, About] | None:
-    """Return the precomputed sizes if they are this clip's, and this encoder reproduces the coarsest rung."""
+    """Return the precomputed frame sizes, or `None` if they do not apply.
+
+    They apply if they were computed with the same settings, and if this encoder produces the same coarsest rung.
+    """
     for found in (_load(place, label) for place in KNOWN):
         if found is not None and all(found[1].get(key) == value for key, value in facts.items()):
             table = found[0]

@@ -11,7 +11,7 @@ from steadycast.media.table import FrameTable
 
 ANCHOR_BPS, ANCHOR_Q = 5.25e6, 12
 _PAYLOAD = 948 / 1000
-"""The payload's share of a packet of 1000 bytes: the paper's rate includes all headers."""
+"""Fraction of payload in a packet of 1000 bytes. The paper's rate includes all headers."""
 
 
 def map001(
@@ -21,10 +21,10 @@ def map001(
     intra: float = 3.0,
     groups: int = 10,
 ) -> FrameTable:
-    """Return frame sizes for the quantizers 2, 4, …, 62, in equal groups of one I frame and P frames.
+    """Return frame sizes for the quantizers 2, 4, …, 62. All groups are equal: an I frame, then P frames.
 
-    The rate is proportional to q to the power −``exponent``; ``intra`` is the ratio of I to P frame sizes. The paper
-    states neither.
+    The rate is proportional to q to the power −``exponent``. ``intra`` is the ratio of the size of an I frame to that
+    of a P frame. The paper gives neither of the two values.
     """
     if gop < 1 or groups < 1 or intra <= 0 or exponent <= 0:
         raise ValueError("lengths start at 1, the rest is above 0")
