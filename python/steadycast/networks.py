@@ -1,4 +1,4 @@
-"""The built-in networks and sets of networks; a scenario uses one by ``network = "NAME"``."""
+"""The built-in networks and sets of networks. A scenario uses a network by ``network = "NAME"``."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from steadycast.core import core
 
 @dataclass(frozen=True)
 class Network:
-    """A network: tables in the format of scenario files, with absolute paths."""
+    """A network, as tables in the format of scenario files. Paths in it are absolute."""
 
     name: str
-    """The name as given, for example "cable-5+cubic"."""
+    """The name that the user gave, for example "cable-5+cubic"."""
     topology: dict[str, Any]
-    """A dumbbell: ``shape``, ``bottleneck`` and ``access``."""
+    """The tables ``shape``, ``bottleneck`` and ``access`` of a dumbbell topology."""
     event: tuple[dict[str, Any], ...] = ()
     """Changes of the link ``bottleneck``."""
     flow: tuple[dict[str, Any], ...] = ()
-    """TCP flows from suffixes of the name such as "+cubic". They are named beside1, beside2 and so on."""
+    """TCP flows that the name adds by a suffix such as "+cubic". They are called beside1, beside2 and so on."""
     about: str = ""
     source: str = ""
     licence: str = ""
     kind: str = ""
-    """Where the data are from: "published", "model", "synthetic" or "measured"."""
+    """Origin of the data: "published", "model", "synthetic" or "measured"."""
 
 
 def names() -> list[str]:
@@ -39,23 +39,28 @@ def names() -> list[str]:
 
 @cache
 def sets() -> dict[str, list[str]]:
-    """Return the sets of networks by name, each in the order of execution."""
+    """Return the sets of networks.
+
+    The keys are their names. The networks of a set are in the order in which they run.
+    """
     text = (NETWORKS / "sets.toml").read_text(encoding="utf-8")
     return {name: list(of) for name, of in tomllib.loads(text).items()}
 
 
 def is_path(name: str) -> bool:
-    """Whether a text is the path of a network file instead of a name."""
+    """Whether ``name`` is the path of a network file. If not, it is the name of a built-in network."""
     return "/" in name or "\\" in name or ".toml" in name
 
 
 def expanded(name: str) -> list[str]:
-    """Return the networks of a set, or the one network of this name."""
+    """Return the networks of the set ``name``. If there is no such set, ``name`` itself is the only network."""
     return sets().get(name.strip("\"'"), [name])
 
 
 def find(name: str, folder: Path = Path()) -> Network:
-    """Read a network by its name, or by a path relative to ``folder``, with the flows of suffixes such as ``+cubic``.
+    """Read a network. A suffix of its name, such as ``+cubic``, adds a flow.
+
+    ``name`` is a built-in name, or a path relative to ``folder``.
 
     Raises:
         UserError: there is no such network, or its file is wrong; the error names the place and the remedy.

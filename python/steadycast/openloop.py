@@ -1,6 +1,6 @@
-"""Computes each controller's decisions on a call's recorded reports (open loop).
+"""Computes what each controller would decide if it got the recorded reports of a call (open loop).
 
-The decisions cannot rank controllers, because they had no effect on the recorded reports.
+This cannot rank controllers, because their decisions had no effect on the recorded reports.
 """
 
 from __future__ import annotations
@@ -19,27 +19,31 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ALIKE = 0.10
-"""Rates that differ by at most this fraction count as the same decision."""
+"""Two rates count as the same decision if they differ by at most this fraction."""
 STEP_S = 0.1
 _HIGHEST = 3.0
-"""The highest drawn rate, relative to the highest sending rate.
+"""Upper limit of the drawn rates, relative to the highest sending rate.
 
-A target grows without bound if the recorded link is never full.
+The limit is needed because a controller's target grows without bound if the recorded link is never full.
 """
 
 
 def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
-    """Return name and values of the recorded estimate or, without a record, of the assumed controller gcc."""
+    """Return the name and the values of the recorded bandwidth estimate.
+
+    If the call has no recorded estimate, return those of gcc, which is assumed to be its controller.
+    """
     if estimates := call["seen"]["estimates"]:
         return "recorded", estimates
     return "gcc", [(at, rate) for at, rate, _ in call.get("open", {}).get("gcc", [])]
 
 
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of a table that compares each controller's rate with the recorded one.
+    """Return the heading and the rows of a table. It compares each controller's rate with the recorded rate.
 
-    A row begins with the share of time within 10 % of the recorded rate. The rest describes the longest period outside
-    this range in which one rule decides: its beginning and end, both median rates, and the rule.
+    A row begins with the fraction of time in which the controller's rate is within 10 % of the recorded rate. Its other
+    columns describe the longest period outside this range in which the same rule decides. They are the beginning and
+    end of the period, the medians of both rates, and the rule.
     """
     name, was = recorded(call)
     rows = []
@@ -63,7 +67,10 @@ def table(call: Json) -> tuple[list[str], list[list[str]]]:
 def apart(
     decided: list[tuple[float, float, str]], was: list[tuple[float, float]], length_s: float
 ) -> list[tuple[str, float, float] | None]:
-    """Return for each `STEP_S` the rule, the rate and the recorded rate (bit/s) if they differ, else `None`."""
+    """Return the rule, the rate and the recorded rate (bit/s) of each step of `STEP_S`.
+
+    Steps in which the two rates agree are `None`.
+    """
     found: list[tuple[str, float, float] | None] = []
     for step in range(int(length_s / STEP_S)):
         i, j = (bisect_right(each, step * STEP_S, key=lambda one: one[0]) for each in (decided, was))
@@ -75,7 +82,7 @@ def apart(
 
 
 def draw(call: Json) -> Figure:
-    """Draw each controller's target rate with the recorded target and the sending rate."""
+    """Draw the target rate of each controller, the recorded target rate, and the sending rate."""
     figure, (axes,) = canvas.canvas(1, height=2.6)
     length, bins = call["seen"]["length_s"], call["bins"]
     name, was = recorded(call)

@@ -1,4 +1,4 @@
-"""Progress on stderr, only for work of more than two seconds, and only in a terminal or notebook."""
+"""Progress on stderr. It appears only in a terminal or notebook, and only if the work takes more than two seconds."""
 
 from __future__ import annotations
 
@@ -16,28 +16,31 @@ _PATIENCE_S = 2.0
 
 @runtime_checkable
 class Progress(Protocol):
-    """A progress callback, which is called often and decides how often it draws."""
+    """A progress callback. It is called often, and decides itself how often it draws."""
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """Report that `done` of `of` parts of `what` are finished."""
+        """Draw or print that `done` of the `of` parts of `what` are finished."""
 
 
 class Silent:
-    """A progress callback without output."""
+    """A progress callback that shows nothing."""
 
     def __call__(self, what: str, done: int, of: int) -> None:
         """Do nothing."""
 
 
 def shown(*, rated: bool = False) -> AbstractContextManager[Progress]:
-    """Return a progress display for a notebook or a terminal, or a silent one; ``rated`` adds the speed."""
+    """Return a progress display for the notebook or terminal in which the program runs.
+
+    Elsewhere the display stays silent. ``rated`` also shows the speed.
+    """
     shell = sys.modules.get("IPython")
     kernel = shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
     return Notebook() if kernel else Terminal(rated=rated)
 
 
 class Notebook:
-    """A bar under the notebook's cell, drawn after two seconds."""
+    """A bar under the notebook's cell. It appears after two seconds."""
 
     def __init__(self) -> None:
         self._began = self._drawn = time.monotonic()
@@ -51,7 +54,7 @@ class Notebook:
             self._show("")
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """Draw the progress, unless it was drawn a moment ago."""
+        """Draw the progress. Does nothing if it was drawn less than 0.2 s ago."""
         now = time.monotonic()
         if now - self._began < _PATIENCE_S or now - self._drawn < 0.2:
             return
@@ -70,11 +73,11 @@ class Notebook:
 
 
 class Terminal:
-    """Progress bars on stderr, one per label, drawn after two seconds.
+    """Progress bars on stderr, one for each label. They appear after two seconds.
 
     Args:
         rated: show the speed as well.
-        lines: print a line per finished part if stderr is not a terminal.
+        lines: print a line for each finished part if stderr is not a terminal.
 
     """
 
@@ -94,7 +97,7 @@ class Terminal:
         self.close()
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """Draw the progress, unless it was drawn a moment ago."""
+        """Draw the progress of ``what``, or print a line about it."""
         if not self._shows:
             if self._lines and (what, done) != self._last:
                 self._last = (what, done)

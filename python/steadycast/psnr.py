@@ -1,4 +1,4 @@
-"""Compares two video files frame by frame: PSNR, SSIM, VMAF and opinion class."""
+"""Compares two video files frame by frame. It measures PSNR, SSIM, VMAF and the opinion score."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ PLANES = ("y", "u", "v", "all")
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """The measured quality, per frame of the original; PSNR of identical pictures is infinite."""
+    """The measured quality of each frame of the original. The PSNR of identical pictures is infinite."""
 
     fps: Fraction
     psnr_db: F64
-    """PSNR of Y, U, V and of all samples together (`overall_db`)."""
+    """PSNR in dB of Y, U and V, and of all samples together (`overall_db`). There is one row per frame."""
     ssim: F64
     vmaf: float | None
     frames: tuple[int, int]
-    """Frames of the original and of the received file."""
+    """Number of frames in the original and in the received file."""
     warnings: tuple[str, ...]
 
     @property
     def mos(self) -> U8:
-        """The opinion class of each frame, by its luma PSNR."""
+        """Opinion score of each frame, from 1 to 5, from its luma PSNR."""
         return metrics.opinion_classes(self.psnr_db[:, 0])
 
     def json(self) -> Json:
-        """Return the figures; the mean PSNR is computed by `metrics.mean_db`."""
+        """Return the results. The mean PSNR is computed by `metrics.mean_db`."""
         means = {plane: metrics.mean_db(self.psnr_db[:, i]) for i, plane in enumerate(PLANES)}
         count = len(self.ssim)
         share = {str(grade): int(np.count_nonzero(self.mos == grade)) / count for grade in range(1, 6)}
@@ -67,7 +67,7 @@ class Compared:
         }
 
     def frame_table(self) -> pl.DataFrame:
-        """Return a row per frame; PSNR is at most `PSNR_CAP_DB`."""
+        """Return a table that has a row per frame. PSNR values are capped at `PSNR_CAP_DB`."""
         number = np.arange(len(self.ssim))
         psnr = metrics.capped(self.psnr_db)
         named = {f"psnr_{plane}_db": psnr[:, i] for i, plane in enumerate(PLANES)}
@@ -86,16 +86,17 @@ def compare(
     vmaf: bool = False,
     progress: Progress | None = None,
 ) -> Compared:
-    """Compare a file with the original, for the length of the shorter one.
+    """Compare a received file with the original. The comparison ends when the shorter of the two files ends.
 
     Args:
         original: a video file.
-        received: a video file; pictures of another size are scaled to the original's.
-        by: one of `BY`. With ``time`` an original picture is compared with the received one that is shown at its time;
-            with ``index`` with the received frame of the same number, regardless of earlier losses.
-        size: the size of raw files whose names do not contain it; ``fps`` and ``pixels`` likewise.
-        fps: pictures per second.
-        pixels: FFmpeg's name of the pixel format.
+        received: a video file. Its pictures are scaled to the size of the original's pictures.
+        by: how pictures are paired, one of `BY`. With ``time``, an original picture is compared with the received
+            picture that is on screen at its time. With ``index``, it is compared with the received frame that has the
+            same number, even if earlier frames were lost.
+        size: the size of raw files whose names do not contain it.
+        fps: the pictures per second of such raw files.
+        pixels: FFmpeg's name for the pixel format of such raw files.
         vmaf: measure VMAF as well.
         progress: callback that receives the number of finished frames.
 
@@ -128,7 +129,7 @@ def compare(
         frames, warnings = (pair.counts[0], pair.counts[1]), pair.warnings()
     score = None
     if vmaf:
-        # The first pass has consumed the pictures.
+        # Open the files again, because the first pass has consumed their pictures.
         with _Pair(original, received, told, by) as pair:
             shown = ((theirs, ours) for ours, theirs in pair.pictures())
             score = vmaf_of.vmaf(shown, pair.width, pair.height, pair.fps)
@@ -140,7 +141,7 @@ class _Pair:
         self.original, self.by, self.counts = opened(original, told), by, [0, 0]
         try:
             self.received = opened(received, told)
-        # `__exit__` isn't called if this fails.
+        # Close the first file here, because `__exit__` isn't called if opening the second file fails.
         except BaseException:
             self.original.__exit__()
             raise
@@ -156,7 +157,7 @@ class _Pair:
         self.received.__exit__()
 
     def pictures(self) -> Iterator[tuple[Picture, Picture]]:
-        """Yield pairs of pictures until one file ends; count all pictures of both files."""
+        """Yield pairs of pictures until one of the files ends. All pictures of both files are counted."""
         for n, pair in enumerate(zip_longest(self._of(self.original), self._of(self.received))):
             for i, samples in enumerate(pair):
                 self.counts[i] = n + 1 if samples is not None else self.counts[i]
@@ -169,12 +170,12 @@ class _Pair:
         return resampled(timed, self.fps, reader.length) if self.by == "time" else (each for _, each in timed)
 
     def about(self, done: int) -> int:
-        """Estimate the total number of pairs, when ``done`` of them are finished."""
+        """Return an estimate of the total number of pairs. ``done`` pairs are finished."""
         length = self.original.length
         return max(done + 1, round(length * self.fps)) if length else done + 1
 
     def warnings(self) -> tuple[str, ...]:
-        """Return problems of the files, and differences between them."""
+        """Return the problems of the two files, and the differences between them."""
         said = [*self.original.warnings, *self.received.warnings]
         size = (self.received.facts.width, self.received.facts.height)
         if size != (self.width, self.height):
@@ -188,7 +189,7 @@ class _Pair:
 
 
 def table(compared: Compared) -> Table:
-    """Show the figures in a terminal."""
+    """Return the results as a table for a terminal."""
     from steadycast.report import say, terminal
 
     figures = compared.json()
@@ -204,7 +205,7 @@ def table(compared: Compared) -> Table:
 
 
 def grades(compared: Compared) -> str:
-    """Format the shares of frames in each opinion class."""
+    """Return the fraction of frames in each opinion class, as text."""
     from steadycast import style
     from steadycast.report import say
 
@@ -215,12 +216,12 @@ def grades(compared: Compared) -> str:
 
 
 def save(compared: Compared, path: Path) -> Path:
-    """Write a row per frame, as CSV or Parquet by the file's suffix."""
+    """Write a row for each frame. The suffix of ``path`` selects CSV or Parquet."""
     return save_table(compared.frame_table(), path)
 
 
 def save_table(table: pl.DataFrame, path: Path) -> Path:
-    """Write a table as CSV or Parquet, by the file's suffix."""
+    """Write a table. The suffix of ``path`` selects CSV or Parquet."""
     writers: dict[str, Callable[[Path], object]] = {".csv": table.write_csv, ".parquet": table.write_parquet}
     if path.suffix not in writers:
         raise UserError(

@@ -1,4 +1,4 @@
-"""Measures the pictures at a run's receivers again."""
+"""Measures the pictures at the receivers of a run again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ MEASURED = ("name", *record_of.FREEZES, *dict.fromkeys(c.figure.key.partition(".
 def measure(
     folder: Folder, progress: Progress | None = None, *, by: str = "time", vmaf: bool = False
 ) -> list[Json]:
-    """Measure the stream of each receiver of each video, the worst first, in the format of summary.json.
+    """Measure the quality of each video at each of its receivers. The receiver with the worst quality comes first.
 
-    ``by`` is one of `media.quality.BY`; "index" repeats no picture, so it has no freezes.
+    The results have the format of summary.json. ``by`` is one of `media.quality.BY`. With "index", no picture is shown
+    twice, so the results contain no freezes.
     """
     from steadycast.media.quality import need_by
     from steadycast.viewing import Record
@@ -37,7 +38,7 @@ def measure(
 
         need()
     record = Record.of(folder, progress)
-    # `Record.measure` changes the flows.
+    # Copy the flows, because `Record.measure` changes them.
     flows = [copy.deepcopy(f) for f in folder.summary["flows"] if f["name"] in record.ladders]
     record.measure(flows, progress, by=by, vmaf=vmaf)
     rows = [
@@ -52,7 +53,7 @@ def measure(
 
 
 def table(rows: Sequence[Json]) -> Table:
-    """Show the receivers in a terminal."""
+    """Return the results of the receivers as a table for a terminal."""
     from steadycast.report import terminal
 
     measured = [c for c in COLUMNS if any(c.of(row) is not None for row in rows) or c.figure.key != "vmaf"]

@@ -1,4 +1,4 @@
-"""Saves the received video of a run as a file: what each viewer's screen showed in each frame interval."""
+"""Saves the received video of a run as a file. It contains what a viewer's screen showed in each frame interval."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ _CONTAINERS = {
     ".mkv": ("matroska", "ffv1", {}),
     **{f".{name}": (name, codec, OPTIONS[name]) for name, (codec, _) in FORMATS.items()},
 }
-"""Container, encoder and options for each suffix; the first three are lossless."""
+"""Container, encoder and options for each suffix. The first three formats are lossless."""
 ENDINGS = tuple(_CONTAINERS)
 ANOTHER = "make room, or give another --save-video PATH"
 _MUCH_BYTES = 1 << 30
-"""A video of at least this estimated size, in bytes, is announced by a warning."""
+"""A warning is printed if the estimated size of a video is at least this, in bytes."""
 SAMPLE = 24
-"""Pictures that are coded to estimate a file's size."""
+"""Number of pictures that are encoded to estimate the size of a file."""
 
 
 def checked(target: Path) -> Path:
-    """Check the target of received videos, a folder or a file with a known suffix, and return it."""
+    """Check that ``target`` is a folder, or a file whose suffix is known. Return it unchanged."""
     if target.suffix and target.suffix.lower() not in ENDINGS:
         ways = f"{', '.join(ENDINGS)}, or a folder's name without an ending"
         raise UserError(
@@ -48,15 +48,16 @@ def checked(target: Path) -> Path:
 
 
 def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
-    """Save the displayed pictures of each receiver of each video; frame i of a file is shown in display slot i.
+    """Save the pictures that each receiver of each video has displayed.
 
-    A late or lost picture is replaced by the one on screen, black at first. The second track is the received sound,
-    with a warning if it can't be kept.
+    Frame i of a file is the picture of display slot i. If a picture is late or lost, the file repeats the picture on
+    screen, which is black at the beginning. The second track is the received sound. A warning is printed if the sound
+    can't be kept.
 
     Args:
         folder: a run.
-        target: a folder for lossless files FLOW-RECEIVER.mkv; or a file, to whose name -RECEIVER is added if there
-            are several receivers.
+        target: a folder for lossless files FLOW-RECEIVER.mkv, or a file. If there are several receivers, -RECEIVER is
+            added to the name of the file.
         progress: callback that receives the number of finished slots.
 
     """
@@ -92,10 +93,10 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
 
 
 def need_room(target: Path, estimated_bytes: int, videos: int = 1) -> None:
-    """Print a warning if the estimated size is large.
+    """Print a warning if the estimated size of the videos is large.
 
     Raises:
-        UnwrittenError: the disk has less room than the videos are estimated to take.
+        UnwrittenError: the videos are estimated to need more space than the disk has.
 
     """
     free = shutil.disk_usage(target.parent if target.suffix else target).free
@@ -112,7 +113,10 @@ def _gigabytes(size: int) -> str:
 
 
 def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, count: int) -> int:
-    """Estimate the bytes of a file of ``count`` pictures by encoding ``pictures`` in the same format."""
+    """Estimate the size of a file of ``count`` pictures, in bytes.
+
+    The estimate encodes ``pictures`` in the format of the file.
+    """
     height, width = (int(side) for side in pictures[0].y.shape)
     if target.suffix.lower() in (".yuv", ".y4m"):
         return count * width * height * 3 // 2
@@ -127,7 +131,7 @@ def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, co
 
 def _estimated_bytes(target: Path, viewer: Viewer, track: Track | None) -> int:
     raw, slots = viewer.ladder.raw, viewer.slots
-    # From the middle of the clip.
+    # Take the sample from the middle of the clip.
     first = max(0, viewer.ladder.table.frames // 2 - SAMPLE // 2)
     last = min(first + SAMPLE, viewer.ladder.table.frames)
     sample = [raw.picture(place) for place in range(first, last)]
@@ -151,7 +155,7 @@ def _save(viewer: Viewer, track: Track | None, path: Path, told: Callable[[int],
 def writer(
     path: Path, new: Path, width: int, height: int, fps: Fraction, track: Track | None = None
 ) -> Iterator[Callable[[Picture], None]]:
-    """Write pictures and the sound track into ``new``, in the format of the suffix of ``path``."""
+    """Write pictures and the sound track into ``new``. The format follows from the suffix of ``path``."""
     name, codec, options = _CONTAINERS[path.suffix.lower()]
     with files.media(new, "w", form=name) as out:
         stream: Any = out.add_stream(codec, rate=fps, options=options)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 def media_of(
     video: Mapping[str, Any], seed: int, progress: Progress | None = None
 ) -> Ladder | FrameTable | None:
-    """Return a flow's ladder, or its frame table if it has no pixels; `None` if it needs neither.
+    """Return the media of a flow: a ladder (a clip encoded at every quantizer), or a table of frame sizes.
 
-    ``video`` is the core's description of the flow (`_core.Scenario.videos`).
+    Returns the table if the media have no pixels, and `None` if the flow needs neither. ``video`` is the core's
+    description of the flow (`_core.Scenario.videos`).
     """
     kind = video["media"]
     if kind == "rfc8593":
@@ -77,10 +78,10 @@ def media_of(
 
 
 def opened(video: Mapping[str, Any]) -> None:
-    """Check that the files of a flow's media can be read, without encoding them.
+    """Check that the files of a flow's media can be read. Nothing is encoded.
 
     Raises:
-        UserError: a clip has no picture that can be decoded, or a trace no frame.
+        UserError: no picture of a clip can be decoded, or a trace has no frame.
 
     """
     kind = video["sequence"] if video["media"] == "rfc8593" else video["media"]
@@ -96,23 +97,27 @@ def opened(video: Mapping[str, Any]) -> None:
 
 
 def _needed_s(video: Mapping[str, Any]) -> int:
-    """Return the needed seconds, in full minutes so that runs of similar length share a ladder."""
+    """Return the length that the flow needs, in seconds.
+
+    It is rounded up to full minutes, so that runs of similar length share a ladder.
+    """
     return max(1, math.ceil(float(video["lasts_s"]) / 60)) * 60
 
 
 def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) -> FrameTable | None:
-    """Return the frame sizes of the sequence that RFC 8593's codec uses."""
+    """Return the sizes of the frames that the codec model of RFC 8593 takes its sizes from."""
     if video["sequence"] is None:
         return None
     sizes = media_of({**video, "media": video["sequence"]}, seed, progress)
-    # A ladder's pixels are not used, because the codec's sizes are interpolated between two quantizers.
+    # Return only the sizes of a ladder. Its pixels are not used, because the model interpolates sizes between two
+    # quantizers.
     return sizes if sizes is None or isinstance(sizes, FrameTable) else sizes.table
 
 
 def facts(video: Mapping[str, Any], seed: int) -> str:
-    """Return the values that determine a flow's media, as text.
+    """Return the values that determine a flow's media, as a text.
 
-    The seed is included only for the media ``table2``, because no other media depend on the seed.
+    Only the media ``table2`` depend on the seed, so other media leave the seed out.
     """
     own = {
         k: v
@@ -125,7 +130,7 @@ def facts(video: Mapping[str, Any], seed: int) -> str:
 
 
 class MediaKept:
-    """An LRU cache of flows' media, with at most ``most`` entries."""
+    """An LRU cache for the media of flows. It keeps at most ``most`` of them."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -134,7 +139,7 @@ class MediaKept:
     def of(
         self, video: Mapping[str, Any], seed: int, progress: Progress | None = None
     ) -> Ladder | FrameTable | None:
-        """Return a flow's media, as `media_of`."""
+        """Return the media of a flow, as `media_of` does, from the cache if they are there."""
         name = facts(video, seed)
         if name not in self._media:
             self._media[name] = media_of(video, seed, progress)
@@ -145,7 +150,10 @@ class MediaKept:
 
 
 def prepare(scenarios: Iterable[core.Scenario], progress: Progress) -> list[Path]:
-    """Encode each needed ladder once, before several processes request it; return their files in the cache."""
+    """Encode each ladder that the scenarios need. Return the paths of the ladders in the cache.
+
+    This is done before several processes request the same ladder.
+    """
     ready: dict[str, Path | None] = {}
     for loaded in scenarios:
         for video in loaded.videos():

@@ -1,4 +1,4 @@
-"""Measures the picture quality of a flow at one receiver, per display slot."""
+"""Measures the picture quality of a flow at one receiver, for each display slot."""
 
 import json
 from collections import OrderedDict
@@ -29,15 +29,15 @@ from steadycast.workers import cores
 Planes = tuple[float | None, float | None, float | None]
 
 BY = ("time", "index")
-"""The ways to select the received picture that an original frame is compared with.
+"""The ways to choose the received picture that an original frame is compared with.
 
-"time": the picture on screen in the frame's slot. "index": the picture with the frame's number in the decoder's output;
-each missing frame shifts all later ones (`left_out`).
+"time" chooses the picture that is on screen in the frame's slot. "index" chooses the picture that has the frame's
+number in the decoder's output. A missing frame then shifts all later pictures (`left_out`).
 """
 
 
 def need_by(by: str) -> None:
-    """Refuse values that are not in `BY`."""
+    """Raise an error if ``by`` is not in `BY`."""
     if by not in BY:
         problem = "this is not a way to pair frames"
         raise UserError(f"--by {by}", problem, f"take {' or '.join(BY)}")
@@ -46,34 +46,37 @@ def need_by(by: str) -> None:
 _TOLD_EVERY = 4
 """Number of slots between two calls of the progress callback."""
 _PIXELS_HELD = 256 << 20
-"""Size of the cache of decoded pictures for further receivers, in bytes."""
+"""Maximum size of the cache of decoded pictures, in bytes. The cache is used for further receivers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """The picture quality at a receiver, per display slot; PSNR of identical pictures is infinite."""
+    """The picture quality at a receiver, for each display slot. The PSNR of identical pictures is infinite."""
 
     fps: Fraction
     """Display slots per second."""
     shown: I64
-    """The slot of the frame on screen; −1, with a black screen, before the first frame."""
+    """Slot of the frame that is on screen. It is −1 before the first frame, while the screen is black."""
     psnr_raw: F64
-    """PSNR of Y, U, V against the source's pictures, in dB."""
+    """PSNR of Y, U, V in dB. The reference is the source's picture."""
     psnr_encoded: F64
-    """PSNR of Y, U, V against the encoder's reconstructed pictures, in dB."""
+    """PSNR of Y, U, V in dB. The reference is the encoder's reconstructed picture."""
     ssim: F64
-    """SSIM of luma against the source's pictures."""
+    """SSIM of luma. The reference is the source's picture."""
     mos: U8
-    """Opinion class 1…5 by luma PSNR against the source's pictures."""
+    """Opinion score from 1 to 5, from the luma PSNR in `psnr_raw`."""
     coded: F64
-    """PSNR of the encoded luma against the source's pictures, also for frames that did not arrive."""
+    """PSNR of the luma that the encoder reconstructed, also for frames that did not arrive.
+
+    The reference is the source's picture.
+    """
     vmaf: float | None = None
-    """VMAF against the source's pictures; `None` if it was not measured."""
+    """Mean VMAF, or `None` if it was not measured. The reference is the source's picture."""
 
     def freezes(self, lasts: F64 | None = None) -> dict[str, Any]:
-        """Return the freezes as figures of a receiver (`freeze_count` and others; docs/record.md).
+        """Return the receiver's figures on freezes, such as `freeze_count` (docs/record.md).
 
-        ``lasts`` has each slot's display time in seconds; by default all are equal.
+        ``lasts`` is how long each slot is displayed, in seconds. By default, all slots are displayed equally long.
         """
         changes = np.diff(self.shown, prepend=-1) != 0
         spans = np.full(len(changes), float(1 / self.fps)) if lasts is None else lasts
@@ -86,11 +89,11 @@ class Quality:
         return replace(self, vmaf=None, **{name: getattr(self, name)[part] for name in per_slot})
 
     def figures(self) -> dict[str, float | None]:
-        """Return means of PSNR, SSIM and opinion score, by their paths in a receiver's summary."""
+        """Return the mean values of PSNR, SSIM and opinion score. The keys are their paths in a receiver's summary."""
         return metrics.figures(self.psnr_raw, self.psnr_encoded, self.ssim, self.mos)
 
     def mean_psnr_raw(self) -> Planes:
-        """Return the mean PSNR against the source in dB, as `metrics.mean_db`."""
+        """Return the mean PSNR of Y, U and V in dB, as computed by `metrics.mean_db`. The reference is the source."""
         y, u, v = (metrics.mean_db(self.psnr_raw[:, plane]) for plane in range(3))
         return y, u, v
 
@@ -99,7 +102,7 @@ class Quality:
         return float(self.ssim.mean()) if len(self.ssim) else None
 
     def mean_coding(self) -> float | None:
-        """Return the mean opinion score of the encoder's pictures, from 1 to 5. It does not depend on losses."""
+        """Return the mean opinion score of the encoder's pictures, from 1 to 5. Losses have no influence on it."""
         return float(metrics.opinions(self.coded).mean()) if len(self.coded) else None
 
 
@@ -123,11 +126,12 @@ def evaluate(
     vmaf_of: Bools | None = None,
     slots_done: Callable[[int, int], None] | None = None,
 ) -> Quality | None:
-    """Decode a receiver's stream and compare it slot by slot; `None` if the media have no pictures.
+    """Decode a receiver's stream, and measure its quality for each slot.
 
-    ``chosen_q`` has the quantizer of each GOP or frame of the flow. ``by`` is one of `BY`. Receivers and parts of flows
-    with equal losses are measured once. VMAF covers the slots of ``vmaf_of`` from ``vmaf_from`` on. ``slots_done`` is
-    called with the number of compared slots and their total.
+    Returns `None` if the media have no pictures. ``chosen_q`` are the quantizers of the flow's GOPs or frames. ``by``
+    is one of `BY`. Receivers and parts of flows that have the same losses are measured only once. VMAF is measured for
+    the slots from ``vmaf_from`` on, without those that ``vmaf_of`` excludes. ``slots_done`` is called with the number
+    of slots that were compared, and the total number.
     """
     if isinstance(media, FrameTable):
         return None
@@ -151,7 +155,7 @@ def evaluate(
 
 
 def pictures_at(ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: Sequence[int]) -> list[Shown]:
-    """Return source, encoded and received pictures of some display slots."""
+    """Return the source's, the encoder's and the received picture for each of some display slots."""
     view = _View(ladder, chosen_q, told)
     shown = view.shown()
     return [Shown(view.raw(slot), view.encoded(slot), view.received(int(shown[slot]))) for slot in slots]
@@ -165,13 +169,13 @@ class OnScreen:
     """The source's picture of this slot."""
     received: Picture
     of: int
-    """The slot of the received picture; −1 (black) before the first one."""
+    """Slot of the received picture. It is −1 before the first picture, while the screen is black."""
 
 
 def screen(
     ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: range | None = None
 ) -> Iterator[OnScreen]:
-    """Yield the picture on screen in each of these display slots, or in all."""
+    """Yield the picture on screen in each display slot of ``slots``. By default, yield it for all slots."""
     view = _View(ladder, chosen_q, told)
     shown = view.shown()
     for slot in range(len(shown)) if slots is None else slots:
@@ -180,7 +184,7 @@ def screen(
 
 
 class _Decoded:
-    """An LRU cache of decoded segments; threads that need the same segment decode it once."""
+    """An LRU cache of decoded segments. If several threads need the same segment, only one of them decodes it."""
 
     def __init__(self, ladder: Ladder) -> None:
         self.ladder = ladder
@@ -191,7 +195,10 @@ class _Decoded:
     def pictures(
         self, key: tuple[object, ...], chosen_q: Quantizers, told: Fates | None, groups: range
     ) -> dict[int, Picture]:
-        """Return a segment's pictures by slot, relative to its first; ``key`` is its `segment_key`."""
+        """Return the pictures of a segment. ``key`` is its `segment_key`.
+
+        The keys are slots, counted from the first slot of the segment.
+        """
         with self.lock:
             found = self.kept.get(key)
             if found is None:
@@ -203,7 +210,7 @@ class _Decoded:
         try:
             pictures = self._decode(chosen_q, told, groups)
         except BaseException as error:
-            # A later call decodes the segment again.
+            # Do not cache the failure, so that a later call decodes the segment again.
             with self.lock:
                 del self.kept[key]
             ours.set_exception(error)
@@ -211,7 +218,7 @@ class _Decoded:
         with self.lock:
             ours.set_result(pictures)
             self.held += self._size(ours)
-            # Segments that are still being decoded are not evicted.
+            # Remove old segments, but not those that are still being decoded.
             there = [other for other, future in self.kept.items() if future.done()]
             for other in there[: max(len(there) - 2, 0)]:
                 if self.held <= _PIXELS_HELD:
@@ -256,7 +263,7 @@ class _View:
         return ("quality", self.told.frames, tuple(self.keys), shown_at)
 
     def there(self) -> Bools:
-        """Whether the decoder has output a picture, for each slot."""
+        """Return for each slot whether the decoder has output a picture."""
         there = np.zeros(self.told.frames, dtype=np.bool_)
         for part, key in zip(self.parts, self.keys, strict=True):
             slots = self._kept(("places", *key), partial(self._places, part, key))
@@ -265,7 +272,10 @@ class _View:
         return there
 
     def _places(self, part: range, key: tuple[object, ...]) -> I64:
-        """Return the slots of a segment with a decoded picture, relative to its first slot."""
+        """Return the slots of a segment for which there is a decoded picture.
+
+        Slots are counted from the first slot of the segment.
+        """
         if key[0] == "whole":
             return np.arange(self.table.span(part.stop - 1).stop - self.table.span(part.start).start)
         return np.array(sorted(self.decoded.pictures(key, self.chosen_q, self.told, part)), dtype=np.int64)
@@ -291,7 +301,7 @@ class _View:
         return pictures[slot - self.table.span(part.start).start]
 
     def _group_of_slot(self, slot: int) -> int:
-        # GOPs are closed, so a GOP has the same range of frame numbers in display order as in coding order.
+        # A GOP has the same range of frame numbers in display order as in coding order, because GOPs are closed.
         passes, within = divmod(slot, self.table.frames)
         return passes * self.table.gops + within // self.table.gop
 
@@ -316,7 +326,7 @@ class _View:
             finally:
                 told.put(None)
 
-        # Each thread decodes and measures a contiguous part.
+        # Each thread decodes and measures a contiguous range of slots.
         threads = min(cores(), self.table.groups_in(n))
         bounds = [n * i // threads for i in range(threads + 1)] if n else []
         with ThreadPoolExecutor(max(threads, 1)) as pool:
@@ -347,14 +357,14 @@ class _View:
         )
 
     def _origin(self, slot: int) -> tuple[object, ...]:
-        """Return a key that is equal for receivers with the same decoded picture in a slot."""
+        """Return a key for the decoded picture of a slot. Receivers that have the same picture get the same key."""
         if slot < 0:
             return ("black",)
         index = self.part_of_group[self._group_of_slot(slot)]
         return (self.keys[index], slot - self.table.span(self.parts[index].start).start)
 
     def _kept(self, name: tuple[object, ...], measure: Callable[[], Any]) -> Any:
-        """Return the ladder's cached result of this name, or measure it."""
+        """Return the result that is cached in the ladder under ``name``. If there is none, measure it."""
         if (kept := self.ladder.scores.get(name)) is None:
             kept = self.ladder.scores[name] = measure()
         return kept

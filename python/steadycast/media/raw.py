@@ -1,4 +1,4 @@
-"""The source's pictures, scaled and resampled, in one memory-mapped file."""
+"""The pictures of a source after scaling and resampling, in one memory-mapped file."""
 
 import json
 import zlib
@@ -20,13 +20,13 @@ _FORMAT = 1
 
 @dataclass(frozen=True, eq=False)
 class RawVideo:
-    """Every picture of a source in 4:2:0."""
+    """All pictures of a source, in 4:2:0."""
 
     width: int
     height: int
     fps: Fraction
     samples: U8
-    """One row per picture, mapped from the cache."""
+    """The samples, one row per picture. They are mapped from a file in the cache."""
     warnings: tuple[str, ...]
     """Problems of the source."""
 
@@ -34,12 +34,12 @@ class RawVideo:
         return len(self.samples)
 
     def picture(self, index: int) -> Picture:
-        """Return the planes of picture ``index``."""
+        """Return the planes of the picture with this index."""
         return Picture.of(np.asarray(self.samples[index]), self.width, self.height)
 
 
 def raw_video(source: Source, size: str, fps: str | int | float | Fraction) -> RawVideo:
-    """Return the pictures of ``source``, from the cache if they are complete there."""
+    """Return the pictures of ``source``. They are read from the cache if all of them are there."""
     name = cache.key(
         {
             "format": _FORMAT,
@@ -66,11 +66,11 @@ def _load(path: Path, about: Path) -> RawVideo | None:
     try:
         facts = json.loads(about.read_text())
         width, height, count = int(facts["width"]), int(facts["height"]), int(facts["frames"])
-        # A process was killed while writing the file.
+        # The size is wrong if a process was killed while it wrote the file.
         if path.stat().st_size != count * width * height * 3 // 2:
             return None
         samples = np.memmap(path, dtype=np.uint8, mode="r", shape=(count, width * height * 3 // 2))
-        # In parts, so that the whole clip is never in memory.
+        # Compute the checksum in parts, so that the whole clip is never in memory.
         check = 0
         for start in range(0, count, 64):
             check = zlib.crc32(samples[start : start + 64].data, check)

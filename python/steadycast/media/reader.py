@@ -1,6 +1,6 @@
 """Reads pictures of a file, a pipe or a camera, and converts them: upright, with square samples, in video range.
 
-Rotation, aspect ratio and colours are applied here, or a warning says that they are not.
+Rotation, aspect ratio and colours are applied. A warning says so if one of them can't be applied.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ RATES = (1, 240)
 """Supported frame rates, in pictures per second."""
 _SIDES = (16, 8192)
 _LONGEST_PAUSE_S = 5
-"""A longer gap in the time stamps, in seconds, counts as damage.
+"""If the gap between two time stamps is longer than this time in seconds, it counts as damage.
 
-A gap that ends within the source's stated length is accepted.
+A gap is accepted if it ends within the length that the source claims to have.
 """
 _TRIES = 25
-"""Number of consecutive errors after which a container is given up."""
+"""Reading ends after this number of consecutive errors."""
 _DEFAULT, _ATTACHED = 0x1, 0x400
-"""FFmpeg's AV_DISPOSITION_DEFAULT and _ATTACHED_PIC (cover art)."""
+"""FFmpeg's flags AV_DISPOSITION_DEFAULT and AV_DISPOSITION_ATTACHED_PIC (cover art)."""
 _BESIDE = 0x800 | 0x80000 | 0x100000
-"""FFmpeg's AV_DISPOSITION_TIMED_THUMBNAILS, _DEPENDENT and _STILL_IMAGE."""
+"""FFmpeg's flags AV_DISPOSITION_TIMED_THUMBNAILS, AV_DISPOSITION_DEPENDENT and AV_DISPOSITION_STILL_IMAGE."""
 _WITH_AN_END = ("matroska,webm", "flv", "live_flv")
-"""Containers that state when the file ends, instead of a length."""
+"""Containers whose duration field is the time at which the file ends, not its length."""
 _WITHOUT_LENGTHS = ("mpegts", "mpeg")
-"""Containers without track lengths: the file's length may include longer audio."""
+"""Containers that do not contain the length of each track. The file's length may be that of a longer audio track."""
 _ROUNDING_S = Fraction(1, 10_000)
 _FULL = 2
-"""FFmpeg's AVCOL_RANGE_JPEG: samples from 0 to 255."""
+"""FFmpeg's AVCOL_RANGE_JPEG, which means samples from 0 to 255."""
 _MATRICES = {1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020", 10: "bt2020"}
-"""Names of YCbCr matrices in FFmpeg's scaler, by their codes in ITU-T H.273, table 4."""
+"""FFmpeg's names of the YCbCr matrices. The keys are codes of ITU-T H.273, table 4."""
 _UNSAID = (0, 2, 3)
-"""Matrix codes of RGB (0) and of unspecified matrices (2 and 3)."""
+"""Codes of ITU-T H.273 for RGB (0) and for matrices that are not specified (2 and 3)."""
 _ROUNDED_ZERO = 64
-"""Elements of a display matrix up to this value, in units of 1/65536, count as 0."""
+"""An element of a display matrix counts as 0 if its absolute value is not above this, in units of 1/65536."""
 _OPAQUE = "transparent parts are sent opaque, in the colours that are stored there"
 _OPAQUE_ALPHA = 255
 _HDR = {16: "PQ", 18: "HLG"}
-"""The transfer functions of SMPTE ST 2084 and ARIB STD-B67, by their codes in ITU-T H.273, table 3."""
+"""Names of the transfer functions of SMPTE ST 2084 and ARIB STD-B67. The keys are codes of ITU-T H.273, table 3."""
 _TURNS = {
     (1, 0, 0, 1): (),
     (0, 1, -1, 0): (("transpose", "clock"),),
@@ -63,28 +63,34 @@ _TURNS = {
     (0, 1, 1, 0): (("transpose", "cclock_flip"),),
     (0, -1, -1, 0): (("transpose", "clock_flip"),),
 }
-"""Filters for a display matrix (ISO/IEC 14496-12, section 6.2.2), by the signs of its elements a, b, c and d."""
+"""FFmpeg's filters that apply a display matrix (ISO/IEC 14496-12, section 6.2.2).
+
+The keys are the signs of the matrix elements a, b, c and d.
+"""
 
 Turn = tuple[tuple[str, str], ...]
 
 
 class ClipError(UserError):
-    """A clip that cannot be used."""
+    """An error of a clip that cannot be used."""
 
 
 def said(error: BaseException) -> str:
-    """Return FFmpeg's message of an error, without its number and its log."""
+    """Return FFmpeg's message of an error. The error's number and log are left out."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def _picture(form: str) -> str | None:
-    """Return the image format of a demuxer for single pictures (png_pipe, jpeg_pipe); `None` for films."""
+    """Return the image format if ``form`` is a demuxer for single pictures, such as png_pipe or jpeg_pipe.
+
+    Returns `None` for a demuxer of films.
+    """
     kind, pipe, _ = form.partition("_pipe")
     return kind if pipe else "image" if form == "image2" else None
 
 
 def film_of_pictures(name: str | Path) -> str:
-    """Return the remedy for a sequence of pictures; ``name`` is that of one of them, or a pattern."""
+    """Return the remedy for a sequence of pictures. ``name`` is the name of one picture, or a pattern for all."""
     path = Path(name)
     numbered = re.sub(r"\d+$", lambda digits: f"%0{len(digits[0])}d", path.stem)
     pattern = shlex.quote(str(path.with_name(numbered + path.suffix)))
@@ -92,7 +98,7 @@ def film_of_pictures(name: str | Path) -> str:
 
 
 def scaled(frame: av.VideoFrame, width: int, height: int) -> U8:
-    """Scale a frame; return its samples in 4:2:0, plane after plane."""
+    """Scale a frame. Return its samples in 4:2:0, plane after plane."""
     return _samples(frame.reformat(width=width, height=height, format="yuv420p", interpolation="BICUBIC"))
 
 
@@ -107,17 +113,17 @@ def assumed_matrix(width: int, height: int) -> str:
 
 @dataclass(frozen=True)
 class Facts:
-    """A source's metadata."""
+    """The metadata of a source."""
 
     width: int
-    """The width of the upright picture with square samples."""
+    """Width of the picture after it was turned upright and its samples were made square."""
     height: int
     rate: Fraction | None
-    """Pictures per second; `None` if the source has no rate, or one outside of `RATES`."""
+    """Pictures per second, or `None` if the source gives no rate or one that is not within `RATES`."""
     told_rate: Fraction | None
-    """The source's own frame rate, unchecked."""
+    """Pictures per second as the source gives them, without a check."""
     warnings: tuple[str, ...]
-    """Metadata that is not applied, and a conversion to square samples."""
+    """Sentences about metadata that is not applied, and about a conversion to square samples."""
 
     @staticmethod
     def of(stream: av.VideoStream, first: av.VideoFrame, tracks: int) -> Facts:
@@ -131,7 +137,8 @@ class Facts:
         if not Fraction(1, 8) <= aspect <= 8:
             warnings.append(f"its samples are said to be {aspect} as wide as high, and are taken for square")
             aspect = Fraction(1)
-        # Enlarging makes the samples square without losing any. All codecs accept sides that are multiples of 4.
+        # Enlarge the pictures to make the samples square, so that no sample is lost. All codecs accept sides that are
+        # multiples of 4.
         if aspect > 1:
             width = round(width * aspect / 4) * 4
         elif aspect < 1:
@@ -150,7 +157,8 @@ class Facts:
 def _told_rate(stream: av.VideoStream, first: av.VideoFrame) -> Fraction | None:
     average, guessed = stream.average_rate, stream.guessed_rate
     if average and guessed and average < guessed <= 60 and not first.interlaced_frame:
-        # With uneven time stamps, the mean rate may differ from the rate of each part of the source.
+        # If the time stamps are uneven, the mean rate may differ from the rate of each part of the source. Use the
+        # guessed rate then.
         average = guessed
     rate = average or guessed or stream.base_rate
     return Fraction(rate) if rate else None
@@ -166,20 +174,20 @@ def _untouched(stream: av.VideoStream, first: av.VideoFrame) -> Iterator[str]:
         yield f"its colours are coded in a way that is not converted (matrix {colours} of ITU-T H.273)"
     if _turn(first) is None:
         yield "its pictures are to be turned by less than a right angle, and are not"
-    # Transparency is in a second stream of WebM, which FFmpeg's own decoders do not read.
+    # In WebM, transparency is in a second stream, which FFmpeg's own decoders do not read. So look at the metadata.
     if ("ALPHA_MODE", "1") in ((name.upper(), value) for name, value in stream.metadata.items()):
         yield f"it has an alpha channel, and {_OPAQUE}"
 
 
 def _is_transparent(frame: av.VideoFrame) -> bool:
-    """Return whether any sample is transparent; pictures with an alpha channel may be opaque."""
+    """Return whether any sample is transparent. Pictures that have an alpha channel may still be opaque."""
     if not any(component.is_alpha for component in frame.format.components):
         return False
     return int(frame.reformat(format="rgba").to_ndarray()[..., 3].min()) < _OPAQUE_ALPHA
 
 
 def _turn(frame: av.VideoFrame) -> Turn | None:
-    """Return the filters that rotate a picture upright; `None` if the angle is no multiple of 90°."""
+    """Return the filters that turn a picture upright, or `None` if the angle is not a multiple of 90°."""
     told: Any = frame.side_data
     try:
         data = bytes(told["DISPLAYMATRIX"])
@@ -191,9 +199,9 @@ def _turn(frame: av.VideoFrame) -> Turn | None:
 
 
 def _films(container: Any) -> list[Any]:
-    """Return the video tracks, in the order of preference of FFmpeg's players.
+    """Return the video tracks, sorted as FFmpeg's players prefer them.
 
-    Default tracks come first, then larger ones, last thumbnails and still pictures; cover art is excluded.
+    Default tracks come first, then larger tracks. Thumbnails and still pictures come last. Cover art is left out.
     """
 
     def order(stream: Any) -> tuple[bool, bool, int]:
@@ -206,13 +214,13 @@ def _films(container: Any) -> list[Any]:
 
 
 class Reader:
-    """Reads the pictures of an open container's first film; pictures that can't be decoded are skipped.
+    """Reads the pictures of the first film in an open container. Pictures that can't be decoded are skipped.
 
     Args:
         container: the result of `av.open`.
         name: the source's name in messages.
-        patience: the number of consecutive packets without a picture after which the source counts as permanently
-            damaged; without it a source is read to its end.
+        patience: reading ends after this number of consecutive packets that give no picture. Without it, a source is
+            read to its end.
 
     """
 
@@ -232,11 +240,11 @@ class Reader:
         self._stream.thread_type = "SLICE"
         self._notes: list[str] = []
         self.lost = 0
-        """Number of packets that caused an error instead of a picture."""
+        """Number of packets that caused an error and gave no picture."""
         self.headless = 0
-        """Number of packets before the first key frame, which gave no picture."""
+        """Number of packets that gave no picture because they came before the first key frame."""
         self.ended: BaseException | None = None
-        """The error that ended the reading prematurely."""
+        """The error that ended the reading prematurely, if any."""
         self._decoded = self._decode()
         first = next(self._decoded, None)
         if first is None:
@@ -247,10 +255,10 @@ class Reader:
         self._first = first
         self.facts = Facts.of(self._stream, first, len(films))
         self.length = _duration(container, self._stream, _shown(first, self._stream))
-        """The length from the first displayable picture, in seconds; `None` if it is not known."""
+        """Length of the source in seconds, from the first displayable picture. `None` if it is not known."""
         self._label = name.rpartition("/")[2]
         self.warnings = [f"{self._label}: {warning}" for warning in self.facts.warnings]
-        """Problems of the source; complete once `pictures` has ended."""
+        """Problems of the source. The list is complete when `pictures` has ended."""
 
     def __enter__(self) -> Reader:
         return self
@@ -265,7 +273,7 @@ class Reader:
 
     @property
     def failure(self) -> ClipError | None:
-        """The error of a source that ended prematurely."""
+        """The error if the source ended prematurely, else `None`."""
         return None if self.ended is None else self._failure("reading it ended in an error")
 
     def _note(self, what: str) -> None:
@@ -273,7 +281,10 @@ class Reader:
             self._notes.append(what)
 
     def pictures(self, width: int, height: int) -> Iterator[tuple[Fraction, U8]]:
-        """Yield times and samples of all pictures, once; damaged pictures are skipped, with a warning."""
+        """Yield the time and the samples of each picture. This works only once per reader.
+
+        Damaged pictures are skipped, and a warning is added.
+        """
         stage = _Stage(width, height)
         clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
         count = 0
@@ -298,7 +309,7 @@ class Reader:
                 self._note(said(error))
         yield from stage.rest()
         if (note := clock.early()) is not None:
-            # In front of the decoder's messages, whose number is limited.
+            # Put this note before the messages of the decoder, because the number of notes is limited.
             self._notes.insert(0, note)
         if count == 1:
             self.warnings.append(f"{self._label} has a single picture, which stands still")
@@ -313,7 +324,7 @@ class Reader:
             self.warnings.append(f"{self._label} is damaged: {'; '.join(self._notes)}")
 
     def _packets(self) -> Iterator[Any]:
-        """Yield all packets, then `None`. Unreadable packets are skipped."""
+        """Yield all packets, then `None`. Packets that can't be read are skipped."""
         errors = 0
         while True:
             try:
@@ -357,7 +368,8 @@ class Reader:
                         for each in said_of_it:
                             self._note(each)
                     else:
-                        # The packet needs reference frames from before the start of the source. This is no damage.
+                        # The packet refers to frames from before the start of the source. This is not damage, so do not
+                        # count it as lost.
                         self.headless += 1
                     bad = 0 if frames else bad
                     yield from frames
@@ -369,7 +381,10 @@ class Reader:
 
 
 def first_shown(container: Any) -> Fraction:
-    """Return the presentation time of `Reader`'s first picture, in seconds; 0 if it has none."""
+    """Return the presentation time of the first picture that a `Reader` yields, in seconds.
+
+    Returns 0 if the picture has no time.
+    """
     reader = Reader(container, "")
     return _shown(reader._first, reader._stream) or Fraction(0)
 
@@ -380,7 +395,7 @@ def _shown(frame: av.VideoFrame, stream: av.VideoStream) -> Fraction | None:
 
 
 class _Clock:
-    """Presentation times from 0 on; implausible time stamps are replaced by equidistant times."""
+    """Presentation times that start at 0. Implausible time stamps are replaced by times at equal distances."""
 
     def __init__(self, step: Fraction, length: Fraction | None) -> None:
         self._step, self._length = step, length
@@ -389,7 +404,7 @@ class _Clock:
         self.time = Fraction(0)
 
     def tell(self, shown: Fraction | None) -> str | None:
-        """Process the next picture's time stamp; return a problem with it, or `None`."""
+        """Process the time stamp of the next picture. Return a description of its problem, or `None`."""
         if not self._begun:
             self._begun, self._start = True, shown
             return None
@@ -405,7 +420,7 @@ class _Clock:
         return None
 
     def early(self) -> str | None:
-        """Return a warning if the pictures ended before the source's stated length."""
+        """Return a warning if the pictures ended before the length that the source claims to have."""
         end = self.time + self._step
         if self._length is None or end >= self._length - self._step * 3 / 2:
             return None
@@ -413,9 +428,10 @@ class _Clock:
 
 
 def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
-    """Return the length of the pictures in seconds; `None` if the known length may be that of longer audio.
+    """Return the length of the pictures in seconds.
 
-    ``first`` is the first picture's presentation time in seconds.
+    Returns `None` if the known length may be that of a longer audio track. ``first`` is the presentation time of the
+    first picture, in seconds.
     """
     base = Fraction(stream.time_base) if stream.time_base else None
     begin = stream.start_time * base if base and stream.start_time is not None else Fraction(0)
@@ -425,14 +441,14 @@ def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) ->
 
 
 def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction) -> Fraction | None:
-    """Return the end of the last picture, on the clock of the time stamps."""
+    """Return the time at which the last picture ends, in seconds on the clock of the time stamps."""
     told = {name.upper(): value for name, value in stream.metadata.items()}
     parts = told.get("DURATION", "").split(":")  # Matroska
     if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
         hours, minutes, seconds = map(Fraction, parts)
         length = (hours * 60 + minutes) * 60 + seconds
-        # mkvmerge writes the track's length into DURATION, FFmpeg the time of its end. For other programs, the earlier
-        # end is assumed, because a too late end causes a false warning in `early`.
+        # mkvmerge writes the length of the track into DURATION. FFmpeg writes the time of its end. For other programs,
+        # assume the earlier of the two ends, because an end that is too late would cause a false warning in `early`.
         return length + (zero if "_STATISTICS_WRITING_APP" in told else 0)
     own = stream.duration * Fraction(stream.time_base) if stream.duration and stream.time_base else None
     alone, name = len(container.streams) == 1, container.format.name
@@ -447,14 +463,14 @@ def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction
 
 @dataclass(frozen=True)
 class _Form:
-    """What determines a picture's conversion."""
+    """The properties of a picture that determine how it is converted."""
 
     pixels: str
     width: int
     height: int
     full: bool
     matrix: str | None
-    """`None` if unspecified, `rgb` for RGB."""
+    """Name of the YCbCr matrix. `None` if it is not specified, and `rgb` for RGB."""
     turn: Turn
     woven: bool
     """Whether the picture is interlaced."""
@@ -468,9 +484,10 @@ class _Form:
         return _Form(name, frame.width, frame.height, full and not rgb, matrix, _turn(frame) or (), woven)
 
     def filters(self, width: int, height: int) -> list[tuple[str, str]]:
-        """Return filters and their options; empty if the picture only needs scaling."""
+        """Return filters and their options. The list is empty if the picture only needs scaling."""
         target = assumed_matrix(width, height)
-        # Samples with an unspecified matrix are not converted. The scaler itself converts RGB to BT.601.
+        # Do not convert samples whose matrix is not specified. RGB needs no filter for BT.601, because the scaler
+        # converts it.
         turned = self.matrix not in (None, target) and (self.matrix, target) != ("rgb", "bt601")
         if not (self.turn or self.woven or self.full or turned):
             return []
@@ -485,7 +502,7 @@ class _Form:
 
 
 class _Stage:
-    """A filter graph for pictures; rebuilt when the properties of the source's pictures change."""
+    """A filter graph for pictures. It is built again when the properties of the source's pictures change."""
 
     def __init__(self, width: int, height: int) -> None:
         self._width, self._height = width, height
@@ -496,7 +513,10 @@ class _Stage:
         self._times: deque[Fraction] = deque()
 
     def push(self, time: Fraction, frame: av.VideoFrame) -> Iterator[tuple[Fraction, U8]]:
-        """Filter a picture; yield the finished ones. Deinterlacing delays each picture by one."""
+        """Filter a picture. Yield the pictures that are finished.
+
+        Deinterlacing delays each picture by one picture.
+        """
         self._woven = self._woven or frame.interlaced_frame
         form = _Form.of(frame, woven=self._woven)
         if form != self._form:
@@ -511,7 +531,7 @@ class _Stage:
         yield from self._ready()
 
     def rest(self) -> Iterator[tuple[Fraction, U8]]:
-        """Yield the pictures that the filters still hold."""
+        """Yield the pictures that are still in the filters."""
         if self._ends is not None and self._times:
             self._ends[0].push(None)
             yield from self._ready()

@@ -17,7 +17,7 @@ _BOOKS = several("b5483a d8a13c 3d6a9e 5c8a5a 7b4a78 e0d6c0 2f3e55 c9733f")
 
 
 def _flat(text: str) -> F32:
-    """Return a colour as an array that applies to all rows and columns."""
+    """Return a colour as an array that can be assigned to all rows and columns of a picture."""
     return np.array(rgb(text), np.float32)[:, None, None]
 
 
@@ -31,7 +31,10 @@ def _chance(salt: int) -> Iterator[float]:
 
 
 def _leaves(canvas: Canvas, x: float, y: float, rx: float, ry: float, count: int, salt: int) -> None:
-    """Draw ``count`` leaves, from dark ones at the back to lit ones at the front."""
+    """Draw ``count`` leaves.
+
+    The first leaves are dark and lie at the back. The last ones are bright and lie in front.
+    """
     chance = _chance(salt)
     for place in range(count):
         a, r = next(chance), next(chance) * (1.25 - 0.5 * place / count)
@@ -175,11 +178,11 @@ class Desk:
 
     @staticmethod
     def _arm(canvas: Canvas, mirror: int, wrist: Place, turn: float, spread: float) -> None:
-        """Draw an arm; ``turn`` is the fingers' direction: 0 up, 0.25 towards the middle."""
+        """Draw an arm. ``turn`` is the direction of the fingers: 0 is up, 0.25 is towards the middle."""
         elbow = (mirror * 0.31 + wrist[0] * 0.12, 0.86)
         canvas.limb((mirror * 0.205, 0.65), elbow, 0.072, 0.06, _SHIRT, 0.6)
         canvas.limb(elbow, wrist, 0.058, 0.042, _SHIRT, 0.6)
-        # Complex numbers are points that can be added.
+        # Represent points as complex numbers, because these can be added and rotated.
         up = complex(-mirror * sine(turn), -sine(turn + 0.25))
         across = up * 1j
         palm = complex(*wrist) + up * 0.055
@@ -207,7 +210,10 @@ _SIGNS = (
     ((0.24, 0.56, 0.05, 0.3), (0.22, 0.58, 0.06, 0.3)),
     ((0.14, 0.66, 0.15, 1.0), (0.3, 0.66, 0.93, 1.0)),
 )
-"""Both hands in each sign: x from the middle, y, direction of the fingers, and their spread."""
+"""Position and pose of the two hands in each sign.
+
+The values are x from the middle, y, the direction of the fingers, and how far the fingers are spread.
+"""
 
 
 class Street:
@@ -346,9 +352,9 @@ class Street:
 
 
 _WALKERS = ((0.1, 0.12, "b8862f"), (0.95, -0.1, "7a3f63"), (1.5, 0.09, "35563f"))
-"""Starting position, speed, and colour of the coat."""
+"""Starting position, speed, and colour of the coat of each walker."""
 _CARS = ((0.3, -0.5, 0.62), (1.5, -0.42, 0.62), (-0.5, 0.62, 0.745), (-1.4, 0.7, 0.745))
-"""Starting position, speed, and y coordinate."""
+"""Starting position, speed, and y coordinate of each car."""
 _HEADING = "Video beside TCP"
 _TEXT = (
     "Who sends video over a network is seldom alone. Others load pages, fetch films and call their friends, "

@@ -1,6 +1,7 @@
-"""Quality scores of a ladder's encoded pictures, cached in files beside the ladder's rungs.
+"""Quality scores of a ladder's encoded pictures. They are cached in files beside the ladder's encoded data.
 
-A GOP that arrives without losses has the encoder's pictures, so its scores are the same for all receivers and runs.
+If a GOP arrives without losses, the receiver sees the encoder's pictures. So their scores are the same for all
+receivers and runs.
 """
 
 from __future__ import annotations
@@ -20,24 +21,25 @@ Score = tuple[float, float, float]
 """PSNR of Y, U and V in dB; infinite where the planes are identical."""
 
 _COLUMNS = 4
-"""A stored score: PSNR of the three planes, and SSIM."""
+"""Number of values in a stored score: PSNR of the three planes, and SSIM."""
 
 
 class EncodedScores:
-    """Scores of each rung's pictures against the source's: one row per display slot, NaN where not measured.
+    """Scores of the encoded pictures at each quantizer, compared with the source's pictures.
 
-    Threads may call `put` concurrently for different slots.
+    There is one row per display slot. It is NaN if the picture was not measured. Threads may call `put` at the same
+    time for different slots.
     """
 
     def __init__(self, ladder: Ladder) -> None:
         self._ladder = ladder
-        # Another version of the program may compute other scores.
+        # Store the version of the program with the scores, because another version may compute other scores.
         self._program = core.sources()[0].encode()
         self._rungs: dict[int, F64] = {}
         self._changed: set[int] = set()
 
     def need(self, qs: Iterable[int]) -> None:
-        """Read the stored scores of these quantizers."""
+        """Load the stored scores of these quantizers."""
         for q in qs:
             if q not in self._rungs:
                 kept = self._read(q)
@@ -45,17 +47,20 @@ class EncodedScores:
                 self._rungs[q] = empty if kept is None else kept
 
     def of(self, q: int, slot: int) -> tuple[Score, float] | None:
-        """Return PSNR and SSIM of a display slot's picture at quantizer ``q``; `None` if not measured."""
+        """Return PSNR and SSIM of the picture in a display slot at quantizer ``q``.
+
+        Returns `None` if the picture was not measured.
+        """
         y, u, v, ssim = self._rungs[q][slot].tolist()
         return ((y, u, v), ssim) if y == y else None  # NaN differs from itself
 
     def put(self, q: int, slot: int, score: Score, ssim: float) -> None:
-        """Add a measured score."""
+        """Add the scores of a picture that was measured."""
         self._rungs[q][slot] = (*score, ssim)
         self._changed.add(q)
 
     def store(self) -> None:
-        """Write the added scores to the cache file; scores of other processes are kept."""
+        """Write the added scores to the cache file. Scores that other processes have written are kept."""
         while self._changed:
             q = self._changed.pop()
             scores = self._rungs[q]

@@ -1,4 +1,7 @@
-"""Single-rate sender traces, as EvalVid's `mp4trace` writes them: a frame's type, size, segments and time per line."""
+"""Single-rate sender traces, as EvalVid's `mp4trace` writes them.
+
+A line contains the frame's number, type, size in bytes, number of packets, and time.
+"""
 
 import math
 import re
@@ -17,27 +20,27 @@ _LINE = "a line is: frame, type H, I, P or B, bytes, packets, time in seconds"
 _MOST = (1 << 31) - 1
 _RATES = tuple(map(Fraction, ("24000/1001", "24", "25", "30000/1001", "30", "50", "60000/1001", "60")))
 _RATE_WITHIN = Fraction(1, 200)
-"""The largest relative error of a measured rate: the nearest of `_RATES` within it is used.
+"""Largest relative error of a frame rate that is measured from a trace's times.
 
-The error comes from times in whole milliseconds.
+The nearest of `_RATES` is used if it differs by at most this fraction. The error is due to times in whole milliseconds.
 """
 
 
 class TraceError(UserError):
-    """An unusable trace file; `place` is ``file:line``."""
+    """An error of a trace file that can't be used. `place` is ``file:line``."""
 
 
 @dataclass(frozen=True)
 class TracedFrame:
-    """A frame of a sender trace, with the bytes and packets of a header (H) before it."""
+    """A frame of a sender trace. Its bytes and packets include those of a header (H) in front of it."""
 
     line: int
     kind: Kind
     size_bytes: int
-    """The size, rounded up to whole bytes."""
+    """Size of the frame, rounded up to whole bytes."""
     packets: int
     time_s: float
-    """Sending time in seconds."""
+    """Time at which the frame is sent, in seconds."""
 
 
 def text_of(path: Path) -> str:
@@ -65,18 +68,21 @@ def text_of(path: Path) -> str:
 
 
 def is_single_rate(text: str) -> bool:
-    """Whether a trace's first lines begin with a number and a frame's type, as in single-rate traces."""
+    """Whether a trace is a single-rate trace.
+
+    One of its first two lines must begin with a number and the type of a frame.
+    """
     for _, fields in _lines(text)[:2]:
         if len(fields) >= 2 and _is_number(fields[0]) and fields[1].upper() in _TYPES:
             return True
-        # The headings of a multi-rate table include a column for the quantizer.
+        # This is a multi-rate table. The headings of such a table include a column for the quantizer.
         if _is_number(fields[0]) or "q" in map(str.lower, fields):
             return False
     return False
 
 
 def read_sender_trace(path: Path, text: str) -> list[TracedFrame]:
-    """Read the frames of a single-rate trace; blanks, tabs or commas separate its columns.
+    """Return the frames of a single-rate trace. Blanks, tabs or commas separate its columns.
 
     Raises:
         TraceError: a line is damaged or missing.
@@ -87,7 +93,7 @@ def read_sender_trace(path: Path, text: str) -> list[TracedFrame]:
     before: tuple[int, float] | None = None
     for line, fields in _lines(text):
         place = f"{path}:{line}"
-        # Lines before the first line with a number are a heading.
+        # Skip the heading, which is all lines before the first line that begins with a number.
         if before is None and not _is_number(fields[0]):
             continue
         if len(fields) != 5:
@@ -100,7 +106,7 @@ def read_sender_trace(path: Path, text: str) -> list[TracedFrame]:
         if size < packets:
             raise TraceError(place, f"{packets} packets carry {size} bytes", "each carries at least one byte")
         if before is not None:
-            # A header line repeats the number of the I frame after it.
+            # The number must increase by one. Only the I frame after a header line has the same number as the header.
             if number != before[0] + 1 and not (header is not None and number == before[0]):
                 raise TraceError(
                     place, f"frame {number} follows frame {before[0]}", "give a trace without a gap"
@@ -132,7 +138,10 @@ def read_sender_trace(path: Path, text: str) -> list[TracedFrame]:
 
 
 def rate_of(frames: list[TracedFrame], otherwise: str | int | float | Fraction, place: str) -> Fraction:
-    """Return the frames per second from the trace's times; ``otherwise`` if all times are equal."""
+    """Return the number of frames per second, computed from the times of the trace.
+
+    Returns ``otherwise`` if all times are equal.
+    """
     times = [Fraction(frame.time_s).limit_denominator(10**9) for frame in frames]
     length = times[-1] - times[0]
     if length <= 0:
@@ -143,7 +152,7 @@ def rate_of(frames: list[TracedFrame], otherwise: str | int | float | Fraction, 
 
 
 def _lines(text: str) -> list[tuple[int, list[str]]]:
-    """Return the columns of lines that are neither empty nor comments, with their line numbers."""
+    """Return the line number and the columns of each line that is neither empty nor a comment."""
     stripped = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
     return [
         (number, _SEPARATOR.split(line.strip(",;")))

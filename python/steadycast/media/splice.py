@@ -1,4 +1,4 @@
-"""Splices the stream that reaches one viewer: access units of the chosen quantizers, without the lost bytes."""
+"""Builds the stream that reaches one viewer: access units of the chosen quantizers, without the lost bytes."""
 
 import hashlib
 import re
@@ -12,38 +12,41 @@ from steadycast.media.ladder import Ladder
 from steadycast.media.table import I64, U8, Bools, FrameTable, Kind
 
 NEVER = np.iinfo(np.int64).max
-"""The arrival time of lost frames, in nanoseconds."""
+"""Arrival time of lost frames. Other arrival times are in nanoseconds."""
 
 Quantizers = Sequence[int | tuple[int, ...]]
-"""The quantizers of each GOP of a flow, or of its frames in coding order."""
+"""One entry per GOP of a flow. It is the quantizer of the GOP, or a tuple that has the quantizer of each frame.
+
+The frames of a tuple are in coding order.
+"""
 
 Holes = Mapping[int, Sequence[tuple[int, int]]]
-"""The lost byte ranges [from, to) of each frame's access unit, by frame number."""
+"""Lost byte ranges [from, to) of access units. The keys are the numbers of the frames."""
 
 
 class Fate(IntEnum):
-    """What became of a frame at one receiver."""
+    """Whether a frame is usable at a receiver, or why it is not."""
 
     OK = 0
     LOST = 1
-    """At least one packet is missing."""
+    """At least one packet of the frame is missing."""
     LATE = 2
-    """Complete, but arrived after its display slot."""
+    """The frame is complete, but it arrived after its display slot."""
     UNDECODABLE = 3
-    """Complete, but a reference frame is lost."""
+    """The frame is complete, but a frame that it refers to is lost."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fates:
-    """The arrival of a flow's frames at one receiver, in coding order."""
+    """Which frames of a flow arrived at one receiver, and when. Frames are in coding order."""
 
     complete: Bools
     arrival_ns: I64 | None = None
-    """Arrival of each complete frame's last packet, on any clock; `None` if nothing is late."""
+    """When the last packet of each complete frame arrived, on any clock. `None` if no frame is late."""
     play_ns: I64 | None = None
-    """Play-out time of each display slot, on the same clock; `None` if nothing is late."""
+    """When each display slot is played out, on the clock of `arrival_ns`. `None` if no frame is late."""
     holes: Holes = field(default_factory=dict)
-    """The lost byte ranges of incomplete frames; without an entry, the whole frame is lost."""
+    """Lost byte ranges of incomplete frames. An incomplete frame without an entry is lost as a whole."""
 
     def __post_init__(self) -> None:
         n = len(self.complete)
@@ -55,15 +58,15 @@ class Fates:
 
     @property
     def frames(self) -> int:
-        """The number of frames sent."""
+        """Number of frames that were sent."""
         return len(self.complete)
 
 
 def fates(table: FrameTable, told: Fates) -> U8:
     """Return the `Fate` of each frame, in coding order.
 
-    A lost I or P frame makes all later frames of its GOP undecodable. A frame that is both lost and undecodable counts
-    as lost; a frame that is both undecodable and late counts as undecodable.
+    A lost I or P frame makes all later frames of its GOP undecodable. If a frame is both lost and undecodable, it
+    counts as lost. If it is both undecodable and late, it counts as undecodable.
     """
     frames = np.arange(told.frames)
     groups = table.group_of(frames)
@@ -72,7 +75,7 @@ def fates(table: FrameTable, told: Fates) -> U8:
     opens = (
         np.concatenate([[True], groups[1:] != groups[:-1]]) if len(groups) else np.zeros(0, dtype=np.bool_)
     )
-    # Losses before the GOP don't count.
+    # Do not count losses from before the GOP.
     broken = before > np.maximum.accumulate(np.where(opens, before, 0))
     result = np.full(told.frames, Fate.OK, dtype=np.uint8)
     if told.arrival_ns is not None and told.play_ns is not None:
@@ -86,7 +89,7 @@ def fates(table: FrameTable, told: Fates) -> U8:
 
 
 def left_out(table: FrameTable, told: Fates) -> Fates:
-    """Return the decoder's input if all incomplete and late frames are dropped."""
+    """Return the frames that the decoder gets if all incomplete and late frames are dropped."""
     there = told.complete
     if told.arrival_ns is not None and told.play_ns is not None:
         slots = table.slot_of(np.arange(told.frames))
@@ -96,18 +99,18 @@ def left_out(table: FrameTable, told: Fates) -> Fates:
 
 
 def shown_frames(arrival_times: I64, play_times: I64) -> I64:
-    """Return the index of the frame on screen at each display slot; −1 before the first.
+    """Return the index of the frame on screen in each display slot. It is −1 before the first frame.
 
-    Slot k shows the newest frame up to k that was complete by ``play_times[k]``. Both arrays are in display order and
-    in nanoseconds on the same clock; a lost frame arrives at `NEVER`.
+    Slot k shows the newest frame up to k that was complete at ``play_times[k]``. Both arrays are in display order.
+    Their times are in nanoseconds on the same clock. A lost frame has the arrival time `NEVER`.
     """
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # `searchsorted` needs sorted play times. After an increase of the play-out delay, a B frame may have a later play
-    # time than the reference frame that is displayed next.
+    # Sort the play times, because `searchsorted` needs this. They can be unsorted after an increase of the play-out
+    # delay. A B frame may then have a later play time than the reference frame that is displayed next.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
-    # A late frame is shown at the first later slot whose play time is not before its arrival.
+    # Show a late frame in the first later slot whose play time is not before the frame's arrival.
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))
     seen = (first < slots) & (arrivals != NEVER)
     newest = np.full(slots, -1, dtype=np.int64)
@@ -116,9 +119,9 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
 
 
 def on_screen(table: FrameTable, told: Fates, decoded: Bools) -> I64:
-    """Return the slot of the frame on screen at each display slot; −1 before the first.
+    """Return the slot of the frame on screen in each display slot. It is −1 before the first frame.
 
-    ``decoded`` marks the slots whose frame was decoded.
+    ``decoded`` is true for the slots whose frame was decoded.
     """
     slots = table.slot_of(np.arange(told.frames))
     arrivals = np.full(told.frames, NEVER, dtype=np.int64)
@@ -134,22 +137,22 @@ def on_screen(table: FrameTable, told: Fates, decoded: Bools) -> I64:
 
 @dataclass(frozen=True)
 class Unit:
-    """An access unit at the decoder's input."""
+    """An access unit that the decoder gets."""
 
     slot: int
-    """The display slot in the flow."""
+    """Display slot of the frame, counted from the start of the flow."""
     data: bytes
 
 
 def first_of(chosen: int | tuple[int, ...]) -> int:
-    """Return the quantizer of a GOP's first frame."""
+    """Return the quantizer of the first frame of a GOP."""
     return chosen if isinstance(chosen, int) else chosen[0]
 
 
 def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: range) -> Iterator[Unit]:
     """Yield the access units of these GOPs.
 
-    With ``told``, only frames that arrived are included; lost bytes are replaced by zeros.
+    With ``told``, frames that did not arrive are left out, and lost bytes are replaced by zeros.
     """
     table = ladder.table
     for group in groups:
@@ -169,18 +172,22 @@ def units(ladder: Ladder, chosen_q: Quantizers, told: Fates | None, groups: rang
             elif frame in told.holes:
                 data = _with_holes(rung.unit(frame % table.frames), told.holes[frame], ladder.codec.name)
             if data:
-                # Slice quantizers are relative to the parameter sets, so a new rung's parameter sets come first.
+                # Put the new quantizer's parameter sets first, because the quantizers in the slices are relative to
+                # them.
                 head = parameter_sets(ladder, q) if q != last else b""
                 last = q
                 yield Unit(int(table.slot_of(frame)), head + data)
 
 
 _SETS = {"h264": lambda first: first & 31 in (7, 8), "h265": lambda first: first >> 1 & 63 in (32, 33, 34)}
-"""Whether a NAL unit's first byte is that of a parameter set."""
+"""Functions that return whether a NAL unit is a parameter set. The argument is the NAL unit's first byte."""
 
 
 def parameter_sets(ladder: Ladder, q: int) -> bytes:
-    """Return the parameter sets in a rung's first access unit of H.264 or H.265; else empty."""
+    """Return the parameter sets of quantizer ``q``, which are in its first access unit.
+
+    Returns an empty text for codecs other than H.264 and H.265.
+    """
     is_set = _SETS.get(ladder.codec.name)
     if is_set is None:
         return b""
@@ -189,10 +196,10 @@ def parameter_sets(ladder: Ladder, q: int) -> bytes:
 
 
 def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> bytes | None:
-    """Return the usable part of a damaged access unit, as in `wire::payload::Depacketiser`.
+    """Return the usable part of a damaged access unit, as `wire::payload::Depacketiser` does.
 
-    VP8 and VP9 keep the part before the first hole. AV1 keeps nothing, because its OBUs have no size on the wire. For
-    other codecs the lost bytes are zeros, and a hole at the end is removed.
+    VP8 and VP9 use the part before the first hole. AV1 uses nothing, because its OBUs do not contain their size when
+    they are sent. For other codecs, lost bytes become zeros, and a hole at the end is cut off.
     """
     if codec == "av1":
         return None
@@ -211,9 +218,9 @@ def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> by
 
 
 def segments(ladder: Ladder, told: Fates) -> list[range]:
-    """Divide the flow into runs of GOPs that must be decoded together.
+    """Divide the flow into ranges of GOPs that must be decoded together.
 
-    Only a run's first GOP has a complete I frame.
+    In each range, only the first GOP has a complete I frame.
     """
     table = ladder.table
     starts = [
@@ -226,7 +233,10 @@ def segments(ladder: Ladder, told: Fates) -> list[range]:
 
 
 def segment_key(ladder: Ladder, chosen_q: Quantizers, told: Fates, groups: range) -> tuple[object, ...]:
-    """Return a key that is equal for segments with equal decoded pictures, of any flow or receiver."""
+    """Return a key for the decoded pictures of a segment.
+
+    Segments that have equal pictures have equal keys, even in different flows and at different receivers.
+    """
     table = ladder.table
     first, last = table.span(groups.start).start, min(table.span(groups.stop - 1).stop, told.frames)
     part = told.complete[first:last]

@@ -6,7 +6,10 @@ from steadycast.media.table import U64
 
 
 def mixed(counters: U64) -> U64:
-    """SplitMix64's output function: one 64-bit word for each counter (Steele, Lea, Flood, OOPSLA 2014)."""
+    """Return one 64-bit word for each counter.
+
+    It is the output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+    """
     with np.errstate(over="ignore"):
         z = counters * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

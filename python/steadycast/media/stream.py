@@ -1,7 +1,7 @@
-"""A stream of access units as a file that a player can open.
+"""A stream of access units, in a file format that a player can open.
 
-VP8, VP9 and AV1 need IVF, which only libvpx's source specifies (`ivfenc.c`): a header of 32 bytes, and before each
-frame its length in 4 bytes and its time in 8 bytes, little-endian.
+VP8, VP9 and AV1 need the format IVF, which only the source of libvpx specifies (`ivfenc.c`). An IVF file begins with a
+header of 32 bytes. Each frame follows its length (4 bytes) and its time (8 bytes), little-endian.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import NamedTuple
 
 
 class Form(NamedTuple):
-    """The file format of a codec's raw stream."""
+    """The file format for the raw stream of a codec."""
 
     codec: str
-    """FFmpeg's name."""
+    """FFmpeg's name of the codec."""
     demuxer: str
-    """FFmpeg's name of the format that `head` and `framed` produce."""
+    """FFmpeg's name of the file format that `head` and `framed` write."""
     endings: tuple[str, ...]
-    """File name suffixes."""
+    """Suffixes of file names."""
     fourcc: bytes = b""
-    """The codec's FourCC in IVF."""
+    """FourCC of the codec in IVF. It is empty if the codec does not use IVF."""
     delimiter: bytes = b""
-    """The optional delimiter before each access unit (H.264 and H.265, 7.3.1)."""
+    """The optional delimiter that may precede each access unit (H.264 and H.265, section 7.3.1)."""
 
 
 FORMS = {
@@ -40,23 +40,23 @@ CLOCK = 90_000
 
 
 def head(codec: str, config: bytes = b"") -> bytes:
-    """Return the file header before the first frame; ``config`` is the decoder's configuration.
+    """Return the file header that precedes the first frame. ``config`` is the configuration of the decoder.
 
-    IVF's header omits the size of the pictures, which the first key frame has.
+    The header of IVF does not contain the size of the pictures, because the first key frame contains it.
     """
     fourcc = FORMS[codec].fourcc
     return struct.pack("<4sHH4sHHIIII", b"DKIF", 0, 32, fourcc, 0, 0, CLOCK, 1, 0, 0) if fourcc else config
 
 
 def framed(codec: str, ticks: int, data: bytes) -> bytes:
-    """Return an access unit as it is stored in the file."""
+    """Return an access unit in the form in which the file contains it."""
     return struct.pack("<IQ", len(data), max(ticks, 0)) + data if FORMS[codec].fourcc else data
 
 
 def closed(codec: str, ticks: int, data: bytes) -> bytes:
-    """Return an access unit for a player's pipe, with the delimiter of the next one.
+    """Return an access unit for a player's pipe, followed by the delimiter of the next access unit.
 
-    Without it, a player shows each unit only when the next has come.
+    Without the delimiter, a player would not show a unit before the next unit has arrived.
     """
     delimiter = FORMS[codec].delimiter
     return framed(codec, ticks, data) + (b"" if delimiter[1:5] in data[:6] else delimiter)

@@ -1,4 +1,4 @@
-"""A film that is drawn by the program, with the same samples on every machine."""
+"""A film that the program draws. Its samples are the same on every machine."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from steadycast.media.table import U8
 FPS = Fraction(25)
 _VERSION = 2
 _LARGE = 704 * 576
-"""Samples of 4CIF; larger pictures are slow to draw, so their film is half as long."""
+"""Number of samples of a 4CIF picture. The film for larger pictures is half as long, because they are slow to draw."""
 _WHITE, _DARK, _RED = rgb("ffffff"), rgb("101418"), rgb("ff5040")
 
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A synthetic clip: a person at a desk, a street, and a scrolling page, with a clock."""
+    """A synthetic clip that shows a person at a desk, a street, a page that scrolls, and a clock."""
 
     frames: int = 400
     seed: int = 1
 
     @classmethod
     def of(cls, size: str) -> Self:
-        """Return the film for pictures of this size; above `_LARGE` it is half as long."""
+        """Return the film for pictures of this size. It is half as long if they have more samples than `_LARGE`."""
         width, height = parse_size(size, CIF)
         return cls() if width * height <= _LARGE else cls(200)
 
     @property
     def label(self) -> str:
-        """The label, which says that the film is synthetic."""
+        """The name of the film. It says that the film is synthetic."""
         return f"synthetic film ({self.frames} frames)"
 
     def identity(self) -> str:
@@ -46,7 +46,7 @@ class Synthetic:
         return hashlib.sha256(f"synthetic {_VERSION} {self.frames} {self.seed}".encode()).hexdigest()
 
     def pictures(self, size: str, fps: str | int | float | Fraction) -> Pictures:
-        """Draw the pictures in this size at 25 frames per second, resampled if another rate is requested."""
+        """Draw the pictures in this size at 25 frames per second. If another rate is requested, they are resampled."""
         width, height = parse_size(size, CIF)
         rate = parse_fps(fps, FPS)
         frames = self._frames(width, height)
@@ -68,7 +68,7 @@ class Synthetic:
 
 
 def _grain(seed: int, width: int, height: int) -> F32:
-    """Return a sheet of camera noise, larger than a picture; each picture uses another part."""
+    """Return camera noise for an area that is larger than a picture. Each picture uses another part of it."""
     words = mixed(np.arange(width * height, dtype=np.uint64) + np.uint64(seed + 77) * np.uint64(1 << 40))
     four = sum(((words >> np.uint64(shift)) & np.uint64(3)).astype(np.float32) for shift in (0, 8, 16, 24))
     return np.asarray((four - np.float32(6)) * np.float32(0.5), dtype=np.float32).reshape(height, width)

@@ -25,22 +25,23 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class FrameTable:
-    """The frames of a film at each quantizer, with their sizes in coding order.
+    """The frames of a film, and their sizes at each quantizer. Frames are in coding order.
 
-    A longer flow repeats them: its frame ``i`` is frame ``i % frames``. The last GOP of each pass may be shorter.
+    A longer flow repeats the film: frame ``i`` of the flow is frame ``i % frames`` of the film. The last GOP of the
+    film may be shorter than the others.
     """
 
     fps: Fraction
     gop: int
     kinds: U8
     qs: list[int]
-    """Ascending, one per row of `sizes`; the rates need not decrease monotonically."""
+    """Quantizers in ascending order, one per row of `sizes`. A higher quantizer may have a higher rate."""
     sizes: U32
-    """Bytes of each access unit: a row per quantizer, a column per frame in coding order."""
+    """Bytes of each access unit. There is a row per quantizer, and a column per frame in coding order."""
     display: U32
-    """The position in display order of each frame in coding order."""
+    """Position of each frame in display order. The frames are in coding order."""
     label: str
-    """The name in titles."""
+    """Name of the film in titles."""
 
     def __post_init__(self) -> None:
         n = len(self.kinds)
@@ -62,19 +63,19 @@ class FrameTable:
 
     @property
     def frames(self) -> int:
-        """The number of frames in a pass."""
+        """Number of frames in the film. A longer flow repeats them."""
         return len(self.kinds)
 
     @property
     def gops(self) -> int:
-        """The number of GOPs in a pass."""
+        """Number of GOPs in the film. A longer flow repeats them."""
         return -(-self.frames // self.gop)
 
     def row(self, q: int) -> int:
         """Return the row of `sizes` for quantizer ``q``.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such quantizer.
 
         """
         try:
@@ -83,13 +84,16 @@ class FrameTable:
             raise KeyError(f"no quantizer {q} in {self.qs[0]}…{self.qs[-1]}") from None
 
     def span(self, group: int) -> range:
-        """Return the flow's frames in GOP ``group``, in coding order."""
+        """Return the numbers of the frames in GOP ``group`` of the flow, in coding order."""
         start, within = divmod(group, self.gops)
         first = start * self.frames + within * self.gop
         return range(first, min(first + self.gop, (start + 1) * self.frames))
 
     def group_of(self, frames: npt.ArrayLike) -> I64:
-        """Return the GOP number for each of these frame numbers; both count through the whole flow."""
+        """Return the number of the GOP that contains each frame.
+
+        GOPs and frames are counted from the start of the flow.
+        """
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.gops + within // self.gop, dtype=np.int64)
 
@@ -98,12 +102,15 @@ class FrameTable:
         return int(self.group_of(frames - 1)) + 1 if frames else 0
 
     def slot_of(self, frames: npt.ArrayLike) -> I64:
-        """Return the display slots of frame numbers in coding order, both counted through the whole flow."""
+        """Return the display slot of each frame. ``frames`` are numbers in coding order.
+
+        Slots and frames are counted from the start of the flow.
+        """
         passes, within = np.divmod(np.asarray(frames, dtype=np.int64), self.frames)
         return np.asarray(passes * self.frames + self.display[within], dtype=np.int64)
 
     def told(self, doubling: int | None = None) -> dict[str, object]:
-        """Return the sizes in the core's format; ``doubling`` is `ladder.Codec.doubling`."""
+        """Return the sizes in the format of the core. ``doubling`` is `ladder.Codec.doubling`."""
         return {
             "fps": (self.fps.numerator, self.fps.denominator),
             "gop": self.gop,
@@ -115,14 +122,15 @@ class FrameTable:
         }
 
     def mean_rates_bps(self) -> F64:
-        """Return the mean rate at each quantizer, in bit/s, without packet headers."""
+        """Return the mean rate at each quantizer, in bit/s. Packet headers are not included."""
         return np.asarray(self.sizes.sum(axis=1, dtype=np.float64) * 8 * float(self.fps) / self.frames)
 
 
 def coding_order(pattern: str) -> tuple[U8, U32]:
-    """Return the types and the display positions of a closed GOP's frames, in coding order.
+    """Return the types and the display positions of the frames in a closed GOP, in coding order.
 
-    ``pattern`` lists the types in display order, such as ``IBBPBBP``. B frames after the last P frame are coded last.
+    ``pattern`` lists the types in display order, such as ``IBBPBBP``. B frames that follow the last P frame are coded
+    last.
     """
     order: list[int] = []
     waiting: list[int] = []

@@ -7,13 +7,14 @@ import numpy as np
 from steadycast.media.splitmix import mixed
 from steadycast.media.table import FrameTable, Kind, coding_order
 
-# Quantizers 2…31 as printed, in kb/s; at 22, 25 and 28 the rate rises instead of falling.
+# Mean rates in kb/s as printed in the paper, for the quantizers 2…31. At 22, 25 and 28 the rate rises instead of
+# falling.
 _PRINTED = """
     2614.4 1420.5 929.1 651.1 452.9 362.0 294.0 234.8 219.0 197.4 179.0 166.0 139.7 135.4 129.9
     113.6 107.6 102.6 96.9 92.8 103.2 85.1 81.6 92.7 76.6 73.8 86.1 69.5 67.4 65.5
 """
 MEAN_RATES_BPS = {q: Fraction(word) * 1000 for q, word in enumerate(_PRINTED.split(), start=2)}
-"""Mean rate of each rung in bit/s, by quantizer."""
+"""Mean rate in bit/s at each quantizer. The keys are the quantizers."""
 
 
 def table2(
@@ -25,11 +26,11 @@ def table2(
     variation_permille: int = 100,
     seed: int = 1,
 ) -> FrameTable:
-    """Return frame sizes whose sum at each quantizer has the published mean rate, rounded down to a byte.
+    """Return frame sizes whose mean rate at each quantizer is the one that the paper gives.
 
-    ``distance`` is the number of frames from one I or P frame to the next (M). ``weights`` are the relative sizes of I,
-    P and B frames, which the paper does not give. Sizes vary uniformly by up to ± ``variation_permille``, alike at all
-    quantizers.
+    The sum of the sizes is rounded down to a byte. ``distance`` is the number of frames from one I or P frame to the
+    next (M). ``weights`` are the relative sizes of I, P and B frames. The paper does not give them. Sizes vary
+    uniformly by up to ± ``variation_permille``, by the same factors at all quantizers.
     """
     if gop < 1 or distance < 1 or frames < 1 or min(weights) < 1 or not 0 <= variation_permille < 1000:
         raise ValueError("lengths and weights start at 1, the variation is below 1000 permille")
@@ -49,8 +50,8 @@ def table2(
     ends = np.cumsum(shares)
     for row, rate in enumerate(MEAN_RATES_BPS.values()):
         total = int(rate * frames / (8 * Fraction(fps)))
-        # Differences of cumulative sums accumulate no rounding error. Python's integers hold the products, beyond 64
-        # bits.
+        # Use the differences of cumulative sums, so that rounding errors do not accumulate. Python's integers are used
+        # because the products need more than 64 bits.
         marks = [total * int(end) // whole for end in ends]
         sizes[row] = np.diff([0, *marks])
     assert kinds[0] == Kind.I

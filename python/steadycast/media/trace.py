@@ -19,13 +19,16 @@ from steadycast.media.table import F64, U8, U32, FrameTable, Kind, coding_order
 _QS = list(range(2, 32))
 _CSV = ["frame", "type", "q", "size"]
 _PSNR = "psnr_y_db"
-"""An optional fifth column, ignored on reading."""
+"""Name of an optional fifth column. The column is ignored when a file is read."""
 _FRAGMENT_BYTES = 1000
-"""Payload of a packet in bytes, for the column "largest fragment"; ns-2's default. Ignored on reading."""
+"""Payload of a packet in bytes, written into the column "largest fragment". It is the default of ns-2.
+
+The column is ignored when a file is read.
+"""
 _COLUMNS = 4 + len(_QS) - 1
 _LARGEST = (1 << 31) - 1
 _ONLY_Q = 1
-"""Stands for the unknown quantizer of a single-rate trace; no encoder uses it."""
+"""Quantizer number of a single-rate trace, whose real quantizer is unknown. No encoder uses this number."""
 
 
 @dataclass
@@ -36,7 +39,10 @@ class _Row:
 
 
 def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> FrameTable:
-    """Read a trace in one of three formats; ``fps`` is for files without times, such as CSV."""
+    """Read a trace in one of three formats.
+
+    ``fps`` is the frame rate of files that contain no times, such as CSV.
+    """
     path = Path(path)
     text = text_of(path)
     if is_single_rate(text):
@@ -45,9 +51,10 @@ def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> Fram
 
 
 def written(path: Path, table: FrameTable, psnr_y_db: F64) -> str:
-    """Write a table in coding order, in the format of the file's suffix: `.csv`, or otherwise Evalvid-RA's.
+    """Return the text of a trace file that contains ``table`` in coding order.
 
-    ``psnr_y_db`` has a row per quantizer and a column per frame in display order; Evalvid-RA's format omits it.
+    The format is CSV if the suffix of ``path`` is `.csv`, otherwise that of Evalvid-RA. ``psnr_y_db`` has a row per
+    quantizer and a column per frame in display order. Evalvid-RA's format does not contain it.
     """
     if path.suffix.lower() == ".csv":
         lines = [",".join([*_CSV, _PSNR])]
@@ -73,9 +80,10 @@ def _single_rate(path: Path, text: str, fps: str | int | float | Fraction) -> Fr
 
 
 def _evalvid(path: Path, text: str) -> FrameTable:
-    """Read ``µs between frames · size at q 2 · type · largest fragment · sizes at q 3…31`` per line.
+    """Read a trace in the format of Evalvid-RA.
 
-    Types are 0 for a header, 1 I, 2 P, 3 B. A header's bytes belong to the following I frame.
+    The columns of a line are: µs between frames, size at quantizer 2, type, largest fragment, sizes at quantizers 3…31.
+    The types are 0 (header), 1 (I), 2 (P) and 3 (B). The bytes of a header belong to the I frame that follows it.
     """
     rows: list[_Row] = []
     times: list[int] = []
@@ -107,7 +115,7 @@ def _evalvid(path: Path, text: str) -> FrameTable:
         times.append(time)
     if not rows:
         raise TraceError(str(path), "the trace holds no frame", "name a trace with at least one frame")
-    # Unaffected by single irregular intervals.
+    # Use the median, because it is not affected by a few irregular intervals.
     step = int(np.median(times))
     if step <= 0:
         raise TraceError(
@@ -118,7 +126,10 @@ def _evalvid(path: Path, text: str) -> FrameTable:
 
 
 def _csv(path: Path, text: str, fps: str | int | float | Fraction) -> FrameTable:
-    """Read ``frame,type,q,size`` with one line per frame and quantizer; the type is I, P or B."""
+    """Read CSV in the form ``frame,type,q,size``.
+
+    There is one line for each frame and quantizer. The type is I, P or B.
+    """
     reader = csv.reader(io.StringIO(text))
     try:
         head = [name.strip().lower() for name in next(reader)]
@@ -217,10 +228,10 @@ def _table(path: Path, rows: list[_Row], qs: list[int], fps: Fraction) -> FrameT
 
 
 def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
-    """Return the trace's row numbers in coding order, and the display position of each of these frames.
+    """Return the row numbers of a trace in coding order, and the display position of each of these frames.
 
-    The rows are in display order if the second frame is a B frame, otherwise in coding order. In coding order, both
-    references of a B frame come before it.
+    If the second frame is a B frame, the rows are in display order. Otherwise they are in coding order, and each B
+    frame follows both of its reference frames.
     """
     in_display_order = len(kinds) > 1 and kinds[1] == Kind.B
     order = np.arange(len(kinds), dtype=np.uint32)
@@ -237,7 +248,7 @@ def _orders(kinds: U8, gop: int) -> tuple[U32, U32]:
                 if kinds[place] == Kind.B:
                     display[place], slot = slot, slot + 1
                     continue
-                # The B frames after a reference frame in coding order are displayed before it.
+                # In coding order, B frames follow a reference frame. They are displayed before this reference frame.
                 if held is not None:
                     display[held], slot = slot, slot + 1
                 held = place

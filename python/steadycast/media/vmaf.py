@@ -1,4 +1,4 @@
-"""Measures VMAF with the optional FFmpeg of `imageio-ffmpeg`, which is run as a child process, never linked."""
+"""Measures VMAF with the optional FFmpeg of `imageio-ffmpeg`. It runs as a child process and is never linked."""
 
 import importlib
 import json
@@ -16,7 +16,7 @@ from steadycast.media.metrics import Picture
 
 @cache
 def program() -> str | None:
-    """Return the path of an FFmpeg with VMAF; `None` if there is none."""
+    """Return the path of an FFmpeg that can measure VMAF, or `None` if there is none."""
     try:
         path = str(importlib.import_module("imageio_ffmpeg").get_ffmpeg_exe())
         told = subprocess.run([path, "-hide_banner", "-filters"], capture_output=True, timeout=30, check=True)
@@ -26,7 +26,7 @@ def program() -> str | None:
 
 
 def need() -> None:
-    """Check that VMAF can be measured."""
+    """Raise an error if VMAF can't be measured."""
     if program() is None:
         raise MissingError(
             "VMAF",
@@ -36,7 +36,10 @@ def need() -> None:
 
 
 def vmaf(pairs: Iterable[tuple[Picture, Picture]], width: int, height: int, fps: Fraction) -> float | None:
-    """Return the mean VMAF of pairs (shown, original); `None` if it can't be measured."""
+    """Return the mean VMAF of pairs of pictures, or `None` if it can't be measured.
+
+    Each pair consists of the displayed picture and the original.
+    """
     path = program()
     if path is None:
         return None

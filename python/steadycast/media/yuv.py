@@ -1,4 +1,4 @@
-"""Raw files (.yuv): consecutive pictures, without any information about their format."""
+"""Raw files (.yuv). They contain only pictures, one after the other, and nothing about their format."""
 
 from __future__ import annotations
 
@@ -23,25 +23,28 @@ SIZES = {
     "720p": (1280, 720),
     "1080p": (1920, 1080),
 }
-"""ITU-T H.263, table 5; VGA; television sizes by their number of lines."""
+"""Names of picture sizes: ITU-T H.263, table 5; VGA; television sizes, named by their number of lines."""
 PIXELS = "yuv420p"
-"""4:2:0, 8 bits, plane after plane."""
+"""The default pixel format: 4:2:0, 8 bits, plane after plane."""
 _BARE_RATES = range(10, 121)
-"""Integers after a size that are pictures per second, as in `name_1920x1080_50.yuv`."""
+"""A whole number after a size is a frame rate if it is in this range, as in `name_1920x1080_50.yuv`."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The size, frame rate and pixel format of a raw file; `None` is an unknown value."""
+    """Size, frame rate and pixel format of a raw file. A value that is `None` is not known."""
 
     size: tuple[int, int] | None = None
     fps: Fraction | None = None
     pixels: str | None = None
-    """FFmpeg's name."""
+    """FFmpeg's name of the pixel format."""
 
     @staticmethod
     def named(path: Path) -> Layout:
-        """Return what a file's name states: `foreman_cif.yuv`, `x_1920x1080_50.yuv`, `x_640x480_30fps_yuv422p.yuv`."""
+        """Return the layout that a file's name contains.
+
+        Examples are `foreman_cif.yuv`, `x_1920x1080_50.yuv` and `x_640x480_30fps_yuv422p.yuv`.
+        """
         size: tuple[int, int] | None = None
         fps: Fraction | None = None
         pixels: str | None = None
@@ -61,7 +64,10 @@ class Layout:
         return Layout(size, fps, pixels)
 
     def otherwise(self, told: Layout) -> Layout:
-        """Complete this layout by the values in ``told``, whose pixel format takes precedence."""
+        """Return this layout with its unknown values taken from ``told``.
+
+        The pixel format of ``told`` takes precedence.
+        """
         return Layout(self.size or told.size, self.fps or told.fps, told.pixels or self.pixels)
 
     def __str__(self) -> str:
@@ -71,15 +77,15 @@ class Layout:
 
 
 def is_raw(path: Path) -> bool:
-    """Whether a file is a raw file, which has no information about its format."""
+    """Whether a file is a raw file, to judge by its suffix."""
     return path.suffix.lower() == ".yuv"
 
 
 def open_raw(path: Path, layout: Layout) -> Any:
-    """Open a raw file as a container, as `files.media` does.
+    """Open a raw file. Return it as a container, as `files.media` does.
 
     Raises:
-        OSError: as `files.media`.
+        OSError: the file can't be opened (see `files.media`).
 
     """
     if layout.size is None or layout.fps is None:
