@@ -1,4 +1,4 @@
-"""The sound of a saved video: the Opus packets that arrived, decoded on the time line of the pictures."""
+"""The sound of a saved video. The Opus packets that arrived are decoded and placed on the time line of the pictures."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from steadycast.viewing import Record, Viewer
 
 CODECS = {".mkv": ("flac", 0), ".mp4": ("aac", 128_000), ".webm": ("libopus", 128_000)}
-"""Encoder and rate in bit/s of the sound for each suffix; FLAC is lossless."""
+"""The encoder of the sound and its rate in bit/s, for each file suffix. FLAC is lossless, so it has no rate."""
 _MONO_BPS = 256_000
-"""The highest rate at which FFmpeg encodes one channel of Opus, in bit/s."""
+"""FFmpeg does not encode a single channel of Opus at a higher rate than this, in bit/s."""
 
 
 def _clip_of(video: Mapping[str, Any]) -> Path | None:
-    """Return the clip of a flow; `None` without an audio stream, or with several clips."""
+    """Return the clip whose sound a flow sends.
+
+    Returns `None` for a flow without sound, for several clips and for a raw file.
+    """
     paths: Sequence[str] = video.get("paths") or ()
     if video.get("audio_bps") is None or video["media"] != "clip" or len(paths) != 1:
         return None
@@ -37,7 +40,10 @@ def _clip_of(video: Mapping[str, Any]) -> Path | None:
 
 
 def record_changes(videos: Sequence[Mapping[str, Any]], target: Path) -> list[str]:
-    """Return the settings that record sound; none if no clip has sound or ``target`` can't contain it."""
+    """Return the scenario settings that record the sound.
+
+    Returns no settings if no clip has sound, or if a file such as ``target`` can't contain sound.
+    """
     if target.suffix and target.suffix.lower() not in CODECS:
         return []
     clips = [clip for video in videos if (clip := _clip_of(video)) is not None]
@@ -74,17 +80,17 @@ def _sounds(videos: Sequence[Mapping[str, Any]], folder: Folder, target: Path) -
 
 @dataclass(frozen=True, eq=False)
 class Packets:
-    """The audio packets that were sent to a receiver, in the order of their numbers."""
+    """The audio packets that were sent to a receiver, sorted by packet number."""
 
     begins: I64
-    """Each packet's first sample in the saved file."""
+    """Position of each packet's first sample in the saved file, in samples."""
     arrived: Bools
     concealed: I64
-    """The number of samples that a player has to conceal because of each packet."""
+    """For each packet, the number of samples that a player must conceal because of this packet."""
 
     @classmethod
     def of(cls, folder: Folder, record: Record, flow: str, receiver: str, viewer: Viewer) -> Packets:
-        """Read the packets of a receiver from the table `audio` of a run."""
+        """Read the audio packets of a receiver from the table `audio` of a run."""
         table = folder.table("audio")
         mine = table.filter((pl.col("flow") == flow) & (pl.col("node") == receiver)).sort("packet")
         rows = record.frames.where(viewer.rows)
@@ -97,13 +103,13 @@ class Packets:
 
 
 def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
-    """Return each packet's first sample in a file whose display slot i begins at i / fps.
+    """Return the position of each packet's first sample, in samples. Display slot i of the file begins at i / fps.
 
     Args:
-        sent_s: when each packet's first sample was taken, in seconds.
-        display: the display slot of each picture that was sent to the receiver.
-        pts_s: when each of these pictures was captured, in seconds.
-        fps: the pictures per second of the file.
+        sent_s: when the first sample of each packet was recorded, in seconds.
+        display: the display slots of the pictures that were sent to the receiver.
+        pts_s: when these pictures were captured, in seconds.
+        fps: the number of pictures per second in the file.
 
     """
     if not len(sent_s):
@@ -112,8 +118,8 @@ def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
     taken, slots = pts_s[order], display[order]
     before = np.maximum(np.searchsorted(taken, sent_s, side="right") - 1, 0)
     begins = np.rint((slots[before] / float(fps) + sent_s - taken[before]) * HZ).astype(np.int64)
-    # A deviation of more than half a packet is a pause. Smaller ones are jitter of the sender's clock, so the packets
-    # between two pauses are placed exactly `PACKET_SAMPLES` apart.
+    # If a packet is more than half a packet off its place, there was a pause. Smaller deviations are jitter of the
+    # sender's clock. So the packets between two pauses are placed exactly `PACKET_SAMPLES` apart.
     jumps = np.abs(np.diff(begins) - PACKET_SAMPLES) > PACKET_SAMPLES // 2
     firsts = np.concatenate([[0], np.flatnonzero(jumps) + 1])
     counts = np.diff(firsts, append=len(begins))
@@ -129,7 +135,10 @@ def _silence(count: int, width: int) -> Iterator[Samples]:
 
 
 class _Film:
-    """The samples of a clip's sound, repeated with its pictures; read in ascending order only."""
+    """The samples of a clip's sound.
+
+    The sound is repeated together with the pictures. Read it in ascending order only.
+    """
 
     def __init__(self, sound: Sound, pass_s: Fraction) -> None:
         self._sound, self._pass_s = sound, pass_s
@@ -139,7 +148,8 @@ class _Film:
 
     def _repeated(self) -> Iterator[Samples]:
         for n in itertools.count():
-            # A pass need not be a whole number of samples.
+            # The length of the clip may be a fraction of a sample, so each repetition has its own whole number of
+            # samples.
             left = round((n + 1) * self._pass_s * HZ) - round(n * self._pass_s * HZ)
             for _, samples in self._sound.frames():
                 block = samples[:, : left * self.width]
@@ -150,7 +160,7 @@ class _Film:
             yield from _silence(left, self.width)
 
     def packet(self, begins: int) -> Samples:
-        """Return the samples of a packet that begins at this sample number."""
+        """Return the samples of the packet whose first sample is number ``begins``."""
         while self._at + self._held.shape[1] // self.width < begins + PACKET_SAMPLES:
             passed = max(0, min(begins - self._at, self._held.shape[1] // self.width))
             self._held = np.concatenate([self._held[:, passed * self.width :], next(self._blocks)], axis=1)
@@ -174,29 +184,29 @@ class _Decoder:
 class Track:
     """The sound track of a receiver's saved video, on the time line of its pictures.
 
-    Concealed sound is silent: FFmpeg gives no access to Opus's concealment.
+    The track is silent where a player would conceal sound, because FFmpeg gives no access to Opus's concealment.
     """
 
     sound: Sound
     bps: int
-    """The rate at which the sender encodes the sound, in bit/s."""
+    """Rate at which the sender encodes the sound, in bit/s."""
     packets: Packets
     pass_s: Fraction
-    """The duration of the clip, after which it is repeated, in seconds."""
+    """Duration of the clip in seconds. The clip is repeated after this time."""
     count: int
-    """Number of samples, per channel."""
+    """Number of samples in each channel of the track."""
 
     def most_bytes(self, ending: str) -> int:
-        """Return the largest size of the track in a file with this suffix, in bytes."""
+        """Return the maximum size of the track in a file with this suffix, in bytes."""
         bps = CODECS[ending][1] or 16 * HZ * (1 if self.sound.layout == "mono" else 2)
         return self.count * bps // (8 * HZ)
 
     def into(self, out: Any, ending: str) -> TrackWriter:
-        """Add the track to a container that will have this suffix."""
+        """Add the track to the container ``out``, whose file has the suffix ``ending``."""
         return TrackWriter(out, ending, self)
 
     def blocks(self) -> Iterator[Samples]:
-        """Yield all samples in blocks."""
+        """Yield all samples of the track, in blocks."""
         film = _Film(self.sound, self.pass_s)
         encoder, decoder = Encoder(self.sound.layout, self.bps, constant=True), _Decoder(self.sound.layout)
         encoder.expect(0.0)
@@ -206,7 +216,7 @@ class Track:
             packets.begins.tolist(), packets.arrived.tolist(), packets.concealed.tolist(), strict=True
         ):
             ((number, data),) = encoder.packets(film.packet(begins), begins)
-            # The encoder's delay is the same for all packets.
+            # Take the encoder's delay from the first packet, because it is the same for all packets.
             delay = begins - number if delay is None else delay
             start = begins - delay
             block = (
@@ -224,7 +234,7 @@ class Track:
 
 
 class TrackWriter:
-    """Writes a sound track into a container, in step with the pictures."""
+    """Writes a sound track into a container, step by step while the pictures are written."""
 
     def __init__(self, out: Any, ending: str, track: Track) -> None:
         codec, bps = CODECS[ending]
@@ -236,7 +246,7 @@ class TrackWriter:
         self._blocks, self._at = track.blocks(), 0
 
     def write(self, until_s: Fraction) -> None:
-        """Encode the sound up to this time of the file, in seconds."""
+        """Encode the sound up to ``until_s``, which is a time of the file in seconds."""
         while self._at < until_s * HZ:
             if (block := next(self._blocks, None)) is None:
                 return
@@ -258,7 +268,10 @@ class TrackWriter:
 
 
 def tracks_of(folder: Folder, record: Record, target: Path) -> Callable[[str, str, Viewer], Track | None]:
-    """Return a function for the sound track of a flow's receiver; `None` if there is no sound."""
+    """Return a function that creates the sound track of a receiver.
+
+    The function returns `None` if the flow has no sound.
+    """
     sounds = _sounds(record.videos, folder, target)
     rates = {video["flow"]: video["audio_bps"] for video in record.videos}
 

@@ -1,4 +1,4 @@
-"""The figures and columns of a run, as `crates/record` declares them."""
+"""The figures (numbers) and table columns in the record of a run, as `crates/record` declares them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ class Figure:
     """One key of `summary.json` or `cost.json`."""
 
     of: str
-    """The kind of the described object: run, flow, receiver, link, simulcast, viewer and so on."""
+    """The kind of object that the figure describes: run, flow, receiver, link, simulcast, viewer and so on."""
     key: str
-    """A path with dots in this object."""
+    """Path of the figure in the object. Its keys are separated by dots."""
     parts: tuple[str, ...]
-    """Keys below the figure's key, for example p50, p95, p99 and max of a distribution."""
+    """Keys below the figure's key. A distribution has for example p50, p95, p99 and max."""
     by_flow: bool
-    """Whether the keys below are the names of flows."""
+    """Whether the keys below the figure's key are the names of flows."""
     unit: str
     about: str
     short: str | None
-    """The heading in tables, and the term in the glossary."""
+    """Heading of the figure in tables, and its term in the glossary."""
     better: str | None
-    """"higher", "lower", or `None` if neither is better in general."""
+    """Whether "higher" or "lower" values are better. `None` if neither is better in general."""
     when: str
-    """The objects that have the figure, in words; empty for all."""
+    """Which objects have the figure, in words. The text is empty if all of them have it."""
     shown: tuple[tuple[str, str], ...]
-    """The tables that show the figure, and the part that is shown there."""
+    """The tables that show the figure. Each table's name comes with the part of the figure that it shows."""
 
     def is_at(self, path: str) -> bool:
-        """Whether a path in the summary leads to this figure or to one of its parts."""
+        """Whether ``path`` is the path of this figure or of one of its parts.
+
+        The path starts at the described object.
+        """
         if not self.parts and not self.by_flow:
             return path == self.key
         head, _, part = path.rpartition(".")
@@ -44,22 +47,25 @@ class Figure:
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure, or a part of one, in a table of results."""
+    """A figure, or one of its parts, that is shown in a table of results."""
 
     figure: Figure
     part: str
 
     @property
     def heading(self) -> str:
-        """The figure's heading, followed by the part."""
+        """Heading of the figure, followed by the name of the part."""
         return f"{self.figure.short} {self.part}".rstrip()
 
     def of(self, thing: Mapping[str, Any]) -> Any:
-        """Return the figure's value in the described object; `None` if it is absent."""
+        """Return the value of the figure in the described object, or `None` if the object has no value."""
         return reach(thing, *self.figure.key.split("."), *filter(None, [self.part]))
 
     def of_flow(self, flow: Mapping[str, Any]) -> Any:
-        """Return a flow's own value or, for a receiver's figure, the value of the median receiver."""
+        """Return the value for a flow.
+
+        If the figure describes receivers, it is the value of the median receiver.
+        """
         return self.of(flow) if self.figure.of == "flow" else middle(self.of(r) for r in _receivers(flow))
 
 
@@ -72,29 +78,29 @@ class Column:
     unit: str
     about: str
     measured: bool
-    """Whether its values are measured on decoded pictures. They are null if no pictures were decoded."""
+    """Whether the values are measured on decoded pictures. They are null if no pictures were decoded."""
 
 
 FIGURES: tuple[Figure, ...] = tuple(
     Figure(**{**f, "parts": tuple(f["parts"]), "shown": tuple(f["shown"])}) for f in core.figures()
 )
 FREEZES: tuple[str, ...] = tuple(json.loads(core.freezes([], [])))
-"""The keys of a receiver's figures about freezes."""
+"""Keys of a receiver's figures that describe freezes."""
 COLUMNS: tuple[Column, ...] = tuple(Column(**c) for c in core.columns())
 
 
 def table(name: str) -> list[Shown]:
-    """Return the columns of a table of results, in their order."""
+    """Return the figures that the table ``name`` shows, in the order of its columns."""
     return [Shown(f, part) for f in FIGURES for where, part in f.shown if where == name]
 
 
 def columns(name: str, *, measured: bool = False) -> list[str]:
-    """Return the names of a table's columns whose `Column.measured` equals ``measured``."""
+    """Return the names of a table's columns. Only columns are returned whose `Column.measured` equals ``measured``."""
     return [c.name for c in COLUMNS if c.table == name and c.measured == measured]
 
 
 def find(of: str, path: str) -> Figure | None:
-    """Return the figure at ``path`` in an object of the kind ``of``; `None` if there is none."""
+    """Return the figure at ``path`` in an object of the kind ``of``, or `None` if there is no such figure."""
     return next((f for f in FIGURES if f.of == of and f.is_at(path)), None)
 
 
@@ -112,7 +118,7 @@ def figure(of: str, path: str) -> Figure:
 
 
 def at(path: str) -> Figure | None:
-    """Return the figure at a path into the summary, such as `flows.video.receivers.video.dst1.delay_ms.p95`."""
+    """Return the figure at a path in the summary, such as `flows.video.receivers.video.dst1.delay_ms.p95`."""
     head, _, rest = path.partition(".")
     within = "receivers" in rest.split(".")[1:]
     of = {
@@ -123,16 +129,16 @@ def at(path: str) -> Figure | None:
     }.get(head)
     if of is None:
         return find("run", path)
-    # Names of flows may contain dots.
+    # The name of a flow may contain dots. So try each possible end of the name.
     keys = rest.split(".")
     return next((f for n in range(1, len(keys)) if (f := find(of, ".".join(keys[n:])))), None)
 
 
 def put(thing: Json, of: str, values: Mapping[str, Any]) -> None:
-    """Write figures, given by path, into the described object.
+    """Write figures into the object that they describe. The keys of ``values`` are paths in this object.
 
     Raises:
-        KeyError: a figure is not in the list.
+        KeyError: no such figure is declared.
 
     """
     for path, value in values.items():
@@ -147,13 +153,13 @@ def put(thing: Json, of: str, values: Mapping[str, Any]) -> None:
 
 
 def put_unknown(receiver: Json, paths: Iterable[str]) -> None:
-    """Write null for unknown figures of a receiver, at the first key of each path."""
+    """Write null for figures of a receiver that are not known. The null replaces the first key of each path."""
     for path in paths:
         receiver[figure("receiver", path).key.partition(".")[0]] = None
 
 
 def reach(value: Any, *path: str) -> Any:
-    """Return the value at a path of keys; `None` if a key is absent."""
+    """Return the value at a path of keys, or `None` if the value has no such path."""
     for key in path:
         if not isinstance(value, Mapping):
             return None
@@ -162,12 +168,18 @@ def reach(value: Any, *path: str) -> Any:
 
 
 def median(values: Sequence[float]) -> float | None:
-    """Return the median, for an even number the mean of the middle two; `None` without values."""
+    """Return the median, or `None` if there are no values.
+
+    For an even number of values, it is the mean of the middle two.
+    """
     return core.median(list(values))
 
 
 def middle(values: Iterable[Any]) -> Any:
-    """Return the median of numbers, or of results of `folder.spread` sorted by their means; `None` without values."""
+    """Return the median, or `None` if there are no values.
+
+    The values are numbers, or results of `folder.spread`, which are sorted by their means.
+    """
     known = [v for v in values if number(v) is not None]
     if not any(is_spread(v) for v in known):
         return median([float(v) for v in known])
@@ -180,7 +192,7 @@ def middle(values: Iterable[Any]) -> Any:
 
 
 def of_flow(flow: Mapping[str, Any], path: str) -> float | None:
-    """Return a figure of a flow's median receiver, at ``path`` in its summary."""
+    """Return the value of a figure at the median receiver of a flow. ``path`` is the figure's path in the receiver."""
     figure("receiver", path)
     return number(middle(reach(r, *path.split(".")) for r in _receivers(flow)))
 

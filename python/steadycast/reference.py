@@ -1,4 +1,4 @@
-"""Describes the scenario's keys, the commands and the controllers as text, from the program's own data."""
+"""Describes the keys of scenarios, the commands and the controllers as text. The program's own data are the source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steadycast.errors import UserError
 
 Node = Mapping[str, Any]
 
-# The page does not list the keys of these tables. "back" has the keys of a link.
+# Keys of these tables are not listed, because "back" has the same keys as a link.
 _TABLES = {"back"}
 _KINDS = {
     "string": "text",
@@ -26,7 +26,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a scenario file, with its description in the schema."""
+    """A key of a scenario file, as the schema describes it."""
 
     path: str  # for example "flow.encode.codec"; a key in a list of tables has the path of a single table
     kind: str  # "text such as "10ms"", "one of a, b", "number, 0 to 1"
@@ -36,7 +36,7 @@ class Key:
 
 @cache
 def keys() -> tuple[Key, ...]:
-    """Return all keys of a scenario file in alphabetical order, without the parameters of controllers."""
+    """Return all keys of a scenario file, in alphabetical order. Parameters of controllers are left out."""
     from steadycast.core import core
 
     schema: Node = json.loads(core.schema())
@@ -45,7 +45,7 @@ def keys() -> tuple[Key, ...]:
 
 @cache
 def _explained() -> tuple[Key, ...]:
-    """Return all keys, including the controllers' parameters under `flow.params`."""
+    """Return all keys. The parameters of controllers are included, under `flow.params`."""
     from steadycast.core import core
 
     schema: Node = json.loads(core.schema())
@@ -61,17 +61,17 @@ _MEANT = {
     "sound": "for a video's sound use flow.audio, for another program's a flow of kind cbr: --explain flow.audio",
     "wifi": "Wi-Fi is a link with jitter, loss and retransmission: --explain link.jitter, link.loss or link.arq",
 }
-"""For terms that are not keys: the keys to look up instead."""
+"""Remedies for terms that are not keys. They say which keys to look up instead."""
 
 
 def explain(path: str) -> str:
-    """Explain a key or a controller's parameter; for a table, its keys, too."""
+    """Return the explanation of a key or a controller's parameter. For a table, it also explains the table's keys."""
     wanted = path.replace("[]", "").replace("[[", "").replace("]]", "").strip(".")
     found = [key for key in _explained() if key.path == wanted]
-    # Also accept the paths of --set, flow.NAME.KEY and link.NAME.KEY.
+    # Also accept paths in the form that --set has: flow.NAME.KEY and link.NAME.KEY.
     table, _, rest = wanted.partition(".")
     found = found or [key for key in _explained() if key.path == f"{table}.{rest.partition('.')[2]}"]
-    # A key without its table, for example "rate", may be in several tables.
+    # Also accept a key without its table, for example "rate". Several tables may have such a key.
     found = found or [key for key in _explained() if key.path.rpartition(".")[2] == wanted]
     if not found:
         import difflib
@@ -84,7 +84,7 @@ def explain(path: str) -> str:
         raise UserError(
             f"--explain {path}", "no key of a scenario and no parameter of a controller has this name", remedy
         )
-    # Tables such as a queue's occur at several paths.
+    # Group the paths that have the same explanation, because tables such as a queue's occur at several paths.
     entries: dict[str, list[str]] = {}
     for key in found:
         entries.setdefault(_entry(key), []).append(key.path)
@@ -106,7 +106,7 @@ def _walk(node: Node, schema: Node, path: str) -> Iterator[Key]:
         here = f"{path}.{name}".lstrip(".")
         value = _resolved(value, schema)
         inner = _resolved(value.get("items", {}), schema) if value.get("type") == "array" else value
-        # Some keys accept a word or a table, for example `policer`. The keys of the table are explained.
+        # Some keys accept either a word or a table, for example `policer`. Explain the keys of the table.
         inner = next((each for each in inner.get("anyOf", ()) if "properties" in each), inner)
         table = bool(inner.get("properties"))
         yield Key(here, _kind(value, schema), about(value), table)
@@ -123,7 +123,7 @@ def _resolved(node: Node, schema: Node) -> Node:
 
 
 def about(node: Node) -> str:
-    """Return the schema's description of a key, with its default."""
+    """Return the schema's description of a key, followed by the key's default."""
     said = str(node.get("description", ""))
     default = f" Default: {json.dumps(node['default'])}." if "default" in node else ""
     return f"{said.rstrip('.')}.{default}" if said else default.strip()

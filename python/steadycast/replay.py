@@ -1,4 +1,4 @@
-"""Replays a call with other controllers, simulated on many paths that are consistent with the record."""
+"""Replays a call with other controllers. They are simulated on many paths that are consistent with the record."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from steadycast.workers import cores
 
 CONTROLLERS = ("steady", "gcc", "scream", "nada", "tfrc")
 RECORDED = "gcc"
-"""The assumed controller of a browser's sender, because the recorded files do not name it."""
+"""The controller that a browser's sender is assumed to have, because the recorded files do not say which it was."""
 PATHS = 20
 ALIKE = 0.27
 """Two controllers count as equal on a path if their scores differ by less than this.
 
-On the networks 1 to 69 of `validation.call`, the score difference of two controllers on the reconstructed paths had an
-error of less than this in six of seven cases.
+The limit comes from the networks 1 to 69 of `validation.call`. There, the score difference between two controllers was
+computed on the true and on the reconstructed path. In six of seven cases, the two results differed by less than this.
 """
 ALIKE_BESIDE = 0.5
-"""The same threshold for calls with competing flows.
+"""The same limit as `ALIKE`, but for calls with competing flows.
 
-With 0.5, none of 15 random calls had two controllers in the wrong order. With 0.45, one of these calls had (``python
--m validation.call --first 1 --cells 260 --beside cubic:1``).
+With 0.5, none of 15 random calls had two controllers in the wrong order. With 0.45, one call did (``python -m
+validation.call --first 1 --cells 260 --beside cubic:1``).
 """
 TOLD = 0.75
-"""The share of paths on which a controller must be better to be called better."""
+"""A controller is called better if it is better on more than this fraction of the paths."""
 FIGURES: dict[str, tuple[str, Callable[[object], str], str]] = {
     "rate_bps": ("rate", say.rate, "The mean received rate."),
     "delay_p95_ms": (
@@ -61,7 +61,10 @@ FIGURES: dict[str, tuple[str, Callable[[object], str], str]] = {
     ),
     "score": ("rate score", say.score, "The viewer's score, estimated from the rate."),
 }
-"""The figures of each controller: heading, formatter, and the meaning for the recorded call."""
+"""The figures that are shown of each controller.
+
+A figure has a heading, a function that formats it, and its meaning for the recorded call.
+"""
 LOOPS = (
     "The recorded packets keep the recorded rate, whatever another controller decides on their reports (open loop), so "
     "they can't rank controllers. Each controller is therefore run on each path, where its own packets fill the queue "
@@ -69,52 +72,55 @@ LOOPS = (
     "not close to the record, no results are shown."
 )
 _RATE_OFF = 0.15
-"""Maximum relative error of the simulated rate of the recorded controller."""
+"""Maximum relative error of the rate when the recorded controller is simulated."""
 _DELAY_OFF = 0.30
-"""Maximum relative error of that controller's simulated delay."""
+"""Maximum relative error of the delay when the recorded controller is simulated."""
 _DELAY_LEAST_MS = 5.0
-"""Lower limit of the delay's tolerance, in ms: the time over which a frame's packets are spread."""
+"""Lower limit of the tolerance of the delay, in ms. It is the time over which the packets of a frame are spread."""
 _MORE = 1.3
-"""The encoder limits the rate if the target exceeds it by this factor for `_HELD_S`."""
+"""The encoder limits the rate if the target rate exceeds the sent rate by this factor for `_HELD_S`."""
 _HELD_S = 4.0
-"""The time in seconds for which the target must exceed the rate by `_MORE`."""
+"""How long the target rate must exceed the sent rate by `_MORE`, in seconds."""
 _MEDIA_BAND = (0.95, 1.2)
-"""Bounds of the encoder's highest rate, as multiples of the rate that `_held` returns.
+"""Bounds of the encoder's highest rate. They are multiples of the rate that `_held` returns.
 
-On the random networks 9 to 51 of `validation.call`, the true multiple was 0.98 to 1.19.
+On the random networks 9 to 51 of `validation.call`, the true multiple was between 0.98 and 1.19.
 """
 _HELD_BINS = 4
-"""Gaps of the known capacity up to this length, in bins, are interpolated."""
+"""If the capacity is unknown for at most this number of bins, it is interpolated."""
 _BEFORE_BINS = 4
-"""The start rate is the mean rate of the first `_BEFORE_BINS` bins, if the call began before the record."""
+"""If the call began before the record, the start rate is the mean sent rate of this number of bins."""
 _STEP = 0.05
-"""Smaller relative steps of the capacity are omitted from a scenario."""
+"""A scenario omits changes of the capacity that are smaller than this fraction."""
 _KEEPS = 0.8
-"""The autocorrelation of the capacity's errors in consecutive bins."""
+"""Correlation between the errors of the capacity in one bin and in the next bin."""
 _UNKNOWN_DELAY_MS = 20.0
 _LONGEST_QUEUE_S = 0.5
 _ACCESS_MS = 1.0
 _NEVER_MS = 60_000.0
-"""The delay of a call in which nothing arrived, in milliseconds."""
+"""Delay of a call in which no packet arrived, in milliseconds."""
 _MOST = 3.0
-"""The upper bound of an unknown capacity, relative to the highest known one."""
+"""Upper bound of an unknown capacity, as a multiple of the highest known capacity."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A random path that is consistent with a call."""
+    """A random network path that is consistent with a call."""
 
     rates: Sequence[float]
-    """The capacity of each bin, in bit/s."""
+    """Capacity of the path in each bin, in bit/s."""
     queue_bytes: float
     loss_frac: float
     media_bps: float
-    """The encoder's highest rate, in bit/s."""
+    """Highest rate of the encoder, in bit/s."""
     seed: int = 1
 
 
 def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
-    """Yield each run of bins with unknown capacity: range, capacities beside it, throughput (bit/s)."""
+    """Yield each range of bins in which the capacity is unknown.
+
+    The values are the range's start and end, the known capacities beside it, and its highest throughput in bit/s.
+    """
     bins = call["bins"]
     i = 0
     while i < len(bins):
@@ -128,22 +134,23 @@ def gaps(call: Json) -> Iterator[tuple[int, int, list[float], float]]:
 
 
 def rates(call: Json) -> list[float]:
-    """Return a capacity for each bin, in bit/s. Unknown capacities are estimated."""
+    """Return the capacity of each bin, in bit/s. Unknown capacities are estimated."""
     found = [each["capacity_bps"]["rate"] if each["capacity_bps"] else 0.0 for each in call["bins"]]
     most = _MOST * max(found)
     for first, end, sides, went in gaps(call):
         if end - first <= _HELD_BINS:
             held = math.sqrt(sides[0] * sides[-1])
         else:
-            # The capacity is between the throughput `went` and the bound `most`. The last known capacity may be too
-            # low, which would limit controllers that fill the link faster than the recorded one.
+            # The capacity is between the throughput `went` and the bound `most`. Do not use the last known capacity,
+            # because it may be too low. It would then limit controllers that fill the link faster than the recorded
+            # controller.
             held = math.sqrt(min(max(went, min(sides) / 10), most) * most)
         found[first:end] = [held] * (end - first)
     return found
 
 
 def _queue(call: Json) -> tuple[float, float]:
-    """Return the bounds of the queue's capacity, in bytes."""
+    """Return the lower and upper bound of the size of the queue, in bytes."""
     path = call["path"]
     held = max(path["queue"]["bytes"], 3000)
     if path["queue"]["full"]:
@@ -152,16 +159,17 @@ def _queue(call: Json) -> tuple[float, float]:
 
 
 def middle_path(call: Json) -> Drawn:
-    """Return the central path among those that are consistent with the call."""
+    """Return the path in the middle of those that are consistent with the call."""
     queue, media = (math.sqrt(low * high) for low, high in (_queue(call), _media(call)))
     return Drawn(rates(call), queue, call["path"]["chance_loss_frac"], media)
 
 
 def _media(call: Json) -> tuple[float, float]:
-    """Return the bounds of the encoder's highest rate, in bit/s.
+    """Return the lower and upper bound of the encoder's highest rate, in bit/s.
 
-    If the encoder limited the rate for `_HELD_S`, they follow from its output by `_MEDIA_BAND`. Otherwise they are the
-    95th percentile of the sent rate over two seconds, and a multiple of the highest capacity.
+    If the encoder limited the rate for `_HELD_S`, the bounds are its output multiplied by `_MEDIA_BAND`. Otherwise the
+    lower bound is the 95th percentile of the sent rate over two seconds. The upper bound is then a multiple of the
+    highest capacity.
     """
     if found := call.get("replay", {}).get("media_bps"):
         return found[0], found[1]
@@ -169,13 +177,13 @@ def _media(call: Json) -> tuple[float, float]:
         return held * _MEDIA_BAND[0], held * _MEDIA_BAND[1]
     low = max(sustained(call["bins"]), 200e3)
     highest = max(band["rate"] for each in call["bins"] if (band := each["capacity_bps"]))
-    # With competing flows the upper bound is larger, because the share that `nada` takes grows with its maximum rate
-    # (RFC 8698, RMAX).
+    # With competing flows, use a larger upper bound. The share that `nada` takes grows with its maximum rate (RFC 8698,
+    # RMAX).
     return low, max((_MOST if call["path"].get("beside") else 1.2) * highest, low)
 
 
 def _held(call: Json) -> float | None:
-    """Return the mean rate in bit/s while the encoder limited it; `None` if it never did."""
+    """Return the mean sent rate while the encoder limited it, in bit/s. Returns `None` if it never did."""
     asked, sent = openloop.recorded(call)[1], [each["sent_bps"] for each in call["bins"]]
 
     def is_less(k: int) -> bool:
@@ -193,19 +201,19 @@ def _held(call: Json) -> float | None:
 
 
 def sustained(bins: Sequence[Json]) -> float:
-    """Return the 95th percentile of the rate over two seconds, in bit/s."""
+    """Return the 95th percentile of the sent rate over two seconds, in bit/s."""
     sent: list[float] = [each["sent_bps"] for each in bins]
-    # Four bins of half a second.
+    # Take the mean of four bins, because a bin has half a second.
     means = sorted(sum(sent[k : k + 4]) / 4 for k in range(max(len(sent) - 3, 1)))
     return means[len(means) * 95 // 100]
 
 
 def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
-    """Draw ``n`` random paths that are consistent with a call."""
+    """Return ``n`` random paths that are consistent with a call."""
     known = [each["capacity_bps"] for each in call["bins"]]
     pairs = [(a["rate"], b["rate"]) for a, b in pairwise(known) if a and b]
-    # The probability of a step of the capacity between two bins. Two additional pairs, one with a step, keep it from
-    # being 0 or 1.
+    # Estimate the probability that the capacity changes between two bins. Add two pairs of bins, one of them with a
+    # change, so that the probability is never 0 or 1.
     steps = (1 + sum(not _alike(a, b) for a, b in pairs)) / (2 + len(pairs))
     most = _MOST * max(band["rate"] for band in known if band)
     (low, high), (least, ceiling) = _queue(call), _media(call)
@@ -216,20 +224,21 @@ def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
         chance = random.Random(f"{seed}/{k}")
         found, error = [], chance.gauss()
         for band in known:
-            # Known capacities are drawn from their bands, with autocorrelated errors.
+            # Draw a known capacity from its uncertainty band. The errors of successive bins are correlated.
             error = _KEEPS * error + math.sqrt(1 - _KEEPS**2) * chance.gauss()
-            # The 5th and the 95th percentile are 3.29 standard deviations apart.
+            # Divide by 3.29, because the 5th and the 95th percentile are 3.29 standard deviations apart.
             found.append(band["rate"] * (band["high"] / band["low"]) ** (error / 3.29) if band else 0.0)
         for first, end, sides, went in gaps(call):
             floor = min(max(went, min(sides) / 10), most)
             if chance.random() < (1 - steps) ** (end - first) and min(sides) >= floor / (1 + 2 * _STEP):
-                # Without a step, the gap has the capacities beside it.
+                # The capacity did not change, so the gap gets the capacities beside it.
                 turn = chance.randint(first, end) if not _alike(sides[0], sides[-1]) else end
                 found[first:end] = [sides[0]] * (turn - first) + [sides[-1]] * (end - turn)
             else:
-                # With a step, its capacity is log-uniform between `floor` and `most`.
+                # The capacity changed, so draw it between `floor` and `most`. Its logarithm is uniformly distributed.
                 found[first:end] = [floor * (most / floor) ** chance.random()] * (end - first)
-        # The posterior of a Poisson rate under Jeffreys' prior, relative to its mean.
+        # Draw the loss rate from the posterior of a Poisson rate with Jeffreys' prior, scaled by the measured loss
+        # rate.
         loss = path["chance_loss_frac"] * chance.gammavariate(lost + 0.5, 1 / (lost + 0.5)) if lost else 0.0
         queue, media = low * (high / low) ** chance.random(), least * (ceiling / least) ** chance.random()
         return Drawn(found, queue, min(loss, 0.5), media, k + 1)
@@ -246,7 +255,7 @@ _RUNG_BPS = 1e6
 
 
 def others(named: str | None) -> list[Json]:
-    """Return the competing flows that a user names: "cubic", "cubic:2,web:1".
+    """Return the competing flows that a user asks for, for example by "cubic" or "cubic:2,web:1".
 
     Raises:
         UserError: a kind of traffic is unknown.
@@ -261,7 +270,7 @@ def others(named: str | None) -> list[Json]:
 
 
 def table_of(call: Json) -> FrameTable:
-    """Return the sizes of the recorded frames, relative to the local mean."""
+    """Return the sizes of the recorded frames. They are relative to the mean of the surrounding frames."""
     frames = call["seen"]["frames"]
     fps = min(max(round(frames["per_s"] or 30), 1), 60) if frames else 30
     shares = frames["sizes"] if frames else [1.0]
@@ -273,13 +282,13 @@ def table_of(call: Json) -> FrameTable:
 
 
 def frames_csv(call: Json) -> str:
-    """Return the frame sizes of `table_of` as a trace in CSV."""
+    """Return the frame sizes of `table_of` as the text of a trace in CSV."""
     rows = (f"{k},I,2,{size}\n" for k, size in enumerate(table_of(call).sizes[0]))
     return "frame,type,q,size\n" + "".join(rows)
 
 
 def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) -> Json:
-    """Return a path's scenario, with a video whose frame sizes come from the file ``trace``."""
+    """Return the scenario of a path. The frame sizes of its video come from the file ``trace``."""
     seen, found = call["seen"], call["path"]
     steps: list[tuple[float, float]] = []
     for i, rate in enumerate(path.rates):
@@ -291,12 +300,12 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
         "queue": {"kind": "droptail", "limit": f"{path.queue_bytes:.0f}B"},
     }
     if path.loss_frac > 0:
-        # Runs of losses have a mean length of 1 / p_good; p_bad then sets the overall loss.
+        # Runs of losses have a mean length of 1 / p_good. With this p_good, p_bad determines the overall loss rate.
         good = 1 / max(found["loss_run_packets"], 1.0)
         bad = min(path.loss_frac * good / (1 - path.loss_frac), 1.0)
         bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": bad}
     if found["jitter_ms"] > 0:
-        # The median difference of two exponential variables is their mean times log 2.
+        # The median of the difference between two exponential variables is their mean multiplied by log 2.
         bottleneck["jitter"] = f"{found['jitter_ms'] / math.log(2):.3f}ms"
     cap = _bps(path.media_bps)
     codec = {"model": "trace", "r_max": cap, "skip_frames": 0}
@@ -323,7 +332,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
 
 
 def empty_ms(call: Json) -> float:
-    """Return the delay of the call's path with empty queues, in milliseconds."""
+    """Return the delay of the call's path while its queues are empty, in milliseconds."""
     return _delay_ms(call) + 2 * _ACCESS_MS
 
 
@@ -340,7 +349,7 @@ def _bps(rate: float) -> str:
 
 
 def recorded(call: Json) -> dict[str, float | None]:
-    """Return the figures of the recorded call; `None` for unknown ones."""
+    """Return the figures of the recorded call. A figure is `None` if the record does not show it."""
     seen = call["seen"]
     paused = (seen["frames"] or {}).get("paused_s")
     went = sum(each["arrived_bps"] for each in call["bins"]) / max(len(call["bins"]), 1)
@@ -359,15 +368,16 @@ def replay(
     seed: int = 1,
     told: Progress | None = None,
 ) -> Json:
-    """Run each controller on ``paths`` drawn paths of a call, in closed loop.
+    """Simulate each controller on ``paths`` random paths of a call. The packets of the controller fill the queue.
 
     Returns:
-        ``refusals`` (reasons why there is no result), ``paths``, ``seed``, ``media_bps``, ``recorded``, ``controllers``
-        and ``pairs``. ``controllers`` has ``p05``, ``p50`` and ``p95`` over the paths for each of `FIGURES`. ``pairs``
-        has the number of paths on which controller ``one`` is better; paths without a better one count half.
+        A mapping with the following keys. ``refusals`` are the reasons why there is no result. ``controllers`` has
+        ``p05``, ``p50`` and ``p95`` over the paths for each of `FIGURES`. ``pairs`` has the number of paths on which
+        controller ``one`` is better than ``other``. A path on which none is better counts half. The other keys are
+        ``paths``, ``seed``, ``media_bps`` and ``recorded``.
 
     """
-    # Reports an unknown name before the runs.
+    # Raise the error for an unknown controller before the first run.
     for name in controllers:
         find(name)
     if call["path"]["refusals"]:
@@ -407,13 +417,13 @@ def replay(
 
 
 def _ceiling(call: Json, went: float, place: Path) -> tuple[float, float]:
-    """Return the bounds of the encoder's highest rate, in bit/s.
+    """Return the lower and upper bound of the encoder's highest rate, in bit/s.
 
-    If the call does not reveal this rate, the bounds of `_media` are narrowed by bisection, so that the simulation of
-    the recorded controller reproduces the recorded rate ``went``.
+    If the call does not reveal this rate, the bounds of `_media` are narrowed by bisection. The simulation of the
+    recorded controller must then reproduce the recorded rate ``went``.
     """
     low, high = _media(call)
-    # With competing flows, the simulated rate is too random for a bisection.
+    # Do not bisect with competing flows, because the simulated rate is then too random.
     if _held(call) or call["path"].get("beside"):
         return low, high
 
@@ -455,7 +465,7 @@ def _spread(values: list[float]) -> dict[str, float]:
 
 
 def _missed(record: dict[str, float | None], again: dict[str, dict[str, float]]) -> list[str]:
-    """Name the figures that the recorded controller does not reproduce."""
+    """Return a sentence for each figure that the simulation of the recorded controller does not reproduce."""
     said = []
     for key, off, least in (("rate_bps", _RATE_OFF, 0.0), ("delay_p95_ms", _DELAY_OFF, _DELAY_LEAST_MS)):
         was, now = record[key], again[key]
@@ -472,7 +482,7 @@ def _missed(record: dict[str, float | None], again: dict[str, dict[str, float]])
 
 
 def interval(spread: dict[str, float], how: Callable[[object], str]) -> str:
-    """Format an interval with a single unit: "3 to 5 %"."""
+    """Format an interval. The unit is written only once if both ends have the same unit: "3 to 5 %"."""
     low, high = how(spread["p05"]), how(spread["p95"])
     if low == high:
         return low
@@ -481,7 +491,7 @@ def interval(spread: dict[str, float], how: Callable[[object], str]) -> str:
 
 
 def answer(call: Json) -> str:
-    """Describe the recorded call, and the result of the best controller, in one sentence."""
+    """Return one sentence about the recorded call and the result of the best controller."""
     found = call["replay"]
     if found["refusals"]:
         return f"The results of other controllers are unknown: {'; '.join(found['refusals'])}."
@@ -510,7 +520,10 @@ def answer(call: Json) -> str:
 
 
 def verdict(call: Json) -> str:
-    """Name the number of paths on which each controller has a better score than the recorded one."""
+    """Return a sentence about how often each controller is better than the recorded controller.
+
+    It counts the paths on which the controller has a better score.
+    """
     n, ahead = call["replay"]["paths"], _ahead(call)
     others = [name for name in call["replay"]["controllers"] if name != RECORDED]
     each = [f"{name} in {ahead[name, RECORDED]:g}" for name in others]
@@ -527,14 +540,17 @@ def _ahead(call: Json) -> dict[tuple[str, str], float]:
 
 
 def matrix(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return a table: on how many paths the row's controller has a better score than the column's."""
+    """Return the heading and the rows of a table that compares each pair of controllers.
+
+    A cell is the number of paths on which the row's controller has a better score than the column's.
+    """
     ahead, names = _ahead(call), list(call["replay"]["controllers"])
     rows = [[one, *("" if one == other else f"{ahead[one, other]:g}" for other in names)] for one in names]
     return ["better than", *names], rows
 
 
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return the recorded figures and those of each controller, as headings and rows."""
+    """Return the heading and the rows of a table. It contains the recorded figures and those of each controller."""
     found = call["replay"]
     was = [how(found["recorded"][key]) for key, (_, how, _) in FIGURES.items()]
     rows = [

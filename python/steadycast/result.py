@@ -1,4 +1,4 @@
-"""A run and its record, in memory."""
+"""A run and its record, held in memory."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Figures(dict[str, Any]):
 
     @property
     def score(self) -> float | None:
-        """The picture score of a receiver, or of a flow's median receiver; without pictures the rate score.
+        """The picture score of a receiver. For a flow, it is that of the median receiver.
 
-        docs/viewing-score.md defines both.
+        If the pictures were not measured, it is the rate score. docs/viewing-score.md defines both scores.
         """
         from steadycast import record
 
@@ -48,27 +48,30 @@ class Figures(dict[str, Any]):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """A run and its record."""
+    """A run and its record. The record consists of the summary and the tables."""
 
     summary: Json
     """The content of summary.json."""
     cost: Json
     """The content of cost.json: processor time, wall-clock time and memory."""
     tables: dict[str, Table]
-    """The tables of the record, by their names."""
+    """The tables of the record. The keys are their names."""
     scenario: str
-    """The scenario with all defaults, as TOML."""
+    """The scenario as TOML. Defaults are written out."""
     folder: Path | None = None
-    """The run folder; `None` if none was written."""
+    """The folder of the run, or `None` if no folder was written."""
     captures: dict[str, Path] = field(default_factory=dict)
-    """The pcapng files of the captured links, by link name."""
+    """The pcapng files of links whose packets were captured. The keys are the names of the links."""
     film: tuple[Json, bytes] | None = None
-    """The description of the film of the worst ten seconds, and the film in WebM; `None` if there is no film."""
+    """Film of the worst ten seconds, or `None` if there is no film.
+
+    The first value describes it, the second is the film in WebM.
+    """
     _scratch: TemporaryDirectory[str] | None = None
-    """The temporary folder of the run's files, which lives as long as the run."""
+    """Temporary folder for files of the run. It is deleted together with this object."""
 
     def table(self, name: str) -> Table:
-        """Return a table by its name.
+        """Return the table that has this name.
 
         The tables are rates, decisions, frames, missing, audio, links, tcp, moves, packets and wire.
         """
@@ -78,49 +81,49 @@ class Run:
 
     @property
     def flows(self) -> dict[str, Figures]:
-        """The figures of each flow, by its name: ``run.flows["video"].throughput_bps``."""
+        """The figures of each flow. The keys are the names of flows: ``run.flows["video"].throughput_bps``."""
         return {flow["name"]: Figures(flow) for flow in self.summary["flows"]}
 
     @property
     def rates(self) -> Table:
-        """Throughput, loss and delay per interval."""
+        """Throughput, loss and delay in each interval."""
         return self.table("rates")
 
     @property
     def frames(self) -> Table:
-        """The state of each frame at each receiver: arrival, delay and quality."""
+        """Arrival, delay and quality of each frame at each receiver."""
         return self.table("frames")
 
     @property
     def decisions(self) -> Table:
-        """The controllers' decisions, with their reasons."""
+        """The decisions of the controllers, each with its reason."""
         return self.table("decisions")
 
     @property
     def links(self) -> Table:
-        """Load, queue and drops of each link per interval."""
+        """Load, queue and drops of each link in each interval."""
         return self.table("links")
 
     @property
     def tcp(self) -> Table:
-        """Window, threshold and RTT of each TCP per interval."""
+        """Window, threshold and RTT of each TCP flow in each interval."""
         return self.table("tcp")
 
     @property
     def moves(self) -> Table:
-        """The moves of simulcast receivers between groups, with time and reason."""
+        """When simulcast receivers moved from one group to another, and why."""
         return self.table("moves")
 
     @property
     def packets(self) -> Table:
-        """One row per packet of the flows whose packets the scenario records."""
+        """One row for each packet. Only flows are included whose packets the scenario records."""
         return self.table("packets")
 
     def save(self, path: Path | str, *, force: bool = False) -> Path:
-        """Write the run folder, and return its path.
+        """Write the folder of the run, and return the folder's path.
 
         Raises:
-            UserError: the folder exists and ``force`` is not given, or can't be written.
+            UserError: the folder can't be written, or it exists and ``force`` is not given.
 
         """
         with Draft(path, force=force) as draft:
@@ -130,9 +133,10 @@ class Run:
             return draft.finish(self.summary)
 
     def report(self) -> Path:
-        """Write report.html and return its path.
+        """Write report.html, and return its path.
 
-        It is in the run's folder, or in a temporary folder that is removed with this object.
+        The report is in the run's folder. If there is none, it is in a temporary folder, which is deleted together with
+        this object.
         """
         from tempfile import TemporaryDirectory
 
@@ -150,7 +154,7 @@ class Run:
         """Draw a figure of the report: rates, delay, mos, quality, why, queue or tcp. A notebook shows it.
 
         Raises:
-            UserError: there is no figure of this name, or the run has no data for it.
+            UserError: there is no figure that has this name, or the run has no data for it.
 
         """
         from steadycast.report.figures import drawing
@@ -158,22 +162,22 @@ class Run:
         return drawing(self.held(), name)
 
     def held(self) -> Folder:
-        """Return this run as a `Folder` for reports and figures, without writing files."""
+        """Return this run as a `Folder`, for reports and figures. No files are written."""
         return Held(self.folder or Path(str(self.summary["scenario"]["name"])), self.summary, self)
 
     def fill(self, draft: Draft) -> None:
-        """Write all files except the summary into an unfinished folder."""
+        """Write all files of the run except the summary into an unfinished folder."""
         self.fill_tables(draft)
         self.fill_rest(draft)
 
     def fill_rest(self, draft: Draft) -> None:
-        """Write the cost and the film."""
+        """Write the cost and the film into an unfinished folder."""
         draft.json("cost.json", self.cost)
         if self.film is not None:
             draft.film(*self.film)
 
     def fill_tables(self, draft: Draft) -> None:
-        """Write the scenario and the tables, which are the data of all figures."""
+        """Write the scenario and the tables into an unfinished folder. All figures are drawn from these data."""
         draft.text("scenario.toml", self.scenario)
         for name, table in self.tables.items():
             if len(table) or name not in SOMETIMES:
@@ -200,7 +204,7 @@ class Run:
         figure = drawn(lambda: draw_rates(self.held()))
         if figure is None:
             return shown
-        # In inline SVG, figures of one notebook would share their elements' ids.
+        # Use an image instead of inline SVG. Inline drawings of a notebook would share the ids of their elements.
         code = b64encode(figure._repr_svg_().encode()).decode()
         return f'{shown}<img alt="throughput over time" src="data:image/svg+xml;base64,{code}">'
 
@@ -220,31 +224,31 @@ class Run:
 
 
 def moved(run: Run, folder: Path) -> Run:
-    """Return a run with paths in ``folder``, after its folder was renamed."""
+    """Return a run whose paths are in ``folder``. The run's folder was renamed to it."""
     captures = {name: folder / "pcap" / path.name for name, path in run.captures.items()}
     return replace(run, folder=folder, captures=captures)
 
 
 @dataclass(frozen=True, eq=False)
 class Held(Folder):
-    """A run in memory, with the interface of a run folder."""
+    """A run in memory that has the interface of a run folder."""
 
     run: Run
 
     @property
     def scenario_text(self) -> str:
-        """The resolved scenario, as TOML."""
+        """The scenario as TOML. Defaults are written out."""
         return self.run.scenario
 
     @property
     def film(self) -> tuple[Json, bytes] | None:
-        """The description of the film of the worst ten seconds, and the film."""
+        """Film of the worst ten seconds: its description, and the film in WebM."""
         return self.run.film
 
     def has(self, name: str) -> bool:
-        """Whether a run folder would contain this table."""
+        """Whether a run folder would contain the table that has this name."""
         return name in self.run.tables and (name not in SOMETIMES or self.table(name).height > 0)
 
     def table(self, name: str) -> pl.DataFrame:
-        """Return a table of the record."""
+        """Return the table that has this name."""
         return self.run.table(name).frame

@@ -1,4 +1,4 @@
-"""Networks without root, in a user namespace, and the remedies if that is refused."""
+"""Creates networks without root, in a user namespace. If the system refuses this, explains what to do."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from steadycast.core import core
 from steadycast.errors import MissingError
 
 MARK = "STEADYCAST_ROOTLESS"
-"""Environment variable of a command that was restarted in a user namespace."""
+"""Environment variable that is set if this command was restarted in a user namespace."""
 UNSHARE = ("unshare", "--user", "--map-current-user", "--keep-caps", "--")
-"""Runs a command in a new user namespace with all capabilities there. User and files are the same as outside."""
+"""Runs a command in a new user namespace. The command has all capabilities there, but the same user and files."""
 _BARE = ("setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--")
 _TUN = "/dev/net/tun"
 _SMALLEST = """
@@ -35,7 +35,7 @@ to = ["b"]
 
 
 def need_rights() -> None:
-    """Raise an error if the system is not Linux, or network namespaces are not permitted."""
+    """Raise an error if the system is not Linux, or if it does not permit network namespaces."""
     try:
         core.Emulation(core.Scenario("rights", [], _SMALLEST), {}, {})
     except OSError as error:
@@ -45,12 +45,14 @@ def need_rights() -> None:
 
 
 def refusal(error: OSError, system: Path = Path("/")) -> MissingError | None:
-    """Explain why networks can't be created, with one remedy; `None` if the error has another cause.
+    """Return an error that explains why networks can't be created, and gives one remedy.
+
+    Returns `None` if ``error`` has another cause.
 
     Args:
-        error: the system's error. Its file name is what was refused: "user namespaces", "network namespaces" or the
-            path of a device.
-        system: the root of /proc/sys, and of the files that mark a container.
+        error: the error of the system. Its file name says what was refused: "user namespaces", "network namespaces" or
+            the path of a device.
+        system: the folder that contains /proc/sys and the files by which a container is recognised.
 
     """
     what, number = str(error.filename), error.errno
@@ -91,10 +93,10 @@ def refusal(error: OSError, system: Path = Path("/")) -> MissingError | None:
 
 
 def way() -> Sequence[str]:
-    """Return the prefix of a command that creates networks: empty, or `UNSHARE`.
+    """Return what to put in front of a command that creates networks: nothing, or `UNSHARE`.
 
     Raises:
-        MissingError: networks can't be created in either way.
+        MissingError: networks can be created neither directly nor in a user namespace.
 
     """
     try:
@@ -106,7 +108,7 @@ def way() -> Sequence[str]:
             raise
     else:
         return ()
-    # LC_ALL=C makes the messages English, as compared below.
+    # Set LC_ALL=C to get English messages, because they are compared below.
     tried = subprocess.run(
         [*UNSHARE, sys.executable, "-P", "-m", "steadycast.rootless"],
         env={**os.environ, MARK: "1", "LC_ALL": "C"},
@@ -127,7 +129,7 @@ def way() -> Sequence[str]:
 def enter() -> None:
     """Restart this command in a user namespace, if networks can't be created otherwise.
 
-    A process that runs other code, too, is not restarted, because that would end the other code.
+    If other code runs in the same process, the process is not restarted, because a restart would end that code.
 
     Raises:
         MissingError: networks can't be created in a user namespace, either.
@@ -142,12 +144,12 @@ def enter() -> None:
 
 
 def bare(words: Sequence[str]) -> list[str]:
-    """Return a command that runs a program without the capabilities of our user namespace."""
+    """Return a command that runs a program without the capabilities that we have in our user namespace."""
     return [*_BARE, *words] if MARK in os.environ and shutil.which(words[0]) else list(words)
 
 
 def main() -> int:
-    """Try to create a network namespace, and print the problem and the remedy on separate lines."""
+    """Try to create a network namespace. If this fails, print the problem and the remedy, each on its own line."""
     try:
         need_rights()
     except MissingError as refused:

@@ -39,20 +39,22 @@ def run(
     Args:
         scenario: a file, or a `steadycast.scenario.Scenario`.
         seed: replaces the scenario's seed.
-        set: changes to the scenario, as ``{"flow.video.controller": "tfrc"}`` or ``["flow.video.controller=tfrc"]``.
-        out: where to write the run folder; without it nothing is written.
+        set: changes to the scenario, for example ``{"flow.video.controller": "tfrc"}`` or
+            ``["flow.video.controller=tfrc"]``.
+        out: where to write the run folder. By default, nothing is written.
         force: replace an existing folder.
-        progress: callback that receives the progress; by default a progress bar, if stderr is a terminal.
+        progress: callback that receives the progress. By default, a progress bar is shown if stderr is a terminal.
         quality: decode and measure the pictures.
-        vmaf: measure VMAF as well, by the FFmpeg of `imageio-ffmpeg`.
-        controllers: controller classes of video flows, by flow name; they replace the scenario's controllers.
-        film: record the ten seconds with the worst picture quality as a film for the report; needs ``quality``.
-        recorded: with ``out``, called with the unfinished folder once the tables are written, before the film.
+        vmaf: measure VMAF as well. This needs the FFmpeg of `imageio-ffmpeg`.
+        controllers: controller classes, by the name of the video flow. They replace the controllers in the scenario.
+        film: record the ten seconds with the worst picture quality as a film for the report. This needs ``quality``.
+        recorded: called with the unfinished folder, when the tables are written and the film is not. This needs
+            ``out``.
 
     Raises:
-        UserError: the scenario, a clip or a controller is wrong; the error names the place and the remedy.
-        MissingError: VMAF is requested, and no program that measures it is installed.
-        KeyboardInterrupt: Ctrl-C was pressed; with ``out``, the partial results are in ``out``.part.
+        UserError: the scenario, a clip or a controller is wrong. The error describes the place and the remedy.
+        MissingError: VMAF is requested, but no program that measures it is installed.
+        KeyboardInterrupt: Ctrl-C was pressed. If ``out`` is given, the partial results are in ``out``.part.
 
     """
     classes = dict(controllers or {})
@@ -77,11 +79,11 @@ def run_seeds(
     vmaf: bool = False,
     controllers: Mapping[str, type] | None = None,
 ) -> Json:
-    """Run a scenario once per seed, and return one summary with the mean and the spread of each number.
+    """Run a scenario once per seed. Return one summary that has the mean and the spread of each number.
 
     Writes ``out/seed-N`` for each seed, and ``out/seeds.json``. All files are in ``out``.part until the last run is
-    done. The runs are parallel, in one process per processor. With ``controllers``, and on Windows, they are
-    sequential in this process.
+    done. There is one process per processor, so that runs are parallel. With ``controllers``, and on Windows, the runs
+    follow one another in this process.
 
     Raises:
         UserError: as in `run`.
@@ -127,7 +129,7 @@ def run_seeds(
 
 @contextmanager
 def _seeds_kept(draft: Draft) -> Iterator[None]:
-    """Keep the finished seeds when the block ends early; remove the folder if there is none."""
+    """Keep the runs that are finished if the block ends early. If there are none, remove the folder."""
     try:
         yield
     except BaseException:

@@ -1,4 +1,4 @@
-"""The steps of a run, which `run`, `emulate`, sweeps and the lab combine."""
+"""The steps of a run. `run`, `emulate`, sweeps and the lab combine them."""
 
 from __future__ import annotations
 
@@ -27,33 +27,36 @@ if TYPE_CHECKING:
     World = core.Simulation | core.Emulation  # a module built without `real-time` has no `Emulation`
 
 Ladders = Mapping[str, Mapping[str, object]]
-"""Frame sizes in the core's format, by flow name."""
+"""Frame sizes of each flow, in the format of the core. The keys are the names of flows."""
 Build = Callable[[core.Scenario, Ladders, Mapping[str, controller.Guest]], "World"]
-"""Builds a world from a scenario, its frame sizes and its controllers."""
+"""Builds a simulation or emulation from a scenario, its frame sizes, and its controllers from outside the core."""
 Made = Callable[[Mapping[str, Any], int, Progress | None], "Ladder | FrameTable | None"]
-"""Prepares a flow's media; for example `media.prepare.media_of`."""
+"""Prepares the media of a flow. An example is `media.prepare.media_of`."""
 
 _LEAST_BPS = 4_000.0
-"""The lowest plausible rate in bit/s: one packet of 1500 bytes every 3 s."""
+"""A rate below this is not plausible, in bit/s. It is one packet of 1500 bytes every 3 s."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked scenario, and the controllers from outside the core."""
+    """A scenario that was checked, and its controllers from outside the core."""
 
     loaded: core.Scenario
     where: str
-    """The scenario's name in error messages."""
+    """How error messages refer to the scenario."""
     guests: Mapping[str, controller.Guest]
-    """Controllers and switching rules from outside the core, by scenario key, such as ``flow.NAME.controller``."""
+    """Controllers and switching rules from outside the core.
+
+    The keys are scenario keys, such as ``flow.NAME.controller``.
+    """
     warnings: tuple[str, ...] = ()
-    """Warnings for the summary, in addition to the warnings of the core."""
+    """Warnings that are added to those of the core in the summary."""
 
     @classmethod
     def of(
         cls, loaded: core.Scenario, where: str, folder: Path, classes: Mapping[str, type] | None = None
     ) -> Plan:
-        """Find the controllers and rules that are not in the core; file names are relative to ``folder``."""
+        """Find the controllers and switching rules that are not in the core. File names are relative to ``folder``."""
         given = classes or {}
         videos = loaded.videos()
         for flow in given:
@@ -77,38 +80,44 @@ class Plan:
         return cls(loaded, where, steering)
 
     def need_flows(self, remedy: str = "write at least one [[flow]]") -> None:
-        """Refuse a scenario without flows."""
+        """Raise an error if the scenario has no flows."""
         if not self.loaded.flows:
             raise UserError(f"{self.where}: flow", "there is none, so nothing would happen", remedy)
 
 
 @dataclass(frozen=True)
 class Keep:
-    """What a run keeps in addition to its numbers."""
+    """What a run keeps besides its numbers."""
 
     quality: bool = True
-    """Whether pictures are decoded and measured."""
+    """Whether the pictures are decoded and measured."""
     vmaf: bool = False
     film: bool = False
-    """Whether there is a film of the ten seconds with the worst picture quality."""
+    """Whether to create a film of the ten seconds with the worst picture quality."""
     recorded: Callable[[Folder], None] | None = None
-    """A callback that gets the unfinished folder once the tables are written, before the film."""
+    """Called with the unfinished folder, when the tables are written and the film is not."""
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A plan with its media, and the world built from them."""
+    """A `Plan`, its media, and the simulation or emulation (the "world") that was built from them."""
 
     plan: Plan
     media: Mapping[str, Ladder | FrameTable]
-    """The media by flow name; a ladder has pictures as well as frame sizes."""
+    """Media of each flow.
+
+    The keys are the names of flows. A ladder has pictures, a frame table has only frame sizes.
+    """
     world: World
     media_s: float
-    """The time for preparing the media and the world, in seconds."""
+    """How long it took to prepare the media and to build the world, in seconds."""
 
     @classmethod
     def of(cls, plan: Plan, told: Progress, build: Build | None = None, made: Made | None = None) -> Ready:
-        """Prepare the media by ``made`` and the world by ``build`` (default `media_of` and `core.Simulation`)."""
+        """Prepare the media by ``made``, and the world by ``build``.
+
+        The defaults are `media_of` and `core.Simulation`.
+        """
         began = time.perf_counter()
         if build is None:
             plan.need_flows()
@@ -126,36 +135,38 @@ class Ready:
 
     @property
     def ladders(self) -> dict[str, Ladder]:
-        """The media that have pictures, by flow name."""
+        """The media that have pictures. The keys are the names of flows."""
         if not self.media:
             return {}
         from steadycast.media.table import FrameTable
 
-        # The module of `Ladder` would load the codecs.
+        # Do not import the module of `Ladder` for this test, because it would load the codecs.
         return {flow: each for flow, each in self.media.items() if not isinstance(each, FrameTable)}
 
 
 def drive(world: World, told: Callable[[float, float], None] | None = None) -> tuple[bool, Json]:
-    """Run a world; return whether it reached its end, and the processor and wall-clock time in seconds.
+    """Run a world, which is a simulation or an emulation.
 
-    ``told`` gets the simulated seconds so far and in total.
+    Returns whether it reached its end, and the processor time and wall-clock time in seconds. ``told`` is called with
+    the simulated time so far and the total time, in seconds.
     """
     own, cpu, wall = os.getpid(), time.thread_time(), time.perf_counter()
     try:
         complete = world.run(told)
     finally:
-        # A user's controller may fork and let the child return, which would write the results, too.
+        # End a forked child here. A user's controller may fork and let the child return. The child would also write the
+        # results.
         if os.getpid() != own:
             os._exit(0)
     return complete, {"cpu_s": time.thread_time() - cpu, "wall_s": time.perf_counter() - wall}
 
 
 def record_of(ready: Ready, *, complete: bool) -> Run:
-    """Return the record of a world, before its pictures are measured."""
+    """Return the record of a run whose pictures are not yet measured."""
     plan, world = ready.plan, ready.world
     summary: Json = json.loads(world.summary(complete))
     summary["scenario"]["sha256"] = plan.loaded.sha256
-    # The key order is documented.
+    # Build the summary in this order of keys, because the order is documented.
     summary = {"format": FORMAT, "scenario": summary["scenario"], "program": program(), **summary}
     tables = {name: Table(world.table(name)) for name in (*TABLES, "missing")}
     tables["frames"] = unscored(world.table("frames"))
@@ -187,13 +198,13 @@ def _media_warnings(ready: Ready) -> Iterator[str]:
 
 
 def _encoder_floor_warnings(ready: Ready, summary: Json) -> Iterator[str]:
-    """Warn of each video whose rate exceeds its fair share even at the coarsest quantizer."""
+    """Yield a warning for each video that exceeds its fair share even at the coarsest quantizer."""
     from steadycast.report import say
     from steadycast.report.answer import MOSTLY
 
     for flow in summary["flows"]:
         ladder, fair = ready.ladders.get(flow["name"]), number(flow.get("fair_share_bps"))
-        # A video that mostly has its best quality needs no warning.
+        # A video that has its best quality most of the time needs no warning.
         at_best = number((flow.get("limited_by_frac") or {}).get("encoder")) or 0.0
         if ladder is None or fair is None or at_best > MOSTLY:
             continue
@@ -208,12 +219,15 @@ def _encoder_floor_warnings(ready: Ready, summary: Json) -> Iterator[str]:
 
 
 def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:
-    """Warn of controllers whose rate was never high enough to send: they probably use another unit."""
+    """Yield a warning for each controller whose rate was never high enough to send.
+
+    Such a controller probably uses another unit.
+    """
     for flow in (video["flow"] for video in plan.loaded.videos()):
         if (each := plan.guests.get(f"flow.{flow}.controller")) is None:
             continue
         frame = decisions.frame
-        # Rows without `limit` are measurements of a receiver, not decisions.
+        # Leave out rows without `limit`. They are measurements of a receiver, not decisions.
         decided = frame.filter((frame["flow"] == flow) & frame["limit"].is_not_null())
         most = decided["target_bps"].max()
         if isinstance(most, float) and most <= _LEAST_BPS:
@@ -225,7 +239,10 @@ def _class_warnings(plan: Plan, decisions: Table) -> Iterator[str]:
 
 
 def measure(ready: Ready, done: Run, told: Progress, *, vmaf: bool = False) -> Record | None:
-    """Add the measured picture quality to a run; return the viewing record, `None` without pictures."""
+    """Measure the picture quality, and add it to a run.
+
+    Returns what the viewers saw, or `None` if the run has no pictures.
+    """
     ladders = ready.ladders
     if not ladders:
         return None
@@ -248,15 +265,15 @@ def conduct(
     captures: Path | None = None,
     doing: str = "simulating",
 ) -> Run:
-    """Run a world, measure the pictures at its receivers, and check the scenario's expectations.
+    """Run a simulation or emulation, measure the received pictures, and check the scenario's expectations.
 
     Args:
-        ready: the world, with its plan and its media.
+        ready: the simulation or emulation, its plan and its media.
         told: callback that receives the progress.
-        keep: the results that are kept besides the numbers.
-        draft: the unfinished folder; an interrupted run leaves its partial results in it.
-        captures: the folder for captured packets.
-        doing: the label of the progress while the world runs.
+        keep: the results that are kept in addition to the numbers.
+        draft: the unfinished folder. An interrupted run leaves its partial results there.
+        captures: the folder in which captured packets are written.
+        doing: the label of the progress while the simulation or emulation runs.
 
     """
     captured = _capture(ready, captures)
@@ -285,7 +302,8 @@ def conduct(
             draft.progress(left.summary)
         raise
     except UserError as error:
-        # After a write error the partial folder is kept. After other errors without results it is removed.
+        # After a write error, keep the partial folder. After any other error, remove the folder if there are no
+        # results.
         if draft is not None and done is None and not isinstance(error, UnwrittenError):
             draft.discard()
         raise
@@ -305,7 +323,7 @@ def conduct(
 
 
 def _capture(ready: Ready, folder: Path | None) -> dict[str, Path]:
-    """Start the captures that the scenario requests; return their files by link."""
+    """Start the captures that the scenario requests. Return their files by the names of the links."""
     links = ready.plan.loaded.captured()
     if folder is None or not links:
         return {}
@@ -323,7 +341,7 @@ def stage(
     force: bool,
     doing: str = "simulating",
 ) -> Run:
-    """Prepare and conduct a run; with ``out``, write its folder during the run."""
+    """Prepare and execute a run. If ``out`` is given, the run's folder is written during the run."""
     from tempfile import TemporaryDirectory
 
     if keep.vmaf:
@@ -331,7 +349,7 @@ def stage(
 
         need()
     if out is not None:
-        # Locks the folder: a conflict must not surface after minutes of encoding and simulation.
+        # Lock the folder first, so that a conflict is noticed before minutes of encoding and simulation.
         with Draft(out, force=force) as draft:
             ready = prepare()
             draft.begin()

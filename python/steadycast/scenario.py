@@ -23,11 +23,11 @@ from steadycast.files import write_text
 from steadycast.toml import document
 
 _LISTS = {"events": "event", "flows": "flow", "links": "link", "simulcasts": "simulcast"}
-"""Lists of tables, and their keys in the file."""
+"""Attributes that are lists of tables, and their keys in the scenario file."""
 
 
 class Part:
-    """A table of keys. A key that was not given is `None`."""
+    """A table of keys. Keys that were not given are `None`."""
 
     def __init__(self, **keys: Any) -> None:
         self.__dict__.update(keys)
@@ -43,7 +43,7 @@ class Part:
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
 
     def plain(self) -> dict[str, Any]:
-        """Return the keys and values as in a scenario file; the keys in ``extra`` are unchanged."""
+        """Return the keys and values as a scenario file has them. The entries of ``extra`` are added unchanged."""
         given = {key: value for key, value in vars(self).items() if value is not None and key != "extra"}
         filled = {
             key: value for key, value in given.items() if isinstance(value, Part) or value not in ((), [], {})
@@ -54,7 +54,10 @@ class Part:
         }
 
     def _key(self, name: str) -> str:
-        """Return the key for an attribute name. Only names that are Python keywords end in an underscore."""
+        """Return the key for the name of an attribute.
+
+        An underscore at the end is removed. Only names that are Python keywords have one.
+        """
         return name.rstrip("_")
 
 

@@ -1,4 +1,4 @@
-"""The answer of a report in sentences: each flow's share, the picture quality, and whether flows competed at all."""
+"""The first sentences of a report: each flow's share, the picture quality, and whether flows competed at all."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ from steadycast.report.choice import CONVERSATION_MS, delay_ms
 from steadycast.report.rank import alike, ranked_receivers
 
 MOSTLY = 0.5
-"""The share of time above which a limit other than the network makes a comparison meaningless."""
+"""A comparison is meaningless if something other than the network limits a flow for more than this fraction of time."""
 _MUCH_LATE = 0.05
-"""The share of late pictures from which `_waited` explains them."""
+"""`_waited` explains late pictures if at least this fraction of the pictures is late."""
 _LONG_BACKLOG_MS = 100.0
-"""The 95th percentile of the wait at the sender from which it counts as the cause of late pictures."""
+"""The wait at the sender counts as the cause of late pictures if its 95th percentile is at least this, in ms."""
 _LEAST_SHARE_GAP = 0.02
-"""`partly_competing` names a flow if its share while competing and its share of the whole run differ by this or more.
+"""`partly_competing` mentions a flow if its two shares differ by at least this.
 
-Averaging alone may cause smaller differences.
+One is the share while the flow competes, the other is the share in the whole run. Averaging alone may cause a smaller
+difference.
 """
 _GRADES = ((4.5, "excellent"), (3.5, "good"), (2.5, "fair"), (1.5, "poor"), (0.0, "bad"))
 
 
 def answer(summary: Mapping[str, Any]) -> list[str]:
-    """Return the sentences of the answer, the most important first."""
+    """Return the sentences that begin a report. The most important sentence is the first."""
     flows = summary["flows"]
     sentences = []
     if summary.get("complete") is False:
         sentences.append("This run was interrupted. The report covers only its beginning.")
     sentences += uncompared(summary)
     measured = [f for f in flows if number(f.get("throughput_bps")) is not None]
-    # Background traffic has a fixed rate.
+    # Prefer flows that adapt their rate. Background traffic has a fixed rate, so mention it only if there is nothing
+    # else.
     told = [got(f) for f in measured if f.get("kind") in ("video", "tcp")] or [got(f) for f in measured]
     if len(told) > 4:
         told = [*told[:3], f"and {len(told) - 3} more flows, in the table"]
@@ -49,14 +51,14 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
 
 
 def uncompared(summary: Mapping[str, Any]) -> list[str]:
-    """Warn of flows whose rate the network did not limit; empty for live sessions."""
+    """Return a warning for each flow whose rate the network did not limit. Returns nothing for live sessions."""
     if summary.get("world") == "live":
         return []
     return [said for flow in summary["flows"] if (said := nothing_compared(flow))]
 
 
 def nothing_compared(flow: Mapping[str, Any]) -> str | None:
-    """Warn if this flow's rate was not limited by the network for most of the time."""
+    """Return a warning if the network did not limit the rate of this flow for most of the time."""
     if flow.get("kind") != "video":
         return None
     shares = {k: number(v) or 0.0 for k, v in (flow.get("limited_by_frac") or {}).items()}
@@ -90,7 +92,10 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
 
 
 def _waited(flow: Mapping[str, Any]) -> str:
-    """Say if pictures of a flow that its encoder limits were late because they waited at the sender."""
+    """Return a sentence if pictures were late because they waited at the sender.
+
+    ``flow`` is a video whose rate is limited by its encoder.
+    """
     counts = [receiver.get("frames") or {} for receiver in flow.get("receivers") or []]
     late = max(((number(c.get("late")) or 0) / (number(c.get("sent")) or 1) for c in counts), default=0.0)
     waited = number(reach(flow, "backlog_ms", "p95")) or 0.0
@@ -104,29 +109,29 @@ def _waited(flow: Mapping[str, Any]) -> str:
 
 
 def title(flow: Mapping[str, Any]) -> str:
-    """Name a flow with its controller."""
+    """Return the name of a flow, followed by its controller."""
     how = flow.get("controller") or (flow.get("congestion") if flow.get("kind") == "tcp" else None)
     return f"{flow['name']} ({how})" if how and how != flow["name"] else str(flow["name"])
 
 
 def counted(flow: Mapping[str, Any]) -> str:
-    """Name a flow as `title`, with the number of its receivers if there are several."""
+    """Return the `title` of a flow. If it has several receivers, add their number."""
     n = len(flow.get("receivers") or [])
     return title(flow) + (f" → {n}" if n > 1 else "")
 
 
 def grade(score: float) -> str:
-    """Return the word for a mean opinion score, for example "good"."""
+    """Return the word for a mean opinion score, for example "good" for 3.5 to 4.5."""
     return next(word for least, word in _GRADES if score >= least)
 
 
 def a(word: str) -> str:
-    """Put an article before a word."""
+    """Return a word with the indefinite article in front of it."""
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"
 
 
 def got(flow: Json) -> str:
-    """Describe a flow's throughput, and its ratio to the fair share."""
+    """Return a phrase about the throughput of a flow, and its ratio to the flow's fair share."""
     share = flow.get("share_of_fair")
     text = f"{title(flow)} got {say.rate(flow.get('throughput_bps'))}"
     if number(share) is not None:
@@ -141,12 +146,15 @@ def got(flow: Json) -> str:
 
 
 def never_competes(flow: Mapping[str, Any]) -> bool:
-    """Whether no other flow competed, so that the fraction of the fair share is unknown."""
+    """Whether the flow never competed with another flow. Its fraction of the fair share is then not known."""
     return flow.get("share_of_fair") is None and number(flow.get("competing_s")) == 0
 
 
 def partly_competing(summary: Mapping[str, Any]) -> str | None:
-    """Return a sentence with each flow's rate while it competed, if it differs from the mean rate."""
+    """Return a sentence about flows that competed for only a part of the time.
+
+    It contains each flow's rate while it competed, if this rate differs from the flow's mean rate.
+    """
     said = []
     for flow in summary["flows"]:
         share, fair = number(flow.get("share_of_fair")), number(flow.get("fair_share_bps"))
@@ -163,7 +171,7 @@ def partly_competing(summary: Mapping[str, Any]) -> str | None:
 
 
 def _seen(flow: Json) -> str | None:
-    """Describe the viewers' experience: the score, its basis, and the missing frames."""
+    """Return a sentence about what the viewers saw: the score, what it is based on, and the missing frames."""
     receivers = ranked_receivers(flow) if flow.get("kind") == "video" else []
     if not receivers:
         return None
@@ -196,7 +204,10 @@ def _built_on(flow: Json, by: str) -> str:
 
 
 def _late(flow: Json) -> str:
-    """Return a phrase about the delay, if a flow's only receiver has too much for a conversation."""
+    """Return a phrase about the delay if it is too long for a conversation.
+
+    The phrase is empty for flows with several receivers.
+    """
     delay = number(delay_ms(flow)) if len(flow["receivers"]) == 1 else None
     if delay is None or delay <= CONVERSATION_MS:
         return ""
@@ -207,7 +218,10 @@ def _late(flow: Json) -> str:
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:
-    """Return a phrase about frames that were not shown intact and in time, frozen pictures and late frames."""
+    """Return a phrase about frames that a viewer did not see.
+
+    It mentions frames that were not whole and in time, frozen pictures, and frames that arrived late.
+    """
     ok, sent = number(reach(receiver, "frames", "ok")), number(reach(receiver, "frames", "sent"))
     if ok is None or not sent or ok >= sent:
         return ""

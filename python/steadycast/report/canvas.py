@@ -1,4 +1,4 @@
-"""The canvas of figures: size, style, labels at the ends of lines, and saving."""
+"""Creates figures and saves them. It defines their size and style, and writes labels at the ends of lines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _RC: Any = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    # Without it, matplotlib searches for ticks above the axes, a third of the drawing time.
+    # Set the position of the title. Otherwise matplotlib searches for ticks above the axes, which takes a third of the
+    # time.
     "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -62,10 +63,10 @@ class Drawing:
     """A figure of a run or of a sweep, which a notebook can display."""
 
     figure: Figure
-    """The matplotlib figure, for further changes."""
+    """The matplotlib figure. A program may change it further."""
 
     def save(self, path: Path | str) -> None:
-        """Save the figure; the suffix selects the format (.png, .svg, .pdf).
+        """Save the figure. The suffix of ``path`` selects the format (.png, .svg, .pdf).
 
         Raises:
             UserError: the suffix is unknown.
@@ -79,34 +80,34 @@ class Drawing:
 
 
 def drawn(draw: Callable[[], Figure | None]) -> Drawing | None:
-    """Return the figure of ``draw`` in the report's style; `None` if there is nothing to show."""
+    """Return the figure that ``draw`` creates in the report's style. Returns `None` if there is nothing to show."""
     with _context():
         figure = draw()
     return None if figure is None else Drawing(figure)
 
 
 def all_drawn(draw: Callable[[], Sequence[Figure]]) -> list[Drawing]:
-    """Return the figures of ``draw`` in the report's style."""
+    """Return the figures that ``draw`` creates in the report's style."""
     with _context():
         return [Drawing(figure) for figure in draw()]
 
 
 def _plain_svg(figure: Figure) -> str:
-    """SVG with fixed colours and the reader's fonts, without a creation time."""
+    """Return the figure as SVG with fixed colours and without a creation time. The reader's fonts are used."""
     buffer = io.StringIO()
     with _context():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
-    # Verdana has almost the same widths as DejaVu Sans, which the reader may lack.
+    # Add a fallback font, because the reader may lack DejaVu Sans. Verdana has almost the same widths.
     return text.replace("'DejaVu Sans'", "'DejaVu Sans', Verdana, sans-serif")
 
 
 def svg(figure: Figure, name: str) -> str:
-    """Return a figure as inline SVG whose colours follow the page's light or dark scheme."""
+    """Return the figure as inline SVG. Its colours follow the light or dark scheme of the page."""
     text = _plain_svg(figure)
-    # Ids must be unique, because drawings share a page.
+    # Make the ids unique, because a page contains several drawings.
     text = text.replace(f'<g id="{_END}"', f'<g class="{_END}"')
     text = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', text)
     text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
@@ -118,7 +119,7 @@ def svg(figure: Figure, name: str) -> str:
         (style.PAPER, "paper"),
     ):
         text = text.replace(colour, f"var(--{variable})")
-    # Areas, and the texts on them, keep their colours.
+    # Use variables for the colours of lines and of most texts. Areas, and the texts on them, keep their colours.
     text = re.sub(r"stroke: #([0-9a-f]{6})", r"stroke: var(--c-\1, #\1)", text)
     text = re.sub(r"(<text [^>]*fill: )#(?!ffffff|111111)([0-9a-f]{6})", r"\1var(--c-\2, #\2)", text)
     text = text.replace("<svg ", '<svg role="img" ', 1)
@@ -126,11 +127,11 @@ def svg(figure: Figure, name: str) -> str:
 
 
 _END = "end"
-"""The class of labels right of the axes, which narrow pages show as a list."""
+"""CSS class of the labels to the right of the axes. Narrow pages show these labels as a list."""
 
 
 def _legend(figure: Figure) -> str:
-    """Return the labels right of the axes as a list; empty if there are none."""
+    """Return the labels to the right of the axes as an HTML list. It is empty if there are none."""
     from matplotlib.colors import to_hex
     from matplotlib.lines import Line2D
     from matplotlib.text import Annotation
@@ -153,12 +154,15 @@ def _legend(figure: Figure) -> str:
 
 
 def colours(svgs: str) -> list[str]:
-    """Return the line colours in drawings of `svg`, as six hexadecimal digits."""
+    """Return the line colours that the results of `svg` contain, as six hexadecimal digits."""
     return sorted(set(re.findall(r"var\(--c-([0-9a-f]{6})", svgs)))
 
 
 def save_drawing(draw: Callable[[], Figure | None], path: Path) -> bool:
-    """Save the figure of `draw` in the suffix's format; return whether there was one."""
+    """Save the figure that `draw` creates. Return false if there was no figure.
+
+    The suffix of ``path`` selects the format.
+    """
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(
             str(path), "an image can't be saved in this format", "end the name in .png, .svg or .pdf"
@@ -181,7 +185,7 @@ def _context() -> Iterator[None]:
 
 
 def in_style(draw: Callable[[], Figure | None], name: str) -> str | None:
-    """Return the figure of `draw` as inline SVG; `None` if there is nothing to show."""
+    """Return the figure that `draw` creates as inline SVG. Returns `None` if there is nothing to show."""
     with _context():
         figure = draw()
         return None if figure is None else svg(figure, name)
@@ -190,7 +194,7 @@ def in_style(draw: Callable[[], Figure | None], name: str) -> str | None:
 def canvas(
     rows: int = 1, *, height: float = 3.0, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
-    """Create a figure of panels with a common time axis, and room for labels on the right."""
+    """Create a figure of panels that have a common time axis. It has room for labels on the right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height))
@@ -204,7 +208,7 @@ def canvas(
 
 @dataclass(frozen=True)
 class Label:
-    """A label at a line's end."""
+    """A label at the end of a line. ``y`` is its height in data coordinates."""
 
     y: float
     text: str
@@ -212,7 +216,7 @@ class Label:
 
 
 def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> None:
-    """Write labels at the ends of lines; move overlapping ones apart, and break wide ones."""
+    """Write labels at the ends of lines. Labels that overlap are moved apart, and wide labels are broken."""
     if not labels:
         return
     low, high = axes.get_ylim()
@@ -227,7 +231,7 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
     ordered = sorted(map(fitted, labels), key=lambda label: label.y)
     lines = [label.text.count("\n") + 1 for label in ordered]
     places = [min(max(label.y, low), high) for label in ordered]
-    # Close labels push each other apart; a crowded chart may lack room.
+    # Push close labels apart. Stop after 50 rounds, because there may not be enough room for all labels.
     for _ in range(50):
         moved = False
         for i in range(1, len(places)):
@@ -251,7 +255,7 @@ def label_ends(axes: Axes, labels: Sequence[Label], *, size: float = 8.5) -> Non
 
 
 def _broken(line: str, size: float, room: float) -> str:
-    """Break a line at its spaces into lines of at most ``room`` points."""
+    """Break a line at its spaces into lines that are at most ``room`` points wide."""
     from matplotlib.textpath import TextPath
 
     if not line.strip():  # matplotlib fails on an empty text
@@ -261,20 +265,23 @@ def _broken(line: str, size: float, room: float) -> str:
 
 
 def note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, float], **more: Any) -> None:
-    """Write a text at data coordinates with an offset in points, even outside of the axes."""
+    """Write a text at a point in data coordinates, moved by ``shift`` points. It may be outside of the axes."""
     axes.annotate(
         text, at, shift, textcoords="offset points", annotation_clip=False, **{"va": "center", **more}
     )
 
 
 def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
-    """Write a text right of the axes, at the fraction ``y`` of their height plus ``shift`` points."""
+    """Write a text to the right of the axes.
+
+    Its height is the fraction ``y`` of the height of the axes, plus ``shift`` points.
+    """
     more: Any = {"fontsize": 7.5, "color": style.readable(colour), "gid": _END}
     note(axes, text, (1, y), (5, shift), xycoords="axes fraction", **more)
 
 
 def bare(axes: Axes, bottom: float = 0.0, top: float = 1.0) -> None:
-    """Hide the vertical axis, and set its limits to ``bottom`` and ``top``."""
+    """Hide the vertical axis. Its limits become ``bottom`` and ``top``."""
     axes.set_ylim(bottom, top)
     axes.set_yticks([])
     axes.grid(visible=False)
@@ -282,18 +289,18 @@ def bare(axes: Axes, bottom: float = 0.0, top: float = 1.0) -> None:
 
 
 def level(axes: Axes, y: float, text: str) -> Label:
-    """Draw a thin horizontal line (a fair share, a limit); return its label."""
+    """Draw a thin horizontal line for a value such as a fair share or a limit. Return the label of the line."""
     axes.axhline(y, color=style.MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
     return Label(y, text, style.MUTED)
 
 
 def from_zero(axes: Axes, top: float) -> None:
-    """Set the vertical axis from 0 to ``top``, or to 1 if all values are 0."""
+    """Set the limits of the vertical axis to 0 and ``top``. If ``top`` is 0, the upper limit is 1."""
     axes.set_ylim(0, top if top > 0 else 1.0)
 
 
 def scale_of(top: float) -> tuple[float, str]:
-    """Return the divisor of rates up to ``top``, and the resulting unit."""
+    """Return by what to divide rates up to ``top`` for display, and the unit of the result."""
     for unit, step in (("Gb/s", 1e9), ("Mb/s", 1e6), ("kb/s", 1e3)):
         if top >= step:
             return step, unit

@@ -1,4 +1,4 @@
-"""Tables that are shown on pages and in the terminal: column headings, and rows of cells that are text or HTML."""
+"""Tables for pages and for the terminal. They have column headings, and rows of cells that are text or HTML."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from steadycast.report.markup import Html, element
 from steadycast.report.words import term
 
 Cells = tuple[Sequence[str], Sequence[Sequence[str]]]
-"""Column headings, and rows."""
+"""The column headings, and the rows."""
 
 
 def verdict(*, holds: bool, fails: str = "fails") -> Html:
-    """Show whether a bound holds."""
+    """Return whether a bound holds, as a word and a sign in colour."""
     return element("span", "✓ holds" if holds else f"✗ {fails}", class_="ok" if holds else "bad")
 
 
 def expectations(summary: Mapping[str, Any]) -> Cells:
-    """Return the scenario's expectations, one per row."""
+    """Return a table of the scenario's expectations, one per row."""
     rows = []
     for each in summary.get("expect") or []:
         how = say.by_unit(each["that"])

@@ -1,4 +1,4 @@
-"""The rule that recommends one of several runs or controllers, in comparisons, sweeps and the lab."""
+"""The rule that recommends one of several runs or controllers. It is used by comparisons, sweeps and the lab."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from steadycast.folder import Json, is_spread, number, spread, student_t99
 from steadycast.report import say
 
 LEAST_OWN_SHARE = 0.5
-"""A video starves below this fraction of its fair share.
+"""A video starves if it gets less than this fraction of its fair share.
 
-A flow is reasonably fair within a factor of two of a TCP's rate (RFC 5348, section 1).
+Within a factor of two of a TCP flow's rate, a flow is reasonably fair (RFC 5348, section 1).
 """
 LEAST_SHARE = 0.8
-"""The fraction of its fair share that every other flow must obtain."""
+"""Every other flow must get at least this fraction of its fair share."""
 MOST_FROZEN = 0.01
-"""The largest acceptable share of time with a frozen picture."""
+"""Largest acceptable fraction of time in which the picture is frozen."""
 CONVERSATION_MS = 400.0
-"""The longest one-way delay of a conversation, in milliseconds (ITU-T G.114)."""
+"""Longest one-way delay that a conversation tolerates, in milliseconds (ITU-T G.114)."""
 PRIOR_FREEDOM = 2
-"""The degrees of freedom that `Placebo.spread` adds to the measured variance (moderated t-test, Smyth 2004)."""
+"""Weight of `Placebo.spread` in the pooled variance, in degrees of freedom (moderated t-test, Smyth 2004)."""
 _MOST_OTHERS = 3
 Value = float | None
 Where = Literal["compare", "sweep", "python", "lab"]
@@ -37,20 +37,20 @@ _MORE_SEEDS: Mapping[Where, str] = {
     "python": "compare the folders of run_seeds(…, seeds=range(1, 6)), or give sweep(…) these seeds",
     "lab": "save the scenario, and run it with steadycast sweep FILE --seeds 1-5",
 }
-"""How to add seeds in each interface."""
+"""For each interface, a sentence that says how to add more seeds."""
 
 
 @dataclass(frozen=True)
 class Placebo:
-    """The differences of a figure between two runs that only differ in the seed (`python -m validation.placebo`)."""
+    """How much a figure differs between two runs that differ only in the seed (`python -m validation.placebo`)."""
 
     spread: float
-    """Root mean square; for delays relative to the mean delay.
+    """Root mean square of the differences. For delays, it is relative to the mean delay.
 
-    For the figures in `MIDDLE` it is the median over scenarios, networks and controllers.
+    For the figures in `MIDDLE`, it is the median over scenarios, networks and controllers.
     """
     most: float
-    """The 99.9th percentile of the differences."""
+    """99.9th percentile of the differences."""
 
 
 PLACEBO: Mapping[str, Placebo] = {
@@ -61,44 +61,50 @@ PLACEBO: Mapping[str, Placebo] = {
     "delay": Placebo(0.093, 0.722),
     "others_share_unbounded": Placebo(0.113, 0.558),
 }
-"""The placebo of each figure, from docs/data/placebo.csv and placebo-costs.csv."""
+"""The `Placebo` of each figure, from docs/data/placebo.csv and placebo-costs.csv."""
 MIDDLE = ("score",)
-"""Figures whose `Placebo.spread` is a median, because a few networks would dominate the root mean square.
+"""Figures whose `Placebo.spread` is a median, because a few networks would dominate a root mean square.
 
-Scores vary six times as much on Wi-Fi as elsewhere.
+Scores vary six times as much on Wi-Fi as on other networks.
 """
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The figures of one run that the rule uses."""
+    """The figures of one run on which the rule is based."""
 
     others: Mapping[str, float]
-    """Fractions of their fair share that flows other than the tested videos obtained, by name."""
+    """How much of its fair share each other flow got, as a fraction. The keys are names of flows.
+
+    If several videos are tested, these videos are included.
+    """
     share: Value
-    """The smallest fraction of its fair share that a video under test obtained."""
+    """How much of its fair share the tested video got, as a fraction. With several videos, it is the smallest value."""
     picture_score: Value
     rate_score: Value
     frozen: Value
-    """The share of time with a frozen picture at the worst receiver."""
+    """Fraction of time in which the picture was frozen, at the worst receiver."""
     delay_ms: Value
-    """The 95th percentile of the packets' delay, in milliseconds."""
+    """95th percentile of the packets' delay, in milliseconds."""
     playout_ms: Value = None
-    """The delay from a frame's capture to its display, in milliseconds; `None` if a video has no play-out."""
+    """Delay from the capture of a frame to its display, in milliseconds. `None` if a video has no play-out."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A run, or the runs of several seeds, that may be recommended."""
+    """A run that may be recommended. It may consist of several runs that differ only in the seed."""
 
     name: str
     samples: Mapping[int, Sample]
-    """The runs' figures, by seed."""
+    """The figures of each run. The keys are the seeds."""
     alone: bool = True
-    """Whether the video has a single receiver, as in a call."""
+    """Whether the video has only one receiver, as in a call."""
 
     def mean(self, of: Callable[[Sample], Value]) -> Any:
-        """Return the mean over the seeds with its spread; the number for one seed, `None` if unknown."""
+        """Return the mean of a figure over the seeds, with its spread.
+
+        Returns a plain number if there is only one seed, and `None` if the figure is not known.
+        """
         known = [value for sample in self.samples.values() if (value := of(sample)) is not None]
         if not known:
             return None
@@ -106,18 +112,24 @@ class Candidate:
 
     @cached_property
     def least(self) -> tuple[str, Any] | None:
-        """The flow in `Sample.others` with the smallest fraction of its fair share, and this fraction."""
+        """The flow that gets the least of its fair share, and how much of it the flow gets.
+
+        The flow is one of those in `Sample.others`. The second value is a fraction.
+        """
         names = dict.fromkeys(name for sample in self.samples.values() for name in sample.others)
         shares = [(name, self.mean(lambda sample, name=name: sample.others.get(name))) for name in names]  # type: ignore[misc]
         return min(shares, key=lambda item: number(item[1]) or 0.0, default=None)
 
     def others_share(self, sample: Sample) -> Value:
-        """Return the share of the flow named by `least` in one run, as a fraction of its fair share."""
+        """Return how much of its fair share a flow gets in one run, as a fraction.
+
+        The flow is the one that `least` specifies.
+        """
         return None if self.least is None else sample.others.get(self.least[0])
 
     @property
     def faults(self) -> list[str]:
-        """Sentences about violations of the rule."""
+        """Sentences about how the run breaks the rule."""
         share, frozen, said = self.mean(_share), self.mean(_frozen), []
         if number(share) is not None and (number(share) or 0.0) < LEAST_OWN_SHARE:
             said.append(f"it starves at {say.frac(share)} of its own fair share")
@@ -129,7 +141,7 @@ class Candidate:
 
     @property
     def breach(self) -> float:
-        """The sum of the missing shares and the excess of frozen time."""
+        """How far the run breaks the rule: the sum of the shares that are missing and of the excess of frozen time."""
         share, frozen = number(self.mean(_share)), number(self.mean(_frozen))
         others = LEAST_SHARE if self.least is None else number(self.least[1]) or 0.0
         own = LEAST_OWN_SHARE if share is None else share
@@ -147,32 +159,32 @@ def _frozen(sample: Sample) -> Value:
 
 @dataclass(frozen=True)
 class Criterion:
-    """A criterion of the rule."""
+    """One criterion of the rule. It compares two candidates by one figure."""
 
     key: str
-    """The name in JSON."""
+    """Name of the criterion in JSON."""
     placebo: str
-    """The key in `PLACEBO`."""
+    """Key of the criterion in `PLACEBO`."""
     least: float
-    """The smallest difference that matters to a viewer or to another flow; relative for delays."""
+    """Smallest difference that matters to a viewer or to another flow. It is relative for delays."""
     value: Callable[[Candidate, Sample], Value]
-    """The value of a run; more is better, up to a bound."""
+    """Returns the value of one run. A higher value is better, up to a bound."""
     raw: Callable[[Candidate], Any]
-    """The unbounded figure, as a mean over the seeds."""
+    """Returns the figure without a bound, as a mean over the seeds."""
     how: Callable[[object], str]
-    """Formats the figure."""
+    """Formats the figure as text."""
     words: Callable[[Candidate], str]
-    """The predicate after the candidate's name, with {} for the figure."""
+    """Returns the rest of a sentence that begins with the candidate's name. {} stands for the figure."""
     relative: bool = False
     least_ms: float = 0.0
 
     def by_seed(self, of: Candidate) -> dict[int, float]:
-        """Return the known values of a candidate's runs, in the order of seeds."""
+        """Return the values of a candidate's runs, sorted by seed. Unknown values are left out."""
         runs = sorted(of.samples.items())
         return {seed: x for seed, sample in runs if (x := self.value(of, sample)) is not None}
 
     def beside(self, one: Candidate, other: Candidate) -> str:
-        """Describe the figures of two candidates."""
+        """Return a phrase with the figures of two candidates."""
         first = f"{one.name} {self.words(one)}".format(self.how(self.raw(one)))
         return f"{first}, {other.name} {self.how(self.raw(other))}"
 
@@ -186,7 +198,10 @@ def _negative(value: Value, least: float = 0.0) -> Value:
 
 
 def criteria(score: str | None, delay: Delay) -> list[Criterion]:
-    """Return the rule's criteria in their order; they compare ``score`` and ``delay``."""
+    """Return the criteria of the rule in their order.
+
+    ``score`` and ``delay`` are the score and the delay that are compared.
+    """
 
     def scored(sample: Sample) -> Value:
         return None if score is None else getattr(sample, score)
@@ -249,9 +264,9 @@ def criteria(score: str | None, delay: Delay) -> list[Criterion]:
 
 
 def cost_criteria(score: str | None, delay: Delay) -> list[Criterion]:
-    """Return the figures in which a recommended run may be worse than others.
+    """Return the criteria in which a recommended run may be worse than others.
 
-    What another flow loses is a cost beyond `LEAST_SHARE` too, so that its share has no bound here.
+    What another flow loses above `LEAST_SHARE` is a cost, too. So its share has no upper bound here.
     """
     return [
         replace(one, placebo="others_share_unbounded", value=Candidate.others_share)
@@ -263,7 +278,7 @@ def cost_criteria(score: str | None, delay: Delay) -> list[Criterion]:
 
 
 def say_score(score: str | None) -> str:
-    """Return a score's name for use in sentences."""
+    """Return the name of a score as words."""
     return (score or "score").replace("_", " ")
 
 
@@ -289,29 +304,32 @@ RULE = (
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of two candidates in one criterion."""
+    """The difference between two candidates in one criterion."""
 
     criterion: Criterion
     better: Candidate
     worse: Candidate
     difference: float
-    """The mean difference over the seeds, in the criterion's unit."""
+    """Mean difference over the seeds, in the unit of the criterion."""
     least: float
-    """The smallest significant difference."""
+    """Smallest difference that counts as significant and large enough."""
     spread: Value
-    """The standard deviation from which `least` follows: that of the runs, pooled with that in `PLACEBO`."""
+    """Standard deviation on which `least` is based.
+
+    It combines the standard deviation of the runs with the one in `PLACEBO`.
+    """
     seeds: int
     paired: bool
-    """Whether the runs of each pair have the same seed."""
+    """Whether each pair of runs has the same seed."""
 
     @property
     def counts(self) -> bool:
-        """Whether the difference is significant and large enough to matter."""
+        """Whether the difference is significant, and large enough to matter."""
         return self.difference >= self.least
 
     @property
     def basis(self) -> str:
-        """The origin of `least`."""
+        """What `least` is based on."""
         if self.seeds == 1:
             return "placebo"
         return "paired by seed" if self.paired else "seeds in their order"
@@ -335,9 +353,10 @@ class Difference:
 
 
 def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Difference | None:
-    """Compare two candidates by one criterion; `None` if one of them has no value.
+    """Return the difference between two candidates in one criterion, or `None` if one of them has no value.
 
-    Runs are paired by seed if at least half of the seeds are equal, otherwise in their order.
+    If at least half of the seeds are equal, runs with equal seeds are paired. Otherwise the runs are paired in their
+    order.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
@@ -355,8 +374,8 @@ def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Differ
     if n == 1:
         deviation, chance = placebo.spread * level, placebo.most * level
     else:
-        # Smyth's moderated t (2004, equation 3.2): without pooling, two or three pairs that agree by chance would be
-        # significant. `chance` is the half-width of the mean's 99 % interval.
+        # Use Smyth's moderated t (2004, equation 3.2). Without it, two or three pairs that agree by chance would be
+        # significant. `chance` is half of the width of the mean's 99 % interval.
         freedom = PRIOR_FREEDOM + n - 1
         squares = PRIOR_FREEDOM * (placebo.spread * level) ** 2 + (n - 1) * statistics.variance(apart)
         deviation = math.sqrt(squares / freedom)
@@ -367,31 +386,34 @@ def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Differ
 
 @dataclass(frozen=True)
 class Verdict:
-    """The recommended candidates, and the reasons."""
+    """Which candidates are recommended, and why."""
 
     candidates: Sequence[Candidate]
     take: Sequence[str] = ()
-    """One, several without a significant difference, or none."""
+    """Names of the recommended candidates.
+
+    There are several if they do not differ significantly, and none if none is recommended.
+    """
     nearest: str | None = None
-    """The candidate with the smallest violation, if all violate the rule."""
+    """The candidate that breaks the rule least, if all candidates break the rule."""
     score: str | None = None
-    """The score that is compared."""
+    """Name of the score that was compared."""
     decided: Sequence[Difference] = ()
     """The differences that excluded the other candidates."""
     compared: Sequence[Difference] = ()
-    """All computed differences, in the rule's order."""
+    """All differences that were computed, in the order of the rule's criteria."""
     reason: str = ""
     """Why candidates are recommended ("decided"), or why none is recommended (any other value).
 
     - "decided": all other candidates are significantly worse.
-    - "alike": no candidate was excluded, or some of the remaining candidates violate the rule.
-    - "chance": each candidate that keeps the rule is significantly worse than a candidate that violates the rule.
-    - "broken": all candidates violate the rule.
+    - "alike": no candidate was excluded, or some of the candidates that remain break the rule.
+    - "chance": each candidate that keeps the rule is significantly worse than a candidate that breaks the rule.
+    - "broken": all candidates break the rule.
     - "unknown": no figure is known.
     """
     said: Sequence[str] = field(default=())
     networks: Sequence[str] = ()
-    """Differences between the networks of the runs."""
+    """Sentences about differences between the networks of the runs."""
 
     def as_json(self) -> Json:
         """Return the verdict as JSON."""
@@ -414,17 +436,18 @@ class Verdict:
 def verdict(
     candidates: Sequence[Candidate], where: Where = "compare", networks: Sequence[str] = ()
 ) -> Verdict:
-    """Apply the rule: each criterion in turn excludes the candidates that are significantly behind.
+    """Apply the rule. Each criterion in turn excludes the candidates that are significantly worse than the best.
 
-    A single candidate is recommended only if it would be recommended over each of the others alone. ``networks`` are
-    sentences about differences between the networks of the runs.
+    A single candidate is recommended only if it also wins each direct comparison with another candidate. ``networks``
+    are sentences about differences between the networks of the runs.
     """
     if len(candidates) < 2:
         return Verdict(candidates)
     score, delay = score_of(candidates), delay_of(candidates)
     rule = criteria(score, delay)
     first, compared = _excluded(rule, candidates)
-    # A third run may be better than one of two others that do not differ. None of these two is recommended.
+    # Put back each candidate that does not lose a direct comparison with any remaining candidate. A third candidate
+    # excluded it, and that candidate was excluded itself.
     left = [
         each
         for each in candidates
@@ -439,7 +462,10 @@ def verdict(
 def _excluded(
     rule: Sequence[Criterion], candidates: Sequence[Candidate]
 ) -> tuple[list[Candidate], list[Difference]]:
-    """Apply each criterion in turn. Return the candidates that are left, and the computed differences."""
+    """Apply each criterion in turn.
+
+    Return the candidates that are not excluded, and the differences that were computed.
+    """
     left, compared = list(candidates), []
     for criterion in rule:
         means = {
@@ -459,14 +485,14 @@ def _excluded(
 
 
 def score_of(candidates: Sequence[Candidate]) -> str | None:
-    """Return the score that all runs have: the picture score, or else the rate score."""
+    """Return the name of the score that all runs have. The picture score is preferred to the rate score."""
     samples = [sample for each in candidates for sample in each.samples.values()]
     keys = ("picture_score", "rate_score")
     return next((key for key in keys if all(getattr(sample, key) is not None for sample in samples)), None)
 
 
 def delay_of(candidates: Sequence[Candidate]) -> Delay:
-    """Return the delay that all runs have: with play-out, or else that of the packets."""
+    """Return the name of the delay that all runs have. The delay with play-out is preferred to that of the packets."""
     samples = [sample for each in candidates for sample in each.samples.values()]
     return "playout_ms" if all(sample.playout_ms is not None for sample in samples) else "delay_ms"
 
@@ -550,7 +576,7 @@ def _nearly(left: Sequence[Candidate], compared: Sequence[Difference]) -> str:
 
 
 def conversation(delay: Any) -> list[str]:
-    """Return a note if a delay is too long for a conversation."""
+    """Return a sentence if the delay is too long for a conversation. Otherwise return nothing."""
     if (number(delay) or 0.0) <= CONVERSATION_MS:
         return []
     return [
@@ -560,7 +586,7 @@ def conversation(delay: Any) -> list[str]:
 
 
 def _costs(best: Candidate, candidates: Sequence[Candidate], costs: Sequence[Criterion]) -> list[str]:
-    """Name the figures in which another run is significantly better than the recommended one."""
+    """Return a sentence about the figures in which another run is significantly better than the recommended run."""
     found = [
         criterion.beside(best, each)
         for each in candidates
@@ -574,24 +600,27 @@ def _costs(best: Candidate, candidates: Sequence[Candidate], costs: Sequence[Cri
     return [f"It costs: {'; '.join(found[:_MOST_OTHERS])}{more}."] if found else []
 
 
-# # ---------------------------------------------------------------- the data of runs
+# ---------------------------------------------------------------- the data of runs
 
 
 def candidate(name: str, summaries: Mapping[int, Json], tested: Sequence[str]) -> Candidate:
-    """Return a candidate from its runs' summaries, by seed; ``tested`` are the videos under test."""
+    """Create a candidate from the summaries of its runs.
+
+    The keys of ``summaries`` are seeds. ``tested`` are the names of the tested videos.
+    """
     flows = [flow for summary in summaries.values() for flow in summary["flows"] if flow["name"] in tested]
     alone = all(len(flow.get("receivers") or []) == 1 for flow in flows)
     return Candidate(name, {seed: sample(summary, tested) for seed, summary in summaries.items()}, alone)
 
 
 def seed_of(summary: Json, otherwise: int) -> int:
-    """Return the seed of a run, or ``otherwise`` if its summary has none."""
+    """Return the seed of a run. If the summary has no seed, return ``otherwise``."""
     seed = number(record.reach(summary, "scenario", "seed"))
     return otherwise if seed is None else int(seed)
 
 
 def sample(summary: Json, tested: Sequence[str]) -> Sample:
-    """Return the figures of the videos under test from a run's summary."""
+    """Return the figures of a run on which the rule is based. ``tested`` are the names of the tested videos."""
     mine = [flow for flow in summary["flows"] if flow["name"] in tested]
     receivers = [receiver for flow in mine for receiver in flow.get("receivers") or []]
     playouts = [number(_median(flow, "playout_ms", "p95")) for flow in mine]
@@ -600,7 +629,7 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
             flow["name"]: share
             for flow in summary["flows"]
             if flow.get("kind") in ("video", "tcp")
-            # Several videos under test compete with each other.
+            # If several videos are tested, count each of them as another flow, because they compete with each other.
             and (flow["name"] not in tested or len(tested) > 1)
             and (share := number(flow.get("share_of_fair"))) is not None
         },
@@ -614,7 +643,7 @@ def sample(summary: Json, tested: Sequence[str]) -> Sample:
 
 
 def judged(summary: Json) -> Json:
-    """Return the part of a summary that the recommendation depends on."""
+    """Return the part of a summary on which the recommendation depends."""
     flow_keys = ("name", "kind", "controller", "share_of_fair")
     keys = ("picture_score", "rate_score", "frozen_frac", "playout_ms", "delay_ms")
     return {
@@ -630,7 +659,10 @@ def judged(summary: Json) -> Json:
 
 
 def in_question(summaries: Sequence[Json]) -> list[str]:
-    """Return the videos whose controllers differ between these runs; all if no controller differs."""
+    """Return the names of the videos whose controllers differ between these runs.
+
+    If no controller differs, return the names of all videos.
+    """
     steered: dict[str, set[str]] = {}
     for summary in summaries:
         for flow in summary["flows"]:
@@ -640,13 +672,13 @@ def in_question(summaries: Sequence[Json]) -> list[str]:
 
 
 def delay_ms(flow: Mapping[str, Any]) -> Any:
-    """Return the play-out delay of a flow, or else the network's delay, in milliseconds."""
+    """Return the play-out delay of a flow in milliseconds. If there is none, return the delay of its packets."""
     play_out = _median(flow, "playout_ms", "p95")
     return play_out if number(play_out) is not None else _median(flow, "delay_ms", "p95")
 
 
 def alike(one: Any, other: Any, how: Callable[[object], str]) -> bool:
-    """Whether two values are formatted alike, or their 95 % intervals overlap."""
+    """Whether two values do not differ visibly: they look the same as text, or their 95 % intervals overlap."""
     if how(number(one)) == how(number(other)):
         return True
     half = sum(v["ci95"] or 0.0 for v in (one, other) if is_spread(v))

@@ -1,6 +1,6 @@
 """The figures of a report.
 
-Each function takes a run folder and returns a drawing, or `None` if the run has no data for it.
+Each function draws the data of a run folder. It returns `None` if the run has no data for the figure.
 """
 
 from __future__ import annotations
@@ -24,24 +24,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure: its name on the command line, its caption, and the function that draws it."""
+    """A figure of the report.
+
+    It has a name on the command line, a caption, and a function that draws it.
+    """
 
     name: str
     title: str
     note: str
-    """An explanation for the reader."""
+    """Explanation of the figure for the reader."""
     draw: Callable[[Folder], Figure | None]
     ranges: bool = False
-    """Whether the note only applies to several receivers."""
+    """Whether the note is shown only if a flow has several receivers."""
 
 
 def save(folder: Folder, name: str, path: Path) -> None:
-    """Save one figure in the format of the suffix (.png, .svg, .pdf)."""
+    """Save one figure. The suffix of ``path`` selects the format (.png, .svg, .pdf)."""
     drawing(folder, name).save(path)
 
 
 def drawing(folder: Folder, name: str) -> Drawing:
-    """Draw one figure, for a notebook."""
+    """Return one figure, for example for a notebook."""
     plots = {plot.name: plot for plot in (*PLOTS, *ALONE)}
     there = f"there are: {', '.join(plots)}"
     if name not in plots:
@@ -54,12 +57,12 @@ def drawing(folder: Folder, name: str) -> Drawing:
 
 
 def drawn(plot: Plot, folder: Folder) -> str | None:
-    """Draw a figure as inline SVG; `None` if the run has no data for it."""
+    """Return a figure as inline SVG, or `None` if the run has no data for it."""
     return canvas.in_style(lambda: plot.draw(folder), plot.name)
 
 
 def draw_rates(folder: Folder) -> Figure | None:
-    """Draw throughput over time, with the fair shares, the capacity and the events."""
+    """Draw the throughput over time. The fair shares, the capacity and the events are drawn as well."""
     lines = series.grouped(series.series(folder, "throughput_bps"))
     if not lines:
         return None
@@ -90,7 +93,7 @@ def draw_rates(folder: Folder) -> Figure | None:
 
 
 def draw_delay(folder: Folder) -> Figure | None:
-    """Draw the one-way delay over time, with the play-out delay."""
+    """Draw the one-way delay over time, and the play-out delay."""
     lines = series.grouped(series.series(folder, "delay_ms"))
     if not lines:
         return None
@@ -101,7 +104,7 @@ def draw_delay(folder: Folder) -> Figure | None:
     for flow in folder.scenario.get("flow", []):
         limit = units.read(flow.get("playout"), units.SPAN)
         if limit is not None:
-            # A limit far above all delays would press them to the bottom.
+            # Do not draw a limit that is far above all delays, because it would press the delays to the bottom.
             if limit * 1000 < top * 3:
                 top = max(top, limit * 1000)
                 labels.append(canvas.level(axes, limit * 1000, f"play-out limit\n{say.ms(limit * 1000)}"))
@@ -123,12 +126,12 @@ def draw_delay(folder: Folder) -> Figure | None:
 
 
 def decided(folder: Folder) -> pl.DataFrame:
-    """Return the senders' decisions by time, without receivers' measurements."""
+    """Return the decisions of senders in the order of their times. Measurements of receivers are left out."""
     return folder.table("decisions").filter(pl.col("limit").is_not_null()).sort("t_s")
 
 
 def draw_why(folder: Folder) -> Figure | None:
-    """Draw the video's target rate, its sending rate, and the limit of the rate."""
+    """Draw the target rate of each video, its sending rate, and what limited the rate."""
     if not folder.has("decisions"):
         return None
     decisions = decided(folder)
@@ -147,7 +150,7 @@ def draw_why(folder: Folder) -> Figure | None:
     for i, flow in enumerate(flows):
         axes, strip = panels[2 * i], panels[2 * i + 1]
         look = style.look(flow)
-        # Only a sender's decisions have a limit.
+        # Select the sender's decisions. The measurements of receivers have no limit.
         mine = decisions.filter((pl.col("flow") == flow["name"]) & pl.col("limit").is_not_null())
         if not mine.height:
             continue
@@ -187,7 +190,7 @@ def draw_why(folder: Folder) -> Figure | None:
                     (begin + stop) / 2, 0.5, limit, va="center", ha="center", fontsize=7, color="#111111"
                 )
         for limit, each in spans.items():
-            # Thousands of single patches would dominate the drawing time.
+            # Draw all periods with the same limit as one object. Thousands of single patches would take too long.
             colour = style.LIMIT.get(limit, style.MUTED)
             whole = axes.get_xaxis_transform()
             axes.broken_barh(each, (0, 1), transform=whole, color=colour, alpha=0.1, linewidth=0)
@@ -201,7 +204,7 @@ def draw_why(folder: Folder) -> Figure | None:
 
 
 def stretches(t: Sequence[float], what: Sequence[str], end: float) -> list[tuple[float, float, str]]:
-    """Join consecutive equal values, as (from, to, value)."""
+    """Return the periods in which a value does not change, each as (from, to, value)."""
     result: list[tuple[float, float, str]] = []
     for begin, value in zip(t, what, strict=True):
         if result and result[-1][2] == value:
@@ -213,7 +216,7 @@ def stretches(t: Sequence[float], what: Sequence[str], end: float) -> list[tuple
 
 
 def draw_queue(folder: Folder) -> Figure | None:
-    """Draw queueing delay and drops of the links that have any."""
+    """Draw the queueing delay and the drops of links. Links that have neither are left out."""
     if not folder.has("links"):
         return None
     links = folder.table("links").sort("t_s")
@@ -268,7 +271,10 @@ def draw_queue(folder: Folder) -> Figure | None:
 
 
 def draw_quality(folder: Folder) -> Figure | None:
-    """Draw PSNR per frame (median and worst receiver), the worst one's missing frames, and the quantizer."""
+    """Draw the PSNR of each frame, the missing frames, and the quantizer.
+
+    The PSNR is drawn for the median and the worst receiver, the missing frames for the worst.
+    """
     if not folder.has("frames"):
         return None
     frames = folder.table("frames").sort("pts_s")
@@ -277,7 +283,8 @@ def draw_quality(folder: Folder) -> Figure | None:
     if not flows:
         return None
     pixels = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["psnr_y_db"].is_not_null().any()]
-    # Live receivers have no quantizers, and no quality unless the original is given.
+    # Draw the quantizer only where it is known. Live receivers know neither the quantizers nor, without the original,
+    # the quality.
     coded = [f for f in flows if frames.filter(pl.col("flow") == f["name"])["q"].ge(0).any()]
     ratios = [r for f in flows for r in [*[1.0] * (f in pixels), 0.13, *[0.45] * (f in coded)]]
     figure, panels = canvas.canvas(len(ratios), height=0.55 + 2.4 * sum(ratios), ratios=ratios)
@@ -338,7 +345,7 @@ def draw_quality(folder: Folder) -> Figure | None:
         for fate, colour in style.FATE.items():
             t = bad.filter(pl.col("fate") == fate)["pts_s"].to_list()
             axes.vlines(t, 0, 1, color=colour, linewidth=0.7)
-            # The warm-up is drawn but not counted.
+            # Do not count the frames of the warm-up, although they are drawn.
             n = sum(each >= folder.summary.get("from_s", 0.0) for each in t)
             canvas.beside(axes, f"{n} {fate}", 1.0, -place, colour)
             place += 9
@@ -357,7 +364,7 @@ def draw_quality(folder: Folder) -> Figure | None:
 
 
 def draw_mos(folder: Folder) -> Figure | None:
-    """Draw the share of frames in each class of the mean opinion score."""
+    """Draw the fraction of frames in each opinion class."""
     rows: list[tuple[str, Json]] = []
     for flow in folder.summary["flows"]:
         seen = [r for r in ranked_receivers(flow) if r.get("mos")]
@@ -374,7 +381,7 @@ def draw_mos(folder: Folder) -> Figure | None:
 
 
 def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
-    """Draw a bar per row, from bad to excellent, with the mean score at its end."""
+    """Draw one bar per row. It goes from bad to excellent, and its mean score is written at its end."""
     height = 1.0 + 0.62 * len(rows)
     figure, (axes,) = canvas.canvas(height=height)
     figure.subplots_adjust(
@@ -412,7 +419,7 @@ def mos_bars(rows: Sequence[tuple[str, Json]], heading: str) -> Figure:
 
 
 def draw_tcp(folder: Folder) -> Figure | None:
-    """Draw TCP's window and smoothed round-trip time."""
+    """Draw the window of each TCP flow, and its smoothed round-trip time."""
     if not folder.has("tcp"):
         return None
     table = folder.table("tcp").sort("t_s")
@@ -451,7 +458,7 @@ ALONE: tuple[Plot, ...] = tuple(
     Plot(name, over_time.QUANTITIES[name].heading, "", over_time.of_one(name))
     for name in ("jitter", "cumulative-jitter", "fairness")
 )
-"""The figures that are drawn on request, and not part of the report."""
+"""Figures that are drawn only on request. The report does not contain them."""
 
 PLOTS: tuple[Plot, ...] = (
     Plot("rates", "Rates", "Band: from the lowest to the highest receiver.", draw_rates, ranges=True),

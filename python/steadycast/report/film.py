@@ -12,12 +12,12 @@ from steadycast.report import say
 from steadycast.report.markup import Html, element, joined
 
 _MOST = 2_000_000
-"""The largest total size of films in one page, in bytes."""
+"""Maximum total size of the films on one page, in bytes."""
 _ELSEWHERE = "with its film, too, this page would be too large; its report shows it, and its file is in"
 
 
 def add(folder: Folder, progress: Progress) -> None:
-    """Create the film of the worst ten seconds of an existing run, in its folder."""
+    """Create the film of the worst ten seconds of a run that exists already. The film is put into the run's folder."""
     from steadycast.film import worst_seconds
     from steadycast.viewing import Record
 
@@ -33,13 +33,13 @@ def add(folder: Folder, progress: Progress) -> None:
 
 
 def shown(folders: Sequence[Folder]) -> tuple[str, Html]:
-    """Return a heading, and the films of these runs; empty if there are none.
+    """Return a heading and the films of these runs. Without films, the HTML is empty.
 
-    If their total size exceeds `_MOST`, they are re-encoded to fit, each with the same limit. A film that cannot be
-    made small enough is replaced by its path.
+    If the total size of the films exceeds `_MOST`, they are encoded again. All of them get the same maximum size then.
+    If a film cannot be made small enough, the page shows the path of its file instead.
     """
     films = [(folder, *film) for folder in folders if (film := folder.film) is not None]
-    # Base64 encodes three bytes as four characters.
+    # Multiply by 4/3, because Base64 encodes three bytes as four characters.
     fits = sum(len(data) for _, _, data in films) * 4 // 3 <= _MOST
     if not fits:
         from steadycast.film import smaller  # loads the codecs

@@ -1,4 +1,4 @@
-"""Draws a quantity over time, for one run or for several in one figure: jitter, fairness, quality, delay."""
+"""Draws a quantity over time, such as jitter, fairness, quality or delay. A figure shows one run or several."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from steadycast.media.table import F64
 
 _DENSE = 200
-"""With more points, lines are drawn without dashes."""
+"""A line that has more points than this is drawn without dashes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """The values of a flow over time, in the quantity's unit."""
+    """The values of a flow over time, in the unit of the drawn quantity."""
 
     flow: Json
     t: F64
@@ -36,24 +36,30 @@ class Line:
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity that can be drawn, with its name on the command line."""
+    """Something that can be drawn over time. ``name`` is its name on the command line."""
 
     name: str
     heading: str
     lines: Callable[[Folder], Iterator[Line]]
     bottom: float | None = None
-    """`None`: the lowest value."""
+    """Lower limit of the vertical axis. `None` uses the lowest value."""
 
 
 def jain(throughputs: Sequence[float]) -> float:
-    """Return Jain's fairness index: 1 if all throughputs are equal or 0, 1/n if one flow obtains everything."""
+    """Return Jain's fairness index of ``n`` throughputs.
+
+    It is 1 if all throughputs are equal or 0, and 1/n if one flow gets everything.
+    """
     values = np.asarray(throughputs)
     squares = len(values) * float((values**2).sum())
     return float(values.sum()) ** 2 / squares if squares else 1.0
 
 
 def _frames(folder: Folder, *columns: str) -> Iterator[tuple[Json, list[F64]]]:
-    """Yield columns of each video's frames in coding order, without nulls, at the receiver of median score."""
+    """Yield columns of the table `frames` for each video.
+
+    The values are those of the receiver whose score is the median. They are in coding order, and have no nulls.
+    """
     if not folder.has("frames"):
         return
     table = folder.table("frames")
@@ -69,14 +75,20 @@ def _frames(folder: Folder, *columns: str) -> Iterator[tuple[Json, list[F64]]]:
 
 
 def _jitter(folder: Folder) -> Iterator[Line]:
-    """Yield the jitter J of consecutive frames that both arrived complete (Multi-Evalvid-RA, equation 3)."""
+    """Yield the jitter J between consecutive frames (Multi-Evalvid-RA, equation 3).
+
+    Both frames must have arrived completely.
+    """
     for flow, (number, made, came) in _frames(folder, "frame", "ready_s", "arrived_s"):
         pairs = np.diff(number) == 1
         yield Line(flow, came[1:][pairs], np.diff(came - made)[pairs] * 1000)
 
 
 def _cumulative(folder: Folder) -> Iterator[Line]:
-    """Yield the cumulative jitter (Multi-Evalvid-RA, equation 4): a frame's delay minus the first one's."""
+    """Yield the cumulative jitter (Multi-Evalvid-RA, equation 4).
+
+    It is the delay of a frame minus the delay of the first frame.
+    """
     for flow, (made, came) in _frames(folder, "ready_s", "arrived_s"):
         delays = (came - made) * 1000
         yield Line(flow, came, delays - delays[0])
@@ -97,7 +109,10 @@ def _rates(column: str) -> Callable[[Folder], Iterator[Line]]:
 
 
 def _fairness(folder: Folder) -> Iterator[Line]:
-    """Yield Jain's index of the videos' and TCP's throughputs, while at least two flows send."""
+    """Yield Jain's index of the throughputs of videos and TCP flows.
+
+    Intervals in which fewer than two flows send are left out.
+    """
     at: dict[float, list[float]] = {}
     flows = []
     for line in _rates("throughput_bps")(folder):
@@ -120,11 +135,11 @@ QUANTITIES = {
         Quantity("delay", "One-way delay, mean of each interval (ms)", _rates("delay_ms"), 0.0),
     )
 }
-"""The quantities by name; reports have more detailed figures of the last two."""
+"""The quantities that can be drawn, by name. Reports contain more detailed figures of quality and delay."""
 
 
 def draw(quantity: Quantity, runs: Sequence[tuple[str, Folder]]) -> Figure | None:
-    """Draw the flows of all runs into one panel, with the run's name if there are several."""
+    """Draw the flows of all runs into one panel. If there are several runs, the labels contain the run's name."""
     found = [(name, line) for name, folder in runs for line in quantity.lines(folder)]
     if not found:
         return None
@@ -151,5 +166,5 @@ def draw(quantity: Quantity, runs: Sequence[tuple[str, Folder]]) -> Figure | Non
 
 
 def of_one(name: str) -> Callable[[Folder], Figure | None]:
-    """Return the function that draws a quantity of a single run."""
+    """Return a function that draws a quantity of a single run."""
     return lambda folder: draw(QUANTITIES[name], [("", folder)])

@@ -1,4 +1,4 @@
-"""Writes report.html: the answer, a table of the flows, figures, a table of the receivers, and the settings."""
+"""Writes report.html. It contains the answer, the flows, figures, the receivers, and the settings."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _CSS, _SCRIPT = (
 
 
 Drawings = Mapping[str, str | None]
-"""Figures of a run as inline SVG, by name; `None` for a figure without data."""
+"""Figures of a run as inline SVG. The keys are their names. A figure without data is `None`."""
 
 
 def write_report(
     folder: Folder | Path | str, *, pictures: Html | None = None, drawings: Drawings | None = None
 ) -> Path:
-    """Write DIR/report.html and return its path.
+    """Write DIR/report.html, and return its path.
 
-    `pictures` is a section from `report.pictures`; `drawings` are figures that are already drawn.
+    `pictures` is a section that `report.pictures` has built. `drawings` are figures that are already drawn.
     """
     folder = folder if isinstance(folder, Folder) else Folder.open(folder)
     path = folder.path / "report.html"
@@ -68,7 +68,7 @@ def page(folder: Folder, *, pictures: Html | None = None, drawings: Drawings | N
 
 
 def wrap(heading: str, content: Html) -> str:
-    """Wrap content into a whole page."""
+    """Return a whole HTML page that has this content."""
     used = canvas.colours(content)
     light = "".join(f"--c-{c}:{style.readable(f'#{c}')};" for c in used)
     dark = "".join(f"--c-{c}:{style.readable(f'#{c}', style.DARK_PAPER)};" for c in used)
@@ -82,17 +82,17 @@ def wrap(heading: str, content: Html) -> str:
 
 
 def prose(sentence: str) -> Html:
-    """Convert a sentence to HTML without line breaks between numbers and their units."""
+    """Convert a sentence to HTML. A number and its unit stay on the same line."""
     return text(re.sub(r"(?<=\d) (?=%|[kMG]?b/s|m?s\b|dB\b)", "\N{NO-BREAK SPACE}", sentence))
 
 
 def section(heading: str, content: Html) -> Html:
-    """Build a section from a heading and its content."""
+    """Build a section that has this heading and content. It is empty if the content is empty."""
     return element("h2", heading) + "\n" + content if content else Html()
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, prose: Sequence[int] = ()) -> Html:
-    """Build a table of cells, which are text or HTML; columns in `prose` contain sentences."""
+    """Build a table. Its cells are text or HTML. The columns in `prose` contain sentences."""
 
     def line(tag: str, row: Sequence[str]) -> Html:
         of = (element(tag, cell, class_="text" if i in prose else None) for i, cell in enumerate(row))
@@ -103,12 +103,15 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, prose: Sequence
 
 
 def folded(words: str, content: Html) -> Html:
-    """Hide content behind a summary line that opens it."""
+    """Hide content behind a line of words. A click on the line shows the content."""
     return element("details", element("summary", words), content)
 
 
 def figure(drawing: str, caption: str, command: str, name: str, *, data: str | None = None) -> Html:
-    """Build a figure from an SVG drawing, with its caption, the command that creates it, and its data as CSV."""
+    """Build a figure from an SVG drawing.
+
+    Its caption shows the command that creates it, and offers the data as CSV if they are given.
+    """
     saves = [
         element("button", f"save as {kind}", type="button", data_name=name, onclick=f"{kind.lower()}(this)")
         for kind in ("PNG", "SVG")
@@ -121,7 +124,7 @@ def figure(drawing: str, caption: str, command: str, name: str, *, data: str | N
 
 
 def key(flow: Json) -> Html:
-    """Draw a sample of a flow's line, as in a legend."""
+    """Draw a sample of a flow's line, as a legend does."""
     shape = look(flow)
     line = "dashed" if shape.dashes else "solid"
     return element("span", class_="key", style=f"border-color:{_css(shape.colour)};border-style:{line}")
@@ -147,12 +150,12 @@ def _head(summary: Json, name: str) -> Html:
 def _when(summary: Json) -> str:
     start, end = summary.get("from_s") or 0.0, summary.get("to_s")
     span = f"{round(start, 1):g} to {round(float(end or 0.0), 1):g} s"
-    # A seed can't reproduce a live session.
+    # Leave the seed out for a live session, because a seed can't reproduce it.
     return span if summary.get("world") == "live" else f"{span} · seed {reach(summary, 'scenario', 'seed')}"
 
 
 def expectations(summary: Json) -> Html:
-    """Build the table of the scenario's expectations; empty if there are none."""
+    """Build the table of the scenario's expectations. It is empty if there are none."""
     heads, rows = cells.expectations(summary)
     return table(heads, rows) if rows else Html()
 
@@ -192,7 +195,7 @@ def _flows(summary: Json) -> Html:
 
 
 def drawings(folder: Folder) -> Drawings:
-    """Draw the figures of a run."""
+    """Return the figures of a run, by name."""
     return {
         plot.name: figures.drawn(plot, folder)
         for plot in PLOTS
@@ -224,7 +227,7 @@ def _reasons(folder: Folder) -> list[Html]:
         mine = decisions.filter(pl.col("flow") == flow["name"])
         if not mine.height:
             continue
-        # A decision holds until the next one, or the end of the run.
+        # Compute how long each decision was in force: until the next decision or the end of the run.
         held = mine.with_columns(
             held=(pl.col("t_s").shift(-1).fill_null(end) - pl.col("t_s")).clip(0.0),
             step=pl.col("target_bps").diff(),
@@ -315,7 +318,7 @@ def _links(summary: Json) -> Html:
 
 
 def _promises(promises: list[dict[str, Any]]) -> Html:
-    """List the violated invariants; those that hold are hidden behind a summary line."""
+    """List the invariants that were violated. Invariants that hold are hidden behind a line that opens them."""
 
     def shown(some: list[dict[str, Any]]) -> Html:
         rows = [

@@ -1,4 +1,4 @@
-"""A frame as sent and as received, side by side."""
+"""Shows a frame as it was sent and as it was received, side by side."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from steadycast.viewing import Record
 
 
 def side_by_side(folder: Folder, frame: int) -> Html:
-    """Show a frame of each video as recorded, sent, and seen by the median and the worst receiver."""
+    """Show a frame of each video: the original, as sent, and as the median and the worst receiver saw it."""
     record = Record.of(folder)
     parts = []
     for flow in folder.summary["flows"]:
         order = [r["name"] for r in ranked_receivers(flow)] if flow.get("kind") == "video" else []
         if not order:
             continue
-        # A single receiver is both.
+        # If there is a single receiver, it is both the median and the worst. Show it once.
         chosen = list(dict.fromkeys((order[len(order) // 2], order[0])))
         cells: list[Html] = []
         for receiver in chosen:
@@ -60,7 +60,7 @@ def _cell(picture: Picture, caption: str) -> Html:
 
 
 def png(picture: Picture) -> bytes:
-    """Turn a picture in Y, U, V (BT.601, in video range) into a PNG."""
+    """Return a picture as a PNG. The picture has Y, U and V planes (BT.601, video range)."""
     frame = picture.frame().reformat(format="rgb24")
     encoder: Any = av.CodecContext.create("png", "w")
     encoder.width, encoder.height, encoder.pix_fmt = frame.width, frame.height, "rgb24"

@@ -1,4 +1,4 @@
-"""Ranks the receivers of a flow, to find the worst and the median one."""
+"""Sorts the receivers of a flow, to find the worst and the median receiver."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from steadycast.folder import Json, number
 
 
 def score_of(receiver: Json) -> Any:
-    """Return a receiver's picture score, or its rate score if pictures were not measured."""
+    """Return the picture score of a receiver. If its pictures were not measured, return its rate score."""
     seen = receiver.get("picture_score")
     return receiver.get("rate_score") if number(seen) is None else seen
 
 
 def ranked_receivers(flow: Json) -> list[Json]:
-    """Sort a flow's receivers, worst first: by score, then by loss, then by delay."""
+    """Return the receivers of a flow. The worst receiver comes first.
+
+    They are sorted by score, then by PSNR, then by loss, then by delay.
+    """
 
     def badness(receiver: Json) -> tuple[float, float, float, float]:
         psnr = number(((receiver.get("psnr_db") or {}).get("raw") or {}).get("y"))
@@ -33,7 +36,7 @@ def ranked_receivers(flow: Json) -> list[Json]:
 
 
 def alike(receivers: Sequence[Json]) -> bool:
-    """Whether all receivers have the same quality, as behind a common bottleneck."""
+    """Whether all receivers have the same quality. This is common behind a shared bottleneck."""
 
     def seen(receiver: Json) -> tuple[object, ...]:
         return tuple(

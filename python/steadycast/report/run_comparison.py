@@ -1,4 +1,4 @@
-"""Compares runs of one or several seeds in tables and figures with a common scale."""
+"""Compares runs in tables and figures. The figures of all runs have the same scale."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_LINES = 12
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run of one seed, or of several seeds whose numbers have a spread."""
+    """A run of one seed, or the runs of several seeds. With several seeds, its numbers have a spread."""
 
     name: str
     path: Path
@@ -45,7 +45,7 @@ class Run:
 
 
 def read(path: Path) -> Run:
-    """Read a run folder, or a folder of several seeds."""
+    """Read the folder of a run, or a folder that contains the runs of several seeds."""
     if not is_seeds(path):
         folder = Folder.open(path)
         return Run(folder.name, path, folder.summary, (folder,))
@@ -66,9 +66,9 @@ def read(path: Path) -> Run:
 
 
 def over_seeds(run: Run, column: str) -> list[series.Series]:
-    """Return a column of the table `rates` over time, per flow.
+    """Return a column of the table `rates` over time, for each flow.
 
-    With several seeds, the series of a flow has their median, minimum and maximum.
+    With several seeds, the result contains the median, minimum and maximum over the seeds.
     """
     each = [series.series(folder, column) for folder in run.folders if folder.has("rates")]
     if len(each) <= 1:
@@ -77,7 +77,7 @@ def over_seeds(run: Run, column: str) -> list[series.Series]:
     for flow in run.summary["flows"]:
         mine = [one for lines in each for one in lines if one.flow["name"] == flow["name"]]
         if mine:
-            # Each seed's line is already the median of the receivers.
+            # Use only the middle line of each seed, which is already the median of the receivers.
             plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
             alone = [replace(one, low=one.mid, high=one.mid) for one in mine]
             result.append(series.merged(plain, alone))
@@ -85,7 +85,7 @@ def over_seeds(run: Run, column: str) -> list[series.Series]:
 
 
 def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
-    """Draw one panel per run, with a common scale."""
+    """Draw one panel per run. All panels have the same scale."""
     shown = [
         (run, lines) for run in runs[:_MOST_PANELS] if (lines := series.grouped(over_seeds(run, column)))
     ]
@@ -111,7 +111,7 @@ def draw(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
 
 @dataclass(frozen=True)
 class Seen:
-    """The line of one run's video in a figure of several runs."""
+    """The video of one run as a line, in a figure that shows several runs."""
 
     label: str
     flow: Json
@@ -120,7 +120,10 @@ class Seen:
 
 
 def videos(runs: Sequence[Run], column: str) -> list[Seen]:
-    """Return a column of the table `rates` over time for each run's videos under test."""
+    """Return a column of the table `rates` over time, for the tested videos of each run.
+
+    These are the videos whose controllers differ between the runs.
+    """
     tested = choice.in_question([run.summary for run in runs])
     found = []
     for run in runs[:_MOST_LINES]:
@@ -132,7 +135,7 @@ def videos(runs: Sequence[Run], column: str) -> list[Seen]:
 
 
 def draw_overlay(runs: Sequence[Run], column: str, heading: str) -> Figure | None:
-    """Draw the videos of all runs on one axis."""
+    """Draw the videos of all runs into one panel."""
     lines = videos(runs, column)
     if not lines:
         return None
@@ -152,7 +155,10 @@ def draw_overlay(runs: Sequence[Run], column: str, heading: str) -> Figure | Non
 
 
 def draw_delays(runs: Sequence[Run]) -> Figure | None:
-    """Draw the video delays in the table `rates` of each run: their cumulative distribution and their quantiles."""
+    """Draw how the delays of the videos are distributed, from the table `rates` of each run.
+
+    The upper panel shows the cumulative distribution, the lower panel shows quantiles.
+    """
     lines = [
         (one, known) for one in videos(runs, "delay_ms") if (known := sorted(v for v in one.values if v == v))
     ]
@@ -183,12 +189,12 @@ def draw_delays(runs: Sequence[Run]) -> Figure | None:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return a quantile of sorted values, by the nearest-rank method."""
+    """Return a quantile of values that are sorted. It is computed by the nearest-rank method."""
     return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
 
 
 def data(lines: Sequence[Seen], column: str) -> str:
-    """Return the data of a figure with all runs as CSV: a line per interval, a column per run."""
+    """Return the data of a figure as CSV. There is a line per interval and a column per run."""
     times = sorted({t for one in lines for t in one.t})
     at = [dict(zip(one.t, one.values, strict=True)) for one in lines]
     head = ["t_s", *(f"{one.label} {column}".replace(",", " ") for one in lines)]
@@ -212,17 +218,20 @@ FIGURES: dict[str, tuple[str, str, str, str]] = {
         "The mean of each interval; with several seeds, their median. A longer play-out delay is added to it.",
     ),
 }
-"""Heading, column of the table `rates`, caption, and an explanation."""
+"""Figures that show all runs in one panel.
+
+The values are the heading, the column of the table `rates`, the name of the quantity, and an explanation.
+"""
 
 
 def together(runs: Sequence[Run], name: str) -> Figure | None:
-    """Draw one of `FIGURES`."""
+    """Draw the figure of `FIGURES` that has this name."""
     _, column, heading, _ = FIGURES[name]
     return draw_delays(runs) if name == "delays" else draw_overlay(runs, column, heading)
 
 
 def draw_mos(runs: Sequence[Run]) -> Figure | None:
-    """Draw the opinion scores of each video, at the receiver with the median score."""
+    """Draw the opinion scores of each video, at the receiver whose score is the median."""
     rows = []
     for run in runs:
         for flow in run.summary["flows"]:
@@ -237,7 +246,7 @@ def draw_mos(runs: Sequence[Run]) -> Figure | None:
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity of one flow, over all runs."""
+    """One quantity of one flow. There is a value for each run."""
 
     head: str
     values: tuple[Any, ...]
@@ -245,7 +254,7 @@ class Row:
 
 
 def quantities(runs: Sequence[Run]) -> list[Row]:
-    """Select the quantities to compare: the figures of each flow, then fairness and the busiest link."""
+    """Return the quantities to compare. The figures of each flow come first, then fairness and the busiest link."""
     names = list(dict.fromkeys(flow["name"] for run in runs for flow in run.summary["flows"]))
     rows: list[Row] = []
 
@@ -272,16 +281,16 @@ def quantities(runs: Sequence[Run]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Measure(Row):
-    """A figure of the worst flow in each run."""
+    """A figure with a value for each run. It is the value of the run's worst flow."""
 
     better: str | None
-    """"higher", "lower", or `None` if neither is better in general."""
+    """Whether "higher" or "lower" values are better. `None` if neither is better in general."""
 
     def marks(self) -> tuple[str, ...]:
         """Return "best", "worst" or an empty string for each run.
 
-        A run is not marked if it has a single seed, or if its confidence interval overlaps both the best and the worst
-        run's.
+        The string is empty for a run that has a single seed. It is also empty if the run's confidence interval overlaps
+        both that of the best run and that of the worst run.
         """
         known = [v for v in self.values if number(v) is not None]
         unmarked = ("",) * len(self.values)
@@ -302,12 +311,15 @@ class Measure(Row):
 
 
 def measures(runs: Sequence[Run]) -> list[Measure]:
-    """Select the columns of a table with a line per run: picture quality, then network shares."""
+    """Return the columns of a table that has a line per run.
+
+    Picture quality comes first, then what the flows got of the network.
+    """
     found = []
     for column in sorted(record.table("runs"), key=lambda column: column.figure.of != "receiver"):
         kinds = ("video", "tcp") if column.figure.key == "share_of_fair" else (None,)
         for kind in kinds:
-            # A larger share is better for TCP, but not for a video that may exceed its fair share.
+            # For TCP, a larger share is better. For a video it is not, because a video may exceed its fair share.
             better = "higher" if kind == "tcp" else column.figure.better
             whose = {"video": "video: ", "tcp": "TCP: ", None: ""}[kind]
             values = tuple(_worst_off(run.summary, column, kind, better) for run in runs)
@@ -331,7 +343,7 @@ def _busiest(summary: Json) -> Json:
 
 
 def sections(runs: Sequence[Run], command: str) -> Html:
-    """Build the figures of a page that compares `runs`."""
+    """Build the figures of a page that compares `runs`. ``command`` is the command that creates the page."""
     parts = []
     for name, (above, column, _, note) in FIGURES.items() if len(runs) > 1 else ():
         drawing = canvas.in_style(lambda n=name: together(runs, n), name)  # type: ignore[misc]
@@ -368,7 +380,7 @@ def sections(runs: Sequence[Run], command: str) -> Html:
 
 
 def write_seeds_report(path: Path) -> Path:
-    """Write the report of several seeds: means, spreads, and links to the seeds' reports."""
+    """Write the report of several seeds. It contains means, spreads, and links to the report of each seed."""
     run = read(path)
     rows = [[row.head, row.how(row.values[0])] for row in quantities([run])]
     names = [each.path.name for each in run.folders]

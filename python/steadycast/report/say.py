@@ -1,4 +1,4 @@
-"""Formats numbers: with their unit, three significant figures, and their spread over several seeds."""
+"""Formats numbers. They get their unit, three significant figures, and their spread over several seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rate(value: object) -> str:
 
 
 def frac(value: object) -> str:
-    """Format a fraction of 1, in per cent."""
+    """Format a fraction as a percentage."""
     return _said(value, _frac)
 
 
@@ -38,7 +38,7 @@ def score(value: object) -> str:
 
 
 def plain(value: object) -> str:
-    """Format a number without a unit."""
+    """Format a number that has no unit."""
     return _said(value, figures)
 
 
@@ -53,7 +53,7 @@ def seconds(value: object) -> str:
 
 
 def figures(x: float) -> str:
-    """Format a number with three significant figures, without an exponent."""
+    """Format a number with three significant figures and without an exponent."""
     if x == 0:
         return "0"
     size = abs(x)
@@ -69,28 +69,34 @@ def figures(x: float) -> str:
 
 
 def by_unit(path: str, of: str | None = None) -> Callable[[object], str]:
-    """Return the formatter of the figure at a path in summary.json, or in an object of the kind ``of``."""
+    """Return the function that formats the figure at ``path``.
+
+    The path is one in summary.json, or in an object of the kind ``of``.
+    """
     figure = record.at(path) if of is None else record.find(of, path)
     return how(figure) if figure is not None else plain
 
 
 def how(figure: record.Figure) -> Callable[[object], str]:
-    """Return the formatter of a figure."""
+    """Return the function that formats the values of a figure."""
     return _UNITS.get(figure.unit, plain)
 
 
 def cells(columns: Sequence[record.Shown], thing: Mapping[str, Any]) -> list[str]:
-    """Format the cells of a table's row for an object."""
+    """Format the values of ``thing`` as the cells of a table row."""
     return [how(column.figure)(column.of(thing)) for column in columns]
 
 
 def flow_cells(columns: Sequence[record.Shown], flow: Mapping[str, Any]) -> list[str]:
-    """Format the cells of a flow's row: its own figures, and its median receiver's."""
+    """Format the values of a flow as the cells of a table row.
+
+    A figure of receivers is that of the median receiver.
+    """
     return [how(column.figure)(column.of_flow(flow)) for column in columns]
 
 
 def listed(items: list[str]) -> str:
-    """Join items as `a, b and c`."""
+    """Join items with commas and "and", for example to "a, b and c"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
 
 
@@ -105,7 +111,7 @@ def _said(value: object, how: Callable[[float], str]) -> str:
     half: float | None = value["ci95"]
     if half is None:
         return said
-    # Both numbers have the mean's unit, and the interval has two figures: "1.612 ± 0.041 Mb/s".
+    # Give both numbers the unit of the mean, and two significant figures to the interval: "1.612 ± 0.041 Mb/s".
     figure, _, unit = said.partition(" ")
     steps = {"Gb/s": 1e9, "Mb/s": 1e6, "kb/s": 1e3, "%": 0.01, "s": 1e3 if how is _ms else 1.0}
     step = steps.get(unit, 1.0)

@@ -1,4 +1,4 @@
-"""Common elements of a run's figures: flows over time, fair shares, events and capacity."""
+"""Elements that several figures of a run share: flows over time, fair shares, events and capacity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_LINES = 8
 
 @dataclass(frozen=True)
 class Series:
-    """A flow over time: the median, minimum and maximum of its receivers."""
+    """The values of a flow over time. They are the median, minimum and maximum over its receivers."""
 
     flow: Json
     t: list[float]
@@ -33,12 +33,12 @@ class Series:
 
     @property
     def label(self) -> str:
-        """The label at the line's end."""
+        """The text at the end of the line."""
         return flow_label(self.flow)
 
 
 def flow_label(flow: Json) -> str:
-    """Return a flow's name and controller."""
+    """Return the name of a flow and its controller. It also says how many flows, seeds or receivers were merged."""
     if flow.get("flows"):
         return f"{flow['flows']} × {flow['name']}\nmedian"
     text = title(flow)
@@ -49,7 +49,10 @@ def flow_label(flow: Json) -> str:
 
 
 def grouped(lines: Sequence[Series]) -> list[Series]:
-    """Merge too many flows of one kind into their median and extremes."""
+    """Return the lines unchanged if there are few. Otherwise merge the lines of flows of the same kind.
+
+    A merged line has the median and the extremes of its flows.
+    """
     if len(lines) <= _MOST_LINES:
         return list(lines)
     groups: dict[tuple[object, ...], list[Series]] = {}
@@ -63,7 +66,10 @@ def grouped(lines: Sequence[Series]) -> list[Series]:
 
 
 def merged(flow: Json, lines: Sequence[Series]) -> Series:
-    """Merge lines into one: at each time the median (of two middle values, the higher one) and the extremes."""
+    """Merge lines into one line. It has the median and the extremes of their values at each time.
+
+    If two values are in the middle, the median is the higher of the two.
+    """
     names = ("t", "mid", "low", "high")
     rows = pl.concat([pl.DataFrame({name: getattr(one, name) for name in names}) for one in lines])
     mid, low, high = (pl.col(name).drop_nans() for name in names[1:])
@@ -72,12 +78,12 @@ def merged(flow: Json, lines: Sequence[Series]) -> Series:
 
 
 def banded(flows: Sequence[Json]) -> bool:
-    """Whether a line of these flows stands for several receivers, seeds or flows."""
+    """Whether a line of these flows represents several receivers or flows."""
     return len(flows) > _MOST_LINES or any(len(flow.get("receivers") or []) > 1 for flow in flows)
 
 
 def series(folder: Folder, column: str) -> list[Series]:
-    """Return a column of the table `rates` at the receivers, per flow."""
+    """Return a column of the table `rates` over time, for each flow. The values are those of the flow's receivers."""
     rates = folder.table("rates").filter(pl.col(column).is_not_null() & pl.col(column).is_finite())
     step = interval(rates)
     result = []
@@ -92,11 +98,11 @@ def series(folder: Folder, column: str) -> list[Series]:
             .sort("t_s")
         )
         if mine.height:
-            # A line across intervals without arrivals would suggest data.
+            # Break the line where nothing arrived, because a line across a gap would look like data.
             gaps = mine.filter(pl.col("t_s").diff() > 1.5 * step).select(pl.col("t_s") - step)
             nothing = gaps.with_columns(**{c: pl.lit(math.nan) for c in ("mid", "low", "high")})
             mine = pl.concat([mine, nothing]).sort("t_s")
-            # The middle of the interval that begins at `t_s`.
+            # Place the value in the middle of the interval, which begins at `t_s`.
             t = (mine["t_s"] + step / 2).to_list()
             result.append(
                 Series(flow, t, mine["mid"].to_list(), mine["low"].to_list(), mine["high"].to_list())
@@ -105,23 +111,23 @@ def series(folder: Folder, column: str) -> list[Series]:
 
 
 def interval(rates: pl.DataFrame) -> float:
-    """Return the recording interval in seconds."""
+    """Return the length of the recording interval, in seconds."""
     steps = rates["t_s"].unique().sort().diff().drop_nulls()
     return float(steps.min() or 1.0) if steps.len() else 1.0  # type: ignore[arg-type]
 
 
 def highest(lines: Sequence[Series]) -> float:
-    """Return the highest value of all lines."""
+    """Return the highest value of all lines, bands included."""
     return max((v for one in lines for v in one.high if v == v), default=1.0)
 
 
 def last(values: Sequence[float]) -> float:
-    """Return the last value that is not NaN."""
+    """Return the last value that is not NaN. Return 0 if all values are NaN."""
     return next((v for v in reversed(values) if v == v), 0.0)
 
 
 def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list[Label]:
-    """Draw lines with their bands; return their labels."""
+    """Draw lines and the bands around them. Return the labels of the lines."""
     labels = []
     for one, look in zip(lines, style.looks([one.flow for one in lines]), strict=True):
         if len(one.flow.get("receivers") or []) > 1:
@@ -133,7 +139,10 @@ def draw_series(axes: Axes, lines: Sequence[Series], scale: float = 1.0) -> list
 
 
 def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
-    """Return the busiest link's name, and its capacity in bit/s over time; None where unknown."""
+    """Return the name of the busiest link, the times, and its capacity at these times in bit/s.
+
+    Returns `None` if no capacity is known.
+    """
     if not folder.has("links") or not folder.summary.get("links"):
         return None
     busiest = max(folder.summary["links"], key=lambda link: link.get("utilisation_frac") or 0.0)
@@ -152,7 +161,7 @@ def capacity(folder: Folder) -> tuple[str, list[float], list[float]] | None:
 
 
 def fair_shares(summary: Json) -> list[tuple[float, str]]:
-    """Return the fair shares of competing flows, with short labels."""
+    """Return the fair shares of flows that competed. Each has a short label."""
     shares: dict[float, list[str]] = {}
     for flow in summary["flows"]:
         share = number(flow.get("fair_share_bps"))
@@ -167,7 +176,7 @@ def fair_shares(summary: Json) -> list[tuple[float, str]]:
 
 
 def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
-    """Draw events as thin lines, and the warm-up, which is excluded from means, in grey."""
+    """Draw events as thin lines, and the warm-up as a grey area. Means do not include the warm-up."""
     start, end = axes.get_xlim()
     small: Any = {"xycoords": ("data", "axes fraction"), "fontsize": 7.5, "color": style.MUTED}
     warm = float(folder.summary.get("from_s") or 0.0)
@@ -188,7 +197,7 @@ def mark_events(axes: Axes, folder: Folder, *, labels: bool) -> None:
 
 @cache
 def events(folder: Folder) -> tuple[tuple[float, str], ...]:
-    """Return events, starts and stops of flows with their times; simultaneous events share an entry."""
+    """Return events, and starts and stops of flows, each with its time. Events at the same time are one entry."""
     found: dict[float, list[str]] = {}
     for flow in folder.scenario.get("flow", []):
         for key in ("start", "stop"):
@@ -213,7 +222,7 @@ def events(folder: Folder) -> tuple[tuple[float, str], ...]:
 
 
 def time_axis(axes: Axes, folder: Folder) -> None:
-    """Set the time axis to the run's length in seconds; label only the last of several panels."""
+    """Set the time axis to the length of the run in seconds. Only the last of several panels gets a label."""
     axes.set_xlim(0.0, float(folder.summary.get("to_s") or 1.0))
     if axes is axes.figure.axes[-1]:
         axes.set_xlabel("time (s)", loc="right")

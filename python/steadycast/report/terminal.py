@@ -1,4 +1,4 @@
-"""Results in a terminal: tables that fit 80 columns."""
+"""Shows results in a terminal, as tables that fit into 80 columns."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from steadycast.report.answer import counted, title
 from steadycast.report.rank import ranked_receivers
 
 _COLOURS = {"ok": "green", "bad": "bold red"}
-"""Text colours, by CSS class."""
+"""The colour of a text for each CSS class."""
 
 
 def text(cell: str | Text) -> Text:
-    """Convert a cell for the terminal: HTML becomes text, coloured by its class."""
+    """Convert a cell for the terminal. HTML becomes text. Its class determines its colour."""
     if isinstance(cell, Text):
         return cell
     style = next((colour for name, colour in _COLOURS.items() if f'class="{name}"' in cell), "")
@@ -27,13 +27,13 @@ def text(cell: str | Text) -> Text:
 
 
 class Fitted:
-    """A table that is divided into parts to fit the width; each part repeats the first columns.
+    """A table that is divided into parts if it is too wide. Each part repeats the first columns.
 
     Args:
         heads: the column headings.
         rows: the cells, as text or HTML.
-        title: a line above the first part.
-        wraps: wrap the first columns at blanks before dividing the table.
+        title: a line that is printed above the first part.
+        wraps: wrap the texts of the first columns at blanks before the table is divided.
         labels: the number of columns that each part repeats.
 
     """
@@ -74,13 +74,13 @@ class Fitted:
             yield part
 
     def _room(self, heads: Sequence[str], place: int) -> int:
-        """Return the width of a column that each part repeats, in characters."""
+        """Return the width in characters of a column that each part repeats."""
         cells = [heads[place], *(row[place].plain for row in self._rows)]
         return max(len(word) for cell in cells for word in (cell.split() or [""] if self._wraps else [cell]))
 
 
 def flows(summary: Mapping[str, Any]) -> Fitted:
-    """Build the table of flows; one with several receivers has a second line for the worst."""
+    """Build the table of flows. A flow with several receivers has a second line for its worst receiver."""
     columns = record.table("terminal")
     rows: list[list[str | Text]] = []
     for flow in summary["flows"]:
@@ -98,7 +98,7 @@ def flows(summary: Mapping[str, Any]) -> Fitted:
 
 
 def unshared(summary: Mapping[str, Any]) -> Text | None:
-    """Explain why flows have no fair share; `None` if all have one."""
+    """Return a text that explains why flows have no fair share. Returns `None` if all flows have one."""
     names = [str(flow["name"]) for flow in summary["flows"] if answer.never_competes(flow)]
     if not names:
         return None
@@ -106,13 +106,19 @@ def unshared(summary: Mapping[str, Any]) -> Text | None:
 
 
 def partly_competing(summary: Mapping[str, Any]) -> Text | None:
-    """Explain how much flows received while competing, if this differs from the throughput in the table."""
+    """Return a text about how much flows received while they competed.
+
+    Returns `None` if this does not differ from the throughput in the table.
+    """
     said = answer.partly_competing(summary)
     return None if said is None else Text(said, style="dim")
 
 
 def pauses(summary: Mapping[str, Any]) -> Fitted | None:
-    """Build the table of flows with pauses (transfers, throughput while active); `None` if none pauses."""
+    """Build the table of flows that pause. Returns `None` if no flow pauses.
+
+    It contains their transfers, and their throughput while they are active.
+    """
     columns = record.table("pauses")
     rows = [[title(f), *say.cells(columns, f)] for f in summary["flows"] if f.get("active_frac") is not None]
     heads = ["source that pauses", *(column.heading for column in columns)]
@@ -120,18 +126,18 @@ def pauses(summary: Mapping[str, Any]) -> Fitted | None:
 
 
 def heading(column: record.Shown) -> str:
-    """Return the short heading of a flow's column."""
+    """Return the heading of a column in the table of flows. It is shortened."""
     return column.heading.removeprefix("share ")
 
 
 def expectations(summary: Mapping[str, Any]) -> Table | None:
-    """Build the table of the scenario's expectations; `None` if there are none."""
+    """Build the table of the scenario's expectations. Returns `None` if there are none."""
     heads, rows = cells.expectations(summary)
     return filled(heads, rows) if rows else None
 
 
 def filled(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Build a table of cells, which are text or HTML."""
+    """Build a table. Its cells are text or HTML."""
     table = plain(*map(markup.plain, heads))
     for row in rows:
         table.add_row(*map(text, row))
@@ -139,7 +145,10 @@ def filled(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 
 def plain(*heads: str, labels: int = 1) -> Table:
-    """Build a table without a frame: texts in the first columns, numbers in the others."""
+    """Build a table without a frame.
+
+    The first ``labels`` columns contain texts, the others contain numbers.
+    """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in heads[:labels]:
         table.add_column(name, overflow="fold")
@@ -149,19 +158,19 @@ def plain(*heads: str, labels: int = 1) -> Table:
 
 
 def console() -> Console:
-    """Return the console of stdout, 80 columns wide if it is not a terminal."""
+    """Return a console for stdout. It is 80 columns wide if stdout is not a terminal."""
     out = _Console(highlight=False)
     return out if out.is_terminal else _Console(highlight=False, width=80)
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error, because the command sets the exit code. rich would raise `SystemExit`."""
+        """Raise the error again, so that the command sets the exit code. rich would raise `SystemExit`."""
         raise BrokenPipeError
 
 
 def prose(rows: Sequence[Sequence[str]], *heads: str) -> Table:
-    """Build a table of texts whose last column is wrapped."""
+    """Build a table of texts. Long texts in the last column are wrapped."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for head in heads[:-1]:
         table.add_column(head, overflow="fold")

@@ -1,4 +1,4 @@
-"""The glossary of the report's technical terms. Headings are written by `term`, which fails without an entry."""
+"""The glossary of the report's technical terms. `term` writes headings, and fails for a term without an entry."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ GLOSSARY: dict[str, str] = {
     **_WORDS,
     **{figure.short: figure.about for figure in reversed(record.FIGURES) if figure.short is not None},
 }
-"""The explanations of terms and figures, by their headings.
+"""Explanations of terms and figures. The keys are their headings.
 
-If a flow's and a receiver's figure have the same heading, the explanation of the flow's figure is used.
+If a figure of flows and a figure of receivers have the same heading, the flow's explanation is used.
 """
 
 
@@ -59,7 +59,7 @@ def term(word: str, shown: str | None = None) -> Html:
     """Return a term as a link to its entry in the glossary.
 
     Raises:
-        KeyError: the glossary lacks it.
+        KeyError: the glossary has no entry for the term.
 
     """
     GLOSSARY[word]
@@ -67,12 +67,12 @@ def term(word: str, shown: str | None = None) -> Html:
 
 
 def heading(shown: record.Shown) -> Html:
-    """Return the heading of a figure in a table, as a link to its entry."""
+    """Return the heading of a figure in a table, as a link to its entry in the glossary."""
     return term(shown.figure.short or "", shown.heading)
 
 
 def glossary(used: str) -> Html:
-    """Return the glossary entries to which the page `used` links."""
+    """Return the entries of the glossary to which the page `used` contains links."""
     entries = [
         (w, about)
         for w, about in sorted(GLOSSARY.items(), key=lambda e: e[0].lower())
