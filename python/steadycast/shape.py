@@ -1,4 +1,4 @@
-"""The schema of the files in run folders, which is checked on reading.
+"""The schema of the files in run folders. Files are checked when they are read.
 
 `crates/record` declares summaries and tables. Unknown keys are ignored.
 """
@@ -16,14 +16,14 @@ from steadycast.errors import UserError
 
 NUMBER, TEXT, FLAG, TEXTS, ANY = "a number", "a text", "true or false", "a list of texts", "anything"
 _LARGEST = 1e24
-"""A larger number can't be a measurement."""
+"""A number that is larger than this can't be a measurement."""
 
 
 @dataclass(frozen=True)
 class Object:
-    """An object with these keys. ``needed`` keys must be present and not null.
+    """An object that has these keys. The keys in ``needed`` must be present and must not be null.
 
-    ``filled`` keys may be absent, but not null.
+    The keys in ``filled`` may be absent, but must not be null.
     """
 
     keys: Mapping[str, Any]
@@ -33,7 +33,10 @@ class Object:
 
 @dataclass(frozen=True)
 class Each:
-    """A list of values with the same shape or, if ``is_list`` is false, an object of such values by arbitrary keys."""
+    """A list whose elements all have the same shape.
+
+    If ``is_list`` is false, it is an object whose keys are arbitrary and whose values have this shape.
+    """
 
     shape: Any
     is_list: bool = True
@@ -49,14 +52,14 @@ FILM: Shape = Object(
     },
     frozenset({"flow", "receiver", "from_s", "to_s", "slots", "frames"}),
 )
-"""The schema of `film.json`."""
+"""Schema of `film.json`."""
 JUDGED: Shape = Object(
     {"cells": Each(Object({"network": TEXT, "worst": Object({})}, frozenset({"network"})))}
 )
-"""Keys that are read from an earlier `judge.json`."""
+"""Schema of the keys that are read from an earlier `judge.json`."""
 
 _UNUSED: Shape = Each(Object({"reason": TEXT, "packets": NUMBER}, frozenset({"reason", "packets"})))
-"""A receiver's discarded packets."""
+"""Schema of the packets that a receiver has discarded."""
 _OF_UNITS = {"text": TEXT, "true or false": FLAG}
 _LISTS = {
     "warnings": TEXTS,
@@ -66,7 +69,7 @@ _LISTS = {
     "invariants": "invariant",
     "expect": "expectation",
 }
-"""Lists in a summary, with the kind of their elements."""
+"""Lists in a summary, and the kind of their elements."""
 _NEEDED = {
     "flow": ("name", "kind"),
     "receiver": ("name",),
@@ -77,23 +80,26 @@ _NEEDED = {
     "expectation": ("that",),
 }
 _FILLED = {"run": ("from_s", "to_s", "warnings")}
-"""Keys, besides lists, that are not null if present; an interrupted run may lack them."""
+"""Keys that must not be null if they are present. An interrupted run may lack them.
+
+Lists are treated in the same way, but they are not mentioned here.
+"""
 
 
 @cache
 def summary() -> Shape:
-    """Return the shape of `summary.json` and `seeds.json`."""
+    """Return the schema of `summary.json` and `seeds.json`."""
     return _of("run")
 
 
 @cache
 def cost() -> Shape:
-    """Return the shape of `cost.json`."""
+    """Return the schema of `cost.json`."""
     return _of("cost")
 
 
 def _of(kind: str) -> Object:
-    """Return the shape of the objects of this kind, such as ``run``, from the keys in `core.figures`."""
+    """Return the schema of an object of this kind, such as ``run``. It is built from the keys in `core.figures`."""
     keys: dict[str, Any] = {}
     for figure in core.figures():
         if figure["of"] != kind:
@@ -130,11 +136,11 @@ def check(value: object, shape: Shape, place: object, remedy: str, *, several: b
 
     Args:
         value: the value.
-        shape: its required shape.
-        place: the name of the file in errors.
-        remedy: the remedy for a damaged file.
-        several: whether the file summarises several seeds. Then an object with mean and interval (`folder.spread`) may
-            replace a number, and a list of texts may replace a text.
+        shape: the shape that the value must have.
+        place: the name of the file for error messages.
+        remedy: what to do if the file is damaged.
+        several: whether the file summarises several seeds. Then a number may be an object with its mean and interval
+            (`folder.spread`), and a text may be a list of texts.
 
     Raises:
         UserError: the value has another shape. The error names the file and the path to the value.
@@ -145,7 +151,7 @@ def check(value: object, shape: Shape, place: object, remedy: str, *, several: b
 
 
 def _wrong(value: object, shape: Shape, path: str, *, several: bool) -> Iterator[tuple[str, str]]:
-    """Yield each place at which a value has the wrong shape, with the problem."""
+    """Yield each place at which a value has the wrong shape, and a description of the problem."""
     if isinstance(shape, Each):
         kind = list if shape.is_list else dict
         if value is not None and not isinstance(value, kind):
@@ -206,11 +212,17 @@ _SHOWN = 40
 
 
 OPTIONAL = {("frames", "clip_frame"), ("packets", "stream")}
-"""A frame table without a clip lacks `clip_frame`; older tables of packets lack `stream`."""
+"""Columns that a table may lack.
+
+A frame table has no `clip_frame` if there is no clip. Older tables of packets have no `stream`.
+"""
 
 
 def table_problem(table: str, found: Mapping[str, Any]) -> str | None:
-    """Return the problem of a table's columns, by names and types; `None` if there is none."""
+    """Return what is wrong with the columns of a table, or `None` if they are right.
+
+    The keys of ``found`` are names of columns, the values are their types.
+    """
     for column in core.columns():
         if column["table"] != table or column["measured"]:
             continue

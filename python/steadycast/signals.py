@@ -1,4 +1,4 @@
-"""Signals that end a command: Ctrl-C, SIGTERM (`kill`, `docker stop`, systemd) and SIGHUP (a terminal that closes)."""
+"""Signals that end a command: Ctrl-C, SIGTERM (`kill`, `docker stop`, systemd) and SIGHUP (the terminal was closed)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ABORT = 3
 
 
 class _Heard:
-    """The first and third signals raise KeyboardInterrupt, the second is ignored.
+    """A handler that raises KeyboardInterrupt for the first and the third signal. It ignores the second signal.
 
-    So two in a row do not abort the writing of the record.
+    So two signals in quick succession do not abort the writing of the record.
     """
 
     count = 0
@@ -33,7 +33,7 @@ class _Heard:
         if first:
             self.owed = True
             return
-        # Standard error may be closed.
+        # Ignore errors of a closed standard error.
         with suppress(OSError):
             print("steadycast: ending; once more to abort", file=sys.stderr)
 
@@ -43,7 +43,7 @@ _heard = _Heard()
 
 @contextmanager
 def _put_off() -> Iterator[None]:
-    """Raise the KeyboardInterrupt of a first signal at the end of the block."""
+    """Delay a first signal. Its KeyboardInterrupt is raised at the end of the block."""
     if _heard.putting_off or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -58,9 +58,9 @@ def _put_off() -> Iterator[None]:
 
 
 class _Loaded:
-    """Postpones signals during imports, which take a few seconds at most.
+    """Delays signals while modules are imported, which takes at most a few seconds.
 
-    Python may turn a KeyboardInterrupt during an import into a SyntaxError, and some modules catch all exceptions.
+    During an import, Python may turn a KeyboardInterrupt into a SyntaxError, and some modules catch all exceptions.
     """
 
     MENDED = ("polars", "numpy")
@@ -68,7 +68,7 @@ class _Loaded:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find a module as Python does, and wrap its loader if it is a Python source file."""
+        """Find a module as Python does. Wrap the loader of a Python source file."""
         found = (
             each.find_spec(name, path, target)
             for each in list(sys.meta_path)
@@ -88,25 +88,25 @@ class _Loaded:
         return spec
 
     def _mend(self) -> None:
-        # polars installs a handler with which a second Ctrl-C truncates a Parquet file.
+        # Install our handler again. With the handler of polars, a second Ctrl-C would truncate a Parquet file.
         with suppress(ValueError):  # not the main thread
             if signal.getsignal(signal.SIGINT) is _heard:
                 signal.signal(signal.SIGINT, _heard)
         found = [sys.modules[each] for each in self.MENDED if each in sys.modules]
         if len(found) == len(self.MENDED) and hasattr(found[0], "Series"):
             polars, numpy = found
-            # polars executes Python code at its first NumPy array. There a KeyboardInterrupt would be a Rust panic, so
-            # the first array is converted while signals are postponed.
+            # Convert a first array here, while signals are delayed. polars executes Python code for it. A
+            # KeyboardInterrupt would cause a panic in Rust there.
             with suppress(Exception):  # another thread is still loading them
                 polars.Series(numpy.zeros(1))
 
 
 @contextmanager
 def obeyed() -> Iterator[None]:
-    """Handle the three signals in the block like Ctrl-C; an ignored signal (`nohup`) remains ignored."""
+    """Treat the three signals like Ctrl-C while the block runs. A signal that is ignored (`nohup`) stays ignored."""
     before: dict[signal.Signals, Any] = {}
     _heard.count, _heard.holding, _heard.owed = 0, False, False
-    # Windows has no SIGHUP.
+    # Leave out SIGHUP on Windows, which does not have it.
     for each in filter(None, (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", None))):
         found = signal.getsignal(each)
         if found is not signal.SIG_IGN:
@@ -122,7 +122,7 @@ def obeyed() -> Iterator[None]:
 
 
 def over() -> None:
-    """Ignore SIGTERM and SIGHUP from now on: the command's result is final."""
+    """Ignore SIGTERM and SIGHUP from now on, because the command's result is final."""
     for each in filter(None, (signal.SIGTERM, getattr(signal, "SIGHUP", None))):
         with suppress(ValueError):  # not the main thread
             signal.signal(each, signal.SIG_IGN)
@@ -130,7 +130,7 @@ def over() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Ignore the first two signals in the block, which writes the record of a finished session."""
+    """Ignore the first two signals while the block runs. The block writes the record of a finished session."""
     _heard.holding = True
     try:
         yield

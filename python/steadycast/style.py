@@ -1,4 +1,4 @@
-"""The line style of flows in all figures: one colour and one dash pattern per controller, from the registry."""
+"""The style of lines in all figures. Each controller has one colour and one dash pattern, from the registry."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from steadycast.controllers import registry
 
-# A page replaces these colours by its variables for light, dark and paper.
+# A page replaces these colours by its own variables. They differ between the light scheme, the dark scheme and paper.
 INK = "#1b1f24"
 MUTED = "#667080"
 GRID = "#e4e7eb"
 PAPER = "#fffffe"
 DARK_PAPER = "#16191d"
-"""The background of a page in the dark scheme."""
+"""Background of a page in the dark scheme."""
 LEAST_CONTRAST = 4.5
-"""The least contrast of lines and texts to their background (WCAG 2.2, 1.4.3)."""
+"""Minimum contrast between a line or text and its background (WCAG 2.2, 1.4.3)."""
 
-# For lines without a colour of their own: Okabe and Ito's colours, which colour-blind readers can distinguish.
+# Colours for lines that have no colour of their own. Colour-blind readers can distinguish them (Okabe and Ito).
 SPARE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
-# The classes of the mean opinion score, worst first.
+# The classes of the mean opinion score. The worst class is the first.
 MOS = {
     1: ("bad", "#b2182b"),
     2: ("poor", "#ef8a62"),
@@ -30,31 +30,36 @@ MOS = {
     4: ("good", "#67a9cf"),
     5: ("excellent", "#2166ac"),
 }
-# Bands behind the decisions in a figure, for each limit of the rate.
+# Colours that show in the background of a figure what limited the rate.
 LIMIT = {"start": "#e8b400", "network": "#4d9de0", "cap": "#9a9a9a", "encoder": "#9a9a9a", "floor": "#e0606f"}
-# Fates of frames that were not displayed intact and in time.
+# Colours for frames that were not displayed whole and in time.
 FATE = {"lost": "#7f3b08", "late": "#e08214", "undecodable": "#8073ac"}
 
 
 @dataclass(frozen=True)
 class Look:
-    """The colour as "#rrggbb", and the dashes in points on and off (empty: solid)."""
+    """The style of a line.
+
+    The colour has the form "#rrggbb". The dashes are lengths in points, alternately drawn and not drawn. A solid line
+    has no dashes.
+    """
 
     colour: str
     dashes: tuple[float, ...] = ()
 
     @property
     def line(self) -> dict[str, Any]:
-        """The style as matplotlib's keyword arguments."""
+        """The style, as keyword arguments for matplotlib."""
         style: Any = (0, self.dashes) if self.dashes else "solid"
         return {"color": readable(self.colour), "linestyle": style}
 
 
 def look(flow: dict[str, Any]) -> Look:
-    """Return the line style of a flow of summary.json."""
+    """Return the style of a flow. The flow is one from summary.json."""
     kind = flow.get("kind")
     if kind == "tcp":
-        # TCP is the reference of all comparisons, in the text's colour; dashes distinguish its congestion controls.
+        # Draw TCP in the colour of texts, because all comparisons refer to it. Dashes distinguish its congestion
+        # controls.
         dashes: dict[str, tuple[float, ...]] = {"reno": (6, 2), "sack": (6, 2, 1, 2), "cubic": (3, 1)}
         return Look(INK, dashes.get(str(flow.get("congestion")), ()))
     if kind in ("cbr", "onoff"):
@@ -63,12 +68,15 @@ def look(flow: dict[str, Any]) -> Look:
     for entry in registry():
         if entry.name == name:
             return Look(entry.colour, entry.dashes)
-    # A user's controller: derived from the name, so that it is always the same.
+    # Derive the colour of a user's controller from its name, so that it is always the same.
     return Look(SPARE[sum(name.encode()) % len(SPARE)], (4, 1, 1, 1))
 
 
 def looks(flows: Sequence[dict[str, Any]]) -> list[Look]:
-    """Return a style for each flow of a drawing; equal ones get paler colours, then other dashes."""
+    """Return a style for each flow of a drawing.
+
+    If styles would be equal, some of them get paler colours, and then other dashes.
+    """
     result: list[Look] = []
     for flow in flows:
         plain = look(flow)
@@ -85,7 +93,7 @@ _DASHES: tuple[tuple[float, ...], ...] = ((5, 2), (1.5, 1.5), (8, 2, 1.5, 2), (3
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast of two colours, from 1 to 21 (WCAG 2.2)."""
+    """Return the contrast between two colours, from 1 to 21 (WCAG 2.2)."""
 
     def luminance(colour: str) -> float:
         parts = [c / 255 for c in _channels(colour)]
@@ -97,19 +105,19 @@ def contrast(one: str, other: str) -> float:
 
 
 def ink_on(area: str) -> str:
-    """Return black or white, whichever is more legible on a background."""
+    """Return black or white: the one that is easier to read on this background."""
     return max(("#ffffff", "#000000"), key=lambda ink: contrast(ink, area))
 
 
 def readable(colour: str, paper: str = PAPER) -> str:
-    """Return the colour, darkened or lightened until it is legible on this background."""
+    """Return the colour, made darker or lighter until it can be read on this background."""
     end = max(("#000000", "#ffffff"), key=lambda ink: contrast(paper, ink))
     mixed = (mix(colour, end, step / 50) for step in range(50))
     return next((each for each in mixed if contrast(each, paper) >= LEAST_CONTRAST), end)
 
 
 def mix(one: str, other: str, share: float) -> str:
-    """Mix a colour with this share of another."""
+    """Mix two colours. ``share`` is the fraction of the second colour."""
     pairs = zip(_channels(one), _channels(other), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 

@@ -1,4 +1,4 @@
-"""A table of a record: columns of the core, which are converted to a data frame on demand."""
+"""A table of a record. It contains columns in the core's format, and converts them to a data frame when needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steadycast.errors import MissingError
 from steadycast.lazy_import import pl
 
 Column = tuple[str, str, Any]
-"""A column in the core's format (`_core.Simulation.table`): name, kind, content."""
+"""A column in the core's format (`_core.Simulation.table`): its name, its kind and its content."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -19,14 +19,17 @@ class Table:
     """One table of a record."""
 
     columns: Sequence[Column]
-    """A column of the kind "absent" has the number of rows and the type as content."""
+    """The columns.
+
+    If the kind of a column is "absent", its content is the number of rows and the type of the values.
+    """
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Export the table by Arrow's C stream interface, without a copy."""
+        """Export the table by the C stream interface of Arrow. No data are copied."""
         return self.frame.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> Any:
-        """Return the table as a pandas frame; absent values are NaN or None.
+        """Return the table as a pandas frame. Values that are absent are NaN or None.
 
         Raises:
             MissingError: pandas is not installed.
@@ -40,11 +43,11 @@ class Table:
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """The table as a polars frame, which is cached after its first use."""
+        """The table as a polars frame. The frame is kept after its first use."""
         return self.to_polars()
 
     def to_polars(self) -> pl.DataFrame:
-        """Return the table as a polars frame; absent values are null."""
+        """Return the table as a polars frame. Values that are absent are null."""
         import numpy as np
 
         series = []
@@ -79,7 +82,7 @@ class Table:
 
 
 def scores() -> list[tuple[str, str]]:
-    """Return the columns of the table `frames` that need decoded pictures, with their types."""
+    """Return the columns of the table `frames` that are measured on decoded pictures, and their types."""
     from steadycast import record
 
     return [
@@ -88,7 +91,10 @@ def scores() -> list[tuple[str, str]]:
 
 
 def partly(columns: Sequence[Column], names: Sequence[str] = ()) -> Table:
-    """Return a table in which the integers of all columns, or of ``names``, may be null."""
+    """Return a table whose integers may be null.
+
+    If ``names`` is given, only the columns in ``names`` may have nulls.
+    """
     absent = {name for name, kind, _ in columns if kind == "i64" and (not names or name in names)}
     return Table(
         [(name, "i64 or none" if name in absent else kind, content) for name, kind, content in columns]
@@ -96,14 +102,17 @@ def partly(columns: Sequence[Column], names: Sequence[str] = ()) -> Table:
 
 
 def unscored(columns: Sequence[Column]) -> Table:
-    """Add null columns of measured quality, and allow null where a live receiver does not know the value."""
+    """Return a table of frames with additional columns for the measured quality, which are all null.
+
+    Nulls are also allowed in columns that a live receiver does not know.
+    """
     rows = len(next(content for name, _, content in columns if name == "frame")) // 8
     known = partly(columns, ("q", "clip_frame")).columns
     return Table([*known, *((name, "absent", (rows, dtype)) for name, dtype in scores())])
 
 
 def scored(table: Table, measured: Any) -> Table:
-    """Replace the null columns of measured quality by the arrays in ``measured``."""
+    """Return the table with the arrays in ``measured`` instead of the null columns for the measured quality."""
     known = [column for column in table.columns if column[1] != "absent"]
     kinds = ((name, "f64" if dtype == "Float64" else dtype) for name, dtype in scores())
     return Table([*known, *((name, kind, getattr(measured, name).tobytes()) for name, kind in kinds)])

@@ -1,4 +1,4 @@
-"""Writes plain values as TOML, because the standard library can only read it."""
+"""Writes plain values as TOML, because the standard library can only read TOML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def document(table: Mapping[str, Any]) -> str:
-    """Write the top level's plain keys first, then its tables, then its arrays of tables."""
+    """Return a table as a TOML document. Its plain keys come first, then its tables, then its arrays of tables."""
     lines = [f"{_bare(k)} = {inline(v)}" for k, v in table.items() if not _is_table(v) and not _is_tables(v)]
     for key, value in table.items():
         for each in [value] if _is_table(value) else value if _is_tables(value) else []:
@@ -27,7 +27,7 @@ def _is_tables(value: Any) -> bool:
 
 
 def _bare(key: str) -> str:
-    """Format a key for TOML, with quotation marks if necessary."""
+    """Format a key for TOML. Quotation marks are added if they are needed."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
 
 
@@ -40,6 +40,6 @@ def inline(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        # JSON's escapes are valid in TOML, but TOML also requires an escape for DEL.
+        # Use the escapes of JSON, which are valid in TOML. Only DEL must be escaped in addition.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value)

@@ -1,19 +1,19 @@
-"""Quantities in the notation of scenarios and options: ``4Mbps``, ``10ms``, ``16KiB``."""
+"""Reads quantities as scenarios and options write them: ``4Mbps``, ``10ms``, ``16KiB``."""
 
 from __future__ import annotations
 
 import re
 
 RATE = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}
-"""Units of rates in bit/s. FFmpeg and iperf3 write only the prefix."""
+"""Units of rates, with their values in bit/s. FFmpeg and iperf3 write only the prefix."""
 SPAN = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-"""Units of times in seconds."""
+"""Units of time, with their values in seconds."""
 SIZE = {"B": 1.0, "kB": 1e3, "MB": 1e6, "KiB": 2.0**10, "MiB": 2.0**20}
-"""Units of sizes in bytes."""
+"""Units of size, with their values in bytes."""
 _WRITTEN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
 def read(value: object, units: dict[str, float]) -> float | None:
-    """Return a quantity in the base unit; `None` if the value has none of these units."""
+    """Return a quantity in the base unit, or `None` if ``value`` has none of these units."""
     found = _WRITTEN.fullmatch(value) if isinstance(value, str) else None
     return float(found[1]) * units[found[2]] if found and found[2] in units else None

@@ -1,4 +1,4 @@
-"""Reconstructs the pictures at each receiver from a run's record, and measures their quality."""
+"""Reconstructs the pictures at each receiver from the record of a run, and measures their quality."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from steadycast.table import Column
 
 MEASURED = ("picture_score", "psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
-"""One figure of each kind that is measured on pictures."""
+"""Figures that are measured on pictures, one of each kind."""
 
 
 FRAMES = tuple(
     ["flow", "node", "frame", "display", "pts_s", "ready_s", "due_s", "arrived_s", "fate", "q", "psnr_y_db"]
 )
 MISSING = ("flow", "node", "frame", "offset", "len")
-"""Columns of the table `missing`; `FRAMES` are those of the table `frames`."""
+"""Columns of the table `missing`. `FRAMES` are columns of the table `frames`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of a table as arrays. Absent values are NaN, and texts are indices into a list.
+    """Rows of a table as arrays. Values that are absent are NaN. A text is represented by its index in a list.
 
-    polars is not used here, because its import takes longer than a short run.
+    Do not use polars here, because importing it takes longer than a short run.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
@@ -49,7 +49,7 @@ class Rows:
 
     @classmethod
     def of_core(cls, told: Sequence[Column], names: Sequence[str]) -> Self:
-        """Convert columns of the core."""
+        """Convert columns in the core's format."""
         columns: dict[str, npt.NDArray[Any]] = {}
         texts: dict[str, Sequence[str]] = {}
         for name, kind, content in told:
@@ -63,7 +63,7 @@ class Rows:
 
     @classmethod
     def of_frame(cls, table: pl.DataFrame, names: Sequence[str]) -> Self:
-        """Convert columns of a table of a run folder."""
+        """Convert columns of a table from a run folder."""
         columns: dict[str, npt.NDArray[Any]] = {}
         texts: dict[str, Sequence[str]] = {}
         for name in names:
@@ -73,7 +73,7 @@ class Rows:
             if column.dtype.is_numeric():
                 columns[name] = column.to_numpy()
             elif column.null_count() < len(column):
-                # `np.unique` imports NumPy's masked arrays, which is slow.
+                # Do not use `np.unique`, because it imports NumPy's masked arrays, which is slow.
                 every = column.to_list()
                 texts[name] = sorted(set(every))
                 place = {text: n for n, text in enumerate(texts[name])}
@@ -87,7 +87,7 @@ class Rows:
         return self.columns[name]
 
     def are(self, name: str, *wanted: str) -> npt.NDArray[np.bool_]:
-        """Whether each row's text is one of these."""
+        """Return for each row whether its text in column ``name`` is one of ``wanted``."""
         places = [place for place, text in enumerate(self.texts[name]) if text in wanted]
         return np.isin(self.columns[name], places)
 
@@ -96,13 +96,13 @@ class Rows:
         return Rows({**self.columns, name: column}, self.texts)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Rows:
-        """Return the chosen rows."""
+        """Return the rows for which ``chosen`` is true."""
         return Rows({name: column[chosen] for name, column in self.columns.items()}, self.texts)
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The measured quality for each row of the table of frames; NaN if not measured."""
+    """The measured quality of each row in the table of frames. It is NaN if it was not measured."""
 
     psnr_y_db: npt.NDArray[np.float64]
     ssim: npt.NDArray[np.float64]
@@ -115,21 +115,24 @@ class Viewer:
 
     ladder: Ladder
     chosen_q: Quantizers
-    """The quantizer of each GOP, or of each of its frames."""
+    """The quantizer of each GOP. If it changes within a GOP, there is one for each frame of the GOP."""
     fates: Fates
     counted_from: int
-    """The first display slot after the warm-up and after the receiver joined."""
+    """First display slot that counts. It is after the warm-up, and after the receiver has joined."""
     rows: npt.NDArray[np.bool_]
-    """A mask of this receiver's rows in the table of frames."""
+    """True for the rows of this receiver in the table of frames."""
     lasts: F64 | None = None
-    """How long each slot is displayed, in seconds; `None` if the play-out delay never changes."""
+    """How long each slot is displayed, in seconds. `None` if the play-out delay never changes."""
     owed: Bools | None = None
-    """The display slots that count, because the flow sends and the receiver is present; `None`: all."""
+    """True for display slots that count. In such a slot, the flow sends and the receiver is present.
+
+    `None` if all slots count.
+    """
 
     def quality(
         self, *, by: str = "time", vmaf: bool = False, slots_done: Callable[[int, int], None] | None = None
     ) -> Quality | None:
-        """Decode all pictures, and measure their quality; ``by`` is one of `media.quality.BY`."""
+        """Decode all pictures, and measure their quality. ``by`` is one of `media.quality.BY`."""
         return evaluate(
             self.ladder,
             self.chosen_q,
@@ -142,16 +145,16 @@ class Viewer:
         )
 
     def shown(self, slot: int) -> Shown:
-        """Decode the pictures of one display slot."""
+        """Decode and return the pictures of one display slot."""
         return pictures_at(self.ladder, self.chosen_q, self.fates, [slot])[0]
 
     def pictures(self, slots: range | None = None) -> Iterator[OnScreen]:
-        """Yield the picture on screen in each of these display slots, or in all."""
+        """Yield the picture on screen in each display slot of ``slots``. By default, yield it for all slots."""
         return screen(self.ladder, self.chosen_q, self.fates, slots)
 
     @property
     def slots(self) -> int:
-        """Number of frames that were sent, up to this receiver's last row."""
+        """Number of frames that were sent until the last row of this receiver."""
         return self.fates.frames
 
 
@@ -174,20 +177,20 @@ def with_pixels(videos: Sequence[Json], file: Path) -> list[Json]:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """The record of a run's video flows, and their pictures."""
+    """The record of a run's video flows, together with their pictures."""
 
     videos: Sequence[Mapping[str, Any]]
-    """The flows as from `_core.Scenario.videos`."""
+    """The flows, as `_core.Scenario.videos` returns them."""
     ladders: Mapping[str, Ladder]
-    """The ladder of each flow that has pictures."""
+    """Ladder of each flow that has pictures. The keys are the names of flows."""
     frames: Rows
     missing: Rows | None
     from_s: float = 0.0
-    """The end of the warm-up in seconds; earlier pictures are excluded from means."""
+    """End of the warm-up, in seconds. Means do not include earlier pictures."""
 
     @classmethod
     def of(cls, folder: Folder, progress: Progress | None = None) -> Record:
-        """Read a run from a folder or `Run.held`. Ladders that are not in the cache are encoded."""
+        """Read a run from a folder, or from `Run.held`. A ladder that is not in the cache is encoded."""
         from steadycast.loading import load
         from steadycast.media.ladder import Ladder
         from steadycast.media.prepare import media_of
@@ -204,7 +207,10 @@ class Record:
         return cls(videos, ladders, frames, missing, float(folder.summary.get("from_s") or 0.0))
 
     def viewer(self, flow: str, receiver: str) -> Viewer | None:
-        """Reconstruct one receiver; `None` if it has no rows, or the flow no pictures."""
+        """Reconstruct what a receiver has shown.
+
+        Returns `None` if the receiver has no rows or the flow has no pictures.
+        """
         ladder = self.ladders.get(flow)
         mine = self.frames.are("flow", flow) & self.frames.are("node", receiver)
         if ladder is None or not mine.any():
@@ -227,10 +233,10 @@ class Record:
         by: str = "time",
         vmaf: bool = False,
     ) -> Scores:
-        """Add the measured quality to the receivers of a summary's flows; return the scores of all frames.
+        """Measure the quality at the receivers of flows, and add it to their summary.
 
-        ``by`` is one of `media.quality.BY`. With "index", all returned scores are NaN, because a missing frame shifts
-        the pictures of all later frames.
+        Returns the scores of all frames. ``by`` is one of `media.quality.BY`. With "index", all these scores are NaN,
+        because a missing frame shifts the pictures of all later frames.
         """
         scores = Scores(*(np.full(len(self.frames), np.nan) for _ in range(3)))
         for flow in flows:
@@ -262,7 +268,7 @@ _STEPS = 1000
 
 
 def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[int, int], None]:
-    """Map the progress of receiver ``n`` of ``of`` to the total progress."""
+    """Return a function that converts the progress of receiver ``n`` to the progress of all ``of`` receivers."""
 
     def told(done: int, slots: int) -> None:
         if progress is not None:
@@ -272,7 +278,7 @@ def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[
 
 
 def _scored(receiver: Json, coding: float | None) -> Json:
-    """Return a receiver's picture score: the coding quality, reduced by the recorded `smooth_frac`."""
+    """Return the picture score of a receiver. It is the coding quality, reduced by the recorded `smooth_frac`."""
     smooth = receiver.get("smooth_frac")
     if coding is None or smooth is None:
         return {}
@@ -289,7 +295,10 @@ def _put(scores: Scores, seen: Quality, mine: npt.NDArray[np.bool_], display: np
 
 
 def _without(present: npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
-    """Return the numbers below ``n`` that are not present; `np.setdiff1d` imports masked arrays, which is slow."""
+    """Return the numbers below ``n`` that are not in ``present``.
+
+    `np.setdiff1d` is not used, because it imports masked arrays, which is slow.
+    """
     absent = np.ones(n, dtype=np.bool_)
     absent[present[present < n]] = False
     return np.flatnonzero(absent)
@@ -298,8 +307,8 @@ def _without(present: npt.NDArray[Any], n: int) -> npt.NDArray[np.intp]:
 def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) -> tuple[Fates, Quantizers]:
     """Return the fates of all frames at one receiver, and the quantizers of each GOP.
 
-    ``rows`` are the receiver's frames; ``holes`` has frame, offset and length of each missing range. A frame without a
-    row, while the receiver is absent or the flow pauses, is incomplete.
+    ``rows`` are the frames of the receiver. ``holes`` has the frame, offset and length of each missing range. If a
+    frame has no row, because the receiver is absent or the flow pauses, the frame is incomplete.
     """
     index = rows["frame"]
     n = int(index[-1]) + 1
@@ -314,7 +323,7 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         due = (rows["due_s"] * 1e9).round().astype(np.int64)
         slots = rows["display"]
         play[slots[slots < n]] = due[slots < n]
-        # A slot without a row gets the play-out time of the previous slot.
+        # If a slot has no row, give it the play-out time of the slot before.
         bare = _without(slots, n)
         play[bare] = np.maximum.accumulate(play)[bare]
     parts: dict[int, list[tuple[int, int]]] = {}
@@ -322,7 +331,7 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
         if frame < n and not complete[frame]:
             parts.setdefault(frame, []).append((offset, offset + length))
     groups = ladder.table.group_of(np.arange(n))
-    # A frame without a row gets the quantizer of the next frame in its GOP, otherwise of the previous frame.
+    # If a frame has no row, give it the quantizer of the next frame in its GOP. If there is none, use the frame before.
     following = np.searchsorted(index, np.arange(n))
     preceding = np.maximum(following - 1, 0)
     quantizers = rows["q"][np.where(groups[index[following]] == groups, following, preceding)]
@@ -339,19 +348,19 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
 
 
 def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
-    """Return how long each slot is displayed, in seconds; `None` if the play-out delay never changes."""
+    """Return how long each slot is displayed, in seconds. Returns `None` if the play-out delay never changes."""
     delays = rows["due_s"] - rows["ready_s"]
     if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
         return None
-    # A slot gets the play-out delay of the last frame whose `ready_s` is at most the slot's `pts_s`. A B frame's slot
-    # gets another frame's delay, because a B frame is ready only after its `pts_s`.
+    # Give each slot the play-out delay of the last frame whose `ready_s` is at most the slot's `pts_s`. For a B frame,
+    # this is the delay of another frame, because a B frame is ready only after its `pts_s`.
     order = np.argsort(rows["ready_s"], kind="stable")
     then = np.searchsorted(rows["ready_s"][order], rows["pts_s"] + 1e-9, side="right") - 1
     slots = rows["display"]
     shown_at = np.full(int(slots.max()) + 1, np.nan)
     shown_at[slots] = rows["pts_s"] + delays[order][np.maximum(then, 0)]
     lasts = np.diff(shown_at, append=np.nan)
-    # A pause does not extend the duration of the slot before it.
+    # Do not let a pause extend the time for which the slot before it is displayed.
     sampled_at = np.full(len(shown_at), np.nan)
     sampled_at[slots] = rows["pts_s"]
     lasts[np.diff(sampled_at, append=np.nan) > 1.5 / float(ladder.table.fps)] = np.nan
@@ -359,7 +368,10 @@ def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
 
 
 def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
-    """Return the slots that count: those with a row, and all before the first row; `None`: all."""
+    """Return which slots count, or `None` if all of them do.
+
+    Slots that have a row count, and so do all slots before the first row.
+    """
     index = rows["frame"]
     owed = np.ones(int(index[-1]) + 1, dtype=np.bool_)
     absent = _without(index, len(owed))
@@ -369,9 +381,10 @@ def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
 
 
 def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bools | None = None) -> Json:
-    """Return a receiver's figures by path, for the ``owed`` display slots from ``first`` on.
+    """Return the figures of a receiver, by their paths.
 
-    VMAF is already limited to these slots. The key ``coding`` has the coding quality for the picture score.
+    They are computed for the slots in ``owed`` from slot ``first`` on. VMAF was already measured for these slots only.
+    The key ``coding`` contains the coding quality, from which the picture score is computed.
     """
     counted = np.arange(len(seen.mos)) >= first
     if owed is not None:

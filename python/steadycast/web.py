@@ -49,31 +49,34 @@ _KINDS = {
 }
 _STYLED = ("lab.css", "serve.css")
 _HEAD_S = 10.0
-"""Time limit for a request's header, in seconds."""
+"""Time limit for receiving the header of a request, in seconds."""
 _BODY_S = 30.0
-"""Time limit for a request's body, in seconds."""
+"""Time limit for receiving the body of a request, in seconds."""
 _MOST_HEAD = 16 << 10
-"""Largest size of a request's header, in bytes."""
+"""Maximum size of a request's header, in bytes."""
 _BACKLOG = 64
-"""The number of connections that wait in the kernel; asyncio accepts as many in one iteration of its loop."""
+"""Maximum number of connections that wait in the kernel. asyncio accepts as many in one iteration of its loop."""
 _OF_ONE = 64
-"""Most connections per client address; a browser opens six, and several may share a NAT."""
+"""Maximum number of connections from one client address.
+
+A browser opens six connections, and several browsers may share the address of a NAT.
+"""
 _LINES = 5
-"""The most lines of a kind that the log accepts in `_MINUTE_S`."""
+"""Maximum number of lines of one kind that the log accepts in `_MINUTE_S`."""
 _MINUTE_S = 60.0
-"""The interval of the log's rate limit, in seconds."""
+"""Interval to which the limit `_LINES` applies, in seconds."""
 _KINDS_OF_LINES = 64
-"""The most kinds of lines whose counts are kept."""
+"""Maximum number of kinds of log lines that are counted."""
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def origin_and_path(option: str, text: str) -> tuple[str, str]:
-    """Split a URL into its origin (RFC 6454, section 6.1) and its path, which ends in a slash.
+    """Split a URL into its origin (RFC 6454, section 6.1) and its path. The path ends in a slash.
 
     Raises:
-        UserError: the text is no URL of a page.
+        UserError: the text is not the URL of a page.
 
     """
     remedy = f"write for example {option} https://video.example.net"
@@ -92,19 +95,19 @@ def origin_and_path(option: str, text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Access:
-    """Which requests are answered, by their Host and Origin headers.
+    """Decides by the Host and Origin headers which requests are answered.
 
-    Host must be the address of arrival, or the public URL's, against DNS rebinding. Pages of other origins than
-    ``origins`` can neither send requests nor read responses.
+    To prevent DNS rebinding, Host must be the address at which the request arrived, or that of the public URL. Pages of
+    other origins can neither send requests nor read responses, unless ``origins`` contains their origin.
     """
 
     public: str | None = None
-    """The origin of the public URL; `None` if the server is reached by its address."""
+    """Origin of the public URL. `None` if the server is reached by its address."""
     origins: frozenset[str] = frozenset()
-    """Other origins whose pages may embed the page and use the API."""
+    """Other origins. Their pages may embed this server's page and use its API."""
 
     def is_here(self, request: Request) -> bool:
-        """Whether a request's Host header names this server."""
+        """Whether the Host header of a request refers to this server."""
         if self.public is not None:
             scheme, _, authority = self.public.partition("://")
             return request.headers.get("host", "").lower() in (
@@ -115,17 +118,17 @@ class Access:
         return name == address or (name == "localhost" and address in ("127.0.0.1", "::1"))
 
     def is_own(self, request: Request) -> bool:
-        """Whether a request's Origin header names this server or is absent."""
+        """Whether the Origin header of a request is absent or refers to this server."""
         origin = request.headers.get("origin")
         own = self.public or f"{request.url.scheme}://{request.headers.get('host')}"
         return origin is None or origin == own
 
     def is_allowed(self, request: Request) -> bool:
-        """Whether a request comes from this server's page, a page of `origins`, or no page."""
+        """Whether a request comes from this server's page, from a page of `origins`, or from no page."""
         return self.is_own(request) or request.headers.get("origin") in self.origins
 
     def headers(self, request: Request) -> dict[str, str]:
-        """Return the headers of every response, which isolate the page from other origins than `origins`."""
+        """Return the headers of every response. They protect the page from other origins than `origins`."""
         found = dict(_HEADERS)
         if self.origins:
             ancestors = f"frame-ancestors {' '.join(sorted(self.origins))}"
@@ -138,7 +141,10 @@ class Access:
         return found
 
     def refusal(self, request: Request) -> Response | None:
-        """Return the response to a request that does not name this server; `None` for other requests."""
+        """Return the response that refuses a request for another server.
+
+        Returns `None` if the request is for this server.
+        """
         if self.is_here(request):
             return None
         return wrong(
@@ -146,7 +152,10 @@ class Access:
         )
 
     def preflight(self, request: Request) -> Response | None:
-        """Return the response to a CORS preflight request of a page of `origins`; `None` for other requests."""
+        """Return the response to a CORS preflight request from a page of `origins`.
+
+        Returns `None` for other requests.
+        """
         asks = request.method == "OPTIONS" and "access-control-request-method" in request.headers
         is_named = request.headers.get("origin") in self.origins
         return Response(status_code=204, headers=_PREFLIGHT) if asks and is_named else None
@@ -167,10 +176,10 @@ def application(
     access: Access = BY_ADDRESS,
     refusal: Callable[[Request], Response | None] | None = None,
 ) -> Starlette:
-    """Return an application with security headers; ``refusal`` replaces that of ``access``."""
+    """Return an application that adds security headers. ``refusal`` replaces the method `refusal` of ``access``."""
 
     async def guarded(request: Request, answer: RequestResponseEndpoint) -> Response:
-        """Add the headers to every response."""
+        """Answer a request, and add the headers to the response."""
         response = (refusal or access.refusal)(request) or access.preflight(request) or await answer(request)
         response.headers.update(access.headers(request))
         return response
@@ -179,23 +188,23 @@ def application(
 
 
 def here(request: Request) -> str:
-    """Return the local address at which a request arrived."""
+    """Return the local address at which a request has arrived."""
     text = str((request.scope.get("server") or ("",))[0])
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
         return text
-    # A dual-stack socket reports IPv4 addresses as IPv4-mapped IPv6 addresses.
+    # Convert an IPv4-mapped IPv6 address, because a dual-stack socket reports IPv4 addresses in this form.
     return str(getattr(found, "ipv4_mapped", None) or found)
 
 
 def is_token(given: str, token: str) -> bool:
-    """Compare a token in constant time."""
+    """Compare a token. This takes the same time whether it is right or wrong."""
     return hmac.compare_digest(given.encode(), token.encode())
 
 
 async def body(request: Request, most: int) -> bytes | None:
-    """Read a request's body; `None` beyond ``most`` bytes or the time limit."""
+    """Return the body of a request. Returns `None` if it exceeds ``most`` bytes or takes too long."""
     found = b""
     with suppress(TimeoutError):
         async with asyncio.timeout(_BODY_S):
@@ -213,7 +222,10 @@ def wrong(code: int, what: str, headers: Mapping[str, str] | None = None) -> Res
 
 
 def file_routes(served: Mapping[str, tuple[str, str]]) -> list[BaseRoute]:
-    """Return routes for files; ``served`` maps each path to a package and a file in its folder ``page``."""
+    """Return routes for files.
+
+    The keys of ``served`` are paths. The values are a package and a file in the package's folder ``page``.
+    """
 
     def route(path: str, package: str, name: str) -> Route:
         async def answer(_: Request) -> Response:
@@ -227,13 +239,16 @@ def file_routes(served: Mapping[str, tuple[str, str]]) -> list[BaseRoute]:
 
 @cache
 def page(package: str, name: str) -> bytes:
-    """Return a file of a page."""
+    """Return the content of a file in the folder ``page`` of a package."""
     return (files(package) / "page" / name).read_bytes()
 
 
 @cache
 def styles(package: str, name: str) -> bytes:
-    """Return a page's style sheet: the report's colours, the shared styles, and the page's own."""
+    """Return the style sheet of a page.
+
+    It contains the report's colours, the shared styles, and the page's own styles.
+    """
     report = (files("steadycast.report") / "page.css").read_text(encoding="utf-8")
     colours = "\n".join(line for line in report.splitlines() if ":root{" in line and "--ink" in line)
     colours = colours.replace("LIGHT", "").replace("DARK", "")
@@ -241,10 +256,10 @@ def styles(package: str, name: str) -> bytes:
 
 
 class Places:
-    """The open connections of a server, limited to fewer than the process's file descriptors.
+    """The open connections of a server. Their number is limited, so that file descriptors do not run out.
 
-    A connection beyond a limit replaces the oldest idle connection, so that clients cannot block others. A connection
-    is idle without a request, or while its client does not read.
+    If a new connection exceeds a limit, the oldest idle connection is closed. So clients cannot block other clients. A
+    connection is idle if it has no request, or if its client does not read.
     """
 
     def __init__(self, total: int | None = None, of_one: int = _OF_ONE) -> None:
@@ -252,10 +267,10 @@ class Places:
         self.of_one = of_one
         self._all: dict[_Timed | _Handshake, str] = {}
         self.closed = 0
-        """Number of connections that were closed because of the limits."""
+        """Number of connections that were closed because a limit was exceeded."""
 
     def take(self, one: _Timed | _Handshake, address: str) -> None:
-        """Add a connection, and close the one that it replaces."""
+        """Add a connection. If this exceeds a limit, close another connection."""
         self._all[one] = address
         own = [each for each, its in self._all.items() if its == address]
         if len(own) > self.of_one:
@@ -268,7 +283,7 @@ class Places:
         self._all.pop(one, None)
 
     def _close(self, among: Sequence[_Timed | _Handshake]) -> None:
-        """Close the oldest idle connection of ``among``, or the newest if none is idle."""
+        """Close the oldest idle connection of ``among``. If none is idle, close the newest one."""
         one = next((each for each in among if each.is_idle), among[-1])
         self.leave(one)
         self.closed += 1
@@ -287,7 +302,7 @@ def _descriptors() -> int:
 
 
 class _Timed(H11Protocol):
-    """Closes connections without a complete request header within the time limit."""
+    """Closes a connection if the header of a request is not complete within the time limit."""
 
     _limit: asyncio.TimerHandle | None = None
     places: Places
@@ -320,7 +335,7 @@ class _Timed(H11Protocol):
 
 
 class _Handshake(asyncio.Protocol):
-    """A TLS connection during its handshake: it counts against the limits, and has a time limit."""
+    """A TLS connection during its handshake. It counts against the limits of `Places`, and has a time limit."""
 
     is_idle = True
     transport: asyncio.Transport
@@ -333,7 +348,7 @@ class _Handshake(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        # The TLS handshake has to read the first bytes.
+        # Do not read yet, because the TLS handshake must read the first bytes.
         transport.pause_reading()
         self._protocol.places.take(self, (transport.get_extra_info("peername") or ("",))[0])
         self._task = asyncio.get_running_loop().create_task(self._encrypt())
@@ -345,7 +360,7 @@ class _Handshake(asyncio.Protocol):
                 self.transport, self, self._context, server_side=True, ssl_handshake_timeout=_HEAD_S
             )
         except (OSError, ssl.SSLError):
-            # The client rejected the certificate, speaks no TLS or left.
+            # The client has rejected the certificate, does not speak TLS, or has left.
             self.transport.abort()
             return
         finally:
@@ -358,7 +373,7 @@ class _Handshake(asyncio.Protocol):
             self._protocol.data_received(self._early)
 
     def data_received(self, data: bytes) -> None:
-        # A request may arrive together with the end of the handshake.
+        # Keep these bytes. A request may arrive together with the end of the handshake.
         self._early += data
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -367,7 +382,7 @@ class _Handshake(asyncio.Protocol):
 
 
 def tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Return a server's TLS parameters; both files are PEM.
+    """Return the TLS parameters of a server. Both files must be in PEM format.
 
     Raises:
         UserError: a file can't be used.
@@ -386,7 +401,7 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
             path.read_bytes()
         except OSError as error:
             raise UserError(f"{option} {path}", f"it can't be read ({reason(error)})", remedy) from None
-    # The mask of the permissions of users outside of the file's group.
+    # Check the permissions of users who are not in the file's group.
     if key.stat().st_mode & 0o007:
         raise UserError(f"--key {key}", "other users can read this key", f"run: chmod o= {key}")
     try:
@@ -398,7 +413,7 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 class Sparing(logging.Filter):
-    """Limits the log to a few lines of each kind per minute, so that remote clients can't fill it."""
+    """Limits the log to a few lines of each kind per minute. So remote clients can't fill it."""
 
     def __init__(self, most: int = _LINES, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -406,7 +421,7 @@ class Sparing(logging.Filter):
         self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def passes(self, kind: str) -> str | None:
-        """Return the suffix for a line of this kind; `None` if the line is suppressed."""
+        """Return the text to append to a line of this kind, or `None` if the line must be left out."""
         now = self._clock()
         since, count = self._seen.pop(kind, (now, 0))
         left_out = max(0, count - self._most)
@@ -424,8 +439,8 @@ class Sparing(logging.Filter):
         return f" ({left_out} more before)" if left_out else ""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Suppress a logger's line if it exceeds the limit."""
-        # Lines are counted by their format string, because a remote client may control the arguments.
+        """Leave out a line of a logger if it exceeds the limit."""
+        # Use the format string as the kind of the line, because a remote client may control the arguments.
         if (more := self.passes(str(record.msg))) is None:
             return False
         record.msg = f"{record.getMessage()}{more}"
@@ -433,9 +448,9 @@ class Sparing(logging.Filter):
         return True
 
     def tell(self, kind: str, what: str) -> None:
-        """Print a line on stderr, unless it exceeds the limit."""
+        """Print a line on stderr unless it exceeds the limit."""
         if (more := self.passes(kind)) is not None:
-            # A closed standard error must not end the server.
+            # Ignore errors of a closed standard error, because they must not end the server.
             with suppress(OSError):
                 print(f"steadycast: {what}{more}", file=sys.stderr, flush=True)
 
@@ -444,7 +459,7 @@ _sparing = Sparing()
 
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report an exception in one line, instead of asyncio's traceback for each connection."""
+    """Log an exception as one line. asyncio would print a traceback for each connection."""
     error = context.get("exception")
     what = f"{context['message']}: {reason(error)}" if isinstance(error, OSError) else ""
     if what:
@@ -460,7 +475,7 @@ class _Server(uvicorn.Server):
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """Return a listening socket.
+    """Return a socket that listens at this address.
 
     Raises:
         OSError: the address can't be used.
@@ -486,13 +501,16 @@ async def serve(
     places: Places | None = None,
     encrypted: ssl.SSLContext | None = None,
 ) -> None:
-    """Serve requests, until a signal if ``signals`` is set; ``ready`` is called before the first request."""
+    """Serve requests. If ``signals`` is set, a signal ends the server.
+
+    ``ready`` is called before the first request.
+    """
     server = _server(app, places, encrypted)
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_exception)
     if signals and sys.platform != "win32":
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # An ignored signal (`nohup`) remains ignored.
+            # Do not handle a signal that is ignored (`nohup`).
             if signal.getsignal(each) is not signal.SIG_IGN:
                 loop.add_signal_handler(each, setattr, server, "should_exit", True)
     ready()
@@ -500,7 +518,7 @@ async def serve(
 
 
 class Background:
-    """A server in a thread."""
+    """A server that runs in its own thread."""
 
     def __init__(self, app: Starlette, at: socket.socket, places: Places | None = None) -> None:
         self._at, self._server = at, _server(app, places)

@@ -1,6 +1,6 @@
-"""Worker processes for many runs: each imports the package once, and ends with its parent process.
+"""Worker processes for many runs. Each process imports the package once, and ends when its parent process ends.
 
-`multiprocessing` would execute the user's script again in each.
+`multiprocessing` is not used, because it would execute the user's script again in each process.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import Any, Self
 from steadycast.errors import MissingError
 
 _TRIES = 2
-"""The number of processes that a task may crash before it is given up."""
+"""A task is given up when it has crashed this number of processes."""
 _STILLBORN = 4
-"""The number of processes that may end during their start before the work is given up."""
+"""The work is given up when this number of processes have ended during their start."""
 _PATIENCE_S = 5.0
-"""The time in seconds for interrupted processes to finish their files."""
+"""How long interrupted processes may take to finish their files, in seconds."""
 
 
 class LostError(Exception):
-    """A task crashed its process in every attempt."""
+    """An error of a task that has crashed its process in every attempt."""
 
     def __init__(self, how: str) -> None:
         super().__init__(how)
@@ -46,18 +46,18 @@ def cores() -> int:
 
 
 class Workers:
-    """Worker processes for the duration of a ``with`` block.
+    """Worker processes that run until a ``with`` block ends.
 
         with Workers("steadycast.run:seed_worker", setup, 4) as workers:
             for index, outcome in workers.do(tasks): ...
 
     Args:
-        work: MODULE:FUNCTION, called once in each process with ``setup``; returns the function that executes a task.
+        work: MODULE:FUNCTION. It is called once in each process with ``setup``, and returns the function for a task.
         setup: any object that can be pickled.
         processes: the number of processes.
-        gently: whether an early end interrupts the processes, so that they can finish their files; otherwise it
-            kills them.
-        path: a folder of modules outside the package, if ``work`` is in one.
+        gently: whether the processes are interrupted at an early end, so that they can finish their files. Otherwise
+            they are killed.
+        path: a folder of modules outside the package. It is needed if ``work`` is in one of these modules.
 
     """
 
@@ -85,7 +85,7 @@ class Workers:
         return self
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
-        """End the processes, even during a task."""
+        """End the processes, even if they are executing tasks."""
         self._end(gently=self._gently and error is not None)
 
     @property
@@ -94,9 +94,10 @@ class Workers:
         return [worker.process.pid for worker in self._all]
 
     def do(self, tasks: Sequence[object]) -> Generator[tuple[int, Any], None, None]:
-        """Yield the index and the outcome of each task, in the order of completion; exceptions are outcomes.
+        """Yield the index and the outcome of each task, in the order in which tasks are completed.
 
-        A crashed process's task is repeated once; the next crash's outcome is a `LostError`.
+        The outcome is a result or an exception. If a process crashes, its task is repeated once. If the task crashes
+        again, its outcome is a `LostError`.
         """
         todo = deque(enumerate(tasks))
         deaths: dict[int, int] = {}
@@ -116,7 +117,7 @@ class Workers:
                 except (EOFError, OSError):
                     how = self._buried(worker)
                     first, *others = worker.given
-                    # Only the first task crashed; the queued ones return in their old order.
+                    # Only the first task has crashed. The other tasks return to the queue in their old order.
                     todo.extendleft(reversed(others))
                     deaths[first[0]] = deaths.get(first[0], 0) + worker.begun
                     if deaths[first[0]] < _TRIES:
@@ -148,7 +149,7 @@ class Workers:
 
     def _end(self, *, gently: bool) -> None:
         for worker in self._all:
-            # It may have ended.
+            # The process may have ended already.
             with suppress(ProcessLookupError):
                 worker.process.send_signal(signal.SIGINT if gently and worker.begun else signal.SIGKILL)
         for worker in self._all:
@@ -162,9 +163,10 @@ class Workers:
 
 
 class Helper:
-    """A process that executes one task in parallel; if it fails, the caller executes the task.
+    """A process that executes one task at the same time as the caller.
 
-    ``work`` is MODULE:FUNCTION. The process calls this function with `None`; it returns the function for the task.
+    If the process fails, the caller has to execute the task. ``work`` is MODULE:FUNCTION. The process calls this
+    function with `None`, and the function returns the function for the task.
     """
 
     def __init__(self, work: str) -> None:
@@ -175,7 +177,10 @@ class Helper:
         self._worker.give((0, task))
 
     def answer(self) -> Any:
-        """Return the task's result; `None` without a task, or after an exception or a crash."""
+        """Return the result of the task.
+
+        Returns `None` if there was no task, or after an exception or a crash.
+        """
         if not self._worker.given:
             return None
         try:
@@ -187,14 +192,14 @@ class Helper:
         return None if isinstance(outcome, Exception) else outcome
 
     def end(self) -> None:
-        """End the process, even during the task."""
+        """End the process, even if it is executing the task."""
         self._worker.process.kill()
         self._worker.process.wait()
         self._worker.channel.close()
 
 
 class _Worker:
-    """A worker process, and its queued tasks."""
+    """A worker process, and the tasks in its queue."""
 
     def __init__(self, what: tuple[str, object], more: str | None = None) -> None:
         self.channel, theirs = Pipe()
@@ -204,12 +209,12 @@ class _Worker:
         home = str(Path(__file__).resolve().parent.parent)
         path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), home, more]))
         self.process = subprocess.Popen(
-            # With -P, modules in the current folder shadow no others.
+            # Use -P, so that modules in the current folder can't replace other modules.
             [sys.executable, "-P", "-c", code],
             stdin=subprocess.DEVNULL,
             stdout=2,
             pass_fds=[theirs.fileno()],
-            # In its own group, the process does not get Ctrl-C.
+            # Put the process in its own group, so that it does not get Ctrl-C.
             process_group=0,
             env={"POLARS_MAX_THREADS": "1", **os.environ, "PYTHONPATH": path},
         )
@@ -226,7 +231,7 @@ class _Worker:
 
 
 def serve(number: int) -> None:
-    """Execute tasks from the channel with this file descriptor, in a worker process."""
+    """Execute tasks in a worker process. ``number`` is the file descriptor of the channel from which tasks come."""
     channel = Connection(number)
     queue: SimpleQueue[tuple[int, object]] = SimpleQueue()
     try:
@@ -239,24 +244,24 @@ def serve(number: int) -> None:
             index, task = queue.get()
             _answer(channel, index, _done(do, task))
     except (KeyboardInterrupt, EOFError, OSError):
-        # The parent is gone or ends this process.
+        # The parent process has ended, or it ends this process.
         os._exit(1)
 
 
 def _listen(channel: Connection, queue: SimpleQueue[tuple[int, object]]) -> None:
-    """Receive tasks while another one is executed; end this process when the parent ends."""
+    """Receive tasks while another task is executed. End this process when the parent process ends."""
     try:
         while True:
             queue.put(channel.recv())
     except (EOFError, OSError):
-        # Ends a long task of the main thread, too.
+        # Exit at once, because this also ends a long task of the main thread.
         os._exit(1)
 
 
 def _done(do: Callable[[object], object], task: object) -> object:
     try:
         return do(task)
-    # The parent raises it.
+    # Return the error. The parent process raises it.
     except Exception as error:
         return error
 

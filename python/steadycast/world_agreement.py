@@ -1,4 +1,4 @@
-"""Compares the simulation of a scenario with its emulation over the kernel's TCP."""
+"""Compares the simulation of a scenario with its emulation, in which the kernel's TCP runs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 WORLDS = ("simulated", "emulated")
 
 _Quantity = tuple[str, str, float | None]
-"""A quantity's name, its path in the summary, and the bound on the difference of its means over seeds.
+"""A quantity: its name, its path in the summary, and how much its means over the seeds may differ.
 
-The bound of a throughput is relative; any other bound has the unit of the quantity.
+The bound on the difference is relative for throughputs. Otherwise it has the unit of the quantity.
 """
-# Chaotic systems can't agree in each second, so the distributions over seconds are compared.
+# Compare distributions over seconds, because chaotic systems can't agree in each single second.
 _FLOW: tuple[_Quantity, ...] = (
     ("throughput", "throughput_bps", 0.10),
     ("throughput of a second, p10", "second_bps.p10", 0.10),
@@ -73,7 +73,7 @@ _LINK: tuple[_Quantity, ...] = (
 
 @dataclass(frozen=True)
 class Row:
-    """The means of a quantity over the seeds, in simulation and emulation."""
+    """The mean of a quantity over the seeds, in simulation and emulation."""
 
     of: str
     what: str
@@ -81,11 +81,14 @@ class Row:
     simulated: Json
     emulated: Json
     aim: float | None
-    """The bound on the absolute `difference`."""
+    """Upper bound for the absolute value of `difference`."""
 
     @property
     def difference(self) -> float | None:
-        """Emulated minus simulated value; relative for rates and counts, else in the quantity's unit."""
+        """The emulated value minus the simulated value.
+
+        It is relative for rates and counts. Otherwise it has the unit of the quantity.
+        """
         a, b = number(self.simulated), number(self.emulated)
         if a is None or b is None:
             return None
@@ -95,11 +98,11 @@ class Row:
 
     @property
     def near(self) -> bool | None:
-        """Whether the difference is within the bound; `None` without a bound."""
+        """Whether the difference is within the bound. `None` if there is no bound."""
         return None if self.aim is None or self.difference is None else abs(self.difference) <= self.aim
 
     def said(self) -> str:
-        """Format the difference with its unit."""
+        """Return the difference as text, with its unit."""
         x = self.difference
         if x is None or not math.isfinite(x):
             return say.NOTHING
@@ -114,7 +117,7 @@ class Row:
         return f"{100 * x:+.1f} %"
 
     def verdict(self) -> str:
-        """Format the bound, and whether it holds."""
+        """Return the bound as text, and whether it holds."""
         if self.near is None or self.aim is None:
             return ""
         scale, unit = (
@@ -125,7 +128,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """The simulated and the emulated runs of one scenario, and their comparison."""
+    """The simulated and the emulated runs of a scenario, and how they compare."""
 
     name: str
     runs: Mapping[str, Sequence[Run]]
@@ -138,12 +141,12 @@ class Agreement:
 
     @property
     def warnings(self) -> list[str]:
-        """The runs' warnings, without duplicates."""
+        """Warnings of all runs, without duplicates."""
         said = [w for runs in self.runs.values() for each in runs for w in each.summary["warnings"]]
         return list(dict.fromkeys(said))
 
     def json(self) -> Json:
-        """Return the comparison as a JSON object."""
+        """Return the comparison as JSON."""
         rows = [{**asdict(row), "difference": row.difference, "near": row.near} for row in self.rows]
         told = {"format": FORMAT, "name": self.name, "near": self.near}
         return {**told, "warnings": self.warnings, "rows": rows}
@@ -163,7 +166,10 @@ class Agreement:
         return table
 
     def figure(self) -> Figure | None:
-        """Draw simulated and emulated throughput and delay of the first seed over time, with common scales."""
+        """Draw throughput and delay over time, simulated and emulated.
+
+        The first seed is drawn. Both worlds have the same scale.
+        """
         rates = {world: runs[0].rates.to_polars() for world, runs in self.runs.items()}
         panels = (("throughput_bps", "Throughput"), ("delay_ms", "One-way delay, mean of each interval"))
         last = float(self.runs["simulated"][0].summary["to_s"])
@@ -172,7 +178,10 @@ class Agreement:
         )
 
     def seconds(self) -> Figure | None:
-        """Draw how throughput and delay are distributed over the seconds of all seeds, simulated and emulated."""
+        """Draw how throughput and delay are distributed over seconds, simulated and emulated.
+
+        The seconds of all seeds are used.
+        """
         panels = (
             ("throughput_bps", "Seconds by their throughput; band: within 10 %"),
             ("delay_ms", "Seconds by their mean one-way delay; band: within 15 ms"),
@@ -196,20 +205,20 @@ def agree(
     progress: Progress | None = None,
     quality: bool = True,
 ) -> Agreement:
-    """Run a scenario in both worlds, once per seed.
+    """Simulate and emulate a scenario, once per seed.
 
     Args:
         scenario: a file.
         seeds: the seeds of the runs.
         set: changes to the scenario, as for `run`.
-        out: folder of the runs, agree.json, agree.png and agree-seconds.png; without it nothing is written.
+        out: folder for the runs, agree.json, agree.png and agree-seconds.png. By default, nothing is written.
         force: replace an existing folder.
         progress: callback that receives the progress of each run.
         quality: decode and measure the pictures.
 
     Raises:
-        UserError: the scenario is wrong, or requires a feature that the simulation or the emulation lacks.
-        MissingError: the permission to create network namespaces is missing.
+        UserError: the scenario is wrong, or it needs a feature that the simulation or the emulation does not have.
+        MissingError: the system does not permit to create network namespaces.
 
     """
     need_rights()
@@ -224,7 +233,7 @@ def agree(
         done: dict[str, list[Run]] = {world: [] for world in WORLDS}
         for seed in given:
             common: dict[str, Any] = {"seed": seed, "set": set, "quality": quality, "progress": progress}
-            # An emulation needs the whole machine.
+            # Do not run anything in parallel, because an emulation needs the whole machine.
             for world in WORLDS:
                 place = draft.part / f"{world}-{seed}" if draft is not None else None
                 if world == "simulated":
@@ -258,7 +267,7 @@ def _rows(done: Mapping[str, Sequence[Run]]) -> Iterator[Row]:
             of = receiver["name"] if many else flow["name"]
             yield from _present(both, of, f"{base}.receivers.{receiver['name']}", _RECEIVER)
     for link in first["links"]:
-        # Queues that are nearly empty are not compared.
+        # Leave out queues that are nearly empty.
         if link["direction"] == "forward" and (link["queue_ms"]["p95"] or 0) > 5:
             yield from _present(both, f"link {link['name']}", f"links.{link['name']}.forward", _LINK)
 
@@ -276,7 +285,10 @@ def _present(both: Mapping[str, Json], of: str, base: str, what: Sequence[_Quant
 
 
 def _with_seconds(each: Run) -> Json:
-    """Return a run's summary, with the distributions of the rates, delays and queues of single seconds."""
+    """Return the summary of a run.
+
+    Distributions of the rates, delays and queues of single seconds are added to it.
+    """
     since = each.summary["from_s"]
     links = each.links.to_polars()
     flows = []
@@ -300,7 +312,7 @@ def _with_seconds(each: Run) -> Json:
 
 
 def _seconds(each: Run, flow: Json, column: str) -> list[float]:
-    """Return a column for the seconds after the warm-up, as the mean of a flow's receivers."""
+    """Return a column for each second after the warm-up. The values are means over the flow's receivers."""
     return [x for t, x in _mean(each.rates.to_polars(), flow, column) if t >= each.summary["from_s"]]
 
 
@@ -316,7 +328,7 @@ def _tenths(seconds: Sequence[float]) -> Json:
 
 
 def _mean(rates: Any, flow: Json, column: str) -> list[tuple[float, float]]:
-    """Return a column over time, as the mean of a flow's receivers."""
+    """Return a column over time, as pairs of time and value. The values are means over the flow's receivers."""
     names = [r["name"] for r in flow["receivers"]]
     rows = (
         rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(names))
@@ -337,9 +349,9 @@ def _draw(
     *,
     banded: bool = False,
 ) -> Figure | None:
-    """Draw each flow: a thick line for the simulation, a thin dashed line for the emulation.
+    """Draw a line for each flow. It is thick for the simulation, and thin and dashed for the emulation.
 
-    With ``banded``, the bound is drawn as a band around the line of the simulation.
+    With ``banded``, a band around the line of the simulation shows the bound.
     """
     from steadycast.report.canvas import Label, canvas, from_zero, label_ends, scale_of
     from steadycast.report.series import flow_label

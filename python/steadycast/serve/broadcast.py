@@ -1,4 +1,4 @@
-"""A live source of `serve`: encoded once for all viewers, at a few rungs (rates) with common key frames."""
+"""A live source of `serve`. It is encoded once for all viewers, at a few rates (rungs) whose key frames coincide."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from steadycast.live.audio import Work as AudioWork
 
 _MEASURED = 24
-"""The most pictures that are encoded to measure an encoder's cost."""
+"""Maximum number of pictures that are encoded to measure how expensive an encoder is."""
 _BOTTOM_BPS = 100_000
-"""The target rate of the coarsest rung, in bit/s."""
+"""Target rate of the lowest rung, in bit/s."""
 _TOP_BITS = 1.0
-"""The bits per luma sample at the target rate of the finest rung."""
+"""Bits per luma sample at the target rate of the highest rung."""
 _TOP_BPS = (500_000, 8_000_000)
-"""The bounds of the finest rung's target rate, in bit/s."""
+"""Lower and upper bound for the target rate of the highest rung, in bit/s."""
 _BELOW_CAP = 0.65
-"""The highest target rate of the finest rung, as a fraction of `--max-rate`.
+"""Upper limit for the target rate of the highest rung, as a fraction of `--max-rate`.
 
-A viewer climbs to a rung if the rung's peak rate is at most 0.8 of the viewer's target rate (`CLIMB_SHARE` in
-`crates/media/src/rungs.rs`). The finest rung's peak rate may therefore be 0.8 / 0.65 = 1.23 times its target rate.
+A viewer gets a higher rung only if that rung's peak rate is at most 0.8 of the viewer's target rate (`CLIMB_SHARE` in
+`crates/media/src/rungs.rs`). So the peak rate of the highest rung may be 0.8 / 0.65 = 1.23 times its target rate.
 """
 NICER = 5
-"""The number that is added to the nice value of encoding threads."""
+"""This number is added to the nice value of threads that encode."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class _Encoders:
         self.failed: BaseException | None = None
 
     def __call__(self, broadcast: Any, told: Callable[[str], None]) -> None:
-        """Encode each picture at all rungs, when it is due, until the broadcast ends."""
+        """Encode each picture at all rungs when the picture is due. Return when the broadcast ends."""
         given_up = 0
         try:
             with ThreadPoolExecutor(max(1, round(cores())), "rungs") as pool:
@@ -86,7 +86,8 @@ class _Encoders:
                     ) -> Any:
                         return encoder.unit(samples, first=first, quantizer=rung[0], size=rung[1])
 
-                    # The finest rungs are given up first.
+                    # Only the lowest rungs are requested if some were given up, because the highest rungs are given up
+                    # first.
                     units = list(pool.map(unit, self.encoders[-len(rungs) :], rungs))
                     broadcast.push(number, units, self.pictures.taken_s)
         except BaseException as error:
@@ -96,18 +97,19 @@ class _Encoders:
 
 
 def yield_to_senders() -> None:
-    """Lower the priority of this encoding thread below that of the senders.
+    """Lower the priority of this thread, which encodes, below that of the senders.
 
-    A late packet looks like queueing delay. On a slow machine the encoders fall behind instead, and rungs are given up.
+    A late packet would look like queueing delay. So on a slow machine the encoders fall behind instead, and rungs are
+    given up.
     """
-    # Linux has a nice value per thread.
+    # Set the nice value of this thread only. Linux has one for each thread.
     with suppress(OSError):
         here = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, here, os.getpriority(os.PRIO_PROCESS, here) + NICER)
 
 
 def changed(broadcast: Any, *, returned: bool) -> str:
-    """Return the operator's line about a rung that was given up, or that is encoded again."""
+    """Return a line for the operator. It says that a rung was given up, or that it is encoded again."""
     rungs, given_up, _ = broadcast.status()
     count, top = f"{len(rungs)} of {len(rungs) + given_up} rungs", f"up to {rungs[0][0] / 1e6:.2g} Mb/s"
     if returned:
@@ -145,7 +147,7 @@ class _Running:
 
 
 class LiveSource:
-    """A live source. A file and the test pattern begin with their first viewer, and end with the last one."""
+    """A live source. A file and the test pattern begin with their first viewer and end with their last viewer."""
 
     def __init__(self, settings: Settings, told: Callable[[str], None]) -> None:
         self._settings, self._told = settings, told
@@ -154,10 +156,10 @@ class LiveSource:
         self._codec = codec_of(str(settings.flow["codec"]))
         self._encoding = encoding(settings.flow)
         pictures, self._clip = self._open()
-        # A camera or a pipe can be opened only once.
+        # Keep a camera or a pipe open, because it can be opened only once.
         self._kept = pictures if pictures.own_pace else None
         self.publishers: publisher.Publishers | None = None
-        """`None` if the source is no publisher."""
+        """The publishers that can be the source. `None` if the source is not a publisher."""
         if isinstance(pictures, publisher.Published):
             self.publishers = publisher.Publishers(pictures, self._hear, told, audio=settings.audio)
         self.cost_s = self._measured(self._alike(pictures))
@@ -178,31 +180,31 @@ class LiveSource:
 
     def _encoder(self, pictures: Pictures) -> Encoder:
         with as_options():
-            # All browsers can decode the baseline profile.
+            # Use the baseline profile, because all browsers can decode it.
             profile = "baseline" if self._codec.name == "h264" else ""
             gop, keep = self._encoding["gop"], self._settings.keep_size
             return Encoder(self._codec, pictures.shape, gop, keep_size=keep, profile=profile)
 
     def _alike(self, pictures: Pictures) -> Pictures:
-        """Return pictures for measuring the encoders' cost: the source's or, for a publisher, a test pattern."""
+        """Return pictures for a measurement of the encoders. A publisher has none yet, so it gets a test pattern."""
         if self.publishers is None:
             return pictures
         shape = pictures.shape
         return Filed(Pattern(), f"{shape.width}x{shape.height}", str(shape.fps), loop=True)
 
     def _hear(self, at_s: float, begins: bool, data: bytes) -> None:
-        """Pass a publisher's Opus packet to all viewers."""
+        """Pass an Opus packet from a publisher to all viewers."""
         running = self._running
         if running is not None:
             running.core.push_audio(at_s, begins, data, 0.0)
 
     def _measured(self, pictures: Pictures) -> float | None:
-        """Return the processor time for encoding a picture, in seconds; `None` if the source ends too early.
+        """Return the processor time for encoding a picture, in seconds.
 
-        The measurement reads up to `_MEASURED` pictures from ``pictures``.
+        Returns `None` if the source ends too early. The measurement reads up to `_MEASURED` pictures from ``pictures``.
         """
         encoder = self._encoder(pictures)
-        # The cost depends on the quantizer; this is the middle one.
+        # Measure with the middle quantizer, because the cost depends on the quantizer.
         middle = self._codec.quantizers[len(self._codec.quantizers) // 2]
         spent, count = 0.0, min(encoder.gop, _MEASURED)
         for number in range(count):
@@ -226,7 +228,7 @@ class LiveSource:
 
     @property
     def capacity(self) -> Capacity:
-        """The expected number of viewers."""
+        """How many viewers this machine is expected to serve."""
         encoding = None if self.cost_s is None else self.rungs * self.cost_s * self.fps
         return Capacity(cores(), encoding, self.rungs, self.sound_cores)
 
@@ -238,21 +240,24 @@ class LiveSource:
         return {"kind": "broadcast", "codec": self._codec.name, "config": encoder.config(), "broadcast": core}
 
     def _cap_bps(self) -> float | None:
-        # The check of the session's options has refused invalid rates.
+        # The rate is valid here, because the options were checked before.
         return units.read(self._settings.flow.get("max_rate"), units.RATE)
 
     def checked(self) -> Plan:
-        """Return the plan of a viewer's session without starting an encoder."""
+        """Return what a viewer's session would send. No encoder is started."""
         pictures = self._kept or self._open()[0]
         return Plan(self._medium(pictures, self._cap_bps()), self._clip, sound_is_shared=self._has_sound)
 
     @property
     def _has_sound(self) -> bool:
-        """Whether viewers are offered sound: with publishers always, because the next one may have sound."""
+        """Whether viewers are offered sound.
+
+        With publishers they always are, because the next publisher may have sound.
+        """
         return self._settings.audio and (self._sound is not None or self.publishers is not None)
 
     def plan(self) -> Plan:
-        """Return the plan of a viewer's session; begin to encode if nobody watches yet.
+        """Return what a viewer's session sends. If no viewer watches yet, start to encode.
 
         Raises:
             UserError: a camera or a pipe has ended.
@@ -280,14 +285,14 @@ class LiveSource:
     def settle(self) -> None:
         """End the broadcast when the last viewer has left.
 
-        A camera or pipe can be opened only once, so its broadcast continues without encoding.
+        The broadcast of a camera or a pipe continues without encoding, because such a source can be opened only once.
         """
         with self._lock:
             if self._kept is None:
                 self._end()
 
     def close(self) -> None:
-        """End the broadcast, and a publisher's session."""
+        """End the broadcast. If there is a publisher, end its session, too."""
         if self.publishers is not None:
             self.publishers.close()
         with self._lock:
@@ -295,12 +300,12 @@ class LiveSource:
 
     @property
     def failed(self) -> BaseException | None:
-        """The error that ended the present broadcast."""
+        """The error that ended the broadcast, if any."""
         running = self._running
         return None if running is None else running.encoders.failed
 
     def shown(self) -> dict[str, Any]:
-        """Return the rungs for the page: target rates and sizes, and how many there were at the start."""
+        """Return data for the page: the target rate and the size of each rung, and the number of rungs at the start."""
         running = self._running
         rungs = [] if running is None else running.core.status()[0]
         told = [{"bps": bps, "width": width, "height": height} for bps, width, height in rungs]

@@ -1,4 +1,4 @@
-"""The number of viewers that a machine is expected to carry."""
+"""Estimates how many viewers a machine can serve."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SENDING_CORES = 0.02
-"""The cores that it takes to send 1 Mb/s to one viewer: pacing, SRTP, feedback and recording.
+"""Number of processor cores that are needed to send 1 Mb/s to one viewer.
 
-Each of 20 viewers at 990 kb/s took 0.018 cores (`crates/live/examples/watchers.rs`).
+This includes pacing, SRTP, feedback and recording. In a measurement with 20 viewers at 990 kb/s, each took 0.018 cores
+(`crates/live/examples/watchers.rs`).
 """
 USED = 0.8
-"""The highest load of all cores, as a fraction, at which packets are sent on time."""
+"""Highest load of all cores at which packets are still sent on time, as a fraction."""
 
 
 def cores() -> float:
-    """Return the number of cores that the process's CPU affinity and its control group's quota allow."""
+    """Return the number of cores that this process may use.
+
+    Its CPU affinity and the quota of its control group limit the number.
+    """
     count: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -27,13 +31,13 @@ def cores() -> float:
 
 
 ENCODING = 0.5
-"""The part of all cores for a live source's encoders; the rest is for sending."""
+"""Fraction of all cores that the encoders of a live source may use. The other cores are for sending."""
 MOST_RUNGS = 8
-"""With more rungs, the quality of neighbouring ones would not differ visibly."""
+"""Maximum number of rungs. With more rungs, the difference between neighbouring rungs would not be visible."""
 
 
 def rungs_for(cost_s: float | None, fps: float) -> int:
-    """Return how many rungs this machine can encode, with ``cost_s`` of processor time per picture."""
+    """Return how many rungs this machine can encode. ``cost_s`` is the processor time for encoding one picture."""
     if cost_s is None:
         return 1
     return max(1, min(MOST_RUNGS, math.floor(cores() * ENCODING / max(cost_s * fps, 1e-9))))
@@ -41,20 +45,23 @@ def rungs_for(cost_s: float | None, fps: float) -> int:
 
 @dataclass(frozen=True)
 class Capacity:
-    """An estimate of the number of viewers."""
+    """An estimate of how many viewers a machine can serve."""
 
     cores: float
     encoding: float | None
-    """Cores that the encoders use together; 0 if the source is already encoded, `None` if unknown."""
+    """Cores that all encoders use together. It is 0 if the source is already encoded, and `None` if it is not known."""
     rungs: int = 0
-    """Encoded rungs; 0 if the source is already encoded."""
+    """Number of rungs that are encoded. It is 0 if the source is already encoded."""
     sound: float = 0.0
-    """The part of a core for encoding the sound: once or, if `rungs` is 0, for each viewer."""
+    """Fraction of a core for encoding the sound.
+
+    If `rungs` is 0, each viewer needs it. Otherwise it is needed once.
+    """
     sending: float = SENDING_CORES
 
     @property
     def viewers(self) -> int | None:
-        """The expected number of viewers; `None` if the encoders' cost is unknown."""
+        """Expected number of viewers. `None` if it is not known what the encoders need."""
         if self.encoding is None:
             return None
         if self.rungs:
@@ -62,7 +69,7 @@ class Capacity:
         return math.floor(self.cores * USED / (self.sound + self.sending))
 
     def told(self, admitted: int) -> str:
-        """Return the sentence for the operator; ``admitted`` is the largest number of viewers (`--viewers`)."""
+        """Return a sentence for the operator. ``admitted`` is the largest number of viewers (`--viewers`)."""
         if self.viewers is None or self.encoding is None:
             return "how many viewers this machine carries is unknown: the source has too few pictures for a measurement"
         each = f"{self.sending:.2g} for each Mb/s that is sent"

@@ -1,4 +1,4 @@
-"""A publisher as the source of `serve`: a browser, OBS or a Steadycast sender that uses WHIP (RFC 9725).
+"""A publisher as the source of `serve`. It is a browser, OBS or a Steadycast sender that uses WHIP (RFC 9725).
 
 One publisher sends at a time. When it leaves, viewers keep the last picture.
 """
@@ -28,37 +28,40 @@ from steadycast.media.table import U8
 
 SOURCE = "whip"
 _SIZE = (1280, 720)
-"""Default size of the source's pictures in samples; a publisher's own size may change."""
+"""Default size of the source's pictures. It stays the same when a publisher changes the size of its own pictures."""
 _FPS = Fraction(30)
-"""Default of the highest frame rate, in pictures per second."""
+"""Default for the highest frame rate, in pictures per second."""
 _CLOCK = 90_000
-"""Ticks per second of the media's time stamps."""
+"""Ticks per second of the time stamps."""
 _APART_S = 0.5
-"""A larger deviation of arrivals from time stamps, in seconds, is a stall or a reset of the publisher's clock."""
-_STALL_S = 2.0
-"""A deviation that is larger or lasts longer than this, in seconds, is a reset; a shorter one is a stall.
+"""A picture is off its time if its arrival and its time stamp differ by more than this, in seconds.
 
-A reset interrupts the sound.
+Then the publisher has stalled, or its clock was reset.
+"""
+_STALL_S = 2.0
+"""If the difference is larger than this or lasts longer than this, in seconds, the clock was reset.
+
+Otherwise the publisher has stalled. A reset interrupts the sound.
 """
 _PAUSE_S = 0.1
-"""An audio packet after this gap in seconds begins a talkspurt (RFC 3551, section 4.1)."""
+"""If the gap before an audio packet is longer than this, in seconds, a talkspurt begins (RFC 3551, section 4.1)."""
 _ROOM = 2
-"""The most decoded pictures that wait in the queue."""
+"""Maximum number of decoded pictures in the queue."""
 _STALE_S = 0.2
-"""Sound that is older than the newest sound by more than this, in seconds, is dropped.
+"""Sound is dropped if it is older than the newest sound by more than this, in seconds.
 
-Sound waits for the publisher's sender reports, which may come seconds after the first packet. Viewers would get all of
-it at once, and delay the sound for a long time.
+Sound waits for the first sender report of the publisher, which may come seconds after the first packet. All sound from
+this time would reach the viewers at the same moment, and delay later sound for a long time.
 """
 _POLL_S = 0.02
-"""Polling interval of the audio, in seconds: the length of its packets."""
+"""Polling interval for audio packets, in seconds. It is the duration of a packet."""
 _BLACK = (16, 128)
-"""Black: luma and chroma (BT.601)."""
+"""Luma and chroma of black (BT.601)."""
 _UFRAG = re.compile(r"^a=ice-ufrag:(\S+)", re.MULTILINE)
 
 
 class BusyError(UserError):
-    """Another publisher sends."""
+    """Refuses a publisher because another publisher is sending."""
 
 
 class RestartError(UserError):
@@ -66,18 +69,24 @@ class RestartError(UserError):
 
 
 class Published(Newest):
-    """The present publisher's pictures, scaled to one size, with black bars if the aspect ratio differs."""
+    """The pictures of the publisher that is sending, scaled to one size.
+
+    Black bars are added if their aspect ratio differs.
+    """
 
     def __init__(self, size: str, fps: str) -> None:
         width, height = parse_size(size, _SIZE)
         super().__init__(Shape(width, height, parse_fps(fps, _FPS)), [])
 
     def put(self, at: float, frame: Any) -> None:
-        """Add a decoded picture that was taken at this time, in seconds of a monotonic clock."""
+        """Add a decoded picture. ``at`` is when it was taken, in seconds of a monotonic clock."""
         self._put(at, fitted(frame, self.shape.width, self.shape.height))
 
     def since_first(self, at: float) -> float | None:
-        """Return a time counted from the source's first picture, in seconds; `None` before it."""
+        """Return the time from the source's first picture to ``at``, in seconds.
+
+        Returns `None` before the first picture.
+        """
         with self._change:
             return None if self._began is None else at - self._began
 
@@ -87,17 +96,20 @@ class Published(Newest):
 
 
 def fitted(frame: Any, width: int, height: int) -> U8:
-    """Return a picture's samples (yuv420p) at this size, with black bars where its aspect ratio differs."""
+    """Return the samples of a picture (yuv420p), scaled to this size.
+
+    Black bars are added if its aspect ratio differs.
+    """
     scale = min(Fraction(width, frame.width), Fraction(height, frame.height))
     inner = [
-        # Half the colour resolution (4:2:0) needs even sides.
+        # Make the sides even, because the colour planes of 4:2:0 have half the width and height.
         max(2, min(most, round(side * scale / 2) * 2))
         for side, most in ((frame.width, width), (frame.height, height))
     ]
     samples = frame.reformat(*inner, format="yuv420p", interpolation="BICUBIC").to_ndarray()
     if inner == [width, height]:
         return np.asarray(samples, dtype=np.uint8).reshape(-1)
-    # Y, U and V; the chroma planes have half the width and height.
+    # Fill Y, U and V. The chroma planes have half the width and height.
     planes, taken = [], samples.reshape(-1)
     for half, value in ((1, _BLACK[0]), (2, _BLACK[1]), (2, _BLACK[1])):
         wide, high = inner[0] // half, inner[1] // half
@@ -110,7 +122,7 @@ def fitted(frame: Any, width: int, height: int) -> U8:
 
 
 class _Clock:
-    """Converts a publisher's time stamps to times of this machine's monotonic clock."""
+    """Converts the time stamps of a publisher to times of this machine's monotonic clock."""
 
     def __init__(self) -> None:
         self._offset: float | None = None
@@ -118,7 +130,7 @@ class _Clock:
         self._apart_since: float | None = None
 
     def at(self, ticks: int, now: float) -> float:
-        """Return the time of these ticks; ``now`` is when their picture was decoded."""
+        """Return the time of a picture whose time stamp is ``ticks``. ``now`` is when the picture was decoded."""
         media = ticks / _CLOCK
         if self._offset is None or self._was_reset(media, now, self._offset):
             self._offset, self._apart_since = now - media, None
@@ -137,25 +149,25 @@ class _Clock:
         return now - self._apart_since > _STALL_S
 
     def known(self, ticks: int) -> float | None:
-        """Return the time of these ticks; `None` before the first picture."""
+        """Return the time that belongs to the time stamp ``ticks``, or `None` before the first picture."""
         return None if self._offset is None else ticks / _CLOCK + self._offset
 
 
 def _fresh(packets: list[tuple[int, int, bytes]]) -> list[tuple[int, bytes]]:
-    """Return the time stamps and the data of audio packets that are not stale."""
+    """Return the time stamp and the data of each audio packet. Packets that are too old are left out (`_STALE_S`)."""
     oldest = packets[-1][0] - round(_STALE_S * _CLOCK) if packets else 0
     return [(ticks, data) for ticks, _, data in packets if ticks >= oldest]
 
 
 class Publisher:
-    """One publisher, and the session that receives from it."""
+    """A publisher, and the session that receives from it."""
 
     def __init__(self, core: Any, offer: str) -> None:
         self.id = secrets.token_urlsafe(16)
-        """A secret that authorises the publisher to end the session."""
+        """A secret. A publisher that knows it may end the session."""
         self.core = core
         self.why: str | None = None
-        """Why this server ended the session."""
+        """Why this server has ended the session."""
         self.failed: BaseException | None = None
         self.pictures = 0
         self.size: tuple[int, int] | None = None
@@ -165,7 +177,7 @@ class Publisher:
 
     @property
     def connection(self) -> Json:
-        """The state of the connection, the reason of its end, and the publisher's address."""
+        """State of the connection, why it has ended, and the address of the publisher."""
         return {"state": "checking", "why": None, "address": None, "is_silent": False} | (
             self.status.get("browser") or {}
         )
@@ -175,11 +187,11 @@ class Publisher:
         self.status = json.loads(self.core.status()) or self.status
 
     def is_restart(self, fragment: str) -> bool:
-        """Whether an SDP fragment has other ICE credentials than the offer."""
+        """Whether an SDP fragment contains other ICE credentials than the offer."""
         return not set(_UFRAG.findall(fragment)) <= self._ufrags
 
     def shown(self) -> Json:
-        """Return the publisher's data for the page."""
+        """Return data about the publisher for the page."""
         connection, status = self.connection, self.status
         size = self.size
         return {
@@ -200,7 +212,7 @@ class Publisher:
 
 
 class Publishers:
-    """Admits one publisher at a time as the source."""
+    """Admits publishers. Only one of them is the source at a time."""
 
     def __init__(
         self,
@@ -213,13 +225,13 @@ class Publishers:
         self.pictures, self._hear, self._told, self._audio = pictures, hear, told, audio
         self._lock = threading.Lock()
         self.present: Publisher | None = None
-        """The present publisher, or the last one."""
+        """The publisher that is sending. If there is none, the publisher that was last."""
 
     def offer(self, sdp: str, media: tuple[Any, list[str]]) -> Publisher:
-        """Begin to receive from a publisher with this offer.
+        """Start to receive from the publisher that has sent this offer.
 
         Raises:
-            BusyError: another publisher sends.
+            BusyError: another publisher is sending.
             UserError: the offer can't be answered. Its ``place`` is ``offer.codec`` if the codecs do not match.
 
         """
@@ -227,7 +239,7 @@ class Publishers:
             former = self.present
             if former is not None and not former.core.done:
                 former.look()
-                # A silent publisher may have stopped without ending its session.
+                # A silent publisher may have stopped without ending its session, so another publisher may replace it.
                 if not former.connection["is_silent"]:
                     raise BusyError(
                         "publisher", "another one is sending", "end that one first, or try again later"
@@ -242,14 +254,14 @@ class Publishers:
         return found
 
     def named(self, name: str) -> Publisher | None:
-        """Return the present publisher if it has this id and has not ended."""
+        """Return the publisher that has this id. Return `None` if it has ended or is not known."""
         with self._lock:
             found = self.present
         known = found is not None and secrets.compare_digest(found.id.encode(), name.encode())
         return found if known and found is not None and not found.core.done else None
 
     def shown(self) -> Json:
-        """Return the publisher's data for the page."""
+        """Return data about the publisher for the page."""
         found = self.present
         return {"state": "waiting"} if found is None else found.shown()
 
@@ -264,7 +276,7 @@ class Publishers:
 
     def _follow(self, publisher: Publisher) -> None:
         clock = _Clock()
-        # WebRTC encoders send no B frames.
+        # WebRTC encoders send no B frames, so low delay is safe.
         outbox = Outbox(publisher.core, _ROOM, low_delay=True, scaled=False)
         threads = [
             threading.Thread(target=outbox.run, daemon=True, name="publisher-decoder"),
@@ -299,7 +311,7 @@ class Publishers:
             while (found := outbox.get(None)) is not None:
                 frame, ticks, _, whole = found
                 at = clock.at(ticks, time.monotonic())
-                # After damage, the last whole picture stays until the requested key frame arrives.
+                # Skip damaged pictures. The last whole picture stays until the key frame arrives that was requested.
                 if whole:
                     publisher.pictures, publisher.size = publisher.pictures + 1, (frame.width, frame.height)
                     self.pictures.put(at, frame)

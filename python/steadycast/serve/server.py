@@ -1,7 +1,7 @@
-"""`steadycast serve`: a page, and WHEP for it and for other players (draft-ietf-wish-whep-04).
+"""`steadycast serve`: a page, and WHEP for the page and for other players (draft-ietf-wish-whep-04).
 
-A viewer's browser posts its offer and receives an answer; media are then sent over UDP. The sender is ICE-lite, so
-PATCH is not supported. A publisher posts its offer in the same way (WHIP, RFC 9725).
+A viewer's browser posts its offer and receives an answer. Then media are sent over UDP. PATCH is not supported, because
+the sender is ICE-lite. A publisher posts its offer in the same way (WHIP, RFC 9725).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SDP = "application/sdp"
 _FRAGMENT = "application/trickle-ice-sdpfrag"
 _MOST_BODY = 64 << 10
 _POSTS = 10
-"""The most offers that are processed per second."""
+"""Maximum number of offers that are processed per second."""
 _LATER = {"retry-after": "5"}
 _FILES = {
     "/": ("steadycast.serve", "serve.html"),
@@ -63,13 +63,16 @@ _PORTS = re.compile(r"(\d+)-(\d+)")
 
 @dataclass(frozen=True)
 class Public:
-    """How browsers reach the page and the media."""
+    """How browsers can reach the page and the media."""
 
     access: web.Access = web.BY_ADDRESS
     path: str = "/"
-    """The path of the page in the public URL."""
+    """Path of the page in the public URL."""
     media: tuple[str, ...] = ()
-    """The addresses at which media are exchanged; if empty, that at which a viewer's request arrived."""
+    """Local addresses at which media are exchanged.
+
+    If it is empty, the address is used at which a viewer's request arrived.
+    """
 
 
 class Serving:
@@ -86,14 +89,14 @@ class Serving:
     ) -> None:
         self.viewers, self.token, self.public = viewers, token, public or Public()
         self.publish_token = publish_token
-        """The token of publishers, which viewers do not have."""
+        """Token that publishers must have. Viewers do not know it."""
         self.port = port
         """The core's `MediaPort`."""
-        # Times of the last `_POSTS` offers, for the limit per second.
+        # Times of the last `_POSTS` offers. They limit the number of offers per second.
         self._posts: deque[float] = deque(maxlen=_POSTS)
 
     def app(self) -> Starlette:
-        """Return the application."""
+        """Return the web application."""
         routes = web.file_routes(_FILES)
         routes += [
             Route(STREAM, self.offer, methods=["POST"]),
@@ -160,7 +163,7 @@ class Serving:
     async def _answered(
         self, request: Request, place: str, begin: Callable[[str, Any], tuple[str, str]]
     ) -> Response:
-        """``begin`` starts the session, and returns its ID and the SDP answer."""
+        """Start a session, and return the response. ``begin`` returns the ID of the session and the SDP answer."""
         now = time.monotonic()
         if len(self._posts) == _POSTS and now - self._posts[0] < 1.0:
             return web.wrong(429, f"at most {_POSTS} offers are looked at in a second", _LATER)
@@ -171,7 +174,7 @@ class Serving:
         if body is None:
             return web.wrong(413, f"an offer has at most {_MOST_BODY} bytes")
         try:
-            # The browser can reach the address at which its request arrived.
+            # Use the address at which the request arrived, because the browser can reach it.
             media = self.port, list(self.public.media) or [web.here(request)]
             name, answer = await asyncio.to_thread(begin, body.decode(), media)
         except UnicodeDecodeError:
@@ -198,7 +201,7 @@ class Serving:
         return self._publishers().named(request.path_params["publisher"])
 
     async def end_publisher(self, request: Request) -> Response:
-        """End a publisher's session. The entity tag of a request is ignored (RFC 9725, section 4.3.1)."""
+        """End the session of a publisher. The request's entity tag is ignored (RFC 9725, section 4.3.1)."""
         if (refused := self._refused_publisher(request)) is not None:
             return refused
         if (found := self._publisher(request)) is None:
@@ -207,7 +210,7 @@ class Serving:
         return Response(status_code=200)
 
     async def trickle(self, request: Request) -> Response:
-        """Accept a publisher's late candidates (RFC 9725, section 4.3.2), which ICE-lite does not need."""
+        """Accept candidates that a publisher sends late (RFC 9725, section 4.3.2). ICE-lite does not need them."""
         if (refused := self._refused_publisher(request)) is not None:
             return refused
         if (found := self._publisher(request)) is None:
@@ -231,7 +234,7 @@ class Serving:
         return Response(status_code=204)
 
     async def shown(self, request: Request) -> Response:
-        """Return the status of each viewer's session."""
+        """Return the source, the codec, and the status of each viewer's session as JSON."""
         if (refused := self._refused(request)) is not None:
             return refused
         viewers = self.viewers
@@ -244,19 +247,22 @@ class Serving:
             "controllers": viewers.controllers,
             "viewers": [viewer.shown() for viewer in viewers],
             **({} if viewers.live is None else viewers.live.shown()),
-            # Datagrams that were delivered to no session.
+            # Count the datagrams that belong to no session.
             "media": {"port": self.port.port, "dropped": self.port.dropped()},
         }
         return JSONResponse(told)
 
 
 def _tag(name: str) -> str:
-    """Return the entity tag of a session's ICE credentials."""
+    """Return the entity tag for the ICE credentials of a session."""
     return f'"{name}"'
 
 
 def _told(allowed: str) -> Callable[[Request], Any]:
-    """Return a handler for OPTIONS and GET. Players recognise an endpoint by the accepted content type."""
+    """Return a handler for OPTIONS and GET.
+
+    Players recognise an endpoint by the content type that it accepts.
+    """
 
     async def answer(_: Request) -> Response:
         more = {"accept-post": _SDP, "content-type": _SDP} if "POST" in allowed else {}
@@ -270,7 +276,10 @@ def _bracketed(host: str) -> str:
 
 
 def _media_port(options: Options) -> int:
-    """Return the media port: with the former option `--media-ports`, the first one of its range."""
+    """Return the media port.
+
+    If the former option `--media-ports` is used, it is the first port of the option's range.
+    """
     if options.media_ports is None:
         return options.media_port
     found = _PORTS.fullmatch(options.media_ports)
@@ -285,7 +294,7 @@ def _media_port(options: Options) -> int:
 
 
 def _resolved(option: str, name: str) -> tuple[str, ...]:
-    """IPv4 first, because fewer networks carry IPv6."""
+    """Return the addresses of a name. IPv4 addresses come first, because fewer networks support IPv6."""
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError) as error:
@@ -321,13 +330,13 @@ def _is_local(address: str) -> bool:
 
 
 def _bound(host: str, media: tuple[str, ...]) -> list[str]:
-    """Return the local addresses of the media's sockets, one per family at most."""
+    """Return the local addresses to which the sockets for media are bound. There is at most one per address family."""
     found = []
     for family, every in (("4", "0.0.0.0"), ("6", "::")):
-        # A socket at [::] that listens for HTTP accepts IPv4, too.
+        # If HTTP listens at [::], use both families, because such a socket accepts IPv4, too.
         of_host = [host] if host != "::" else ["::", every]
         own = [each for each in media or of_host if (":" in each) == (family == "6")]
-        # An address that this machine lacks may be a NAT's. The socket is then bound to all local addresses.
+        # If this machine does not have the address, it may be that of a NAT. Then bind to all local addresses.
         found += own if len(own) == 1 and _is_local(own[0]) else [every] if own else []
     return found
 
@@ -352,7 +361,7 @@ def _encryption(options: Options) -> ssl.SSLContext | None:
 
 
 def serve(options: Options, progress: Progress | None = None, told: Callable[[str], None] = print) -> None:
-    """Serve a source until a signal ends it; ``told`` is called with the address of the page.
+    """Serve a source until a signal ends the program. ``told`` is called with the address of the page.
 
     Raises:
         UserError: the source, an address or an option can't be used.
@@ -386,7 +395,7 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
         stack.enter_context(outlets.several(options.outlets, viewers.told))
         publish_token = None if options.no_token else secrets.token_urlsafe(24)
         app = Serving(viewers, media, token, public, publish_token=publish_token).app()
-        # Behind a proxy, all connections have its address, so there is no limit per address.
+        # Do not limit the connections per address behind a proxy, because all of them come from the proxy's address.
         proxied = public.access.public is not None and encrypted is None
         places = web.Places(of_one=sys.maxsize) if proxied else web.Places()
         shown = _shown(public, host, port, encrypted is not None)
@@ -406,7 +415,10 @@ def serve(options: Options, progress: Progress | None = None, told: Callable[[st
 
 
 def _dropped(port: Any) -> str | None:
-    """Return the operator's line about datagrams that belonged to no viewer; `None` if there were none."""
+    """Return a line for the operator about datagrams that belonged to no viewer.
+
+    Returns `None` if there were none.
+    """
     counts = ", ".join(f"{reason} {count}" for reason, count in port.dropped().items() if count)
     return f"datagrams at UDP port {port.port} that belonged to no viewer: {counts}" if counts else None
 
@@ -424,7 +436,7 @@ def _reach(shown: str) -> str:
 
 
 def _reached(host: str) -> str:
-    """Return the address at which others reach this machine, if it listens on all addresses."""
+    """Return an address at which others can reach this machine. It is for a server that listens on all addresses."""
     kind, far = (socket.AF_INET6, "2001:db8::1") if ":" in host else (socket.AF_INET, "192.0.2.1")
     with socket.socket(kind, socket.SOCK_DGRAM) as probe:
         try:

@@ -1,4 +1,4 @@
-"""Viewers: browsers, each with its own live sender of a source that is encoded once."""
+"""Viewers are browsers. Each viewer has its own live sender, but the source is encoded once for all."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ from steadycast.serve.publisher import SOURCE as WHIP
 from steadycast.serve.publisher import Publishers
 
 UNFINISHED = 16
-"""The most viewers that are connecting at a time."""
+"""Maximum number of viewers that may be in the process of connecting."""
 _LOOK_S = 0.5
-"""Polling interval of a session, in seconds."""
+"""Polling interval for the status of a session, in seconds."""
 _KEPT = 8
-"""The number of former viewers that are still listed."""
+"""Number of viewers that are still listed after they have left."""
 _END_S = 5.0
-"""Time limit for the end of a session, in seconds."""
+"""Time limit for ending a session, in seconds."""
 _NAMED = 40
-"""The longest prefix of a controller's name in messages, in characters."""
+"""Messages contain at most this number of characters of a controller's name."""
 _HANDLE = 4
-"""The public prefix of a viewer's id; the other 18 of 22 characters are secret (108 bits)."""
+"""Length of the public beginning of a viewer's id.
+
+The id has 22 characters. The other 18 are secret (108 bits).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +49,11 @@ class Options:
 
     source: str
     flow: Flow = field(default_factory=dict)
-    """The values of the options in `flow.OPTIONS`, by name; they apply to each viewer's flow."""
+    """Values of the options in `flow.OPTIONS`. The keys are their names. They apply to the flow of each viewer."""
     listen: str = "127.0.0.1:8080"
     media_port: int = 40_000
     media_ports: str | None = None
-    """The former option: a range of ports, of which the first is used."""
+    """A former option: a range of ports, of which only the first port is used."""
     media_address: Sequence[str] | None = None
     certificate: Path | None = None
     key: Path | None = None
@@ -68,15 +71,15 @@ class Options:
 
 
 class FullError(UserError):
-    """All places are taken; the client may retry."""
+    """An error that is raised if all places are taken. The client may try again."""
 
 
 class Viewer:
-    """One browser, and the session that sends to it."""
+    """A browser, and the session that sends to it."""
 
     def __init__(self, number: int, core: Any, planned: Plan, controller: str) -> None:
         self.id = secrets.token_urlsafe(16)
-        """A secret that authorises the browser to end the session."""
+        """A secret. A browser that knows it may end the session."""
         self.number, self.controller = number, controller
         self.core, self.planned = core, planned
         self.began = time.monotonic()
@@ -84,32 +87,32 @@ class Viewer:
         self.failed: BaseException | None = None
         self.thread: threading.Thread | None = None
         self.why: str | None = None
-        """Why the server ended the session."""
+        """Why the server has ended the session."""
         self.told: outlets.Outlets | None = None
 
     @property
     def name(self) -> str:
-        """The viewer's name in log lines, records and metrics."""
+        """Name of the viewer in log lines, records and metrics."""
         return f"viewer-{self.number}"
 
     @property
     def browser(self) -> Json:
-        """The state of the connection, the reason of its end, and the browser's address."""
+        """State of the connection, why it has ended, and the address of the browser."""
         none = {"state": "checking", "why": None, "address": None, "silent_s": None, "is_silent": False}
         return {**none, **((self.status or {}).get("browser") or {})}
 
     @property
     def is_silent(self) -> bool:
-        """Whether a connected browser has sent nothing for longer than an active one would."""
+        """Whether a browser is connected but has sent nothing for too long."""
         return not self.core.done and bool(self.browser["is_silent"])
 
     @property
     def unfinished(self) -> bool:
-        """Whether the browser is not connected yet."""
+        """Whether the browser is still connecting."""
         return not self.core.done and self.browser["state"] in ("checking", "connecting")
 
     def shown(self) -> Json:
-        """Return the viewer's data for the page."""
+        """Return data about the viewer for the page."""
         status = self.status or {}
         decision, browser = status.get("decision") or {}, self.browser
         peers = [peer for peer in status.get("peers", ()) if not peer["left"]]
@@ -127,7 +130,7 @@ class Viewer:
             "target_bps": decision.get("target_bps"),
             "rtt_ms": first.get("rtt_ms") or decision.get("rtt_ms"),
             "loss_frac": first.get("loss_frac"),
-            # With a single receiver, naming the one that determines the rate adds nothing.
+            # Leave out the name of the receiver that determines the rate, because there is only one receiver.
             "why": view.why(decision and {**decision, "by": None}),
             "frames": status.get("frames"),
             "skipped": status.get("skipped_frames"),
@@ -141,7 +144,7 @@ class Viewer:
 
 
 class Viewers:
-    """All viewers of one source."""
+    """The viewers of a source."""
 
     def __init__(self, options: Options, progress: Progress | None = None) -> None:
         flow: dict[str, object] = {"codec": WEB_CODECS[0], **options.flow}
@@ -180,7 +183,7 @@ class Viewers:
         )
 
     def _check(self) -> Capacity:
-        """Check the source and the options as for a viewer; return how many viewers to expect."""
+        """Check the source and the options as a viewer's session would. Return an estimate of how many viewers fit."""
         planned = self._ladder or self._source().checked()
         flow = {**self.options.flow, "controller": self.default}
         settings = send.settings_of(send.Options(source=self.options.source, to="127.0.0.1:1", mux=True))
@@ -196,7 +199,7 @@ class Viewers:
 
     @property
     def publishers(self) -> Publishers | None:
-        """The publishers that are the source; `None` for another source."""
+        """The publishers that can be the source. `None` if the source is not a publisher."""
         return None if self.live is None else self.live.publishers
 
     def __iter__(self) -> Iterator[Viewer]:
@@ -204,12 +207,14 @@ class Viewers:
             return iter([*self._all.values(), *self._left])
 
     def told(self) -> list[outlets.Outlets]:
-        """Return the outputs of the present viewers."""
+        """Return the outputs of the viewers that are watching."""
         with self._lock:
             return [each.told for each in self._all.values() if each.told is not None]
 
     def offer(self, sdp: str, media: tuple[Any, list[str]], controller: str | None = None) -> Viewer:
-        """Begin a session for a browser's offer; ``media`` is the core's `MediaPort`, and its addresses.
+        """Start a session that answers a browser's offer.
+
+        ``media`` is the core's `MediaPort`, and the addresses at which browsers can reach it.
 
         Raises:
             FullError: all places are taken.
@@ -218,7 +223,7 @@ class Viewers:
         """
         flow = {**self.options.flow, "controller": self._named(controller)}
         if flow["controller"] != self.default:
-            # The parameters belong to the controller of the command line.
+            # Drop the parameters, because they are for the controller that the command line specifies.
             flow.pop("param", None)
         self._make_room()
         with self._lock:
@@ -242,7 +247,7 @@ class Viewers:
         return viewer
 
     def _make_room(self) -> None:
-        """If all places are taken, end the viewer that has been silent longest."""
+        """If all places are taken, end the session of the viewer that has been silent for the longest time."""
         with self._lock:
             present = [each for each in self._all.values() if not each.core.done]
             silent = [each for each in present if each.is_silent]
@@ -255,7 +260,7 @@ class Viewers:
             viewer.thread.join(_END_S)
 
     def _settle(self) -> None:
-        """Stop encoding if nobody watches; the caller holds the lock."""
+        """Stop encoding if there are no viewers. The caller must hold the lock."""
         if self.live is not None and not self._all:
             self.live.settle()
 
@@ -268,7 +273,7 @@ class Viewers:
         return controller
 
     def end(self, name: str) -> bool:
-        """End a viewer's session, with a BYE; return false if there is none of this id."""
+        """End the session of a viewer, and send a BYE. Return false if there is no viewer that has this id."""
         with self._lock:
             viewer = self._all.get(name)
         if viewer is not None:
@@ -276,7 +281,7 @@ class Viewers:
         return viewer is not None
 
     def close(self) -> None:
-        """End all sessions, and wait for their records."""
+        """End all sessions, and wait until their records are written."""
         with self._lock:
             present = list(self._all.values())
         for each in present:
@@ -296,7 +301,7 @@ class Viewers:
                     options.out.mkdir(parents=True, exist_ok=True)
                     place = options.out / viewer.name
                     draft = stack.enter_context(Draft(place, force=options.force))
-                # All viewers share one metrics server.
+                # Start no metrics server here, because all viewers share one.
                 asked = replace(options.outlets, metrics=None)
                 told = stack.enter_context(outlets.Outlets(asked, "send", viewer.name, alone=False))
                 viewer.told = told
@@ -344,6 +349,6 @@ class Viewers:
 
 def say(what: str) -> None:
     """Print a line for the operator."""
-    # A closed standard error must not end the server.
+    # Ignore errors of a closed standard error, because they must not end the server.
     with suppress(OSError):
         print(what, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Sweeps: run a scenario at many points of its parameters with many seeds, with one row of results per run."""
+"""Sweeps run a scenario with many combinations of values and many seeds. Each run gives one row of results."""
 
 from __future__ import annotations
 
@@ -33,47 +33,57 @@ class Sweep:
     """The results of a sweep."""
 
     results: pl.DataFrame
-    """A row per run: the axes as text, ``seed``, ``key``, ``complete``, ``error``, ``record_sha256``, ``cpu_s`` (of the
-    simulation alone), then each number of its summary under its path, in the units of summary.json.
+    """One row per run.
+
+    The columns are the axes as text, ``seed``, ``key``, ``complete``, ``error``, ``record_sha256`` and ``cpu_s`` (of
+    the simulation alone). They are followed by each number of the run's summary. The name of its column is its path,
+    and its unit is that of summary.json.
     """
     plan: Plan
-    """The axes, points and seeds."""
+    """The axes, the points and the seeds."""
     folder: Path
-    """The sweep's folder."""
+    """Folder of the sweep."""
     ran: int = 0
-    """The number of runs that this call executed; earlier calls executed the other runs."""
+    """Number of runs that this call has executed. Earlier calls have executed the other runs."""
     _scratch: TemporaryDirectory[str] | None = None
 
     @property
     def failed(self) -> int:
-        """The number of failed runs."""
+        """Number of runs that have failed."""
         return int(self.results["complete"].not_().sum())
 
     @property
     def missing(self) -> int:
-        """The number of planned runs without a result."""
+        """Number of runs that are planned and have no result."""
         return sum(1 for _ in self.plan.runs()) - self.results.height
 
     def metrics(self) -> list[str]:
-        """Return each flow's default metrics: share of the fair rate, score, loss, and PSNR of decoded pictures."""
+        """Return the metrics that are shown by default.
+
+        They are the share of the fair rate, score, loss, and PSNR of decoded pictures, for each flow.
+        """
         from steadycast.sweep.show import metrics
 
         return metrics(self)
 
     def verdicts(self) -> list[dict[str, Any]]:
-        """Return the recommended controllers at each point of the other axes, with the decisive differences.
+        """Return which controllers are recommended, and the differences that decided this.
 
-        The list is empty if no axis is a controller. ``reason`` is "idle" if the network did not limit the flows.
+        There is a result for each point of the other axes. The list is empty if no axis is a controller. ``reason`` is
+        "idle" if the network did not limit the flows.
         """
         from steadycast.sweep.show import verdicts_json
 
         return verdicts_json(self, "python")
 
     def points(self, metric: str) -> pl.DataFrame:
-        """Return a row per point: its axes, ``mean``, ``ci95`` (half-width by Student's t; null for one seed), ``n``.
+        """Return a table that has a row per point.
+
+        Its columns are the axes, ``mean``, ``ci95`` (half of the interval's width by Student's t; null for one seed),
+        and ``n``.
 
         Args:
-            metric: a column of the results; with ``*`` the mean over the matching columns.
+            metric: a column of the results. With ``*``, it is the mean over all columns that match.
 
         Raises:
             UserError: there is no such column.
@@ -84,7 +94,7 @@ class Sweep:
         return frame(self.plan.axes, spreads(self, metric))
 
     def differences(self, metric: str, baseline: str) -> pl.DataFrame:
-        """Return the difference of each point from the baseline point, paired by seed.
+        """Return how much each point differs from the point that has the baseline's value, paired by seed.
 
         ``baseline`` is PATH=VALUE. The columns are those of `points`.
 
@@ -97,10 +107,12 @@ class Sweep:
         return frame(self.plan.axes, differences(self, metric, baseline))
 
     def plot(self, metric: str) -> Drawing:
-        """Draw a metric: a curve over one axis, a heat map over the last two of several. A notebook shows it.
+        """Draw a metric. A notebook shows the drawing.
+
+        It is a curve if there is one axis. Otherwise it is a heat map over the last two axes.
 
         Raises:
-            UserError: there is no such column, or nothing to draw over.
+            UserError: there is no such column, or there is no axis to draw it over.
 
         """
         from steadycast.report.canvas import drawn
@@ -114,7 +126,9 @@ class Sweep:
     def report(
         self, metrics: Sequence[str] = (), baseline: str | None = None, *, figures: bool = False
     ) -> Path:
-        """Write sweep.html, and with `figures` each figure as PNG, SVG and PDF into figures/; return the page's path.
+        """Write sweep.html, and return its path.
+
+        With ``figures``, also write each figure into the folder figures, as PNG, SVG and PDF.
 
         Raises:
             UserError: a metric or the baseline does not exist.
@@ -153,32 +167,33 @@ def sweep(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Sweep:
-    """Run a scenario at all combinations of values, with several seeds each, on all processors.
+    """Run a scenario with all combinations of values, several seeds each, on all processors.
 
-    A failed run becomes a row with its error, and the others continue. With ``out``, a repeated call executes only
-    missing and failed runs; additional values or seeds add runs.
+    If a run fails, its row contains the error, and the other runs continue. If ``out`` is given, a repeated call
+    executes only missing and failed runs. More values or seeds add runs.
 
     Args:
         scenario: a file, or a `steadycast.scenario.Scenario`.
-        over: the values of each axis, by its path: ``{"flow.video.controller": ["asmp", "tfrc"]}``; a single value is
-            also an axis.
-        table: a CSV file whose header has paths and whose rows are points; combined with the axes of ``over``.
-        seeds: by default the scenario's seed.
+        over: the values of each axis. The keys are the paths of the axes: ``{"flow.video.controller": ["asmp",
+            "tfrc"]}``. A single value is an axis, too.
+        table: a CSV file. Its header contains paths, and its rows are points. It is combined with the axes in ``over``.
+        seeds: the seeds of each point. The default is the seed of the scenario.
         set: changes for all runs, as in `steadycast.run`.
-        jobs: processes; by default one per processor.
+        jobs: the number of processes. By default, there is one per processor.
         pixels: decode and measure the pictures.
-        shard: (I, N): only part I of N, counted from 0, into ``out``/shard-I-of-N; `collect` joins the parts.
-        scheduler: address of a Dask scheduler (tcp://HOST:PORT) or a `distributed.Client`; its workers run the sweep.
-        metrics: required columns; their absence is an error after the first run.
-        baseline: required PATH=VALUE of an axis; its absence is an error before the first run.
-        out: the sweep's folder; by default a temporary folder that is removed with the result.
-        force: begin again in an existing folder; its old results are removed once a run is done.
-        progress: callback that receives the progress; by default a progress bar, if stderr is a terminal.
+        shard: (I, N) executes only part I of N, counted from 0, in ``out``/shard-I-of-N. `collect` joins the parts.
+        scheduler: the address of a Dask scheduler (tcp://HOST:PORT) or a `distributed.Client`. The sweep runs on its
+            workers.
+        metrics: columns that the results must have. If one is missing after the first run, this is an error.
+        baseline: PATH=VALUE of an axis. If it does not exist, this is an error before the first run.
+        out: the folder of the sweep. By default, a temporary folder is used and removed together with the result.
+        force: begin again in a folder that exists. Its old results are removed when a run is done.
+        progress: callback that receives the progress. By default, a progress bar is shown if stderr is a terminal.
 
     Raises:
-        UserError: the scenario, a value or the folder is wrong; the error names the place and the remedy.
-        UnwrittenError: the disk is full; finished runs are kept.
-        KeyboardInterrupt: Ctrl-C was pressed; a repeated call continues the sweep.
+        UserError: the scenario, a value or the folder is wrong. The error describes the place and the remedy.
+        UnwrittenError: the disk is full. Runs that are finished are kept.
+        KeyboardInterrupt: Ctrl-C was pressed. A repeated call continues the sweep.
 
     """
     base = Base.of(scenario, changes(set))
@@ -215,7 +230,7 @@ def sweep(
         siblings = sorted(place.parent.glob(_SHARDS)) if shard is not None else sorted(place.glob(_SHARDS))
         done = store.finished({place, *siblings})
         part, parts = shard or (0, 1)
-        # Points with the same resolved scenario have the same key, and share one run.
+        # Points whose resolved scenarios are equal have the same key, so they need only one run.
         todo = list(
             {
                 task.key: task
@@ -237,7 +252,9 @@ def _several(values: object) -> Iterable[object]:
 
 @typed
 def collect(out: Path | str) -> Sweep:
-    """Join the parts of a sweep (``out``/shard-I-of-N) and the results in ``out``, also after an interruption.
+    """Join the parts of a sweep (``out``/shard-I-of-N) and the results in ``out``.
+
+    This also works after an interruption.
 
     Raises:
         UserError: there are no parts, or they belong to different sweeps.
@@ -266,8 +283,8 @@ def collect(out: Path | str) -> Sweep:
 
 @contextmanager
 def _anew(place: Path) -> Iterator[None]:
-    """Begin again in a folder; restore the old one if the block fails before a run is done."""
-    # The name must not match `_SHARDS`: `collect` would join the old results.
+    """Begin again in a folder. If the block fails before a run is done, restore the old folder."""
+    # Choose a name that does not match `_SHARDS`. Otherwise `collect` would join the old results.
     old = place.with_name(f"old-{os.getpid()}.{place.name}")
     with written(place):
         place.rename(old)
@@ -283,7 +300,7 @@ def _anew(place: Path) -> Iterator[None]:
 
 
 def _begun(place: Path, new: Plan, base: Base, baseline: str | None) -> Plan:
-    """Write the plan, joined with the folder's plan."""
+    """Write the plan. If the folder already has a plan, join both."""
     known = Plan.read(place)
     if known is None:
         held = (each.name for each in place.iterdir()) if place.exists() else ()
@@ -317,7 +334,7 @@ def _work(
     from steadycast.sweep.work import Setup, failed
     from steadycast.workers import Workers, cores
 
-    # The workers find encoded clips in the cache.
+    # Encode the clips once. The workers find them in the cache.
     encoded = prepare(scenarios, progress)
     crew: Cluster | Workers
     if scheduler is None:
@@ -345,7 +362,10 @@ def _work(
 
 
 def _looked_for(line: bytes, metrics: list[str]) -> list[str]:
-    """Check that a row contains the metrics; return those that a failed row leaves unchecked."""
+    """Check that a row contains the metrics.
+
+    Return the metrics that are still unchecked, because the run has failed.
+    """
     import json
 
     from steadycast.sweep.show import columns

@@ -1,6 +1,6 @@
-"""Runs a sweep on an existing Dask cluster; its workers need no shared disk.
+"""Runs a sweep on a Dask cluster that exists already. Its workers need no shared disk.
 
-The scenario, its files and the encoded clips are sent to each worker once. Only this process writes rows.
+Each worker gets the scenario, its files and the encoded clips once. Only this process writes rows.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from steadycast.sweep import plan as planning
 from steadycast.sweep.plan import Base, Task
 
 _REACH_S = 10
-"""Time limit for a scheduler's answer, in seconds."""
+"""Time limit for the answer of a scheduler, in seconds."""
 _CHUNKS = 8
-"""Each worker's share of the runs is divided into this number of parts. A part is repeated if its worker is lost."""
+"""The runs of each worker are divided into this number of parts. If a worker is lost, its part is repeated."""
 _MOST = 50
-"""The most runs in a part."""
+"""Maximum number of runs in a part."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """Everything that a worker needs for the runs of one sweep."""
+    """All data that a worker needs to execute runs of one sweep."""
 
     base: Base
     pixels: bool
     files: Mapping[str, bytes] = field(repr=False)
-    """The files by paths relative to the scenario's folder."""
+    """Contents of files. The keys are paths relative to the scenario's folder."""
     encoded: Mapping[str, bytes] = field(repr=False)
-    """Encoded clips, by their names in the cache."""
+    """Contents of encoded clips. The keys are their names in the cache."""
     key: str = ""
-    """SHA-256 of the other fields."""
+    """SHA-256 hash of the other fields."""
 
 
 def pack(
@@ -49,7 +49,10 @@ def pack(
     encoded: Iterable[Path],
     sets: Iterable[str] = (),
 ) -> Parcel:
-    """Read all files that a sweep's scenarios refer to. ``sets`` are the values of `--set`, which may name networks."""
+    """Read all files that the scenarios of a sweep refer to.
+
+    ``sets`` are the changes of the runs. A change may refer to a network file.
+    """
     files: dict[str, bytes] = {}
     homes = (base.folder.resolve(), Path.cwd())
     named = {path for each in scenarios for path in planning.files(each, base.folder)}
@@ -69,11 +72,11 @@ def pack(
 
 
 class Cluster:
-    """The workers of a Dask cluster for the duration of a block.
+    """Gives access to the workers of a Dask cluster while a block runs.
 
     Args:
-        scheduler: its address (tcp://HOST:PORT), or a `distributed.Client`, which stays open.
-        parcel: the data for its workers.
+        scheduler: the address of the scheduler (tcp://HOST:PORT), or a `distributed.Client`. The client stays open.
+        parcel: the data for the workers.
 
     """
 
@@ -84,7 +87,7 @@ class Cluster:
         self._owned = isinstance(scheduler, str)
 
     def __enter__(self) -> Self:
-        """Connect to the scheduler, and check its workers' versions."""
+        """Connect to the scheduler, and check the versions of its workers."""
         self._client = _reached(self._scheduler) if self._owned else self._scheduler
         try:
             _agreed(self._client)
@@ -98,10 +101,10 @@ class Cluster:
             self._client.close(timeout=2)
 
     def do(self, tasks: Sequence[Task]) -> Generator[tuple[int, Any], None, None]:
-        """Yield the index of a task and its row or an exception, in the order of completion.
+        """Yield the index of each task and its row or exception, in the order in which tasks are completed.
 
-        The part of a lost worker is repeated. If several workers are lost with the same part, its runs are repeated one
-        by one; a run that again loses several workers has failed.
+        If a worker is lost, its part is repeated. If several workers are lost with the same part, the runs of this part
+        are repeated singly. A run that loses several workers again has failed.
         """
         from distributed import as_completed
 
@@ -126,7 +129,7 @@ class Cluster:
                     yield from zip(part, future.result(), strict=True)
                     continue
                 if future.status == "lost":
-                    # The scheduler computes the result again.
+                    # Wait again, because the scheduler repeats the computation.
                     waiting[future.key] = part
                     ending.add(future)
                     continue
@@ -139,13 +142,13 @@ class Cluster:
                     ending.update([given([place]) for place in part])
         finally:
             for key in waiting:
-                # An error here must not hide the one that ended the loop.
+                # Suppress errors here, because they would hide the error that ended the loop.
                 with suppress(Exception):
                     client.cancel([key])
 
 
 def work(parcel: Parcel, tasks: Sequence[Task]) -> list[bytes]:
-    """Execute runs in a worker, and return the rows as lines of JSON."""
+    """Execute runs in a worker. Return their rows as lines of JSON."""
     one = _begun(parcel)
     return [one(task) for task in tasks]
 
@@ -156,7 +159,10 @@ _LOCK = threading.Lock()
 
 
 def _begun(parcel: Parcel) -> Callable[[Task], bytes]:
-    """Return this thread's function that executes runs. All threads of a worker share the unpacked files."""
+    """Return the function that executes runs. Each thread has its own.
+
+    The threads of a worker share the files that were unpacked.
+    """
     from steadycast.sweep.work import Setup, begin
 
     if getattr(_LOCAL, "key", None) != parcel.key:
@@ -174,7 +180,7 @@ def _unpacked(parcel: Parcel) -> Base:
 
     from steadycast.media import cache
 
-    # Dask removes this folder when the worker ends.
+    # Unpack into the worker's folder, which Dask removes when the worker ends.
     home = Path(mkdtemp(prefix="steadycast-", dir=get_worker().local_directory))
     for name, content in parcel.files.items():
         path = home / name
@@ -204,7 +210,7 @@ def _reached(address: object) -> Any:
 
 
 def _agreed(client: Any) -> None:
-    """Raise an error if a worker's version would give different rows."""
+    """Raise an error if a worker has a version that would give different rows."""
     own = versions()
     try:
         told = client.run(versions)
@@ -222,7 +228,7 @@ def _agreed(client: Any) -> None:
 
 
 def versions() -> tuple[str, ...]:
-    """Return the versions on which rows and encoded clips depend."""
+    """Return the versions that can change rows or encoded clips."""
     import av
 
     libraries = sorted(av.library_versions.items())

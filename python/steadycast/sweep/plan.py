@@ -1,4 +1,4 @@
-"""The plan of a sweep: points (changes to a scenario) times seeds, each with a key that hashes all its inputs."""
+"""The plan of a sweep: points (changes to a scenario), each with several seeds. A run's key is a hash of its inputs."""
 
 from __future__ import annotations
 
@@ -27,21 +27,24 @@ from steadycast.scenario import Scenario
 FORMAT = 1
 NAME = "plan.json"
 RESERVED = ("seed", "key", "complete", "error", "record_sha256", "cpu_s")
-"""Columns of the results that can't be axes."""
+"""Columns of the results whose names can't be axes."""
 _KEYS = {"scenario": "name", "file": "file", "base_sha256": "base", "program": "program", "pixels": "pixels"}
 _LISTS = {"set": "sets", "axes": "axes"}
-"""Keys of plan.json with lists, and the attributes of `Plan` that they store."""
+"""Keys of plan.json whose values are lists, and the attributes of `Plan` that they contain."""
 _REMEDY = "give another -o DIR, or --force to begin anew"
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value of each axis, and the hash of the resulting scenario."""
+    """One combination of values, one for each axis. It has a hash of the resulting scenario."""
 
     values: tuple[str, ...]
-    """The values as written, in the order of the axes."""
+    """The values as the user wrote them, in the order of the axes."""
     key: str
-    """SHA-256 of the resolved scenario without its seed, of the program and of all files that the scenario names."""
+    """SHA-256 hash of the scenario, the program and all files that the scenario refers to.
+
+    The scenario is resolved, and its seed is left out.
+    """
     seeds: tuple[int, ...]
 
 
@@ -56,19 +59,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Base:
-    """The scenario that is varied, and the changes that hold for all runs."""
+    """The scenario that is varied, and changes that all runs have in common."""
 
     scenario: str | Scenario
-    """The scenario file's path as given, or the scenario object."""
+    """Path of the scenario file as the user gave it, or the scenario object."""
     text: str
-    """The content of the file (TOML), or the object (JSON)."""
+    """Content of the file (TOML), or of the object (JSON)."""
     sets: tuple[str, ...]
     origin: Path = Path()
-    """The folder of the files that a scenario object names."""
+    """Folder of the files that a scenario object refers to."""
 
     @classmethod
     def of(cls, scenario: str | Path | Scenario, sets: Sequence[str]) -> Self:
-        """Read a scenario's text, once for all runs."""
+        """Read the text of a scenario. It is read once for all runs."""
         if not isinstance(scenario, str | Path):
             return cls(scenario, scenario.to_json(), tuple(sets))
         path = scenario_at(Path(scenario))
@@ -77,36 +80,39 @@ class Base:
 
     @property
     def name(self) -> str:
-        """The scenario's name in the sweep's folder."""
+        """Name of the scenario in the sweep's folder."""
         return Path(self.scenario).name if isinstance(self.scenario, str) else "scenario"
 
     @property
     def folder(self) -> Path:
-        """The folder of the files that the scenario names."""
+        """Folder of the files that the scenario refers to."""
         return Path(self.scenario).parent if isinstance(self.scenario, str) else self.origin
 
     def load(self, *more: str) -> core.Scenario:
-        """Read and check the scenario with additional changes."""
+        """Read and check the scenario after the changes in ``more``."""
         return load(self.scenario, [*self.sets, *more], self.text, self.origin)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of a sweep: the content of plan.json."""
+    """All runs of a sweep, as plan.json contains them."""
 
     name: str
     file: str
-    """The scenario file's path as given, for the commands in the report."""
+    """Path of the scenario file as the user gave it. The commands in the report contain it."""
     base: str
-    """SHA-256 of the resolved scenario that is varied."""
+    """SHA-256 hash of the scenario that is varied, and of the changes that all runs have in common."""
     sets: tuple[str, ...]
     program: str
-    """The program's version, and the hash of the core's sources."""
+    """Version of the program, and a hash of the core's sources."""
     pixels: bool
     axes: tuple[str, ...]
     points: tuple[Point, ...]
     equal: tuple[tuple[str, str, str], ...] = ()
-    """Omitted values, whose scenarios equal those of another value: axis, omitted value, other value."""
+    """Values that are left out because their scenarios are the same as for another value.
+
+    Each entry is the axis, the value that is left out, and the other value.
+    """
 
     @classmethod
     def of(
@@ -120,10 +126,11 @@ class Plan:
         file: str,
         options: Mapping[str, str],
     ) -> tuple[Self, list[core.Scenario]]:
-        """Plan a sweep; return the plan, and its valid points' scenarios. The default seed is the scenario's.
+        """Plan a sweep. Return the plan, and the scenarios of the points that are valid.
 
-        A value that is invalid in all combinations is an error; an invalid combination is only a failed run.
-        ``options`` has the option of each axis, for messages.
+        Without ``seeds``, the seed of the scenario is used. If a value is invalid in all combinations, an error is
+        raised. If only some combinations are invalid, their runs fail. ``options`` are the command-line options of the
+        axes, for messages.
         """
         made_by = program()
         keys, scenarios, wrong = [], [], {}
@@ -150,14 +157,14 @@ class Plan:
         return plan, scenarios
 
     def notes(self) -> list[str]:
-        """Return sentences about the omitted values."""
+        """Return a sentence for each value that was left out."""
         return [
             f"{path}: {value} is the same as {other}, and is left out." for path, value, other in self.equal
         ]
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """Read the plan of a folder; `None` if there is none."""
+        """Read the plan in a folder. Return `None` if there is none."""
         path = folder / NAME
         if not path.exists():
             return None
@@ -181,7 +188,7 @@ class Plan:
         write_json(folder / NAME, {"format": FORMAT, **told, "points": points})
 
     def joined(self, more: Plan, place: str) -> Plan:
-        """Return this plan, with the points and seeds of another plan added."""
+        """Return this plan together with the points and the seeds of another plan."""
 
         def refuse(problem: str) -> UserError:
             return UserError(place, problem, _REMEDY)
@@ -208,7 +215,11 @@ class Plan:
         return replace(more, points=tuple(points.values()))
 
     def runs(self) -> Iterator[tuple[Point, int, Task]]:
-        """Yield point, seed and task of each run, seed by seed, so that an interrupted sweep is balanced."""
+        """Yield the point, the seed and the task of each run.
+
+        All points of a seed come before the next seed. So an interrupted sweep has about the same number of runs at
+        each point.
+        """
         for seed in sorted({seed for point in self.points for seed in point.seeds}):
             for point in self.points:
                 if seed in point.seeds:
@@ -216,7 +227,7 @@ class Plan:
                     yield point, seed, Task(run_key(point.key, seed), sets, seed)
 
     def axis_of(self, baseline: str) -> tuple[int, str]:
-        """Return the index of a baseline's axis, and the baseline's value."""
+        """Return the index of the axis to which a baseline belongs, and the value of the baseline."""
         path, _, value = baseline.partition("=")
         if path not in self.axes:
             remedy = f"there are: {', '.join(self.axes)}" if self.axes else "vary it by --over"
@@ -230,11 +241,14 @@ class Plan:
         return place, value
 
     def commands(self, point: Point) -> list[list[str]]:
-        """Return the commands that repeat a point's runs with all tables: one for each range of consecutive seeds."""
+        """Return the commands that repeat the runs of a point and write all tables.
+
+        There is one command for each range of consecutive seeds.
+        """
         words = ["steadycast", "run", self.file]
         for change in (*self.sets, *_sets(self.axes, point.values)):
             words += ["--set", change]
-        # For consecutive seeds, seed minus index is constant.
+        # Group consecutive seeds: for them, the difference between seed and index is constant.
         rows = itertools.groupby(enumerate(sorted(point.seeds)), key=lambda each: each[1] - each[0])
         ranges = [[seed for _, seed in row] for _, row in rows]
         return [
@@ -247,7 +261,7 @@ def grid(
     over: Iterable[tuple[str, Sequence[str]]],
     table: tuple[Sequence[str], Sequence[tuple[str, ...]]] = ((), ((),)),
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return the axes and the product of their values: a table's rows, combined with each axis."""
+    """Return the axes, and all combinations of their values. Each row of a table is combined with each axis."""
     over = list(over)
     axes = [*table[0], *(path for path, _ in over)]
     for place, path in enumerate(axes):
@@ -264,12 +278,12 @@ def grid(
 
 
 def values(path: str, given: Iterable[str]) -> list[str]:
-    """Return the values of an axis, with sets of networks expanded."""
+    """Return the values of an axis. A set of networks is replaced by its networks."""
     return [value for each in given for value in (expanded(each) if path == "network" else [each])]
 
 
 def axis(text: str) -> tuple[str, list[str]]:
-    """Parse PATH=V1,V2; commas inside quotes or brackets do not separate values."""
+    """Parse PATH=V1,V2. A comma inside of quotes or brackets does not separate values."""
     path, equals, values = text.partition("=")
     if not (path.strip() and equals and values.strip()):
         remedy = "write for example --over flow.video.controller=asmp,tfrc"
@@ -302,17 +316,17 @@ def axis(text: str) -> tuple[str, list[str]]:
 
 
 def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Read a CSV file whose header has paths and whose rows are points."""
+    """Read a CSV file. Its header contains paths, and its rows are points."""
     remedy = "write a line of paths, and a line of values for each point"
     try:
         with (
             readable(f"--with {path}", "name a CSV file"),
-            # utf-8-sig skips the byte order mark of spreadsheet programs.
+            # Read as utf-8-sig, which skips the byte order mark that spreadsheet programs write.
             path.open(encoding="utf-8-sig", newline="") as file,
         ):
             content = file.readlines()
             head = content[0] if content else ""
-            # Paths contain none of these characters.
+            # Find out what separates the columns. Paths contain none of these characters.
             divider = next((each for each in ";\t" if each in head and "," not in head), ",")
             rows = csv.reader(content, delimiter=divider)
             lines = [[cell.strip() for cell in row] for row in rows if any(row)]
@@ -331,7 +345,7 @@ def table(path: Path) -> tuple[list[str], list[tuple[str, ...]]]:
 
 
 def shard(text: str) -> tuple[int, int]:
-    """Parse I/N: part I of N, counted from 0."""
+    """Parse I/N, which means part I of N. I is counted from 0."""
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if found is None or int(found[1]) >= int(found[2]):
         remedy = "write 0/4 to 3/4 for four parts"
@@ -344,7 +358,7 @@ def _sets(axes: Sequence[str], values: Sequence[str]) -> list[str]:
 
 
 def _equal(axes: Sequence[str], keys: Mapping[tuple[str, ...], str]) -> tuple[tuple[str, str, str], ...]:
-    """Find values of an axis whose scenarios always equal those of an earlier value."""
+    """Return the values of axes whose scenarios are always the same as for an earlier value."""
     found = []
     for place, path in enumerate(axes):
         values = list(dict.fromkeys(row[place] for row in keys))
@@ -364,7 +378,10 @@ def _blame(
     wrong: Mapping[tuple[str, ...], UserError],
     options: Mapping[str, str],
 ) -> None:
-    """Raise the error of a value that is invalid in all combinations. ``options`` has the option of each axis."""
+    """Raise the error of a value that is invalid in all combinations.
+
+    ``options`` are the command-line options of the axes.
+    """
     if len(wrong) == len(rows):
         error = next(iter(wrong.values()))
         for path in axes:
@@ -381,15 +398,15 @@ def _blame(
                 found.append(
                     (where, UserError(f"{options[path]}={value}{where}", error.problem, error.remedy))
                 )
-    # An error in the value itself (empty `where`) is more precise than an error at another key.
+    # Prefer an error in the value itself, which has an empty `where`. It is more precise than an error at another key.
     if found:
         raise min(found, key=lambda each: bool(each[0]))[1]
 
 
 def _placed(error: UserError, options: Mapping[str, str]) -> UserError:
-    """Return the error with the sweep's option as its place.
+    """Return the error with the command-line option of the sweep as its place.
 
-    The core gives ``--set`` as the place of every change.
+    The core reports ``--set`` as the place of every change.
     """
     if not isinstance(error, Problems):
         return error
@@ -404,24 +421,27 @@ def _placed(error: UserError, options: Mapping[str, str]) -> UserError:
 
 
 def _is_at(error: UserError, path: str) -> bool:
-    """Whether the error names one mistake, in the value that `--set` gives to this path or to a table above it."""
+    """Whether the error is a single mistake in the value that `--set` gives to this path.
+
+    The value may also belong to a table that contains the path.
+    """
     changed, _, key = error.place.partition("--set: ")
     return not changed and "\n" not in str(error) and bool(key) and f"{path}.".startswith(f"{key}.")
 
 
 def program() -> str:
-    """Return the program's version, and a hash of the core's sources."""
+    """Return the version of the program, and a hash of the core's sources."""
     made_of = hashlib.sha256(repr(core.sources()).encode()).hexdigest()
     return f"steadycast {core.__version__} (sources {made_of[:16]})"
 
 
 def point_key(loaded: core.Scenario, folder: Path, *, pixels: bool) -> str:
-    """Return a hash of all inputs of a scenario's runs, except the seed."""
+    """Return a hash of everything that the runs of a scenario depend on. The seed is left out."""
     return _hash(program(), str(pixels), *_contents(loaded, folder))
 
 
 def run_key(point: str, seed: int) -> str:
-    """Return a hash of all inputs of a run."""
+    """Return a hash of everything that a run depends on."""
     return _hash(point, str(seed))
 
 
@@ -430,10 +450,10 @@ def _hash(*parts: str) -> str:
 
 
 def _contents(loaded: core.Scenario, folder: Path) -> list[str]:
-    """Return the resolved scenario without its seed, and the contents of all files that it names."""
+    """Return the resolved scenario without its seed, and a hash of each file that it refers to."""
     resolved = tomllib.loads(loaded.toml())
     resolved.pop("seed", None)
-    # Without absolute paths, the sweep has the same keys on another machine.
+    # Remove absolute paths, so that the sweep has the same keys on another machine.
     told = json.dumps(resolved, sort_keys=True, default=str)
     for place in (folder, FOLDER):
         told = told.replace(f"{place.resolve()}/", "")
@@ -441,27 +461,27 @@ def _contents(loaded: core.Scenario, folder: Path) -> list[str]:
 
 
 def files(loaded: core.Scenario, folder: Path) -> set[Path]:
-    """Return all files that a scenario names."""
+    """Return all files that a scenario refers to."""
     found: set[Path] = set()
     for _, value in all_texts(tomllib.loads(loaded.toml())):
-        # A controller is FILE.py:Class, or exec:PROGRAM ARGUMENTS.
+        # A controller is either FILE.py:Class or exec:PROGRAM ARGUMENTS.
         program = value.startswith("exec:")
         for name in words(value) if program else [re.sub(r"(?<=\.py):\w+$", "", value)]:
             if program or "/" in name or "." in name:
-                # A name is relative to the scenario, or to the current folder.
+                # Look for the file in the scenario's folder first, and then in the current folder.
                 found.update([path for path in (folder / name, Path(name)) if path.is_file()][:1])
     return found
 
 
 def networks(base: Base, sets: Iterable[str]) -> set[Path]:
-    """Return the network files that a scenario, or a change to it, names by path."""
+    """Return the network files whose paths occur in a scenario or in a change to it."""
     read = tomllib.loads if isinstance(base.scenario, str) else json.loads
     changes = (change.partition("=") for change in (*base.sets, *sets))
     named = {
         read(base.text).get("network") or "",
         *(v.strip("\"'") for path, _, v in changes if path == "network"),
     }
-    # A suffix adds competing traffic: net.toml+cubic.
+    # Cut off a suffix that adds competing traffic, as in net.toml+cubic.
     files = {name[: name.rindex(".toml") + 5] for name in named if ".toml" in name}
     return {path for name in files for path in (base.folder / name, Path(name)) if path.is_file()}
 

@@ -1,4 +1,4 @@
-"""Shows the results of a sweep: means with intervals, differences paired by seed, figures, and a page."""
+"""Shows the results of a sweep. It computes means, intervals and differences, draws figures, and writes a page."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ _MOST_CELLS = 400
 _MOST_PANELS = 12
 _ENDINGS = (".png", ".svg", ".pdf")
 _DIVERGING = ("#b35806", "#f1a340", "#f7f7f7", "#998ec3", "#542788")
-"""Orange, white, purple (ColorBrewer's PuOr), which colour-blind readers can distinguish."""
+"""Orange, white and purple (PuOr of ColorBrewer). Colour-blind readers can distinguish these colours."""
 _SHADES = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
 MOST_SAID = 6
-"""The most points at which the terminal recommends a controller."""
+"""The terminal recommends a controller at not more than this number of points."""
 VERDICTS = "verdicts.json"
-"""The recommended controller at each point."""
+"""Name of the file that says which controller is recommended at each point."""
 MARK = "†"
-"""Marks points at which the network did not limit the flows, so that nothing is compared."""
+"""This sign follows the results of points at which the network did not limit the flows.
+
+Such results do not compare controllers.
+"""
 _BASES = units.RATE | units.SPAN
 _CONTROLLER = re.compile(r"flow\.(.+)\.controller")
 _JUDGED = re.compile(
@@ -57,7 +60,7 @@ Spreads = dict[Values, Json | None]
 
 
 def columns(names: Sequence[str], metric: str) -> list[str]:
-    """Return the columns of a metric: one, or with ``*`` all matching ones."""
+    """Return the columns of a metric. It is one column, or with ``*`` all columns that match."""
     found = _fitting(names, metric)
     if found:
         return found
@@ -66,7 +69,7 @@ def columns(names: Sequence[str], metric: str) -> list[str]:
 
 
 def metrics(sweep: Sweep) -> list[str]:
-    """Return the paths that are shown by default."""
+    """Return the metrics that are shown by default."""
     names = _figures(sweep)
     flows = dict.fromkeys(
         found[1] for name in names if (found := re.fullmatch(r"flows\.(.+?)\.throughput_bps", name))
@@ -82,19 +85,22 @@ def metrics(sweep: Sweep) -> list[str]:
                 else "rate_score"
             )
             wanted += [f"flows.{flow}.receivers.*.{end}" for end in (score, "loss_frac", "psnr_db.raw.y")]
-    # Videos first, since only they have losses.
+    # Put videos first. They are recognised by their losses, which other flows do not have.
     fits = {metric: bool(_fitting(names, metric)) for metric in wanted}
     wanted.sort(key=lambda metric: not fits.get(f"flows.{metric.split('.')[1]}.receivers.*.loss_frac"))
     return [metric for metric in wanted if fits[metric]][:_MOST_METRICS]
 
 
 def spreads(sweep: Sweep, metric: str) -> Spreads:
-    """Return the mean and interval of each point over its seeds; `None` if no run has the figure."""
+    """Return the mean and the interval of each point over its seeds. They are `None` if no run has the figure."""
     return {point: _spread(list(seeds.values())) for point, seeds in _by_point(sweep, metric).items()}
 
 
 def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
-    """Return each point's difference, paired by seed, from the same point with the baseline's value."""
+    """Return how much each point differs from the same point with the baseline's value.
+
+    Runs are paired by seed.
+    """
     place, value = sweep.plan.axis_of(baseline)
     points = _by_point(sweep, metric)
     result: Spreads = {}
@@ -106,7 +112,7 @@ def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
 
 
 def idle(sweep: Sweep) -> dict[Values, int]:
-    """Count the runs of each point whose rates the network did not limit."""
+    """Return for each point the number of runs in which the network did not limit the rates."""
     names = [name for name in _figures(sweep) if name.endswith(".limited_by_frac.encoder")]
     pairs = [(name, f"{name.removesuffix('encoder')}start") for name in names]
     held = [pl.sum_horizontal(both).fill_null(0.0) > MOSTLY for both in pairs]
@@ -117,7 +123,7 @@ def idle(sweep: Sweep) -> dict[Values, int]:
 
 
 def warning(sweep: Sweep) -> str | None:
-    """Warn of runs in which the network did not limit the flows."""
+    """Return a warning about runs in which the network did not limit the flows. Returns `None` if there are none."""
     found = idle(sweep)
     if not found:
         return None
@@ -130,7 +136,10 @@ def warning(sweep: Sweep) -> str | None:
 
 
 def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
-    """Return the recommendation for each combination of the axes other than the controller: (point, sentences)."""
+    """Return a recommendation for each combination of the other axes, as a point and sentences.
+
+    The other axes are all except the controller.
+    """
     texts = [
         (point, " ".join(found.said) if found else f"Nothing is compared here ({MARK}).")
         for point, found in verdicts(sweep, where)
@@ -139,9 +148,10 @@ def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
 
 
 def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, choice.Verdict | None]]:
-    """Return the verdict for each combination of the axes other than the controller; `None` if nothing is compared.
+    """Return the result of `choice.verdict` for each combination of the other axes.
 
-    Without exactly one controller axis, there are no verdicts.
+    The other axes are all except the controller. The result is `None` if the network did not limit the flows. If not
+    exactly one axis is a controller, the list is empty.
     """
     steered = [
         (n, match[1]) for n, path in enumerate(sweep.plan.axes) if (match := _CONTROLLER.fullmatch(path))
@@ -172,7 +182,7 @@ def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, cho
 
 
 def verdicts_json(sweep: Sweep, where: choice.Where = "sweep") -> list[Json]:
-    """Return the verdicts as JSON, each with its point."""
+    """Return the verdicts as JSON. Each verdict contains its point."""
     idle_one: Json = {"take": [], "recommended": None, "reason": "idle", "rule": choice.RULE}
     return [
         {"point": point, **(found.as_json() if found is not None else idle_one)}
@@ -181,7 +191,7 @@ def verdicts_json(sweep: Sweep, where: choice.Where = "sweep") -> list[Json]:
 
 
 def summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
-    """Return the figures that `choice.RULE` needs from each run's summary, by point and seed."""
+    """Return the figures of each run that `choice.RULE` needs. The keys are the point, then the seed."""
     names = _figures(sweep)
     places: list[tuple[str, str, str | None, list[str]]] = []
     for name in names:
@@ -213,7 +223,7 @@ def summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
 
 
 def frame(axes: Sequence[str], found: Spreads) -> pl.DataFrame:
-    """Return a table of points and their spreads."""
+    """Return a table that contains points, means and intervals."""
     heads = {path: pl.Series(path, [point[i] for point in found], pl.String) for i, path in enumerate(axes)}
     numbers = [one or {"mean": None, "ci95": None, "n": 0} for one in found.values()]
     return pl.DataFrame(
@@ -255,7 +265,7 @@ def _fitting(names: Sequence[str], metric: str) -> list[str]:
 
 
 def tables(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> list[Table]:
-    """Build a table of each metric for the terminal, with a line per point."""
+    """Return a table for each metric, for the terminal. A table has one line per point."""
     from steadycast.report.terminal import plain
 
     result = []
@@ -275,13 +285,16 @@ def tables(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> list[T
 
 
 def _heads(axes: Sequence[str]) -> list[str]:
-    """Name the axes by the last keys of their paths, if these are unique."""
+    """Return the last key of each axis's path. If these are not unique, return the whole paths."""
     ends = [path.rpartition(".")[2] for path in axes]
     return (ends if len(set(ends)) == len(ends) else list(axes)) or ["scenario"]
 
 
 def _lines(sweep: Sweep, metric: str, baseline: str | None) -> tuple[list[str], list[list[str]]]:
-    """Return headings, and a line per point: values, mean with interval, seeds, difference to the baseline."""
+    """Return the headings and the lines of a table. There is one line per point.
+
+    A line has the values of the axes, the mean and interval, the number of seeds, and the difference to the baseline.
+    """
     how = say.by_unit(metric)
     found = spreads(sweep, metric)
     apart = differences(sweep, metric, baseline) if baseline is not None else {}
@@ -303,7 +316,7 @@ def _lines(sweep: Sweep, metric: str, baseline: str | None) -> tuple[list[str], 
 
 
 def said(metric: str) -> str:
-    """Describe a metric: its flow or link, and its heading in tables."""
+    """Return a metric in words: its flow or link, then its heading in tables."""
     figure = record.at(metric.replace("*", "any"))
     if figure is None:
         return metric
@@ -324,7 +337,7 @@ def said(metric: str) -> str:
 
 
 def axis_said(path: str) -> str:
-    """Describe an axis by the last two keys of its path."""
+    """Return an axis in words, from the last two keys of its path."""
     keys = [key for key in path.split(".") if key not in ("flow", "topology", "link")]
     return " ".join(keys[-2:]).replace("_", " ")
 
@@ -337,7 +350,10 @@ def _mark(marked: bool) -> str:
 
 
 def number_of(value: str) -> float | None:
-    """Return a value of an axis as a number, in bit/s for rates and in seconds for times."""
+    """Return a value of an axis as a number, or `None` if it is not a number.
+
+    Rates are in bit/s, and times are in seconds.
+    """
     found = re.fullmatch(r"([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)([A-Za-z]*)", value.strip("\"'"))
     if found is None or (found[2] and found[2] not in _BASES):
         return None
@@ -345,7 +361,10 @@ def number_of(value: str) -> float | None:
 
 
 def figures(sweep: Sweep, metric: str) -> list[tuple[str, Figure]]:
-    """Draw a metric's figures, with headings: curves over one axis, heat maps over the last two of several."""
+    """Draw the figures of a metric. Return them with their headings.
+
+    If there is one axis, it is a curve. Otherwise there are heat maps over the last two axes.
+    """
     curve = _curve_of(sweep, metric)
     if curve is not None:
         return [(metric, curve)]
@@ -363,21 +382,21 @@ def _curve_of(sweep: Sweep, metric: str) -> Figure | None:
 
 @dataclass(frozen=True)
 class Grid:
-    """A metric over two axes, with fixed values of the others."""
+    """A metric over two axes. The other axes have fixed values."""
 
     paths: tuple[str, str]
-    """The vertical and the horizontal axis."""
+    """Paths of the vertical and of the horizontal axis."""
     heading: str
     metric: str
     rows: Sequence[str]
     across: Sequence[str]
     cells: Mapping[Values, Json | None]
     marked: AbstractSet[Values]
-    """Cells in which the network did not limit the flows."""
+    """Cells of points at which the network did not limit the flows."""
 
 
 def grids(sweep: Sweep, metric: str) -> list[Grid]:
-    """Return grids of a metric over the last two axes, one for each combination of the others."""
+    """Return a metric over the last two axes. There is one grid for each combination of the other axes."""
     found = spreads(sweep, metric)
     axes = sweep.plan.axes
     if len(axes) < 2 or all(one is None for one in found.values()):
@@ -484,7 +503,10 @@ def _ordered(values: Sequence[str]) -> list[str]:
 def write_report(
     sweep: Sweep, metrics: Sequence[str], baseline: str | None, *, figures: bool = False
 ) -> Path:
-    """Write sweep.html, and with `figures` each figure into figures/. An unchanged page is not written again."""
+    """Write sweep.html, and return its path. A page that has not changed is not written again.
+
+    With ``figures``, also write each figure into the folder figures.
+    """
     metrics = list(metrics) or sweep.metrics()
     path = sweep.folder / "sweep.html"
     stamp = Html(f"<!-- of {_digest(sweep, metrics, baseline)} -->")
@@ -516,7 +538,7 @@ def _save_figures(sweep: Sweep, metrics: Sequence[str]) -> None:
     with written(place):
         if place.exists() or metrics:
             place.mkdir(exist_ok=True)
-        # Figures of an earlier call would be taken for figures of this one.
+        # Remove the figures of an earlier call, because they would be mistaken for figures of this one.
         for old in itertools.chain.from_iterable(place.glob(f"*{ending}") for ending in (*_ENDINGS, ".csv")):
             old.unlink()
         if not metrics and place.exists():
@@ -569,7 +591,7 @@ def _section(sweep: Sweep, metric: str, baseline: str | None, number: int) -> Ht
 
 
 def _heat_html(of: Grid) -> Html:
-    """Build a heat map as an HTML table, which is fast, and whose numbers can be copied."""
+    """Build a heat map as an HTML table. Such a table is fast, and its numbers can be copied."""
     how = say.by_unit(of.metric)
     low, high, shades = _scale(of)
 
@@ -597,9 +619,9 @@ Shades = Sequence[str]
 
 
 def _scale(of: Grid) -> tuple[float, float, Shades]:
-    """Return the values at both ends of a grid's scale, and its colours.
+    """Return the lowest and the highest value of a grid's colour scale, and its colours.
 
-    Fractions of the fair share have a symmetric scale around 100 %, the best.
+    For fractions of the fair share, the scale is symmetric around 100 %, which is the best value.
     """
     means = [mean for line in _means(of) for mean in line if not math.isnan(mean)] or [0.0]
     figure = record.at(of.metric)
@@ -610,7 +632,7 @@ def _scale(of: Grid) -> tuple[float, float, Shades]:
 
 
 def _shade(value: float, low: float, high: float, shades: Shades) -> str:
-    # Equal cells get the middle shade.
+    # If all cells are equal, they get the middle colour.
     level = (value - low) / (high - low) if high > low else 0.5
     place = min(max(level, 0.0), 1.0) * (len(shades) - 1)
     n = min(int(place), len(shades) - 2)
@@ -622,7 +644,7 @@ def _table_html(sweep: Sweep, metric: str, baseline: str | None) -> Html:
 
 
 def tables_html(sweep: Sweep, metrics: Sequence[str], baseline: str | None) -> str:
-    """Return the tables as HTML, for a notebook."""
+    """Return the tables as HTML for a notebook."""
     each = (element("p", metric) + _table_html(sweep, metric, baseline) for metric in metrics)
     return element("p", repr(sweep)) + joined(each)
 

@@ -1,4 +1,4 @@
-"""A sweep's folder: rows are appended to files in parts/, and joined in results.parquet."""
+"""The folder of a sweep. Rows are appended to files in parts/. Later they are joined in results.parquet."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Row = dict[str, Any]
 
 
 class Part:
-    """A file of rows, each a line of JSON, to which only this process appends.
+    """A file to which only this process appends rows. Each row is a line of JSON.
 
-    Rows are synced to disk within a second. Truncated lines are ignored.
+    Rows are on the disk after at most about a second. Lines that are truncated are ignored when the file is read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,24 +48,27 @@ class Part:
     def append(self, line: bytes) -> None:
         """Append a row."""
         try:
-            # Without new rows there is no file.
+            # Open the file with the first row, so that there is no file without rows.
             if self._file is None:
                 self._folder.mkdir(exist_ok=True)
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
                 self._file = os.open(self._path, flags, 0o666)
             left = memoryview(line)
             while left:
-                # A write may accept only part of the bytes.
+                # Write in a loop, because a write may accept only a part of the bytes.
                 left = left[os.write(self._file, left) :]
             if time.monotonic() - self._synced > _SYNC_S:
-                # At intervals, because it waits for the disk.
+                # Do this only at intervals, because it waits for the disk.
                 os.fsync(self._file)
                 self._synced = time.monotonic()
         except OSError as error:
             raise UnwrittenError.of(self._path, error, _ROOM) from error
 
     def count(self) -> int:
-        """Count the rows, which may include one whose `append` was interrupted after the write."""
+        """Return the number of rows.
+
+        It includes a row that was written although its `append` was interrupted.
+        """
         try:
             return self._path.read_bytes().count(b"\n")
         except FileNotFoundError:  # there is none yet
@@ -73,7 +76,7 @@ class Part:
 
 
 def finished(folders: Iterable[Path]) -> set[str]:
-    """Return the keys of the complete runs."""
+    """Return the keys of all runs that are complete."""
     keys: set[str] = set()
     for folder in folders:
         old = _results(folder)
@@ -84,7 +87,7 @@ def finished(folders: Iterable[Path]) -> set[str]:
 
 
 def rows(folder: Path) -> Iterator[Row]:
-    """Yield the rows in a folder's parts."""
+    """Yield all rows in the parts of a folder."""
     for path in sorted((folder / PARTS).glob("*.jsonl")):
         with path.open("rb") as file:
             for line in file:
@@ -93,7 +96,10 @@ def rows(folder: Path) -> Iterator[Row]:
 
 
 def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
-    """Write results.parquet from its old rows, from the parts, and from other folders; return the table."""
+    """Write results.parquet, and return its table.
+
+    The rows come from the old results.parquet, from the parts, and from other folders.
+    """
     runs = [(*point.values, seed, task.key) for point, seed, task in plan.runs()]
     planned = {key for *_, key in runs}
     found: dict[str, Row] = {}
@@ -107,20 +113,20 @@ def join(folder: Path, plan: Plan, others: Iterable[Path] = ()) -> pl.DataFrame:
                 found[row["key"]] = row
     measured = [name for name in RESERVED if name != "seed"]
     content = [{name: row.get(name) for name in measured} | row.get("figures", {}) for row in found.values()]
-    # The other columns are numbers.
+    # All columns other than these are numbers.
     kinds: dict[str, Any] = dict.fromkeys(("key", "error", "record_sha256"), pl.String)
     kinds |= {"complete": pl.Boolean, "cpu_s": pl.Float64}
     kinds = dict.fromkeys((name for row in content for name in row), pl.Float64) | kinds
     new = pl.DataFrame(content, schema=kinds, strict=False)
     by_key = pl.concat([new, *old], how="diagonal") if old else new
-    # A complete row precedes a failed one, and a newer row an older one.
+    # Prefer a complete row to a failed row, and then a newer row to an older row.
     by_key = by_key.sort(pl.col("complete").not_(), maintain_order=True).unique("key", keep="first")
-    # Points with the same resolved scenario have the same key, and share one run.
+    # Points whose resolved scenarios are equal have the same key, so they share one run.
     heads: dict[str, Any] = {**dict.fromkeys(plan.axes, pl.String), "seed": pl.Int64, "key": pl.String}
     table = pl.DataFrame(runs, schema=heads, orient="row").join(by_key, on="key", maintain_order="left")
     fixed = [*plan.axes, *RESERVED]
     table = table.select(*fixed, *sorted(set(table.columns) - set(fixed)))
-    # Written by `write_bytes`, because its errors state the reason, unlike the errors of polars.
+    # Write with `write_bytes`. Its errors contain the reason, which errors of polars do not.
     packed = io.BytesIO()
     table.write_parquet(packed)
     with whole(folder / RESULTS, _ROOM) as path:

@@ -1,4 +1,4 @@
-"""Executes one run of a sweep in a worker process; computes only the figures of the summary."""
+"""Executes one run of a sweep in a worker process. It computes only the figures of the summary."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
 
 _KEPT = 8
-"""Flows whose media a process keeps between runs."""
+"""Number of flows whose media a process keeps from one run to the next."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings that the worker processes of a sweep share."""
+    """Settings that all worker processes of a sweep share."""
 
     base: Base
     pixels: bool
     more: Callable[[Run], Mapping[str, float | None]] | None = None
-    """Returns figures that the summary lacks, from a run's tables."""
+    """Returns additional figures, which are computed from the tables of a run."""
 
 
 def begin(setup: Setup) -> Callable[[Task], bytes]:
-    """Return the function that executes a task, and returns its row as a line of JSON."""
+    """Return the function that executes a task. It returns the row of the task as a line of JSON."""
     base, kept = setup.base, MediaKept(_KEPT)
 
     def made(video: Mapping[str, Any], seed: int, told: Progress | None) -> Ladder | FrameTable | None:
-        """Return a flow's media. Media with pictures would fill the memory and are not kept."""
+        """Return the media of a flow. Media that have pictures are not kept, because they would fill the memory."""
         return media_of(video, seed, told) if setup.pixels else kept.of(video, seed, told)
 
     def one(task: Task) -> bytes:
@@ -64,24 +64,24 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
 
 
 def _done(ready: Ready, setup: Setup) -> tuple[Run, str]:
-    """Run a world; return the run, without unneeded tables, and its figures as JSON."""
+    """Execute a run. Return the run without tables that are not needed, and its figures as JSON."""
     expected = ready.plan.loaded.expectations()
     if setup.pixels or setup.more or expected or not isinstance(ready.world, core.Simulation):
         run = conduct(ready, Silent(), Keep(quality=setup.pixels))
         found = figures(run.summary)
         return run, found if setup.more is None else json.dumps(json.loads(found) | setup.more(run))
-    # Faster than a whole summary.
+    # Compute the figures directly, which is faster than computing a whole summary.
     complete, cost = drive(ready.world)
     sha256, found = ready.world.figures(complete)
     return Run({"complete": complete, "record_sha256": sha256}, cost, {}, ""), found
 
 
 def failed(task: Task, error: BaseException) -> bytes:
-    """Return the row of a task that could not be run, as a line of JSON."""
+    """Return the row of a task that could not be executed, as a line of JSON."""
     row = {"key": task.key, "seed": task.seed, "complete": False, "error": str(error)}
     return json.dumps(row, ensure_ascii=False).encode() + b"\n"
 
 
 def figures(summary: Mapping[str, Any]) -> str:
-    """Return all numbers of a summary as JSON, by their paths for `steadycast.folder.find`."""
+    """Return all numbers of a summary as JSON. The keys are their paths, as `steadycast.folder.find` expects them."""
     return core.flat(json.dumps(summary))
