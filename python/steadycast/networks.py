@@ -63,7 +63,7 @@ def find(name: str, folder: Path = Path()) -> Network:
     ``name`` is a built-in name, or a path relative to ``folder``.
 
     Raises:
-        UserError: there is no such network, or its file is wrong; the error names the place and the remedy.
+        UserError: there is no such network, or its file is wrong. The error describes the place and the remedy.
 
     """
     told = tomllib.loads(f"it = {core.network(name, folder, NETWORKS)}")["it"]

@@ -31,7 +31,7 @@ The limit is needed because a controller's target grows without bound if the rec
 def recorded(call: Json) -> tuple[str, list[tuple[float, float]]]:
     """Return the name and the values of the recorded bandwidth estimate.
 
-    If the call has no recorded estimate, return those of gcc, which is assumed to be its controller.
+    If the call has no recorded estimate, return the rates of gcc, which is assumed to be the call's controller.
     """
     if estimates := call["seen"]["estimates"]:
         return "recorded", estimates

@@ -550,7 +550,7 @@ def matrix(call: Json) -> tuple[list[str], list[list[str]]]:
 
 
 def table(call: Json) -> tuple[list[str], list[list[str]]]:
-    """Return the heading and the rows of a table. It contains the recorded figures and those of each controller."""
+    """Return the heading and the rows of a table. It contains the figures of the record and of each controller."""
     found = call["replay"]
     was = [how(found["recorded"][key]) for key, (_, how, _) in FIGURES.items()]
     rows = [

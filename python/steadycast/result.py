@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class Figures(dict[str, Any]):
-    """The figures of a flow, a link or a receiver, by attribute or key; elements of lists are found by name.
+    """The figures of a flow, a link or a receiver.
+
+    A figure can be read as an attribute or by its key. An element of a list is found by its name:
 
     run.flows["video"].receivers["viewer"].psnr_db.raw.y
     """
@@ -32,7 +34,7 @@ class Figures(dict[str, Any]):
 
     @property
     def score(self) -> float | None:
-        """The picture score of a receiver. For a flow, it is that of the median receiver.
+        """The picture score of a receiver, or for a flow, of its median receiver.
 
         If the pictures were not measured, it is the rate score. docs/viewing-score.md defines both scores.
         """

@@ -50,7 +50,7 @@ class Plan:
     The keys are scenario keys, such as ``flow.NAME.controller``.
     """
     warnings: tuple[str, ...] = ()
-    """Warnings that are added to those of the core in the summary."""
+    """Warnings that the summary contains in addition to the core's warnings."""
 
     @classmethod
     def of(

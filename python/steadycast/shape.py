@@ -143,7 +143,7 @@ def check(value: object, shape: Shape, place: object, remedy: str, *, several: b
             (`folder.spread`), and a text may be a list of texts.
 
     Raises:
-        UserError: the value has another shape. The error names the file and the path to the value.
+        UserError: the value has another shape. The error mentions the file and the path to the value.
 
     """
     for path, what in _wrong(value, shape, "", several=several):

@@ -97,8 +97,8 @@ def origin_and_path(option: str, text: str) -> tuple[str, str]:
 class Access:
     """Decides by the Host and Origin headers which requests are answered.
 
-    To prevent DNS rebinding, Host must be the address at which the request arrived, or that of the public URL. Pages of
-    other origins can neither send requests nor read responses, unless ``origins`` contains their origin.
+    To prevent DNS rebinding, Host must be the address at which the request arrived, or the address in the public URL.
+    Pages of other origins can neither send requests nor read responses, unless ``origins`` contains their origin.
     """
 
     public: str | None = None

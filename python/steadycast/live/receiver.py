@@ -140,25 +140,26 @@ class Receiver(ends.Ends):
     block. All methods are thread-safe.
 
     Args:
-        what: a session description: a file that ends in ``.sdp``, or its text (`Sender.sdp`); or the address and port
-            at which to listen.
-        pixels: the pixel format of the arrays: ``rgb24``, ``bgr24``, ``gray`` or ``yuv420p``, as in `Sender`; `None`
-            disables decoding.
-        queue: the number of decoded pictures that wait for the program. The oldest are dropped when the queue is full
-            (`ReceiverStatus.unread`), which bounds the age of the pictures.
+        what: what to receive. It is a session description, or the address and port at which to listen. A description is
+            a file that ends in ``.sdp``, or its text (`Sender.sdp`).
+        pixels: the pixel format of the arrays: ``rgb24``, ``bgr24``, ``gray`` or ``yuv420p``, as in `Sender`. With
+            `None`, pictures are not decoded.
+        queue: the number of decoded pictures that may wait for the program. If the queue is full, the oldest picture is
+            dropped (`ReceiverStatus.unread`), so that pictures do not become old.
         codec: the codec of a stream without a description: mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1.
-        latency: the time in seconds that a packet waits for missing predecessors; by default 0.3 if the sender
+        latency: how long a packet waits for missing packets before it, in seconds. The default is 0.3 if the sender
             retransmits.
-        give_up: end after this many seconds and five reporting intervals (RFC 3550, section 6.2.1) without a packet,
-            because the BYE may be lost; `None` disables the time-out. It starts with the first packet.
-        name: the receiver's name at the sender (CNAME); by default derived from the host name.
+        give_up: end the session if no packet arrives for this many seconds and for five reporting intervals (RFC 3550,
+            section 6.2.1), because the BYE may be lost. The time-out starts with the first packet. `None` disables it.
+        name: the name by which the sender knows the receiver (CNAME). The default is derived from the host name.
         source: the sender's address, for a source-specific multicast group (RFC 4607).
         key_file: a file with the master key for SRTP.
         interface: the network interface on which a group is joined.
-        mux: RTP and RTCP share a port (RFC 5761).
+        mux: use the same port for RTP and RTCP (RFC 5761).
 
     Raises:
-        UserError: an argument, an address or the description can't be used; the error names the place and the remedy.
+        UserError: an argument, an address or the description can't be used. The error describes the place and the
+            remedy.
         MissingError: the system is not Linux.
 
     """
@@ -221,7 +222,7 @@ class Receiver(ends.Ends):
         """Return the next picture. Return `None` when the stream has ended and all pictures were read.
 
         Args:
-            timeout: the longest wait in seconds; by default there is no limit.
+            timeout: the longest wait in seconds. By default, there is no limit.
 
         Raises:
             TimeoutError: no picture arrived in time.
@@ -244,7 +245,7 @@ class Receiver(ends.Ends):
         """End the session, and send a BYE. Waiting pictures can still be read. A second call does nothing.
 
         Raises:
-            UserError: the session failed; the error has the reason.
+            UserError: the session has failed. The error contains the reason.
 
         """
         self._finish(self._core.stop, [])

@@ -63,9 +63,9 @@ def _warn(warnings: Iterable[object]) -> None:
 
 
 def send(options: Options, progress: Progress | None = None, warn: Warn = _warn) -> Json:
-    """Send until the source ends, the time is over, or a signal ends the session; return the summary.
+    """Send until the source ends, the time is over, or a signal ends the session.
 
-    ``warn`` prints the source's warnings at the start.
+    Returns the summary. ``warn`` prints the source's warnings at the start.
     """
     with Draft(options.out, force=options.force) if options.out is not None else nullcontext() as draft:
         length = session.span(options.duration, "--for") if options.duration else None

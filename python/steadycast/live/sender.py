@@ -53,7 +53,7 @@ class Inbox(Pictures):
         return len(self._waiting)
 
     def put(self, samples: U8, timeout: float | None) -> None:
-        """Add a picture. Wait until the queue has room; a leaky queue drops its oldest picture instead.
+        """Add a picture. Wait until the queue has room. A leaky queue drops its oldest picture instead.
 
         Raises:
             TimeoutError: there was no room in time.
@@ -114,15 +114,16 @@ class Inbox(Pictures):
 class Sender(ends.Ends):
     """Sends video over RTP to one receiver or to a group, at the rate that the network allows.
 
-    A program passes its pictures to `send`, or names a ``source``. The session starts with the constructor and runs in
-    background threads until `close`, or the end of the ``with`` block. All methods are thread-safe.
+    A program passes its pictures to `send`, or gives a ``source``. The session starts with the constructor and runs in
+    background threads until `close`, or until the end of the ``with`` block. All methods are thread-safe.
 
     Args:
         to: the address and port of a receiver, ``10.0.0.2:5004``, or of a multicast group.
         source: a source of `steadycast send` instead of the program's pictures: a video file, a camera
             (``/dev/video0``), ``testsrc`` or ``greedy``.
         loop: play the file again when it ends.
-        size: width and height of the pictures. A source is scaled to this size. Without a size, it keeps its own.
+        size: width and height of the pictures. A source is scaled to this size. By default, a source keeps its own
+            size.
         fps: pictures per second. The default is 25 for a program's pictures, and the source's own rate for a source.
         pixels: the pixel format of the arrays: ``rgb24``, ``bgr24`` (height, width, 3), ``gray`` (height, width) or
             ``yuv420p`` (planes one below the other: height * 3/2, width).
@@ -133,22 +134,23 @@ class Sender(ends.Ends):
         gop: the distance between I frames, in pictures.
         keep_size: keep the size of the pictures when the rate is too low for it, and drop pictures instead.
         audio: also send the sound of a file.
-        controller: the controller's name, see `controllers`; default ``steady`` for a receiver, ``asmp`` for a group.
+        controller: the controller's name, see `controllers`. The default is ``steady`` for a receiver and ``asmp`` for
+            a group.
         params: the controller's parameters, by name.
         mode: repaired (the default) or paper.
         max_rate: upper limit of the rate, ``"2Mbps"`` or a number in bit/s.
-        floor: lower limit of the rate; default 50 kb/s.
+        floor: lower limit of the rate. The default is 50 kb/s.
         feedback: the receiver's per-packet feedback: own (the default), rfc8888 or twcc.
         repair: the repair of lost packets: rtx, parity, none, or auto (the default).
-        packet: the size of a full IP packet in bytes; default 1200.
+        packet: the size of a full IP packet in bytes. The default is 1200.
         key_file: a file with the master key for SRTP.
-        interface: the network interface on which a group's packets are sent.
-        ttl: the time to live of a group's packets, in router hops.
-        port: the local port; by default any free one.
-        mux: RTP and RTCP share a port (RFC 5761).
+        interface: the network interface from which the packets of a group are sent.
+        ttl: the time to live of the packets of a group, in router hops.
+        port: the local port. By default, any free port is used.
+        mux: use the same port for RTP and RTCP (RFC 5761).
 
     Raises:
-        UserError: an argument, an address or the source can't be used; the error names the place and the remedy.
+        UserError: an argument, an address or the source can't be used. The error describes the place and the remedy.
         MissingError: the system is not Linux.
 
     """
@@ -251,13 +253,13 @@ class Sender(ends.Ends):
         a slower program are presented at the time of this call.
 
         Args:
-            picture: an array of uint8 in the format ``pixels``: of shape (height, width, 3) for ``rgb24``.
-            timeout: the longest wait in seconds; by default there is no limit.
+            picture: an array of uint8 in the format ``pixels``. For ``rgb24``, its shape is (height, width, 3).
+            timeout: the longest wait in seconds. By default, there is no limit.
 
         Raises:
             TimeoutError: there was no room in time.
             UserError: the array has another shape or type, or the session has a source.
-            ValueError: the sender was closed, or has ended.
+            ValueError: the sender was closed, or it has ended.
 
         """
         if self._inbox is None:
@@ -316,7 +318,7 @@ class Sender(ends.Ends):
         """End the session immediately, and send a BYE. Waiting pictures are dropped. A second call does nothing.
 
         Raises:
-            UserError: the session failed; the error has the reason.
+            UserError: the session has failed. The error contains the reason.
 
         """
         if self._finish(lambda: _stop(self._core, self._inbox), self._plan.warnings):

@@ -276,7 +276,7 @@ class Plan:
 
     medium: dict[str, Any]
     clip: str | None
-    """The path of the source file; `None` if the source is not a file."""
+    """Path of the source file, or `None` if the source is not a file."""
     work: Any = None
     """The function that encodes the pictures, in its own thread. Its argument is the core's `Sender`.
 

@@ -42,9 +42,9 @@ class PeerStatus:
     packets: bool
     """Whether the receiver sends per-packet feedback (RFC 8888 or TWCC). A single receiver does so by default."""
     aside: str | None
-    """Why the sender ignores the receiver's reports; `None` if it uses them.
+    """Why the sender ignores the receiver's reports, or `None` if it uses them.
 
-    The reason is the sender's feedback filter, or a call of `Sender.exclude`.
+    Either the sender's feedback filter or a call of `Sender.exclude` is the reason.
     """
     left: bool
     """Whether the receiver has sent a BYE."""
@@ -86,7 +86,7 @@ class SenderStatus:
     set_by: str | None
     """The receiver whose reports determine the rate."""
     floor_bps: float | None
-    """The lower limit of the rate, in bit/s; `None` if `Sender` has ``mode="paper"``."""
+    """The lower limit of the rate, in bit/s. `None` if `Sender` has ``mode="paper"``."""
     backlog_s: float
     """The time that the pacer needs to send its queue, in seconds."""
     packets: int

@@ -326,9 +326,9 @@ def resampled(
 ) -> Iterator[U8]:
     """Resample to a constant frame rate. A picture is shown until the next picture is due, as in a player.
 
-    A picture that is due within half a frame interval is already shown if its time stamp is nearer than that of the
-    picture before. So each picture of a source that already has this rate is shown once, even if its time stamps vary
-    by up to half an interval. ``length`` is the length of the source in seconds.
+    A picture that is due within half a frame interval may already be shown. The condition is that its time stamp is
+    nearer than the time stamp of the picture before. So a source that already has this rate shows each of its pictures
+    once. Its time stamps may vary by up to half an interval. ``length`` is the length of the source in seconds.
     """
     held: tuple[Fraction, U8] | None = None
     first = longest = Fraction(0)

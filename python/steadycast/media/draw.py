@@ -1,7 +1,7 @@
 """Shapes with soft edges and shading, drawn into pictures of any size.
 
-Lengths are relative to the picture's height; x is 0 in the middle and y is 0 at the top. Only sums, products and
-square roots are used, which IEEE 754 rounds alike on every machine.
+Lengths are relative to the height of the picture. x is 0 in the middle, and y is 0 at the top. Only sums, products and
+square roots are used, because IEEE 754 rounds these in the same way on every machine.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Canvas:
         return cls(np.full((3, height, width), 128, dtype=np.float32), unit, -width / (2 * unit))
 
     def nearer(self, zoom: float) -> Canvas:
-        """Return the picture enlarged by ``zoom``; the middle of the upper edge stays in place."""
+        """Return the picture, enlarged by the factor ``zoom``. The middle of its upper edge stays in place."""
         _, rows, columns = self.samples.shape
         down = np.arange(rows, dtype=np.float32) / np.float32(zoom)
         middle = np.float32(columns / 2)

@@ -104,7 +104,7 @@ CODECS = {
         Codec("mpeg4", "mpeg4", "mpeg4", _MPEG_QS, 2, 8, 2, None, most=(8190, 8190), most_ticks=65_535),
         # The header has 12 bits for width and height. These bits must not be 0 (ISO/IEC 13818-2, section 6.3.3).
         Codec("mpeg2", "mpeg2video", "mpeg2video", _MPEG_QS, 2, 8, 2, _FILM, most=(4094, 4094)),
-        # The limits are those of custom picture formats (ITU-T H.263, section 5.1.5).
+        # ITU-T H.263, section 5.1.5 limits the size of custom picture formats.
         Codec("h263", "h263p", "h263", _MPEG_QS, 0, 0, 4, _H263, most=(2048, 1152)),
         Codec("h264", "libx264", "h264", _QPS, 2, 8, 2, None, 6),
         Codec("h265", "libx265", "hevc", _QPS, 0, 0, 2, None, 6),
@@ -259,8 +259,8 @@ def encode_ladder(
     """Encode ``source`` once per quantizer, or read the result from the cache.
 
     The GOPs are closed, and they are the same at all quantizers. Each of them ends with a P frame. ``bframes`` is the
-    number of B frames between two I or P frames (default 2; H.263 has none). ``qs`` are quantizers from 2 to 31, or QPs
-    from 18 to 47 for H.264.
+    number of B frames between two I or P frames. Its default is 2, but H.263 has no B frames. ``qs`` are quantizers
+    from 2 to 31, or QPs from 18 to 47 for H.264.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 
@@ -382,7 +382,7 @@ def _follow(jobs: list[Future[_Coded]], progress: Progress | None) -> None:
 def open_encoder(
     codec: Codec, size: tuple[int, int], fps: Fraction, bframes: int, gop: int, q: int
 ) -> av.VideoCodecContext:
-    """Return an encoder that has a fixed quantizer. Its GOPs can be joined with those of other quantizers."""
+    """Return an encoder that has a fixed quantizer. Its GOPs can be joined with GOPs of other quantizers."""
     # This silences SVT-AV1's output on stderr. It must be set before the library is loaded.
     os.environ.setdefault("SVT_LOG", "1")
     context = cast(av.VideoCodecContext, av.CodecContext.create(codec.encoder, "w"))
@@ -408,7 +408,7 @@ def open_encoder(
 
 @contextmanager
 def as_options(flow: str | None = None) -> Iterator[None]:
-    """Replace the names of scenario keys by those of command-line options in errors; see `in_options`."""
+    """Replace scenario keys by command-line options in errors (see `in_options`)."""
     try:
         yield
     except UserError as error:

@@ -23,8 +23,8 @@ def map001(
 ) -> FrameTable:
     """Return frame sizes for the quantizers 2, 4, …, 62. All groups are equal: an I frame, then P frames.
 
-    The rate is proportional to q to the power −``exponent``. ``intra`` is the ratio of the size of an I frame to that
-    of a P frame. The paper gives neither of the two values.
+    The rate is proportional to q to the power −``exponent``. ``intra`` is the size of an I frame divided by the size of
+    a P frame. The paper gives neither of the two values.
     """
     if gop < 1 or groups < 1 or intra <= 0 or exponent <= 0:
         raise ValueError("lengths start at 1, the rest is above 0")

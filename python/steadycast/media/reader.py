@@ -39,7 +39,10 @@ _BESIDE = 0x800 | 0x80000 | 0x100000
 _WITH_AN_END = ("matroska,webm", "flv", "live_flv")
 """Containers whose duration field is the time at which the file ends, not its length."""
 _WITHOUT_LENGTHS = ("mpegts", "mpeg")
-"""Containers that do not contain the length of each track. The file's length may be that of a longer audio track."""
+"""Containers that do not contain the length of each track.
+
+If audio is longer than video, the file's length is too long.
+"""
 _ROUNDING_S = Fraction(1, 10_000)
 _FULL = 2
 """FFmpeg's AVCOL_RANGE_JPEG, which means samples from 0 to 255."""
@@ -430,8 +433,8 @@ class _Clock:
 def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) -> Fraction | None:
     """Return the length of the pictures in seconds.
 
-    Returns `None` if the known length may be that of a longer audio track. ``first`` is the presentation time of the
-    first picture, in seconds.
+    Returns `None` if the known length may include audio that is longer than the pictures. ``first`` is the presentation
+    time of the first picture, in seconds.
     """
     base = Fraction(stream.time_base) if stream.time_base else None
     begin = stream.start_time * base if base and stream.start_time is not None else Fraction(0)
@@ -448,7 +451,7 @@ def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction
         hours, minutes, seconds = map(Fraction, parts)
         length = (hours * 60 + minutes) * 60 + seconds
         # mkvmerge writes the length of the track into DURATION. FFmpeg writes the time of its end. For other programs,
-        # assume the earlier of the two ends, because an end that is too late would cause a false warning in `early`.
+        # assume the earlier of the two ends. An end that is too late would cause a false warning in `early`.
         return length + (zero if "_STATISTICS_WRITING_APP" in told else 0)
     own = stream.duration * Fraction(stream.time_base) if stream.duration and stream.time_base else None
     alone, name = len(container.streams) == 1, container.format.name

@@ -217,7 +217,7 @@ The values are x from the middle, y, the direction of the fingers, and how far t
 
 
 class Street:
-    """A street with houses, trees and cars; the camera pans."""
+    """A street with houses, trees and cars. The camera pans."""
 
     def __init__(self, width: int, height: int, frames: int, seed: int) -> None:
         self._pan = max(1, round(height * 0.0042))

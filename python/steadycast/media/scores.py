@@ -18,7 +18,7 @@ from steadycast.media.ladder import DAMAGE, Ladder, read_arrays
 from steadycast.media.table import F64
 
 Score = tuple[float, float, float]
-"""PSNR of Y, U and V in dB; infinite where the planes are identical."""
+"""PSNR of Y, U and V in dB. It is infinite if the planes are identical."""
 
 _COLUMNS = 4
 """Number of values in a stored score: PSNR of the three planes, and SSIM."""

@@ -32,7 +32,7 @@ class TraceError(UserError):
 
 @dataclass(frozen=True)
 class TracedFrame:
-    """A frame of a sender trace. Its bytes and packets include those of a header (H) in front of it."""
+    """A frame of a sender trace. If a header (H) precedes the frame, its bytes and packets are included."""
 
     line: int
     kind: Kind

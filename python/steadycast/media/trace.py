@@ -53,8 +53,8 @@ def read_trace(path: str | Path, fps: str | int | float | Fraction = 25) -> Fram
 def written(path: Path, table: FrameTable, psnr_y_db: F64) -> str:
     """Return the text of a trace file that contains ``table`` in coding order.
 
-    The format is CSV if the suffix of ``path`` is `.csv`, otherwise that of Evalvid-RA. ``psnr_y_db`` has a row per
-    quantizer and a column per frame in display order. Evalvid-RA's format does not contain it.
+    The format is CSV if the suffix of ``path`` is `.csv`, and otherwise Evalvid-RA's format. ``psnr_y_db`` has a row
+    per quantizer and a column per frame in display order. Evalvid-RA's format does not contain it.
     """
     if path.suffix.lower() == ".csv":
         lines = [",".join([*_CSV, _PSNR])]

@@ -23,7 +23,10 @@ SIZES = {
     "720p": (1280, 720),
     "1080p": (1920, 1080),
 }
-"""Names of picture sizes: ITU-T H.263, table 5; VGA; television sizes, named by their number of lines."""
+"""Width and height for each name of a picture size.
+
+ITU-T H.263 (table 5) and VGA define the first sizes. Television sizes are named by their number of lines.
+"""
 PIXELS = "yuv420p"
 """The default pixel format: 4:2:0, 8 bits, plane after plane."""
 _BARE_RATES = range(10, 121)

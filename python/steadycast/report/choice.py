@@ -174,7 +174,7 @@ class Criterion:
     how: Callable[[object], str]
     """Formats the figure as text."""
     words: Callable[[Candidate], str]
-    """Returns the rest of a sentence that begins with the candidate's name. {} stands for the figure."""
+    """Returns the rest of a sentence that begins with the candidate's name. The figure replaces {} in it."""
     relative: bool = False
     least_ms: float = 0.0
 
@@ -492,7 +492,7 @@ def score_of(candidates: Sequence[Candidate]) -> str | None:
 
 
 def delay_of(candidates: Sequence[Candidate]) -> Delay:
-    """Return the name of the delay that all runs have. The delay with play-out is preferred to that of the packets."""
+    """Return the name of the delay that all runs have. The delay with play-out is preferred to the packets' delay."""
     samples = [sample for each in candidates for sample in each.samples.values()]
     return "playout_ms" if all(sample.playout_ms is not None for sample in samples) else "delay_ms"
 

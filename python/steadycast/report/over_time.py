@@ -58,7 +58,7 @@ def jain(throughputs: Sequence[float]) -> float:
 def _frames(folder: Folder, *columns: str) -> Iterator[tuple[Json, list[F64]]]:
     """Yield columns of the table `frames` for each video.
 
-    The values are those of the receiver whose score is the median. They are in coding order, and have no nulls.
+    The values are in coding order, and have no nulls. They come from the receiver whose score is the median.
     """
     if not folder.has("frames"):
         return

@@ -290,7 +290,7 @@ class Measure(Row):
         """Return "best", "worst" or an empty string for each run.
 
         The string is empty for a run that has a single seed. It is also empty if the run's confidence interval overlaps
-        both that of the best run and that of the worst run.
+        the intervals of both the best and the worst run.
         """
         known = [v for v in self.values if number(v) is not None]
         unmarked = ("",) * len(self.values)

@@ -90,7 +90,7 @@ def cells(columns: Sequence[record.Shown], thing: Mapping[str, Any]) -> list[str
 def flow_cells(columns: Sequence[record.Shown], flow: Mapping[str, Any]) -> list[str]:
     """Format the values of a flow as the cells of a table row.
 
-    A figure of receivers is that of the median receiver.
+    For a figure of receivers, the value of the median receiver is used.
     """
     return [how(column.figure)(column.of_flow(flow)) for column in columns]
 

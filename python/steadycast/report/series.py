@@ -83,7 +83,7 @@ def banded(flows: Sequence[Json]) -> bool:
 
 
 def series(folder: Folder, column: str) -> list[Series]:
-    """Return a column of the table `rates` over time, for each flow. The values are those of the flow's receivers."""
+    """Return a column of the table `rates` over time, for each flow. Only rows of the flow's receivers are used."""
     rates = folder.table("rates").filter(pl.col(column).is_not_null() & pl.col(column).is_finite())
     step = interval(rates)
     result = []

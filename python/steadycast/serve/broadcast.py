@@ -97,7 +97,7 @@ class _Encoders:
 
 
 def yield_to_senders() -> None:
-    """Lower the priority of this thread, which encodes, below that of the senders.
+    """Lower the priority of this thread, which encodes, below the priority of the senders.
 
     A late packet would look like queueing delay. So on a slow machine the encoders fall behind instead, and rungs are
     given up.

@@ -336,7 +336,7 @@ def _bound(host: str, media: tuple[str, ...]) -> list[str]:
         # If HTTP listens at [::], use both families, because such a socket accepts IPv4, too.
         of_host = [host] if host != "::" else ["::", every]
         own = [each for each in media or of_host if (":" in each) == (family == "6")]
-        # If this machine does not have the address, it may be that of a NAT. Then bind to all local addresses.
+        # If this machine does not have the address, a NAT may have it. Then bind to all local addresses.
         found += own if len(own) == 1 and _is_local(own[0]) else [every] if own else []
     return found
 

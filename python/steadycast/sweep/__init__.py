@@ -36,8 +36,8 @@ class Sweep:
     """One row per run.
 
     The columns are the axes as text, ``seed``, ``key``, ``complete``, ``error``, ``record_sha256`` and ``cpu_s`` (of
-    the simulation alone). They are followed by each number of the run's summary. The name of its column is its path,
-    and its unit is that of summary.json.
+    the simulation alone). They are followed by each number of the run's summary. Its column has the name of its path,
+    and the unit that summary.json uses.
     """
     plan: Plan
     """The axes, the points and the seeds."""
@@ -79,8 +79,8 @@ class Sweep:
     def points(self, metric: str) -> pl.DataFrame:
         """Return a table that has a row per point.
 
-        Its columns are the axes, ``mean``, ``ci95`` (half of the interval's width by Student's t; null for one seed),
-        and ``n``.
+        Its columns are the axes, ``mean``, ``ci95`` and ``n``. ``ci95`` is half of the width of the 95 % interval by
+        Student's t. It is null if there is only one seed.
 
         Args:
             metric: a column of the results. With ``*``, it is the mean over all columns that match.
@@ -96,7 +96,7 @@ class Sweep:
     def differences(self, metric: str, baseline: str) -> pl.DataFrame:
         """Return how much each point differs from the point that has the baseline's value, paired by seed.
 
-        ``baseline`` is PATH=VALUE. The columns are those of `points`.
+        ``baseline`` is PATH=VALUE. The columns are the same as in `points`.
 
         Raises:
             UserError: there is no such column, axis or value.
