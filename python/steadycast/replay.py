@@ -46,7 +46,7 @@ With 0.5, none of 15 random calls had two controllers in the wrong order. With 0
 validation.call --first 1 --cells 260 --beside cubic:1``).
 """
 TOLD = 0.75
-"""A controller is called better if it is better on more than this fraction of the paths."""
+"""The answer calls a controller better if it has a better score on more than this fraction of the paths."""
 FIGURES: dict[str, tuple[str, Callable[[object], str], str]] = {
     "rate_bps": ("rate", say.rate, "The mean received rate."),
     "delay_p95_ms": (
@@ -61,7 +61,7 @@ FIGURES: dict[str, tuple[str, Callable[[object], str], str]] = {
     ),
     "score": ("rate score", say.score, "The viewer's score, estimated from the rate."),
 }
-"""The figures that are shown of each controller.
+"""The figures that are shown for each controller.
 
 A figure has a heading, a function that formats it, and its meaning for the recorded call.
 """

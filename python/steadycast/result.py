@@ -226,7 +226,7 @@ class Run:
 
 
 def moved(run: Run, folder: Path) -> Run:
-    """Return a run whose paths are in ``folder``. The run's folder was renamed to it."""
+    """Return a run whose paths are in ``folder``, which is the new name of the run's folder."""
     captures = {name: folder / "pcap" / path.name for name, path in run.captures.items()}
     return replace(run, folder=folder, captures=captures)
 

@@ -1,4 +1,4 @@
-"""Creates networks without root, in a user namespace. If the system refuses this, explains what to do."""
+"""Creates networks without root, in a user namespace, and explains what to do if the system refuses this."""
 
 from __future__ import annotations
 

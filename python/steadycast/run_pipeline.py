@@ -114,7 +114,7 @@ class Ready:
 
     @classmethod
     def of(cls, plan: Plan, told: Progress, build: Build | None = None, made: Made | None = None) -> Ready:
-        """Prepare the media by ``made``, and the world by ``build``.
+        """Prepare the media with the function ``made``, and build the world with the function ``build``.
 
         The defaults are `media_of` and `core.Simulation`.
         """

@@ -88,15 +88,16 @@ class _Loaded:
         return spec
 
     def _mend(self) -> None:
-        # Install our handler again. With the handler of polars, a second Ctrl-C would truncate a Parquet file.
+        # polars installs its own handler, so install ours again. With the handler of polars, a second Ctrl-C would
+        # truncate a Parquet file.
         with suppress(ValueError):  # not the main thread
             if signal.getsignal(signal.SIGINT) is _heard:
                 signal.signal(signal.SIGINT, _heard)
         found = [sys.modules[each] for each in self.MENDED if each in sys.modules]
         if len(found) == len(self.MENDED) and hasattr(found[0], "Series"):
             polars, numpy = found
-            # Convert a first array here, while signals are delayed. polars executes Python code for it. A
-            # KeyboardInterrupt would cause a panic in Rust there.
+            # Convert a first array here, while signals are delayed. polars executes Python code for its first array. A
+            # KeyboardInterrupt in this code would cause a panic in Rust.
             with suppress(Exception):  # another thread is still loading them
                 polars.Series(numpy.zeros(1))
 

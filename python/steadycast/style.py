@@ -9,7 +9,8 @@ from typing import Any
 
 from steadycast.controllers import registry
 
-# A page replaces these colours by its own variables. They differ between the light scheme, the dark scheme and paper.
+# A page replaces these colours by its own variables. The variables differ between the light scheme, the dark scheme and
+# paper.
 INK = "#1b1f24"
 MUTED = "#667080"
 GRID = "#e4e7eb"

@@ -41,7 +41,7 @@ MISSING = ("flow", "node", "frame", "offset", "len")
 class Rows:
     """Rows of a table as arrays. Values that are absent are NaN. A text is represented by its index in a list.
 
-    Do not use polars here, because importing it takes longer than a short run.
+    polars is not used, because importing it takes longer than a short run.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]

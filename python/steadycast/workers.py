@@ -166,7 +166,7 @@ class Helper:
     """A process that executes one task at the same time as the caller.
 
     If the process fails, the caller has to execute the task. ``work`` is MODULE:FUNCTION. The process calls this
-    function with `None`, and the function returns the function for the task.
+    function with `None`. Its result is the function that executes the task.
     """
 
     def __init__(self, work: str) -> None:
@@ -254,7 +254,7 @@ def _listen(channel: Connection, queue: SimpleQueue[tuple[int, object]]) -> None
         while True:
             queue.put(channel.recv())
     except (EOFError, OSError):
-        # Exit at once, because this also ends a long task of the main thread.
+        # Exit immediately, because this also ends a long task of the main thread.
         os._exit(1)
 
 

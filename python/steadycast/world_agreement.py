@@ -168,7 +168,7 @@ class Agreement:
     def figure(self) -> Figure | None:
         """Draw throughput and delay over time, simulated and emulated.
 
-        The first seed is drawn. Both worlds have the same scale.
+        The first seed is drawn. Simulation and emulation have the same scales.
         """
         rates = {world: runs[0].rates.to_polars() for world, runs in self.runs.items()}
         panels = (("throughput_bps", "Throughput"), ("delay_ms", "One-way delay, mean of each interval"))

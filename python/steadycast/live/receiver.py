@@ -213,7 +213,7 @@ class Receiver(ends.Ends):
 
     @property
     def status(self) -> ReceiverStatus:
-        """The present status of the session. After the end of the session: its last status."""
+        """The present status of the session, or its last status after the session has ended."""
         unread = 0 if self._outbox is None else self._outbox.unread
         return ReceiverStatus.of(ends.look(self._core), unread=unread)
 

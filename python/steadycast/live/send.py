@@ -288,7 +288,7 @@ def _check_connected(sender: Any, url: str) -> None:
 
 
 def working(sender: Any, planned: Any) -> threading.Thread | None:
-    """Start the threads that encode the source. Return the thread that encodes pictures, or `None` without one."""
+    """Start the threads that encode the source. Return the thread that encodes pictures, or `None` if there is none."""
     if planned.audio is not None:
         threading.Thread(target=planned.audio, args=(sender,), daemon=True, name="audio").start()
     if planned.work is None:

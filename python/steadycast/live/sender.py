@@ -242,7 +242,7 @@ class Sender(ends.Ends):
 
     @property
     def status(self) -> SenderStatus:
-        """The present status of the session. After the end of the session: its last status."""
+        """The present status of the session, or its last status after the session has ended."""
         waiting, left_out = (0, 0) if self._inbox is None else (len(self._inbox), self._inbox.left_out)
         return SenderStatus.of(ends.look(self._core), waiting=waiting, left_out=left_out)
 

@@ -69,7 +69,7 @@ def params(texts: Iterable[str]) -> list[tuple[str, object]]:
 
 
 def read_key(path: Path | None) -> str | None:
-    """Return the content of a master key file, or `None` without a path."""
+    """Return the content of a master key file, or `None` if there is no path."""
     return None if path is None else read_secret(path, "key", "make one with: openssl rand -base64 30 > key")
 
 
@@ -129,7 +129,7 @@ def resolved(text: str, interface: str | None, *, tell: bool = True) -> tuple[st
 
 
 def is_group(to: str) -> bool:
-    """Whether ``to`` is the address of a multicast group, as ADDRESS:PORT. False for an invalid address."""
+    """Whether ``to`` is the address of a multicast group, as ADDRESS:PORT. Returns false for an invalid address."""
     match = _ADDRESS.fullmatch(to)
     with suppress(ValueError):
         return match is not None and ipaddress.ip_address(match["six"] or match["host"]).is_multicast

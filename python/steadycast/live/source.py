@@ -256,7 +256,7 @@ def _opened(place: str) -> Reader:
 
     name = "standard input" if place == "-" else place
     try:
-        # Do not use sys.stdin. The thread that reads it would hold its lock and block the interpreter's exit.
+        # Do not use sys.stdin. The thread that reads sys.stdin would hold its lock and block the interpreter's exit.
         taken = open(0, "rb", buffering=0, closefd=False) if place == "-" else None  # noqa: SIM115
         container: Any = av.open(taken) if taken is not None else av.open(place, format="v4l2")
         return Reader(container, name, _PATIENCE)
@@ -302,7 +302,7 @@ def plan(
     audio: bool = True,
     progress: Progress | None = None,
 ) -> Plan:
-    """Open ``source``, and return how to send it. ``audio`` also sends the sound of a file."""
+    """Open ``source``, and return how to send it. If ``audio`` is set, the sound of a file is sent, too."""
     if source == "greedy":
         return Plan({"kind": "greedy"}, None)
     from steadycast.live.encoder import Encoder

@@ -159,7 +159,7 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
 def _nobody(status: Json, host: str, reachable: str, remedy: str) -> list[str]:
     """Return a hint if no receiver reports.
 
-    Either no receiver has reported yet, or the last one has left or become silent.
+    Either no receiver has reported yet, or the last receiver has left or become silent.
     """
     last = status.get("last_heard")
     if last is not None and last["left"]:

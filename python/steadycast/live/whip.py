@@ -73,7 +73,10 @@ class Whip:
         return address.partition("%")[0]
 
     def offer(self, sdp: str) -> str:
-        """Post the offer, which is a session description. Return the description that the server answers."""
+        """Post the offer, which is a session description.
+
+        Return the server's answer, which is a session description, too.
+        """
         response, body, url = self._ask("POST", self.url, _EXCHANGE_S, sdp.encode())
         if response.status != 201:
             raise self._refused(response, body)
@@ -114,7 +117,7 @@ class Whip:
             except UserError as error:
                 _tell(f"warning: the server was not told that the session has ended: {error}")
                 return
-        # The status is 404 or 410 if the server has already ended the session itself.
+        # Accept 404 and 410, because the server has then already ended the session itself.
         if response.status not in (200, 202, 204, 404, 410):
             _tell(f"warning: the server did not end the session: {response.status} {_plain(response.reason)}")
 

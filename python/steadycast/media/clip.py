@@ -296,7 +296,7 @@ def _changed(
     fps: str | int | float | Fraction,
     after: Fraction | None = None,
 ) -> Iterator[str]:
-    """Yield a sentence for each difference between the encoded pictures and the clip that was not requested.
+    """Yield a sentence for each unrequested difference between the clip and its encoded pictures.
 
     ``after`` is the frame rate of the first clip if this clip is not the first.
     """
@@ -380,7 +380,7 @@ def _bytes_of(path: Path) -> BufferedReader:
 def _parts(path: Path, nesting: int = 0) -> Iterator[Path]:
     """Yield the files that a playlist refers to.
 
-    The files can change while the text of the playlist stays the same.
+    They are needed because they can change while the text of the playlist stays the same.
     """
     with _bytes_of(path) as file:
         head = file.read(_PLAYLIST_HEAD)

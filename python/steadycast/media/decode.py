@@ -26,7 +26,7 @@ def decoder_of(codec: Codec, extradata: bytes, *flags: str) -> av.VideoCodecCont
 
 
 def packet_of(data: bytes, pts: int, time_base: Fraction) -> Any:
-    """Return a decoder's packet that contains an access unit."""
+    """Return an access unit as a packet for a decoder."""
     # Let `av.Packet(size)` allocate the packet, because it appends zero bytes. Decoders read past the data. They report
     # damage if the bytes after the data are not zero.
     packet = av.Packet(len(data))

@@ -36,7 +36,7 @@ Progress = Callable[[str, int, int], None]
 About = dict[str, Any]
 _FORMAT = 2
 _CHANGES = {"h264": 1, "h265": 1}
-"""A number per codec. Increase it when the codec's options change. This invalidates its cache entries."""
+"""A number per codec. Increase it when the codec's options change. This invalidates the codec's cache entries."""
 _LAMBDA = 118
 """FFmpeg's Lagrangian multiplier for quantizer 1, in FFmpeg's units."""
 
@@ -486,7 +486,7 @@ _VPX_OPTIONS = {
     "auto-alt-ref": "0",
     "deadline": "realtime",
     "cpu-used": "5",
-    # Frames must not depend on the state that the entropy coder has after other frames.
+    # Make each frame independent of the state that the entropy coder has after other frames.
     "error-resilient": "default",
 }
 _OPTIONS: dict[str, dict[str, str]] = {
@@ -587,7 +587,7 @@ def _coded(
         frame.pict_type = PictureType.I if index % gop == 0 else PictureType.NONE
         take(frame)
         beat()
-    # Flushes the encoder.
+    # Flush the encoder.
     take(None)
     display = np.array(places, dtype=np.uint32)
     # Find the B frames: a B frame is displayed before a frame that precedes it in coding order.
@@ -616,7 +616,7 @@ def _store(path: Path, table: FrameTable, about: About) -> None:
 
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, NotImplementedError, zlib.error)
-"""Exceptions of a file that is missing or damaged. Such a file is written again."""
+"""Exceptions that are raised if a file is missing or damaged. Such a file is written again."""
 
 
 _READING = Lock()

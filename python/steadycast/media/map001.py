@@ -1,6 +1,7 @@
 """The source of the MPEG-TFRCP paper, as frame sizes without pixels.
 
-Its figure of rate against quantizer is lost. The frame sizes follow from the text's 5.25 Mb/s at quantizer 12.
+The paper's figure that shows the rate of each quantizer is lost. So the frame sizes follow from the text, which gives
+5.25 Mb/s at quantizer 12.
 """
 
 from fractions import Fraction

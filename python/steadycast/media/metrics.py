@@ -9,7 +9,7 @@ from steadycast.core import core
 from steadycast.media.table import F64, U8
 
 PSNR_CAP_DB = 60.0
-"""Higher PSNR values are capped to this value in means, tables and figures, in dB.
+"""Upper limit for PSNR values in means, tables and figures, in dB. Higher values are capped.
 
 libvmaf has the same cap for samples of 8 bits: 6 dB per bit, plus 12 dB.
 """

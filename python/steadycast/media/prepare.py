@@ -105,7 +105,7 @@ def _needed_s(video: Mapping[str, Any]) -> int:
 
 
 def _sequence(video: Mapping[str, Any], seed: int, progress: Progress | None) -> FrameTable | None:
-    """Return the sizes of the frames that the codec model of RFC 8593 takes its sizes from."""
+    """Return the frame sizes from which the codec model of RFC 8593 computes its own sizes."""
     if video["sequence"] is None:
         return None
     sizes = media_of({**video, "media": video["sequence"]}, seed, progress)
@@ -139,7 +139,7 @@ class MediaKept:
     def of(
         self, video: Mapping[str, Any], seed: int, progress: Progress | None = None
     ) -> Ladder | FrameTable | None:
-        """Return the media of a flow, as `media_of` does, from the cache if they are there."""
+        """Return the media of a flow, as `media_of` does. Take them from the cache if they are there."""
         name = facts(video, seed)
         if name not in self._media:
             self._media[name] = media_of(video, seed, progress)

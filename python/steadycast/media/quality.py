@@ -46,7 +46,7 @@ def need_by(by: str) -> None:
 _TOLD_EVERY = 4
 """Number of slots between two calls of the progress callback."""
 _PIXELS_HELD = 256 << 20
-"""Maximum size of the cache of decoded pictures, in bytes. The cache is used for further receivers."""
+"""Maximum size of the cache of decoded pictures, in bytes. Another receiver may need the same pictures."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +155,7 @@ def evaluate(
 
 
 def pictures_at(ladder: Ladder, chosen_q: Quantizers, told: Fates, slots: Sequence[int]) -> list[Shown]:
-    """Return the source's, the encoder's and the received picture for each of some display slots."""
+    """Return the source's, the encoder's and the received picture of each display slot in ``slots``."""
     view = _View(ladder, chosen_q, told)
     shown = view.shown()
     return [Shown(view.raw(slot), view.encoded(slot), view.received(int(shown[slot]))) for slot in slots]

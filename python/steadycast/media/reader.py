@@ -41,7 +41,7 @@ _WITH_AN_END = ("matroska,webm", "flv", "live_flv")
 _WITHOUT_LENGTHS = ("mpegts", "mpeg")
 """Containers that do not contain the length of each track.
 
-If audio is longer than video, the file's length is too long.
+If the audio is longer than the video, the file's length is too long.
 """
 _ROUNDING_S = Fraction(1, 10_000)
 _FULL = 2
@@ -75,7 +75,7 @@ Turn = tuple[tuple[str, str], ...]
 
 
 class ClipError(UserError):
-    """An error of a clip that cannot be used."""
+    """Raised for a clip that cannot be used."""
 
 
 def said(error: BaseException) -> str:

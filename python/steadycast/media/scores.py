@@ -27,7 +27,7 @@ _COLUMNS = 4
 class EncodedScores:
     """Scores of the encoded pictures at each quantizer, compared with the source's pictures.
 
-    There is one row per display slot. It is NaN if the picture was not measured. Threads may call `put` at the same
+    There is one row per display slot. A row is NaN if its picture was not measured. Threads may call `put` at the same
     time for different slots.
     """
 

@@ -107,8 +107,8 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
     slots = len(play_times)
     frames = np.arange(min(len(arrival_times), slots))
     arrivals = arrival_times[: len(frames)]
-    # Sort the play times, because `searchsorted` needs this. They can be unsorted after an increase of the play-out
-    # delay. A B frame may then have a later play time than the reference frame that is displayed next.
+    # Make the play times ascending, because `searchsorted` needs this. They may descend after an increase of the
+    # play-out delay. A B frame may then have a later play time than the reference frame that is displayed next.
     later = np.searchsorted(np.maximum.accumulate(play_times), arrivals, side="left")
     # Show a late frame in the first later slot whose play time is not before the frame's arrival.
     first = np.where(arrivals <= play_times[: len(frames)], frames, np.maximum(later, frames + 1))

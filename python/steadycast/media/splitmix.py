@@ -8,7 +8,7 @@ from steadycast.media.table import U64
 def mixed(counters: U64) -> U64:
     """Return one 64-bit word for each counter.
 
-    It is the output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+    This is the output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
     """
     with np.errstate(over="ignore"):
         z = counters * np.uint64(0x9E3779B97F4A7C15)

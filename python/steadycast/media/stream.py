@@ -1,7 +1,7 @@
 """A stream of access units, in a file format that a player can open.
 
 VP8, VP9 and AV1 need the format IVF, which only the source of libvpx specifies (`ivfenc.c`). An IVF file begins with a
-header of 32 bytes. Each frame follows its length (4 bytes) and its time (8 bytes), little-endian.
+header of 32 bytes. The length (4 bytes) and the time (8 bytes) of each frame precede the frame, little-endian.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def head(codec: str, config: bytes = b"") -> bytes:
 
 
 def framed(codec: str, ticks: int, data: bytes) -> bytes:
-    """Return an access unit in the form in which the file contains it."""
+    """Return an access unit as the file contains it."""
     return struct.pack("<IQ", len(data), max(ticks, 0)) + data if FORMS[codec].fourcc else data
 
 

@@ -35,7 +35,7 @@ class FrameTable:
     gop: int
     kinds: U8
     qs: list[int]
-    """Quantizers in ascending order, one per row of `sizes`. A higher quantizer may have a higher rate."""
+    """Quantizers in ascending order, one per row of `sizes`. The rate does not always fall when the quantizer rises."""
     sizes: U32
     """Bytes of each access unit. There is a row per quantizer, and a column per frame in coding order."""
     display: U32

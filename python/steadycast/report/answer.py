@@ -92,7 +92,7 @@ def nothing_compared(flow: Mapping[str, Any]) -> str | None:
 
 
 def _waited(flow: Mapping[str, Any]) -> str:
-    """Return a sentence if pictures were late because they waited at the sender.
+    """Return a sentence if pictures were late because they waited at the sender. Otherwise return an empty text.
 
     ``flow`` is a video whose rate is limited by its encoder.
     """

@@ -313,7 +313,7 @@ class Measure(Row):
 def measures(runs: Sequence[Run]) -> list[Measure]:
     """Return the columns of a table that has a line per run.
 
-    Picture quality comes first, then what the flows got of the network.
+    Picture quality comes first, then the flows' shares of the network.
     """
     found = []
     for column in sorted(record.table("runs"), key=lambda column: column.figure.of != "receiver"):

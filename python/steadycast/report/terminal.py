@@ -19,7 +19,7 @@ _COLOURS = {"ok": "green", "bad": "bold red"}
 
 
 def text(cell: str | Text) -> Text:
-    """Convert a cell for the terminal. HTML becomes text. Its class determines its colour."""
+    """Convert a cell for the terminal. HTML becomes text, and its CSS class determines the colour."""
     if isinstance(cell, Text):
         return cell
     style = next((colour for name, colour in _COLOURS.items() if f'class="{name}"' in cell), "")
@@ -126,7 +126,7 @@ def pauses(summary: Mapping[str, Any]) -> Fitted | None:
 
 
 def heading(column: record.Shown) -> str:
-    """Return the heading of a column in the table of flows. It is shortened."""
+    """Return the heading of a column in the table of flows, without "share " at its start."""
     return column.heading.removeprefix("share ")
 
 

@@ -86,8 +86,7 @@ class _Encoders:
                     ) -> Any:
                         return encoder.unit(samples, first=first, quantizer=rung[0], size=rung[1])
 
-                    # Only the lowest rungs are requested if some were given up, because the highest rungs are given up
-                    # first.
+                    # Use the encoders of the lowest rungs, because the highest rungs are given up first.
                     units = list(pool.map(unit, self.encoders[-len(rungs) :], rungs))
                     broadcast.push(number, units, self.pictures.taken_s)
         except BaseException as error:
@@ -186,7 +185,10 @@ class LiveSource:
             return Encoder(self._codec, pictures.shape, gop, keep_size=keep, profile=profile)
 
     def _alike(self, pictures: Pictures) -> Pictures:
-        """Return pictures for a measurement of the encoders. A publisher has none yet, so it gets a test pattern."""
+        """Return pictures for a measurement of the encoders.
+
+        A publisher has sent none yet, so a test pattern is used.
+        """
         if self.publishers is None:
             return pictures
         shape = pictures.shape

@@ -34,12 +34,12 @@ _FPS = Fraction(30)
 _CLOCK = 90_000
 """Ticks per second of the time stamps."""
 _APART_S = 0.5
-"""A picture is off its time if its arrival and its time stamp differ by more than this, in seconds.
+"""The arrival of a picture does not match its time stamp if they differ by more than this, in seconds.
 
 Then the publisher has stalled, or its clock was reset.
 """
 _STALL_S = 2.0
-"""If the difference is larger than this or lasts longer than this, in seconds, the clock was reset.
+"""If the difference of `_APART_S` is larger than this or lasts longer than this, in seconds, the clock was reset.
 
 Otherwise the publisher has stalled. A reset interrupts the sound.
 """
@@ -50,11 +50,11 @@ _ROOM = 2
 _STALE_S = 0.2
 """Sound is dropped if it is older than the newest sound by more than this, in seconds.
 
-Sound waits for the first sender report of the publisher, which may come seconds after the first packet. All sound from
-this time would reach the viewers at the same moment, and delay later sound for a long time.
+Sound waits for the first sender report of the publisher, which may come seconds after the first packet. Without this
+limit, all sound of this time would reach the viewers together and delay later sound for a long time.
 """
 _POLL_S = 0.02
-"""Polling interval for audio packets, in seconds. It is the duration of a packet."""
+"""Polling interval for audio packets, in seconds. It equals the duration of a packet."""
 _BLACK = (16, 128)
 """Luma and chroma of black (BT.601)."""
 _UFRAG = re.compile(r"^a=ice-ufrag:(\S+)", re.MULTILINE)
@@ -225,7 +225,7 @@ class Publishers:
         self.pictures, self._hear, self._told, self._audio = pictures, hear, told, audio
         self._lock = threading.Lock()
         self.present: Publisher | None = None
-        """The publisher that is sending. If there is none, the publisher that was last."""
+        """The publisher that is sending, or else the last one that has sent."""
 
     def offer(self, sdp: str, media: tuple[Any, list[str]]) -> Publisher:
         """Start to receive from the publisher that has sent this offer.

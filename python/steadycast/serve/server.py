@@ -69,7 +69,7 @@ class Public:
     path: str = "/"
     """Path of the page in the public URL."""
     media: tuple[str, ...] = ()
-    """Local addresses at which media are exchanged.
+    """Addresses at which media are exchanged.
 
     If it is empty, the address is used at which a viewer's request arrived.
     """

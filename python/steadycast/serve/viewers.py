@@ -27,7 +27,7 @@ from steadycast.serve.publisher import SOURCE as WHIP
 from steadycast.serve.publisher import Publishers
 
 UNFINISHED = 16
-"""Maximum number of viewers that may be in the process of connecting."""
+"""Maximum number of viewers that may be connecting at the same time."""
 _LOOK_S = 0.5
 """Polling interval for the status of a session, in seconds."""
 _KEPT = 8
@@ -49,7 +49,7 @@ class Options:
 
     source: str
     flow: Flow = field(default_factory=dict)
-    """Values of the options in `flow.OPTIONS`. The keys are their names. They apply to the flow of each viewer."""
+    """Values of the options in `flow.OPTIONS`, for the flow of each viewer. The keys are the names of the options."""
     listen: str = "127.0.0.1:8080"
     media_port: int = 40_000
     media_ports: str | None = None

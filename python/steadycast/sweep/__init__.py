@@ -69,8 +69,8 @@ class Sweep:
     def verdicts(self) -> list[dict[str, Any]]:
         """Return which controllers are recommended, and the differences that decided this.
 
-        There is a result for each point of the other axes. The list is empty if no axis is a controller. ``reason`` is
-        "idle" if the network did not limit the flows.
+        There is a result for each combination of the axes other than the controller. The list is empty if no axis is a
+        controller. ``reason`` is "idle" if the network did not limit the flows.
         """
         from steadycast.sweep.show import verdicts_json
 
@@ -128,7 +128,7 @@ class Sweep:
     ) -> Path:
         """Write sweep.html, and return its path.
 
-        With ``figures``, also write each figure into the folder figures, as PNG, SVG and PDF.
+        With ``figures``, also write each figure into the folder ``figures``, as PNG, SVG and PDF.
 
         Raises:
             UserError: a metric or the baseline does not exist.
@@ -174,8 +174,8 @@ def sweep(
 
     Args:
         scenario: a file, or a `steadycast.scenario.Scenario`.
-        over: the values of each axis. The keys are the paths of the axes: ``{"flow.video.controller": ["asmp",
-            "tfrc"]}``. A single value is an axis, too.
+        over: the values of each axis. The keys are paths, as in ``{"flow.video.controller": ["asmp", "tfrc"]}``. A
+            single value is an axis, too.
         table: a CSV file. Its header contains paths, and its rows are points. It is combined with the axes in ``over``.
         seeds: the seeds of each point. The default is the seed of the scenario.
         set: changes for all runs, as in `steadycast.run`.

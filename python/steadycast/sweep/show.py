@@ -505,7 +505,7 @@ def write_report(
 ) -> Path:
     """Write sweep.html, and return its path. A page that has not changed is not written again.
 
-    With ``figures``, also write each figure into the folder figures.
+    With ``figures``, also write each figure into the folder ``figures``.
     """
     metrics = list(metrics) or sweep.metrics()
     path = sweep.folder / "sweep.html"

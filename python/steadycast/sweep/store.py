@@ -58,7 +58,7 @@ class Part:
                 # Write in a loop, because a write may accept only a part of the bytes.
                 left = left[os.write(self._file, left) :]
             if time.monotonic() - self._synced > _SYNC_S:
-                # Do this only at intervals, because it waits for the disk.
+                # Sync only at intervals, because a sync waits for the disk.
                 os.fsync(self._file)
                 self._synced = time.monotonic()
         except OSError as error:
