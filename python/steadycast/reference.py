@@ -28,8 +28,8 @@ _KINDS = {
 class Key:
     """A key of a scenario file, as the schema describes it."""
 
-    path: str  # for example "flow.encode.codec"; a key in a list of tables has the path of a single table
-    kind: str  # "text such as "10ms"", "one of a, b", "number, 0 to 1"
+    path: str  # for example "flow.encode.codec", also if "flow" is a list of tables
+    kind: str  # for example "one of a, b" or "number, 0 to 1"
     about: str
     table: bool
 

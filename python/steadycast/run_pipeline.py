@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from steadycast.media.table import FrameTable
     from steadycast.viewing import Record
 
-    World = core.Simulation | core.Emulation  # a module built without `real-time` has no `Emulation`
+    World = core.Simulation | core.Emulation  # `Emulation` is missing in a module built without `real-time`
 
 Ladders = Mapping[str, Mapping[str, object]]
 """Frame sizes of each flow, in the format of the core. The keys are the names of flows."""

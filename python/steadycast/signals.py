@@ -90,7 +90,7 @@ class _Loaded:
     def _mend(self) -> None:
         # polars installs its own handler, so install ours again. With the handler of polars, a second Ctrl-C would
         # truncate a Parquet file.
-        with suppress(ValueError):  # not the main thread
+        with suppress(ValueError):  # raised outside the main thread
             if signal.getsignal(signal.SIGINT) is _heard:
                 signal.signal(signal.SIGINT, _heard)
         found = [sys.modules[each] for each in self.MENDED if each in sys.modules]
@@ -125,7 +125,7 @@ def obeyed() -> Iterator[None]:
 def over() -> None:
     """Ignore SIGTERM and SIGHUP from now on, because the command's result is final."""
     for each in filter(None, (signal.SIGTERM, getattr(signal, "SIGHUP", None))):
-        with suppress(ValueError):  # not the main thread
+        with suppress(ValueError):  # raised outside the main thread
             signal.signal(each, signal.SIG_IGN)
 
 

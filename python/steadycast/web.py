@@ -84,7 +84,7 @@ def origin_and_path(option: str, text: str) -> tuple[str, str]:
         parts = urlsplit(text)
         port = parts.port
         host = (parts.hostname or "").encode("idna").decode()
-    except ValueError as error:  # includes UnicodeError
+    except ValueError as error:  # UnicodeError is a ValueError, too
         raise UserError(f"{option} {text}", f"this is not a URL ({error})", remedy) from None
     if parts.scheme not in _DEFAULT_PORTS or not host or parts.query or parts.fragment or "@" in parts.netloc:
         raise UserError(f"{option} {text}", "this is not the URL of a page", remedy)
@@ -295,7 +295,7 @@ class Places:
 def _descriptors() -> int:
     try:
         import resource
-    except ImportError:  # Windows
+    except ImportError:  # on Windows
         return 1024
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(soft, 1024) if soft > 0 else 1024

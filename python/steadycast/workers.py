@@ -226,7 +226,7 @@ class _Worker:
         self._send(task)
 
     def _send(self, what: object) -> None:
-        with suppress(OSError):  # if it has died, the next read fails
+        with suppress(OSError):  # if the process has died, the next read fails
             self.channel.send(what)
 
 
@@ -272,6 +272,6 @@ def _answer(channel: Connection, index: int, outcome: object) -> None:
     try:
         content = pickle.dumps((index, outcome))
         pickle.loads(content)
-    except Exception:  # as a user's class that can't be pickled
+    except Exception:  # for example, a user's class can't be pickled
         content = pickle.dumps((index, RuntimeError(f"{type(outcome).__name__}: {outcome}")))
     channel.send_bytes(content)

@@ -70,7 +70,7 @@ class Inbox(Pictures):
                     )
                 self._change.wait(left)
             if self._ended or self.over():
-                raise ValueError("the sender is closed")  # as for a write to a closed file
+                raise ValueError("the sender is closed")  # the same error as a closed file raises
             now = int((time.monotonic() - self._began) * self.shape.fps)
             if self._leaky and not self._make_room(now):
                 return

@@ -448,7 +448,7 @@ def _start(encoder: av.VideoCodecContext) -> None:
     if encoder.codec.name != "libsvtav1" or not hasattr(os, "SCHED_BATCH"):
         return encoder.open()
     policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
-    if policy == os.SCHED_OTHER:  # threads inherit it
+    if policy == os.SCHED_OTHER:  # the threads of the encoder inherit the policy
         os.sched_setscheduler(0, os.SCHED_BATCH, parameters)
     try:
         encoder.open()
@@ -552,7 +552,7 @@ def _watched(work: Callable[[Callable[[], None]], _Coded], patience: float) -> _
     def run() -> None:
         try:
             done.set_result(work(beat))
-        except BaseException as error:  # raised again in the waiting thread
+        except BaseException as error:  # the waiting thread raises it again
             done.set_exception(error)
 
     # A hung encoder can't be stopped. So use a daemon thread, which does not keep the process from ending.

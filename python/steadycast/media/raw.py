@@ -78,7 +78,7 @@ def _load(path: Path, about: Path) -> RawVideo | None:
             return None
         return RawVideo(width, height, Fraction(facts["fps"]), samples, tuple(map(str, facts["warnings"])))
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
-        return None  # absent or damaged: created again
+        return None  # the file is absent or damaged, so it is created again
 
 
 def _store(source: Source, size: str, fps: str | int | float | Fraction, path: Path, about: Path) -> None:

@@ -446,7 +446,7 @@ def _duration(container: Any, stream: av.VideoStream, first: Fraction | None) ->
 def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction) -> Fraction | None:
     """Return the time at which the last picture ends, in seconds on the clock of the time stamps."""
     told = {name.upper(): value for name, value in stream.metadata.items()}
-    parts = told.get("DURATION", "").split(":")  # Matroska
+    parts = told.get("DURATION", "").split(":")  # a tag of Matroska
     if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
         hours, minutes, seconds = map(Fraction, parts)
         length = (hours * 60 + minutes) * 60 + seconds
@@ -512,7 +512,7 @@ class _Stage:
         self._woven = False
         self._form: _Form | None = None
         self._ends: tuple[Any, Any] | None = None
-        self._graph: Any = None  # kept: the filters do not keep the graph alive
+        self._graph: Any = None  # keeps the graph alive, which the filters do not
         self._times: deque[Fraction] = deque()
 
     def push(self, time: Fraction, frame: av.VideoFrame) -> Iterator[tuple[Fraction, U8]]:

@@ -52,7 +52,7 @@ class EncodedScores:
         Returns `None` if the picture was not measured.
         """
         y, u, v, ssim = self._rungs[q][slot].tolist()
-        return ((y, u, v), ssim) if y == y else None  # NaN differs from itself
+        return ((y, u, v), ssim) if y == y else None  # NaN is not equal to itself
 
     def put(self, q: int, slot: int, score: Score, ssim: float) -> None:
         """Add the scores of a picture that was measured."""

@@ -80,7 +80,7 @@ class Layout:
 
 
 def is_raw(path: Path) -> bool:
-    """Whether a file is a raw file, to judge by its suffix."""
+    """Whether the suffix of a file says that it is a raw file."""
     return path.suffix.lower() == ".yuv"
 
 

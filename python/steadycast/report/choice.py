@@ -273,7 +273,7 @@ def cost_criteria(score: str | None, delay: Delay) -> list[Criterion]:
         if one.key == "others_share"
         else one
         for one in criteria(score, delay)
-        if one.key != "starvation"  # this is `share_of_fair` up to its bound
+        if one.key != "starvation"  # "starvation" is `share_of_fair` with an upper bound
     ]
 
 

@@ -423,7 +423,7 @@ def draw_tcp(folder: Folder) -> Figure | None:
     if not folder.has("tcp"):
         return None
     table = folder.table("tcp").sort("t_s")
-    if folder.has("rates"):  # the window is only drawn while data arrive
+    if folder.has("rates"):  # draw the window only while data arrive
         arrived = folder.table("rates").filter(pl.col("throughput_bps") > 0).group_by("flow")
         table = table.join(arrived.agg(first=pl.col("t_s").min(), last=pl.col("t_s").max()), on="flow")
         table = table.filter(pl.col("t_s").is_between("first", "last")).sort("t_s")

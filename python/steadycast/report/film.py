@@ -42,7 +42,7 @@ def shown(folders: Sequence[Folder]) -> tuple[str, Html]:
     # Multiply by 4/3, because Base64 encodes three bytes as four characters.
     fits = sum(len(data) for _, _, data in films) * 4 // 3 <= _MOST
     if not fits:
-        from steadycast.film import smaller  # loads the codecs
+        from steadycast.film import smaller  # imported here, because it loads the codecs
     parts = []
     for folder, facts, data in films:
         small = data if fits else smaller(data, _MOST * 3 // 4 // len(films))

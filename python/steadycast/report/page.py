@@ -210,7 +210,7 @@ def _figures(folder: Folder, drawn: Drawings | None) -> list[Html]:
         drawing = drawn.get(plot.name)
         if drawing is not None:
             note = plot.note if not plot.ranges or banded(folder.summary["flows"]) else ""
-            if plot.name == "quality" and " above " not in drawing:  # no levels to explain
+            if plot.name == "quality" and " above " not in drawing:  # the drawing has no levels to explain
                 note = ""
             command = f"steadycast report {folder.path} --figure {plot.name}"
             parts.append(section(plot.title, figure(drawing, note, command, f"{folder.name}-{plot.name}")))

@@ -89,7 +89,7 @@ def series(folder: Folder, column: str) -> list[Series]:
     result = []
     for flow in folder.summary["flows"]:
         if column == "delay_ms" and flow.get("kind") not in ("video", "tcp"):
-            continue  # background traffic has no viewer
+            continue  # background traffic has no viewer who could notice a delay
         nodes = [r["name"] for r in flow.get("receivers") or []]
         mine = (
             rates.filter((pl.col("flow") == flow["name"]) & pl.col("node").is_in(nodes))

@@ -67,7 +67,7 @@ class _Encoders:
             with ThreadPoolExecutor(max(1, round(cores())), "rungs") as pool:
                 while (job := broadcast.next_job(0.5)) is not False:
                     if job is None:
-                        self.pictures.passed()  # without viewers no picture is missed
+                        self.pictures.passed()  # resets the count, because nobody missed these pictures
                         continue
                     number, first, rungs = job
                     if first and (now := broadcast.status()[1]) != given_up:
@@ -130,7 +130,7 @@ class _Running:
         self.plan = Plan(medium, None, warnings=encoders.pictures.warnings, sound_is_shared=has_sound)
 
         def encode() -> None:
-            yield_to_senders()  # inherited by the encoders' threads
+            yield_to_senders()  # the threads of the encoders inherit the priority
             encoders(self.core, told)
 
         self._threads = [threading.Thread(target=encode, daemon=True, name="encoders")]

@@ -26,7 +26,7 @@ def cores() -> float:
     count: float = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        count = min(count, int(quota) / int(period))  # "max": no quota
+        count = min(count, int(quota) / int(period))  # "max" raises ValueError: there is no quota
     return count
 
 

@@ -59,7 +59,7 @@ def pack(
     for path in sorted({path.resolve() for path in named | planning.networks(base, sets)}):
         home = next((each for each in homes if path.is_relative_to(each)), None)
         if home is None and path.is_relative_to(FOLDER.resolve()):
-            continue  # a network's trace, which workers have
+            continue  # workers have the files of built-in networks
         if home is None:
             problem = "it does not lie in the scenario's folder, so a cluster's workers would not find it"
             raise UserError(str(path), problem, "copy it there, or use --shard on a disk that all share")

@@ -165,7 +165,7 @@ def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, cho
         groups.setdefault((*values[:place], *values[place + 1 :]), []).append((values[place], values))
     axes = [path for n, path in enumerate(sweep.plan.axes) if n != place]
     runs, idles = summaries(sweep), idle(sweep)
-    each = re.compile(re.escape(tested) + r"\d*")  # `count` makes several flows
+    each = re.compile(re.escape(tested) + r"\d*")  # the key `count` makes several flows
     found: list[tuple[str, choice.Verdict | None]] = []
     for group, points in groups.items():
         named = zip(_heads(axes), group, strict=False)
@@ -205,7 +205,7 @@ def summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
         if not video and any(
             name.startswith(f"flows.{flow}.receivers.") and "loss" in name for name in names
         ):
-            continue  # background traffic
+            continue  # this flow is background traffic
         for point, seeds in _by_point(sweep, metric).items():
             for seed, value in seeds.items():
                 summary = runs.setdefault(point, {}).setdefault(seed, {"flows": {}})
@@ -408,7 +408,7 @@ def grids(sweep: Sweep, metric: str) -> list[Grid]:
         cells = {point[-2:]: one for point, one in found.items() if point[:-2] == group}
         rows, across = (_ordered([*dict.fromkeys(cell[i] for cell in cells)]) for i in (0, 1))
         if len(rows) * len(across) > min(_MOST_CELLS, 4 * len(cells)):
-            continue  # scattered points
+            continue  # the points are too scattered for a heat map
         others = (f"{axis_said(path)} {value}" for path, value in zip(axes, group, strict=False))
         heading = ", ".join([said(metric), *others])
         bad = {point[-2:] for point in marked if point[:-2] == group}

@@ -71,7 +71,7 @@ class Part:
         """
         try:
             return self._path.read_bytes().count(b"\n")
-        except FileNotFoundError:  # there is none yet
+        except FileNotFoundError:  # no row was written yet
             return 0
 
 
@@ -91,7 +91,7 @@ def rows(folder: Path) -> Iterator[Row]:
     for path in sorted((folder / PARTS).glob("*.jsonl")):
         with path.open("rb") as file:
             for line in file:
-                with suppress(ValueError):  # truncated by a killed process or a full disk
+                with suppress(ValueError):  # a killed process or a full disk has truncated the line
                     yield json.loads(line)
 
 
@@ -145,7 +145,7 @@ def _results(folder: Path) -> pl.DataFrame | None:
     try:
         table = pl.read_parquet(path)
         table["key"], table["complete"]
-    except Exception as error:  # polars has a dozen types for a damaged file
+    except Exception as error:  # polars raises many types of errors for a damaged file
         problem = f"damaged ({str(error).splitlines()[0][:100]})"
         raise UserError(str(path), problem, "move it away: its runs are done again") from error
     return table

@@ -48,7 +48,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
             plan = Plan.of(base.load(*task.sets), place_of(base.scenario), base.folder)
             ready = Ready.of(plan, Silent(), made=made)
             run, found = _done(ready, setup)
-        except Exception as error:  # nothing, as in a user's controller, may stop the sweep
+        except Exception as error:  # also catch a controller's errors, because no error may stop the sweep
             row |= {"complete": False, "error": f"{type(error).__name__}: {error}"}
         else:
             row |= {
