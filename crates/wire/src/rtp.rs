@@ -4,7 +4,7 @@ use crate::bytes::{Reader, to_words};
 use crate::{IP_UDP_OVERHEAD, ParseError, is_rtcp};
 use steadycast_units::{Bytes, Stamp};
 
-/// ID of the extension element with the send time: 32 bits in units of 2⁻¹⁸ s.
+/// ID of the extension element that carries the send time: 32 bits in units of 2⁻¹⁸ s.
 pub const SEND_TIME_ID: u8 = 1;
 
 const FIXED: usize = 12;
@@ -17,25 +17,26 @@ pub fn absolute(Stamp(stamp): Stamp) -> [u8; 3] {
     low
 }
 
-/// An extension element to be written: its ID (not 0) and up to 255 bytes.
+/// An extension element to be written. It has an ID, which is not 0, and up to 255 bytes of data.
 pub type Element<'a> = (u8, &'a [u8]);
 
-/// The extension of transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 2). Version 2
-/// (libwebrtc's `transport-wide-cc-02`) adds a request for a report.
+/// The header extension for transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 2).
+/// Version 2 (libwebrtc's `transport-wide-cc-02`) adds a request for a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportNumber {
     /// The transport-wide sequence number, modulo 2¹⁶.
     pub seq: u16,
-    /// A request for an immediate report (version 2).
+    /// A request for an immediate report. Only version 2 has it.
     pub request: Option<ReportRequest>,
 }
 
-/// The content of a requested report.
+/// The packets and the details that a requested report must contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportRequest {
     /// Whether the report includes arrival times.
     pub timed: bool,
-    /// Packets to cover, up to this one: 0…32767. With 0, no report is requested.
+    /// Number of packets that the report describes, 0…32767. The last of them is the packet with this request. With 0,
+    /// no report is requested.
     pub packets: u16,
 }
 
@@ -48,7 +49,7 @@ impl TransportNumber {
         }
     }
 
-    /// Parses an element's data; `None` if its length is neither 2 nor 4.
+    /// Parses an element's data. Returns `None` if the length is neither 2 nor 4 bytes.
     pub fn read(data: &[u8]) -> Option<Self> {
         let word = |at: usize| data.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
         let request = |word: u16| ReportRequest { timed: word & 0x8000 != 0, packets: word & 0x7fff };
@@ -61,8 +62,8 @@ impl TransportNumber {
 /// A missing element is added at the end. The packet grows by at most 8 bytes.
 ///
 /// # Errors
-/// The packet is not RTP, its extension has a form that RFC 8285 does not define, `id` is 0 or does not fit into that
-/// form, or the extension is full. The packet is then unchanged.
+/// The packet is not RTP, its extension has a form that RFC 8285 does not define, `id` is 0 or does not fit into the
+/// extension's form, or the extension is full. The packet is unchanged after an error.
 pub fn set_transport_number(packet: &mut Vec<u8>, id: u8, seq: u16) -> Result<(), ParseError> {
     let (_, extensions, payload) = RtpHeader::padded(packet)?;
     let payload_at = packet.len() - payload.len();
@@ -79,12 +80,13 @@ pub fn set_transport_number(packet: &mut Vec<u8>, id: u8, seq: u16) -> Result<()
     let mut elements = extensions.rest.to_vec();
     form.write((id, &seq.to_be_bytes()), &mut elements);
     elements.resize(to_words(elements.len()), 0);
-    // An element that ends the list, for example ID 15, hides those after it.
+    // Check that the new element can be read back. An element with ID 15, for example, ends the list and hides the
+    // elements after it.
     let readable = Extensions { form: Some(form), rest: &elements }.place(id, elements.len()).is_some();
     let words = u16::try_from(elements.len() / 4).ok().filter(|_| readable);
     let Some(words) = words else { return Err(unfit) };
     let profile_at = FIXED + usize::from(packet[0] & 0x0f) * 4;
-    // Keeps the low four bits of the two-byte form's profile.
+    // Keep the profile of an existing extension, because its low four bits belong to the application.
     let profile = if extended { [packet[profile_at], packet[profile_at + 1]] } else { form.profile().to_be_bytes() };
     packet[0] |= 0x10;
     packet.splice(profile_at..payload_at, [&profile[..], &words.to_be_bytes(), &elements].concat());
@@ -103,13 +105,13 @@ impl PayloadTypes {
 }
 
 impl FromIterator<u8> for PayloadTypes {
-    /// Creates the set of these payload types; values above 127 are ignored.
+    /// Creates the set of the given payload types. Values above 127 are ignored.
     fn from_iter<T: IntoIterator<Item = u8>>(types: T) -> Self {
         Self(types.into_iter().filter(|each| *each < 128).fold(0, |set, each| set | 1 << each))
     }
 }
 
-/// An RTP header and its send time, without other extension elements and payload.
+/// An RTP header and its send time. It does not include the payload and the other extension elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtpHeader {
     /// The payload type, 0…127.
@@ -122,14 +124,14 @@ pub struct RtpHeader {
     pub timestamp: u32,
     /// The SSRC of the source.
     pub ssrc: u32,
-    /// The send time on the sender's clock ([`SEND_TIME_ID`]).
+    /// The send time on the sender's clock, from the extension element [`SEND_TIME_ID`].
     pub send_time: Option<Stamp>,
     /// The payload's length in bytes.
     pub payload_len: u16,
 }
 
 impl RtpHeader {
-    /// Returns the length of header and extension in bytes.
+    /// Returns the length of the RTP header and its extension in bytes.
     pub fn wire_size(&self, extensions: &[Element<'_>]) -> usize {
         let form = Form::of(extensions);
         let elements = self.send_time.map_or(0, |_| form.element_size(4))
@@ -142,10 +144,10 @@ impl RtpHeader {
         Bytes::new((IP_UDP_OVERHEAD + self.wire_size(extensions) + usize::from(self.payload_len)) as u64)
     }
 
-    /// Appends the packet to `out`, with a one-byte extension (RFC 8285) unless an element needs the two-byte form: an
-    /// ID above 14, no bytes, or more than 16 bytes.
+    /// Appends the packet to `out`. The extension has the one-byte form (RFC 8285) unless an element needs the two-byte
+    /// form. An element needs it if its ID is above 14, if it is empty, or if it has more than 16 bytes.
     ///
-    /// Each element must have an ID other than 0 and other than that of the send time, and at most 255 bytes.
+    /// Each element must have at most 255 bytes. Its ID must be neither 0 nor [`SEND_TIME_ID`].
     pub fn encode(&self, extensions: &[Element<'_>], payload: &[u8], out: &mut Vec<u8>) {
         debug_assert_eq!(payload.len(), usize::from(self.payload_len), "the header was made for another payload");
         debug_assert!(self.payload_type < 128);
@@ -153,7 +155,7 @@ impl RtpHeader {
         out.reserve(size + payload.len());
         let start = out.len();
         let extended = size > FIXED;
-        // Version 2, and X if there is an extension (RFC 3550, section 5.1).
+        // The version is 2. The X bit is set if there is an extension (RFC 3550, section 5.1).
         out.push(0x80 | if extended { 0x10 } else { 0 });
         out.push(u8::from(self.marker) << 7 | self.payload_type & 0x7f);
         out.extend_from_slice(&self.seq.to_be_bytes());
@@ -174,8 +176,8 @@ impl RtpHeader {
         out.extend_from_slice(payload);
     }
 
-    /// Parses a datagram into header, extension elements other than the send time, and payload without padding. Skips
-    /// contributing sources and unknown profiles.
+    /// Parses a datagram. Returns the header, the extension elements other than the send time, and the payload without
+    /// padding. Skips contributing sources and extensions with an unknown profile.
     pub fn parse(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
         let (mut header, extensions, mut payload) = Self::padded(datagram)?;
         if datagram.first().is_some_and(|flags| flags & 0x20 != 0) {
@@ -190,14 +192,14 @@ impl RtpHeader {
         Ok((header, extensions, payload))
     }
 
-    /// Parses a datagram that may be another protocol, by the version bits (RFC 7983, section 7). The payload includes
-    /// padding, because SRTP encrypts its length.
+    /// Parses a datagram that may belong to another protocol. Returns `None` if the version bits are not those of RTP
+    /// (RFC 7983, section 7). The payload includes padding, because SRTP encrypts the length of the padding.
     pub fn recognise(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let read = (!is_rtcp(datagram)).then(|| Self::padded(datagram).ok())?;
         read.map(|(header, _, payload)| (header, payload))
     }
 
-    /// Like [`RtpHeader::parse`], with the padding in the payload.
+    /// Like [`RtpHeader::parse`], but the payload includes the padding.
     fn padded(datagram: &[u8]) -> Result<(Self, Extensions<'_>, &[u8]), ParseError> {
         let mut reader = Reader::new(datagram);
         let [flags, kind] = reader.array("RTP header")?;
@@ -240,7 +242,7 @@ enum Form {
 impl Form {
     fn of(extensions: &[Element<'_>]) -> Self {
         let fits = |(id, data): &Element<'_>| (1..=14).contains(id) && (1..=16).contains(&data.len());
-        // All elements of a packet have the same form.
+        // Choose the form for all elements together, because the elements of a packet must have the same form.
         if extensions.iter().all(fits) { Self::OneByte } else { Self::TwoByte }
     }
     fn profile(self) -> u16 {
@@ -260,7 +262,7 @@ impl Form {
         debug_assert!(id != 0 && data.len() <= 255, "element {id} of {} bytes", data.len());
         let data = &data[..data.len().min(255)];
         match self {
-            // The length minus one (RFC 8285, section 4.2).
+            // The one-byte form writes the length minus one (RFC 8285, section 4.2).
             Self::OneByte => out.push(id << 4 | (data.len() - 1) as u8),
             Self::TwoByte => out.extend_from_slice(&[id, data.len() as u8]),
         }
@@ -268,7 +270,8 @@ impl Form {
     }
 }
 
-/// A received header extension's elements, without the send time. A truncated element ends the iteration (RFC 8285).
+/// The elements of a received header extension, except the send time. A truncated element ends the iteration (RFC
+/// 8285).
 #[derive(Clone, Copy, Debug)]
 pub struct Extensions<'a> {
     form: Option<Form>,
@@ -282,14 +285,15 @@ impl<'a> Extensions<'a> {
     fn new(profile: u16, rest: &'a [u8]) -> Self {
         let form = match profile {
             ONE_BYTE_PROFILE => Some(Form::OneByte),
-            // The low four bits are application bits.
+            // The low four bits of the profile belong to the application, so all their values are accepted.
             0x1000..=0x100f => Some(Form::TwoByte),
             _ => None,
         };
         Self { form, rest }
     }
 
-    /// Returns where an element of at least two bytes begins, in an extension that ends at `end`.
+    /// Returns the index in the packet where the data of element `id` begins. `end` is the index where the extension
+    /// ends. Elements with less than two bytes are skipped.
     fn place(mut self, id: u8, end: usize) -> Option<usize> {
         while let Some((found, data)) = self.any() {
             if found == id && data.len() >= 2 {
@@ -324,7 +328,7 @@ impl<'a> Extensions<'a> {
                     (first, usize::from(len))
                 }
             };
-            // The one-byte list ends at ID 15, or ID 0 with a length (RFC 8285, section 4.2).
+            // ID 15 ends the list of the one-byte form. So does ID 0 with a length (RFC 8285, section 4.2).
             let ends = form == Form::OneByte && matches!(id, 0 | 15);
             let Some((data, rest)) = self.rest.split_at_checked(len).filter(|_| !ends) else {
                 self.rest = &[];

@@ -1,8 +1,8 @@
 //! Extended sequence numbers (RFC 3550, appendix A.1).
 
-/// Minimum jump ahead that counts as a restart of the source, if the next packet follows it in sequence.
+/// Minimum jump ahead that can be a restart of the source. It is one if the next packet follows in sequence.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet counts as late if it is behind the newest number by less than this.
+/// A packet counts as late if its number is less than this behind the newest number.
 ///
 /// A jump ahead by less than this counts as a loss. [`ExtendedSeq::on_packet_within`] can raise the limit for jumps.
 pub const MAX_MISORDER: u16 = 100;
@@ -12,9 +12,9 @@ pub const MIN_SEQUENTIAL: u8 = 2;
 /// The classification of a received sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A packet on probation; the source is not valid yet.
+    /// A packet on probation: the source is not valid yet.
     Probation,
-    /// The packet that makes the source valid. The probation's packets count as received.
+    /// The packet that makes the source valid. Earlier packets of the probation count as received.
     Started(i64),
     /// The newest packet so far.
     Newer(i64),
@@ -22,15 +22,15 @@ pub enum Verdict {
     Late(i64),
     /// The counts restart with this packet.
     ///
-    /// Either two consecutive packets were far from the stream's numbers, or this packet continues the stream that was
-    /// received before the last restart.
+    /// This has one of two reasons. Either two consecutive packets were far from the numbers of the stream. Or the
+    /// packet continues the stream that was received before the last restart.
     Restarted(i64),
-    /// A packet far from all others, which neither a loss nor a restart explains.
+    /// A packet whose number is far from all others. Neither a loss nor a restart explains it.
     Stray,
 }
 
 impl Verdict {
-    /// Returns a stream packet's extended sequence number.
+    /// Returns the extended sequence number. Returns `None` if the packet is on probation or stray.
     pub const fn extended(self) -> Option<i64> {
         match self {
             Self::Started(seq) | Self::Newer(seq) | Self::Late(seq) | Self::Restarted(seq) => Some(seq),
@@ -39,16 +39,16 @@ impl Verdict {
     }
 }
 
-/// Extends one source's sequence numbers to cycles · 2¹⁶ + number.
+/// Extends the 16-bit sequence numbers of one source to cycles · 2¹⁶ + number.
 ///
-/// The first packet is in cycle 0, so numbers before the first packet may be negative.
+/// The first packet is in cycle 0, so packets before the first packet may have negative numbers.
 ///
 /// Differences from the sample code of RFC 3550, appendix A.1:
 /// - Packets of the probation count as expected and received.
-/// - A jump ahead counts as a loss only if it is less than [`MAX_MISORDER`]. With A.1's limit, [`MAX_DROPOUT`], forged
-///   numbers could invent losses. [`ExtendedSeq::on_packet_within`] can raise the limit.
+/// - A jump ahead counts as a loss only if it is less than [`MAX_MISORDER`]. With [`MAX_DROPOUT`], the limit of A.1, an
+///   attacker could feign losses by forged numbers. [`ExtendedSeq::on_packet_within`] can raise the limit.
 /// - After a restart, numbers continue in the nearest cycle.
-/// - After a restart, a single packet that continues the earlier stream restores that stream.
+/// - After a restart, a single packet that continues the earlier stream restores the earlier stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedSeq {
     newest: i64,
@@ -56,9 +56,9 @@ pub struct ExtendedSeq {
     probation: u8,
     needed: u8,
     stray: Option<u16>,
-    /// Sequence numbers covered since the last restart.
+    /// Number of sequence numbers since the last restart.
     ran: u64,
-    /// The stream before the last restart: its newest number, and how many it had covered.
+    /// The stream before the last restart: its newest extended number, and the value of `ran` at the restart.
     left: Option<(i64, u64)>,
 }
 
@@ -67,7 +67,7 @@ impl ExtendedSeq {
     pub const fn new() -> Self {
         Self::with_probation(MIN_SEQUENTIAL)
     }
-    /// Creates a counter that needs `needed` consecutive packets; with 0 and 1 the first one is enough.
+    /// Creates a counter that needs `needed` consecutive packets. With 0 or 1, the first packet is enough.
     pub const fn with_probation(needed: u8) -> Self {
         let needed = if needed == 0 { 1 } else { needed };
         Self { newest: 0, base: 0, probation: needed, needed, stray: None, ran: 0, left: None }
@@ -76,19 +76,19 @@ impl ExtendedSeq {
     pub const fn is_valid(&self) -> bool {
         self.probation == 0
     }
-    /// Returns the highest extended number; `None` during probation.
+    /// Returns the highest extended number. Returns `None` during probation.
     pub const fn newest(&self) -> Option<i64> {
         if self.is_valid() { Some(self.newest) } else { None }
     }
-    /// Returns the stream's first extended number; `None` during probation.
+    /// Returns the first extended number of the stream. Returns `None` during probation.
     pub const fn base(&self) -> Option<i64> {
         if self.is_valid() { Some(self.base) } else { None }
     }
-    /// Returns the number of packets from the first to the newest, including lost ones.
+    /// Returns the number of packets from the first to the newest packet, including lost packets.
     pub const fn expected(&self) -> u64 {
         if self.is_valid() { (self.newest - self.base) as u64 + 1 } else { 0 }
     }
-    /// Returns the number of packets on probation: all before the packet that makes the source valid.
+    /// Returns how many packets are on probation before the packet that makes the source valid.
     pub const fn probation_packets(&self) -> u64 {
         self.needed as u64 - 1
     }
@@ -115,14 +115,16 @@ impl ExtendedSeq {
             && let ahead = seq.wrapping_sub(left as u16)
             && near_left.contains(&ahead)
         {
-            // Another stream caused the restart.
+            // The packet continues the earlier stream, so packets of another stream had caused the restart. Restore the
+            // earlier stream.
             (self.left, self.ran) = (None, ran);
             return self.restart(left + i64::from(ahead));
         }
         if confirmed && ahead >= MAX_DROPOUT {
-            // Keeps extended numbers comparable across the restart.
+            // Continue in the nearest cycle, so that extended numbers stay comparable across the restart.
             let nearest = self.newest + i64::from(ahead as i16);
-            // A stream of few numbers probably consisted of stray packets, so it can't be restored.
+            // Remember the stream, so that it can be restored. Skip a stream of few numbers, because it probably
+            // consisted of stray packets.
             if self.ran >= self.left.map_or(0, |(_, ran)| ran.min(MAX_DROPOUT.into())) {
                 self.left = Some((self.newest, self.ran));
             }
@@ -147,7 +149,7 @@ impl ExtendedSeq {
     }
 
     fn on_probation(&mut self, seq: u16) -> Verdict {
-        // During probation, `stray` holds the next consecutive number.
+        // During probation, `stray` is the number that would follow the last packet.
         let left = if self.stray == Some(seq) { self.probation } else { self.needed };
         if left <= 1 {
             self.start(seq, i64::from(self.needed) - 1);

@@ -1,5 +1,5 @@
 //! Transport-wide congestion control feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01, section 3.1, in the
-//! form of libwebrtc). It reports arrivals by a sequence number that counts all packets of a transport, across streams.
+//! form of libwebrtc). It identifies packets by a sequence number that all streams of a transport share.
 
 use super::acknowledged::{peer_time, unwrap};
 use super::congestion::MAX_REPORTS;
@@ -9,7 +9,7 @@ use crate::bytes::Reader;
 use steadycast_units::{PeerTime, Span, Time};
 
 pub(super) const TRANSPORT_WIDE: u8 = 15;
-/// Bytes before the chunks: RTCP header, SSRCs, base number, status count, reference time and report count.
+/// Number of bytes before the chunks: RTCP header, SSRCs, base number, status count, reference time and report count.
 const HEAD: usize = 20;
 const MAX_RUN: usize = 0x1fff;
 
@@ -27,8 +27,8 @@ impl Ticks {
     pub const fn of(at: Time) -> Self {
         Self((at.as_nanos() / Self::UNIT.as_nanos()) as u32)
     }
-    /// Returns the time on the peer's clock that is nearest to the earlier time `near`. For the first report `near` is
-    /// `None`, and the reference time is read as a signed number.
+    /// Returns this arrival as a time on the peer's clock. The value is only known modulo 2³², so the result is the one
+    /// nearest to the earlier time `near`. If `near` is `None` (first report), the value is read as a signed number.
     pub fn peer(self, near: Option<PeerTime>) -> PeerTime {
         peer_time(unwrap(self.0, PER_SECOND, near, i64::from(self.0 as i32)), PER_SECOND)
     }
@@ -47,31 +47,32 @@ pub enum PacketStatus {
     At(Ticks),
 }
 
-/// A report on the packets of a transport.
+/// A feedback message about the packets of a transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransportFeedback {
     /// The SSRC of the reporting participant.
     pub sender: u32,
     /// The SSRC of one of the transport's sources.
     pub media: u32,
-    /// The number of the report, modulo 256.
+    /// The feedback packet count, modulo 256.
     pub count: u8,
     /// The transport-wide sequence number of the first packet.
     pub begin_seq: u16,
-    /// The statuses of the packets from `begin_seq` on.
+    /// The statuses of consecutive packets. The first one has the sequence number `begin_seq`.
     pub packets: Vec<PacketStatus>,
 }
 
 impl TransportFeedback {
-    /// Returns RTCP packets of at most `max` bytes, but at least one status each. Their feedback counts begin at
-    /// `count`. Arrivals more than 8.19 s apart are split, as a delta has 16 bits.
+    /// Encodes the report as RTCP packets of at most `max` bytes each. Each RTCP packet has at least one status, even
+    /// if that exceeds `max`. Their feedback counts begin at `count`. A new RTCP packet begins where consecutive
+    /// arrivals are more than 8.19 s apart, because a delta has 16 bits.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
         for (n, status) in self.packets.iter().enumerate() {
             let taken = n - begin;
             let mut delta = Delta::of(*status, last);
             let len = |delta: Option<Delta>| deltas + delta.map_or(0, Delta::len);
-            // Each chunk except the last covers at least seven packets.
+            // Each chunk except the last describes at least seven packets.
             let full = HEAD + (taken + 1).div_ceil(7) * 2 + len(delta) > max || taken == MAX_REPORTS;
             if taken > 0 && (full || delta.is_none()) {
                 packets.push(self.part(begin..n, packets.len()));
@@ -90,7 +91,8 @@ impl TransportFeedback {
         packets
     }
 
-    /// Returns report `number` on these packets, whose arrival-time deltas must fit into 16 bits.
+    /// Encodes the packets in `range` as the RTCP packet with the index `number`. Their arrival-time deltas must fit
+    /// into 16 bits.
     fn part(&self, range: std::ops::Range<usize>, number: usize) -> Packet {
         let statuses = &self.packets[range.clone()];
         let first = statuses.iter().find_map(|status| match status {
@@ -114,7 +116,7 @@ impl TransportFeedback {
                 delta
             })
             .collect();
-        // Without times, received packets have the symbol of a small delta, but no delta.
+        // If no arrival time is known, a received packet gets the symbol of a small delta, but no delta is written.
         let symbols: Vec<u8> = deltas
             .iter()
             .map(|delta| match delta {
@@ -137,15 +139,15 @@ impl TransportFeedback {
         Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, sender, media, fci }
     }
 
-    /// Returns whether the packet has this report's type and format. It may be malformed.
+    /// Returns whether the packet has the type and format of transport-wide feedback. The content is not checked.
     pub fn is(packet: &Packet) -> bool {
         matches!(packet, Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, .. })
     }
 
-    /// Parses a packet of a compound; `Ok(None)` for another type.
+    /// Parses one packet of a compound RTCP packet. Returns `Ok(None)` if the packet has another type.
     ///
     /// # Errors
-    /// The packet ends before the announced length, or announces more than 16384 packets.
+    /// Returns an error if the packet is shorter than it announces, or if it announces more than 16384 statuses.
     pub fn from_packet(packet: &Packet) -> Result<Option<Self>, ParseError> {
         let Packet::Feedback { kind: FeedbackKind::Transport, fmt: TRANSPORT_WIDE, sender, media, fci } = packet else {
             return Ok(None);
@@ -163,7 +165,7 @@ impl TransportFeedback {
             let chunk = reader.u16(what)?;
             let left = expected - symbols.len();
             match chunk >> 14 {
-                // A run-length chunk's second bit belongs to its symbol.
+                // The upper bit of the symbol is the second bit of the run-length chunk.
                 0 | 1 => {
                     let run = usize::from(chunk) & MAX_RUN;
                     symbols.resize(symbols.len() + run.min(left), (chunk >> 13) as u8 & 3);
@@ -172,9 +174,10 @@ impl TransportFeedback {
                 _ => symbols.extend((0..7).rev().take(left).map(|pair| (chunk >> (2 * pair)) as u8 & 3)),
             }
         }
-        // Symbols 1 and 2 have deltas of one and two bytes; 0 and 3 none.
+        // Symbol 1 has a delta of one byte, symbol 2 a delta of two bytes. Symbols 0 and 3 have no delta.
         let needed: usize = symbols.iter().map(|symbol| usize::from(*symbol % 3)).sum();
-        // Without times (version 2 of the header extension) there are no deltas, only up to three zeros of padding.
+        // A report without arrival times (version 2 of the header extension) has no deltas. Only up to three zero bytes
+        // of padding follow the chunks.
         let rest = reader.rest;
         let timed = needed <= rest.len() || rest.len() > 3 || rest.iter().any(|byte| *byte != 0);
         let mut ticks = reference & 0xffff_ff00;
@@ -191,8 +194,8 @@ impl TransportFeedback {
         Ok(Some(Self { sender: *sender, media: *media, count: reference as u8, begin_seq, packets }))
     }
 
-    /// Returns each packet with its transport-wide sequence number. `near` is an earlier time on the receiver's clock,
-    /// if any.
+    /// Returns the arrival of each packet with its transport-wide sequence number. `near` is an earlier time on the
+    /// receiver's clock, if one is known.
     pub fn acknowledged(&self, near: Option<PeerTime>) -> impl Iterator<Item = Acknowledged> + '_ {
         let seqs = (0..=u16::MAX).map(|n| self.begin_seq.wrapping_add(n));
         seqs.zip(&self.packets).map(move |(seq, status)| {
@@ -216,14 +219,14 @@ enum Delta {
 }
 
 impl Delta {
-    /// Returns the delta to the arrival at `last`; `None` if it exceeds 16 bits.
+    /// Returns the delta between the arrival at `last` and this arrival. Returns `None` if the delta exceeds 16 bits.
     fn of(status: PacketStatus, last: Option<Ticks>) -> Option<Self> {
         let at = match status {
             PacketStatus::Missing => return Some(Self::Missing),
             PacketStatus::Untimed => return Some(Self::Untimed),
             PacketStatus::At(at) => at.0,
         };
-        // The first delta is relative to the report's reference time, a multiple of 64 ms.
+        // The first delta is relative to the report's reference time, which is a multiple of 64 ms.
         let delta = last.map_or(at & 0xff, |last| at.wrapping_sub(last.0)) as i32;
         match u8::try_from(delta) {
             Ok(small) => Some(Self::Small(small)),
@@ -239,8 +242,11 @@ impl Delta {
     }
 }
 
-/// Writes the status chunks: a run (0, symbol 2 bits, run 13 bits) if it covers at least as many packets as a vector
-/// (1, 0 and fourteen one-bit symbols, or 1, 1 and seven two-bit symbols).
+/// Writes the status chunks. Each chunk is a run of equal symbols or a vector of symbols. A run is chosen if it
+/// describes at least as many packets as a vector would.
+///
+/// - A run has the bit 0, a symbol of 2 bits, and a length of 13 bits.
+/// - A vector has the bits 1 and 0 and fourteen one-bit symbols, or the bits 1 and 1 and seven two-bit symbols.
 fn chunks(mut symbols: &[u8], out: &mut Vec<u8>) {
     while let Some(first) = symbols.first() {
         let run = symbols.iter().take_while(|symbol| *symbol == first).count().min(MAX_RUN);
