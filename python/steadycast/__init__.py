@@ -57,7 +57,7 @@ PARTS = (
     "Arq Buffer Change Clock Encode Event Expect Flow Jitter Leg Level Link Loss Map001 Numbers Period Pipe Playout "
     "Policer Queue Record Reorder Rfc8593 Rtcp Shaper Simulcast Table2 Topology Uniform"
 )
-"""The names of the classes for a scenario's tables."""
+"""The names of the classes that describe a scenario's tables."""
 _HOMES = {
     "steadycast._core": (
         *(

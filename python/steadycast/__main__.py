@@ -10,7 +10,7 @@ from steadycast.exits import Exit
 def main() -> None:
     """Run the command line."""
     if sys.argv[1:] == ["--version"]:
-        # `steadycast.core` would import more modules.
+        # Do not import `steadycast.core` here, because it would import more modules.
         from steadycast._core import __version__
 
         print(f"steadycast {__version__}")

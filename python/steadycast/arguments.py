@@ -19,7 +19,10 @@ R = TypeVar("R")
 
 
 def typed(call: Callable[P, R]) -> Callable[P, R]:
-    """Return ``call`` with a check of its arguments' types, which raises a `UserError`."""
+    """Return a function that checks the types of its arguments and then calls ``call``.
+
+    The function raises a `UserError` if an argument has a wrong type.
+    """
     signature = inspect.signature(call)
     hints = cache(lambda: get_type_hints(call))
 
@@ -46,7 +49,8 @@ def typed(call: Callable[P, R]) -> Callable[P, R]:
 def _fits(value: object, hint: Any) -> bool:
     """Whether a value has the given type.
 
-    Elements are checked, too, except those of an iterator, which can be read only once.
+    The elements of a collection are checked, too. The elements of an iterator are not, because it can be read only
+    once.
     """
     kind, inner = get_origin(hint) or hint, get_args(hint)
     if kind in (Any, object):
@@ -63,7 +67,7 @@ def _fits(value: object, hint: Any) -> bool:
         pairs = [*value, *value.values()]
         return len(inner) == 2 and all(_fits(each, inner[n >= len(value)]) for n, each in enumerate(pairs))
     if isinstance(value, Iterable) and inner:
-        # A string is not a list of strings.
+        # Refuse a string where a list of strings is expected.
         return not isinstance(value, str | bytes) and (
             not isinstance(value, Sized) or all(_fits(each, inner[0]) for each in value)
         )
@@ -71,7 +75,7 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 def _written(hint: Any) -> str:
-    """Format a type as in Python code, without the module names of its parts."""
+    """Format a type as in Python code, but without module names."""
     if get_origin(hint) is Literal:
         return f"one of {', '.join(get_args(hint))}"
     text = hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint)

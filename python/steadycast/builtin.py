@@ -1,4 +1,4 @@
-"""The built-in scenarios and networks, which are used by name."""
+"""The built-in scenarios and networks, which users refer to by name."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from steadycast.errors import UserError, meant
 from steadycast.files import folder, write_text
 
 FOLDER = Path(__file__).parent / "scenarios"
-"""A symbolic link in a checkout, and a copy in the wheel."""
+"""The folder of the built-in scenarios: a symbolic link in a checkout, a copy in the wheel."""
 
 NETWORKS = (FOLDER / "networks").resolve()
 
 
 def names(of: Path = FOLDER) -> list[str]:
-    """Return the names of the built-in scenarios, in alphabetical order."""
+    """Return the names of the scenarios in a folder, in alphabetical order."""
     return sorted(path.stem for path in of.glob("*.toml") if path.stem != "sets")
 
 
 def find(name: str, of: Path = FOLDER) -> Path | None:
-    """Return the file of a built-in scenario; `None` if there is none with this name."""
+    """Return the file of a built-in scenario. Return `None` if no scenario has this name."""
     return of / f"{name}.toml" if name in names(of) else None
 
 
 def scenario_at(path: Path) -> Path:
     """Return the path of a scenario file.
 
-    ``path`` names a file, a file without its suffix .toml, or a built-in scenario; the first that exists is returned.
+    ``path`` is a file, a file without its suffix .toml, or the name of a built-in scenario. The first of these that
+    exists is returned.
     """
     if path.is_file():
         return path
@@ -48,7 +49,7 @@ def about(name: str) -> str:
 
 
 def copy(chosen: Iterable[str], into: Path, of: Path = FOLDER) -> list[Path]:
-    """Copy built-in scenarios or networks into a folder, with their traces; return the written files."""
+    """Copy built-in scenarios or networks and their traces into a folder, and return the written files."""
     texts: dict[Path, str] = {}
     for name in chosen:
         text = path_of(name, of).read_text(encoding="utf-8")
@@ -68,7 +69,7 @@ def copy(chosen: Iterable[str], into: Path, of: Path = FOLDER) -> list[Path]:
 
 
 def path_of(name: str, of: Path = FOLDER) -> Path:
-    """Return the file of a built-in scenario, or of a network.
+    """Return the file of a built-in scenario or network.
 
     Raises:
         UserError: there is none with this name.
@@ -82,5 +83,5 @@ def path_of(name: str, of: Path = FOLDER) -> Path:
 
 
 def remedy(name: str) -> str:
-    """Return the remedy for an unknown name."""
+    """Return the remedy for an unknown scenario name: the most similar built-in name, or a list of names."""
     return meant(name.removesuffix(".toml"), names())

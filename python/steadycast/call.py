@@ -1,4 +1,4 @@
-"""Analyses a recorded call: its quality, and the network path, or why the path can't be derived."""
+"""Analyses a recorded call. Measures its quality and the network path, or explains why the path is unknown."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ BIN_S = 0.5
 """Length of a time bin, in seconds."""
 WORST_S = 10.0
 START_BPS = 300e3
-"""The assumed start rate of the recorded controller in bit/s, as in browsers and Steadycast's `gcc`."""
+"""The assumed start rate of the recorded controller, in bit/s. Browsers and Steadycast's `gcc` start at it."""
 _AROUND = 12
 """A frame's size is compared with the mean of this many frames before and after it."""
 _APART = 1.5
-"""The encoder follows its target if both rates agree within this factor."""
+"""The encoder is assumed to follow its target rate if the two rates differ by less than this factor."""
 _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
 """Keys of the core's result that describe the whole call."""
 _MOST_BYTES = 1 << 30
 """Largest size of a decompressed file, in bytes."""
 _MOST_OF_CALL = 0.9
-"""If the largest video stream covers less than this share of the call, the report gives its time interval."""
+"""The report gives the largest video stream's time interval if it is shorter than this fraction of the call."""
 _MOST_NAMED = 3
-"""The largest number of other directions and connections of a dump whose causes are named."""
+"""The report gives the causes for at most this number of other directions and connections of a dump."""
 _LOST_MS = 1000.0
-"""A lost packet counts as this delay, in ms, in the search for the worst ten seconds."""
+"""In the search for the worst ten seconds, a lost packet counts like a packet with this delay, in ms."""
 
 
 def read(
@@ -100,7 +100,7 @@ def read(
             return _averaged(dumps.read(file, data, side), key_file)
         place = str(file) if other is None else f"{file} and {other}"
         asked["other"] = None if other is None else contents(other, _MOST_BYTES)
-        # If there is `other`, `file` is the sender's. Otherwise, without a side, the core decides.
+        # If there is `other`, `file` is the sender's. Otherwise, the core decides unless the caller gave a side.
         asked["sender"] = None if side is None or other is not None else side == "sender"
         return _packets(file, json.loads(core.call(place, data, names, asked)), beside)
     except OSError as error:
@@ -128,7 +128,7 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
         found["seen"]["notes"].append("a file of averages is not encrypted, so --key-file was ignored")
     others = [_completed(each) for each in found.pop("others", [])]
     called = _completed(found)
-    # The reader has to know that the cause is that of one direction.
+    # Add the causes for other directions as notes, so that the reader sees that the cause applies to one direction.
     for other in others[:_MOST_NAMED]:
         is_here = other["seen"]["side"] == called["seen"]["side"]
         how = "" if is_here else f" (--side {other['seen']['side']})"
@@ -153,7 +153,7 @@ def _completed(found: Json) -> Json:
 
 
 def _seen(bins: list[Json], bin_s: float) -> Json:
-    # If the numbers of packets are unknown, a bin with sent bytes is active.
+    # A bin is active if it has packets. If the numbers of packets are unknown, it is active if it has sent bytes.
     active = [each for each in bins if each["packets"]] or [each for each in bins if each["sent_bps"]]
     delays = [
         (each["delay_ms"], each["packets"] - (each["lost"] or 0))
@@ -176,7 +176,7 @@ def _seen(bins: list[Json], bin_s: float) -> Json:
 
 
 def _worst(bins: list[Json], bin_s: float) -> Json | None:
-    """Find the ten seconds with the longest delays; a lost packet or a frozen picture counts as 1 s."""
+    """Find the ten seconds with the longest delays. Lost packets and frozen pictures count as a delay of 1 s."""
     n = round(WORST_S / bin_s)
     if len(bins) <= n:
         return None
@@ -204,15 +204,15 @@ class Asked:
     rates: Sequence[tuple[float, float]]
     """Target rates in bit/s, each with the time in seconds from which it applies."""
     most_bps: float = math.inf
-    """The encoder's highest sustained output rate, in bit/s."""
+    """The highest rate that the encoder can sustain, in bit/s."""
     begun_s: float = 0.0
-    """The time of the first report, in seconds; until then, the start rate applies."""
+    """When the first report arrived, in seconds. Until then, the encoder uses the start rate."""
     apart: float = math.inf
-    """The largest plausible ratio of target rate to output rate."""
+    """The largest plausible ratio of the target rate to the output rate."""
 
     @classmethod
     def of(cls, seen: Json, opened: Json, most_bps: float) -> Asked:
-        """Return the targets from the log, or else those of the assumed controller.
+        """Return the targets in the log. Without logged targets, return the targets of the assumed controller.
 
         For logged targets, `apart` has no limit, because an encoder may produce much less than a logged target.
         """
@@ -228,7 +228,7 @@ class Asked:
 
 
 def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
-    """Count frames, frames that are complete without retransmission, and gaps.
+    """Count all frames, the frames that are complete without retransmission, and the gaps between arrivals.
 
     Args:
         frames: sending and arrival time in s, size in bytes, and RTP time stamp in clock ticks.
@@ -240,7 +240,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
         return None
     gaps = [b - a for a, b in pairwise(came)]
     usual = middle(gaps) or 0.0
-    # The threshold of `freezeCount` in WebRTC statistics.
+    # This is the threshold of `freezeCount` in WebRTC statistics.
     least = max(3 * usual, usual + 0.15)
     pauses = [gap for gap in gaps if gap > least]
     left, ticks = ([each[k] or 0.0 for each in frames] for k in (0, 3))
@@ -248,7 +248,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
     made = [b - a for a, b in pairwise(ticks)]
     longest = 3 * (middle(made) or 0.0)
     steady = [gap for gap in made if 0 < gap <= longest]
-    # The RTP clock's ticks per second; 90,000 is not assumed.
+    # Measure the ticks per second of the RTP clock, because it need not have 90,000.
     second = (ticks[-1] - ticks[0]) / (left[-1] - left[0]) if left[-1] > left[0] else 0.0
     per_s = len(steady) * second / sum(steady) if sum(steady) > 0 else None
     early = sum(at < left[0] + asked.begun_s for at in left) if per_s else 0
@@ -273,8 +273,8 @@ def _relative(
 ) -> list[float]:
     """Return each frame's size relative to its target size.
 
-    The target is clamped between ``1 / _APART`` and ``asked.apart`` times the mean size of the surrounding frames, but
-    not for the first ``early`` frames: bandwidth probes distort the mean.
+    The target size is clamped between ``1 / _APART`` and ``asked.apart`` times the mean size of the surrounding frames.
+    The first ``early`` frames are not clamped, because bandwidth probes distort their mean.
     """
     shares = []
     for k, (size, rate) in enumerate(zip(sizes, rates, strict=True)):
@@ -304,7 +304,7 @@ def _capacity(bins: list[Json]) -> Json:
 
 
 def sentences(call: Json) -> list[str]:
-    """Describe the call's problems and their cause, the result of other controllers, and the path."""
+    """Describe a call: its problems and their cause, what other controllers would have done, and the path."""
     seen, path = call["seen"], call["path"]
     said = [call_diagnosis.sentence(call), *([replay.answer(call)] if "replay" in call else [])]
     packets = "an unknown number of" if seen["packets"] is None else say.count(seen["packets"])
@@ -330,7 +330,7 @@ def sentences(call: Json) -> list[str]:
 
 
 def _pictures_of(frames: Json, seen: Json) -> str:
-    """Return "Pictures", with a time interval if the largest video stream is only a part of the call.
+    """Return "Pictures", with a time interval if the largest video stream lasts for only a part of the call.
 
     A call has several video streams if the SSRC changed, or if a server forwards several senders. Only the largest
     stream is examined.
@@ -397,9 +397,9 @@ def _path_said(path: Json) -> list[str]:
 
 
 def write(call: Json, place: Path) -> Path:
-    """Write path.json, path.toml if the call's path is known, the replayed paths, and report.html.
+    """Write report.html, path.json, the replayed paths, and, if the call's path is known, path.toml.
 
-    Returns: the file report.html.
+    Returns: the path of report.html.
     """
     from steadycast.loading import load
     from steadycast.toml import document
@@ -408,7 +408,7 @@ def write(call: Json, place: Path) -> Path:
     write_json(place / "path.json", call)
     text = None
     if call["path"]["refusals"]:
-        # An earlier analysis may have written this file.
+        # Remove the file, because it may be left from an earlier analysis.
         (place / "path.toml").unlink(missing_ok=True)
     else:
         text = "# The path of a call, measured by its packets. An unknown value is the middle of its possible range.\n"

@@ -1,4 +1,4 @@
-"""Names the probable cause of a call's worst ten seconds in one sentence."""
+"""Describes in one sentence the probable cause of the worst ten seconds of a call."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""The capacity fell if it is below this share of its former value.
+"""The capacity counts as fallen if it is below this fraction of its earlier value.
 
-A call uses its link, or its bandwidth estimate, if it sends at least this share.
+A call counts as using its link or its bandwidth estimate if it sends at least this fraction of the rate.
 """
 LOSSY = 0.01
-"""The loss rate from which losses are visible in pictures."""
+"""The fraction of lost packets from which viewers see losses in the pictures."""
 UNCOUNTED = 0.1
-"""If losses are unknown for a larger share of the call, the network is not excluded as the cause."""
+"""If losses are unknown for more than this fraction of the call, the network may still be the cause."""
 BY_CHANCE = 0.5
-"""Random loss is the cause if this share of the losses occurs without a queue."""
+"""Random loss is the cause if at least this fraction of the losses occurs while the queue is empty."""
 LIMITED = 0.1
-"""A limit of the encoder is named as the cause if it applied for at least this share of the time."""
+"""A limit of the encoder counts as the cause if it applied for at least this fraction of the time."""
 SLOW_MS = 50.0
-"""The queueing delay from which viewers notice it, in milliseconds."""
+"""The queueing delay from which viewers notice the delay, in milliseconds."""
 
 
 def losses(bins: Sequence[Json]) -> int | None:
-    """Return the number of packets lost in these bins; `None` if the file has no counts."""
+    """Return the number of packets lost in these bins. Return `None` if no bin has a count of losses."""
     counted = [each["lost"] for each in bins if each["lost"] is not None]
     return sum(counted) if counted else None
 
 
 def lost_share(bins: Sequence[Json]) -> float | None:
-    """Return the share of lost packets in the bins with known losses; `None` if none is known."""
+    """Return the fraction of packets lost in the bins that count losses. Return `None` if there are none."""
     counted = [each for each in bins if each["lost"] is not None]
     packets = sum(each["packets"] for each in counted)
     return sum(each["lost"] for each in counted) / packets if packets else None
@@ -43,17 +43,17 @@ def _uncounted(bins: Sequence[Json]) -> float:
 
 
 def sentence(call: Json) -> str:
-    """Name the cause of the worst ten seconds, or say that it was not the network."""
+    """Describe the cause of the worst ten seconds, or say that the network was not the cause."""
     seen, bins, bin_s = call["seen"], call["bins"], call["bin_s"]
     worst = seen["worst"] or {"from_s": 0.0, "to_s": seen["length_s"]}
     first, last = round(worst["from_s"] / bin_s), round(worst["to_s"] / bin_s)
     part = [each for each in bins[first:last] if each["packets"]]
     lost, weighed = lost_share(part), [each for each in part if each["delay_ms"] is not None]
     weight = sum(each["packets"] for each in weighed)
-    # Each bin is weighted by its number of packets.
+    # Weight each bin by its number of packets.
     delay = sum(each["delay_ms"] * each["packets"] for each in weighed) / weight if weight else None
     where = f"{say.seconds(worst['from_s'])} to {say.seconds(worst['to_s'])}"
-    # Only averages (a browser's dump or a run's tables) have `limited`.
+    # Only files of averages (a browser's dump or a run's tables) have the key `limited`.
     if "limited" in seen:
         least = min((each["delay_ms"] for each in bins if each["delay_ms"] is not None), default=None)
         return _averaged(seen, where, lost, delay, least)
@@ -76,14 +76,14 @@ def sentence(call: Json) -> str:
 
 
 def _is_alone(path: Json, bins: Sequence[Json]) -> bool:
-    """Whether nothing else was in the queue during these bins."""
+    """Whether the queue contained only packets of the call during these bins."""
     if path.get("drift_ppm") is None or path.get("verdict") not in ("alone", "jittered"):
         return False
     return not any(each.get("shared") for each in bins)
 
 
 def _quiet(call: Json, first: int, last: int) -> str:
-    """Name what limited the rate of a call without long delays and losses."""
+    """Describe what limited the rate of a call that had neither long delays nor losses."""
     part = [each for each in call["bins"][first:last] if each["packets"]]
     sent: float | None = middle(each["sent_bps"] for each in part)
     capacity = _capacity(part) if _is_alone(call["path"], part) else None
@@ -106,7 +106,7 @@ def _quiet(call: Json, first: int, last: int) -> str:
 
 
 def _estimate(call: Json, first: int, last: int) -> float | None:
-    """Return the median of the sender's bandwidth estimates in these bins; `None` if there are none."""
+    """Return the median of the sender's bandwidth estimates in these bins. Return `None` if there are none."""
     start, end = first * call["bin_s"], last * call["bin_s"]
     found: float | None = middle(rate for at, rate in call["seen"]["estimates"] if start <= at < end)
     return found
@@ -125,7 +125,8 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
     carried = _carried([*earlier, *part[: next((k for k, each in enumerate(part) if each in slowest), 0)]])
     if after and not before and after < FELL * carried:
         return f"the link fell from at least {say.rate(carried)} to {say.rate(after)}"
-    # A short delay does not show that losses are random, because a short queue adds little delay even when it is full.
+    # A long delay excludes random losses. A short delay does not prove random losses, because a short queue adds
+    # little delay even when it is full.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost while the queue was empty"
     if path["verdict"] == "changing":
@@ -150,13 +151,13 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
             "filled it"
         )
     link = f" on a link of {say.rate(after)}" if after else ""
-    # The queue grew before the longest delays.
+    # Give the highest sent rate, because the queue grew before the delays were longest.
     most = max(each["sent_bps"] for each in part)
     return f"the call's own packets, up to {say.rate(most)}, filled the queue{link}"
 
 
 def _shared(bins: Sequence[Json]) -> Json | None:
-    """Return the capacity and the call's share of it where other traffic was detected."""
+    """Return the median capacity and the median own rate of the call, over the bins that show other traffic."""
     found = [each["shared"] for each in bins if each.get("shared")]
     return {key: middle(each[key] for each in found) for key in found[0]} if found else None
 
@@ -167,19 +168,19 @@ def _capacity(bins: Sequence[Json]) -> float | None:
 
 
 def _carried(bins: Sequence[Json]) -> float:
-    """Return the highest rate that the link carried without a queue, which is a lower bound of its capacity."""
+    """Return the highest rate that arrived while the queue was short. The capacity is at least this rate."""
     quick = [each["arrived_bps"] for each in bins if (each.get("delay_max_ms") or SLOW_MS) < SLOW_MS]
     return max(quick, default=0.0)
 
 
 def _slowest(bins: Sequence[Json]) -> list[Json]:
-    """Return the half of the bins with the longest delays, where the capacity was low if it fell."""
+    """Return the half of the bins that has the longest delays. If the capacity fell, it was low in these bins."""
     known = [each for each in bins if each["capacity_bps"] and each["delay_ms"] is not None]
     return sorted(known, key=lambda each: float(each["delay_ms"]))[len(known) // 2 :]
 
 
 def _less(call: Json, first: int, last: int) -> str:
-    """Say that less than the bandwidth estimate was sent; empty unless a log shows it."""
+    """Say that the call sent less than the bandwidth estimate. Return an empty text if no log shows it."""
     estimate = _estimate(call, first, last)
     sent: float | None = middle(each["sent_bps"] for each in call["bins"][first:last])
     if estimate is None or sent is None or sent >= FELL * estimate:
@@ -188,7 +189,7 @@ def _less(call: Json, first: int, last: int) -> str:
 
 
 def _unsent(seen: Json) -> str:
-    """Say that the sender sent no pictures, if this explains most of the time without pictures."""
+    """Say that the sender sent no pictures. Return an empty text if this explains less than half of the pauses."""
     frames = seen.get("frames") or {}
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
     if not paused or 2 * unsent <= paused:
@@ -198,14 +199,14 @@ def _unsent(seen: Json) -> str:
 
 
 def _averaged(seen: Json, where: str, lost: float | None, delay: float | None, least: float | None) -> str:
-    """Name the cause as far as averages reveal it; ``least`` is the shortest delay in ms."""
+    """Describe the cause as far as averages show it. ``least`` is the shortest delay in ms."""
     held = {
         "bandwidth": "the network limited the encoder",
         "cpu": "the sender's computer was too slow to encode",
     }
     audio = (seen.get("audio") or {}).get("worst_lost_frac") or 0.0
     silenced = f"audio packets were lost ({say.frac(audio)} in their worst ten seconds)"
-    # Every encoder is limited by bandwidth in the first seconds, while the first estimate rises.
+    # Ignore short limits, because bandwidth limits every encoder in the first seconds while the estimate rises.
     limited = {key: share for key, share in seen["limited"].items() if share >= LIMITED}
     if limited:
         reason = max(limited, key=lambda key: limited[key])

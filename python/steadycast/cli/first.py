@@ -65,7 +65,7 @@ def run(
     with ExitStack() as stack:
         otherwise = None if as_json else Path("runs") / file.stem
         place = stack.enter_context(base.place_of(out, otherwise, force=force))
-        # The prefetcher's process loads the drawing libraries during the other imports.
+        # Start the prefetcher first, so that its process loads the drawing libraries during the other imports.
         prefetcher = (
             None
             if place is None or many

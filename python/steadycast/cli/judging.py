@@ -143,7 +143,7 @@ def judge(
         base.print_json(done.json)
     else:
         print(done.text, end="")
-        # The console would wrap the path.
+        # Use `print`, because the console would wrap the path.
         print(f"\nreport: {place}/judge.html")
     base.warn(done.warnings)
     for line in [*done.fails, *done.untrusted]:

@@ -1,4 +1,4 @@
-"""The laboratories: the page with sliders, and the papers' experiments."""
+"""The commands `lab`, a page with sliders, and `reproduce`, the papers' experiments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steadycast.errors import MissingError, UserError
 from steadycast.exits import Exit
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
-"""The checkout with the package, the scenarios and the papers."""
+"""The checkout that contains the package, the scenarios and the papers."""
 
 
 @base.command(

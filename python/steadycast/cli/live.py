@@ -53,7 +53,7 @@ Events = Annotated[
 
 
 def _options(kind: Any, given: Mapping[str, Any]) -> Any:
-    """Return an object of the class ``kind``. Its fields are the arguments of the same names."""
+    """Create an object of the class ``kind``. Each field gets the value of the argument with the same name."""
     if given["status"] == "-" and given["as_json"]:
         raise UserError("--status -", "--json has standard output", "give --status a file")
     outlets = base.module("steadycast.live.outlets").Options(
@@ -64,7 +64,7 @@ def _options(kind: Any, given: Mapping[str, Any]) -> Any:
 
 
 def flow_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add options for the keys of a flow, except ``without``; the command gets them as ``flow``."""
+    """Add options for the keys of a flow except ``without``. The command gets their values as the argument ``flow``."""
     names = [name for name in OPTIONS if name not in without]
 
     def given_them(function: Callable[..., None]) -> Callable[..., None]:

@@ -91,7 +91,7 @@ def check(
     except Problems as problems:
         print(problems, file=sys.stderr)
         raise typer.Exit(Exit.MISUSED) from None
-    # Prints what `run` would print before its first packet.
+    # Print the warnings that `run` would print before it sends the first packet.
     base.warn(loaded.warnings())
     run_pipeline.Plan.of(loaded, str(file), folder_of(file)).need_flows()
     if files := [video for video in loaded.videos() if video.get("paths")]:

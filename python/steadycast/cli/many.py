@@ -153,7 +153,7 @@ def _show(done: Any, metrics: Sequence[str], baseline: str | None, figures: bool
         base.show(RULE, "", style="dim")
     for each in tables(done, metrics or done.metrics(), baseline):
         base.show(each, "")
-    # The console would wrap the path.
+    # Use `print`, because the console would wrap the path.
     print(f"report: {done.report(metrics, baseline, figures=figures)}")
 
 
@@ -229,7 +229,7 @@ def experiment(
         rows += [[each.id, each.title] for each in papers.EXPERIMENTS] if papers is not None else []
         base.listed(rows, "experiment", "question, or subject of a paper's experiment")
         return
-    # An existing file takes precedence over a paper's experiment of that name.
+    # An existing file takes precedence over a paper's experiment with the same name.
     if papers is not None and not file.exists() and str(file).upper() in {e.id for e in papers.EXPERIMENTS}:
         if why:
             _explain_paper(papers.chosen([str(file)])[0])
@@ -272,7 +272,7 @@ def _experiment(
     else:
         for each in base.module("steadycast.experiment.show").tables(done):
             base.show(each, "")
-        # The console would wrap the path.
+        # Use `print`, because the console would wrap the path.
         print(f"report: {done.folder}/report.html")
     for error in list(dict.fromkeys(done.runs.errors.values()))[:3]:
         base.tell(error)

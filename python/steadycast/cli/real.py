@@ -75,7 +75,7 @@ def emulate(
     namespaces and open /dev/net/tun. Without -o the results go to runs/NAME-emulated; with --only, or with --json
     alone, nothing is written.
     """
-    # May restart the command in a user namespace.
+    # This may start the command again in a user namespace.
     base.module("steadycast.rootless").enter()
     file = scenario_at(file)
     if bool(command) != (host is not None):

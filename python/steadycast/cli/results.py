@@ -116,7 +116,7 @@ def compare(
     as_json: base.AsJson = False,
 ) -> None:
     """Compare runs in a table and on a page with shared scales."""
-    # The package has a function of the same name.
+    # Import the module by its full name, because the package exports a function with the same name.
     comparison = import_module("steadycast.compare")
 
     if fail_if and baseline is None:
@@ -126,7 +126,7 @@ def compare(
     if len(once) < len(directories):
         base.warn(["a run that is named twice is compared once"])
         directories = list(once.values())
-    # The baseline is read together with the runs, so that runs with the same name get different labels.
+    # Read the baseline together with the runs, so that runs with equal names get different labels.
     runs = comparison.read([*directories, *([baseline] if baseline is not None else [])])
     against = runs.pop() if baseline is not None else None
     doubts = comparison.doubts(runs, against)
