@@ -1,4 +1,4 @@
-"""External controllers and switching rules (Python classes and programs): finds and checks them before a run."""
+"""Finds and checks external controllers and switching rules, which are Python classes or programs."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ SENDER = {
 }
 """A controller's methods and their arguments."""
 RECEIVER = {"__init__": ("setup",), "on_arrival": ("packet",), "report": ("slot",)}
-"""The same for a controller's nested class ``Receiver``."""
+"""Methods and arguments of a controller's nested class ``Receiver``, in the same form."""
 SWITCHING = {"__init__": (), "choose": ("stream",)}
-"""The same for a switching rule."""
+"""Methods and arguments of a switching rule, in the same form."""
 REQUIRED = ("on_report", "rate_bps", "on_arrival", "report", "choose")
 
 
 Guest = type | list[str]
-"""A class, or the command of a program as a list of words."""
+"""An external controller or switching rule: a class, or the command of a program as a list of words."""
 
 
 def is_outside(name: str) -> bool:
-    """Whether a controller or a switching rule is a class or a program."""
+    """Whether a name refers to a class or a program, and not to a built-in controller or switching rule."""
     return name.startswith("exec:") or ".py:" in name
 
 
 def found(name: str, folder: Path) -> Guest:
-    """Find the controller ``file.py:Class`` or ``exec:PROGRAM ARGUMENTS``; paths are relative to ``folder``."""
+    """Find a controller. ``name`` is ``file.py:Class`` or ``exec:PROGRAM ARGUMENTS``, relative to ``folder``."""
     return _program(name, folder) if name.startswith("exec:") else checked(load(name, folder))
 
 
 def found_switching(name: str, folder: Path) -> Guest:
-    """Find the switching rule ``file.py:Class`` or ``exec:PROGRAM ARGUMENTS``, as `found` does a controller."""
+    """Find a switching rule. ``name`` has the same forms as for `found`."""
     if name.startswith("exec:"):
         return _program(name, folder)
     each = load(name, folder)
@@ -64,9 +64,9 @@ def words(name: str) -> list[str]:
 
 
 def _program(name: str, folder: Path) -> list[str]:
-    """Return a program's command; its file is searched in ``folder``, the current folder and PATH.
+    """Return the command of a program. The program is searched for in ``folder``, the current folder and PATH.
 
-    Other words with a dot or slash that name a file in ``folder`` become its full path.
+    Other words are replaced by a full path if they contain a dot or slash and are the path of a file in ``folder``.
     """
     program, *rest = words(name)
     path = next((path for path in (folder / program, Path(program)) if path.is_file()), None)
@@ -85,7 +85,7 @@ def _program(name: str, folder: Path) -> list[str]:
 
 
 def check_start(place: str, word: str) -> bool:
-    """Check the program that a command's first word names; return whether there is one."""
+    """Check the program that is the first word of a command. Return whether the program exists."""
     found = shutil.which(word) or (word if Path(word).is_file() else None)
     if found is not None:
         check_program(place, Path(found))
@@ -95,7 +95,7 @@ def check_start(place: str, word: str) -> bool:
 def check_program(place: str, path: Path) -> None:
     """Check that a file is executable, and that the interpreter in its first line exists.
 
-    The system's error does not say that the interpreter is missing.
+    This check is needed because the system's error does not say that the interpreter is missing.
     """
     if not os.access(path, os.X_OK):
         raise UserError(
@@ -115,7 +115,7 @@ def check_program(place: str, path: Path) -> None:
 
 
 def has_interpreter(path: Path) -> bool:
-    """Return whether a file is binary, or a script whose first line names an interpreter."""
+    """Return whether a file is binary, or is a script with an interpreter in its first line."""
     head = _head(path)
     return head.startswith(b"#!") or b"\0" in head
 
@@ -129,7 +129,7 @@ def _head(path: Path) -> bytes:
 
 
 def load(name: str, folder: Path) -> type:
-    """Load the class ``file.py:Class``; the file's path is relative to ``folder``."""
+    """Load the class that ``name`` specifies as ``file.py:Class``. The file's path is relative to ``folder``."""
     import importlib.util
     import linecache
     import traceback
@@ -148,7 +148,7 @@ def load(name: str, folder: Path) -> type:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # `inspect` finds the source by this entry.
+    # Add the module, because `inspect` uses this entry to find the source.
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
@@ -167,7 +167,7 @@ def load(name: str, folder: Path) -> type:
 
 
 def named(classes: Mapping[str, type]) -> list[str]:
-    """Return the ``--set`` changes that select these classes for their flows."""
+    """Return the ``--set`` changes that select a controller class for each flow."""
     changes = []
     for flow, each in classes.items():
         file = _file(each) or "notebook.py"
@@ -178,7 +178,7 @@ def named(classes: Mapping[str, type]) -> list[str]:
 
 
 def checked(each: type) -> type:
-    """Check a class as far as possible without running it, and return it."""
+    """Check as much of a class as is possible without running it, and return the class."""
     _check(each, SENDER)
     every = getattr(each, "report_every_s", 0.1)
     if not isinstance(every, int | float) or not math.isfinite(every) or not 0.001 <= every <= 60:
@@ -202,7 +202,7 @@ def _check(each: type, methods: Mapping[str, tuple[str, ...]]) -> None:
         if method == "__init__":
             _fits(each, method, given)
         elif found is None:
-            # __init__ may still set the method. Only a similar name is certainly a mistake.
+            # Report only a similar name, which is certainly a mistake. Otherwise, __init__ may still set the method.
             near = difflib.get_close_matches(
                 method, [k for k in vars(each) if k not in methods], n=1, cutoff=0.75
             )

@@ -1,4 +1,4 @@
-"""The core's registry of controllers: names, line styles, parameters with units and ranges."""
+"""The core's registry of controllers, with their names, line styles and parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steadycast.errors import UserError, meant
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a controller; its values are numbers or, for durations and rates, texts with a unit."""
+    """A parameter of a controller. Its value is a number or, for a duration or a rate, a text with a unit."""
 
     name: str
     about: str
@@ -49,17 +49,17 @@ class Controller:
     cast: str
     feedback: str
     needs: tuple[tuple[str, str], ...]
-    """Features that a session must have, as names and descriptions."""
+    """Features that a session must have. Each is a pair of name and description."""
     colour: str
     dashes: tuple[float, ...]
     params: tuple[Parameter, ...]
     promises: tuple[tuple[str, str], ...]
-    """Invariants that are checked during a run, as names and descriptions."""
+    """Invariants that are checked during a run. Each is a pair of name and description."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """A recommendation of a controller for a use."""
+    """A recommendation: which controller to use for a purpose."""
 
     towards: str
     controller: str
@@ -94,11 +94,11 @@ USES = (
     Use("libwebrtc", "tfrc", "steady also works, without its packet trains"),
     Use("a network without other traffic", "fixed", "a constant rate: --max-rate R"),
 )
-"""The first two are the defaults of `send`."""
+"""Recommendations by purpose. The first two controllers are the defaults of `send`."""
 
 
 def default(*, group: bool, paper: bool = False) -> str:
-    """Return the default controller of a session; multicast groups and paper mode have the same default."""
+    """Return the default controller of a session. Multicast groups and paper mode use the same default."""
     return (GROUP if group or paper else ONE).controller
 
 
@@ -120,7 +120,7 @@ def registry() -> tuple[Controller, ...]:
 
 
 def controllers() -> tuple[Controller, ...]:
-    """Return all controllers that a scenario can name, with their parameters."""
+    """Return all built-in controllers, with their parameters."""
     return registry()
 
 

@@ -1,4 +1,4 @@
-"""The compiled module `steadycast._core`, which is loaded here and nowhere else."""
+"""The compiled module `steadycast._core`. Other modules must import it from here."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ REAL_TIME = {
     "is_key_frame": "send and receive",
     "refusals": "emulate",
 }
-"""Names that need the module's real-time part, and the command that uses each."""
+"""Names that only exist if the module has its real-time part, each with the command that uses the name."""
 SETUP = Path(__file__).resolve().parents[2] / "scripts" / "setup.py"
-"""Compiles the module in a checkout; a wheel does not contain it."""
+"""The script that compiles the module in a checkout. A wheel does not contain the script."""
 
 
 def need_real_time(command: str) -> None:
@@ -39,7 +39,7 @@ def need_real_time(command: str) -> None:
 
     Raises:
         MissingError: this system is not Linux.
-        UncompiledError: the module was compiled without it, as in a checkout's first set-up.
+        UncompiledError: the module was compiled without this part, for example by a checkout's first set-up.
 
     """
     if vars(core).keys() >= REAL_TIME.keys():
@@ -57,7 +57,7 @@ def need_real_time(command: str) -> None:
 
 
 def _absent(name: str) -> object:
-    """Explain why the module lacks a name; called for an absent attribute (PEP 562)."""
+    """Explain why the module lacks a name. Python calls this function for an absent attribute (PEP 562)."""
     if name in REAL_TIME:
         need_real_time(REAL_TIME[name])
     raise AttributeError(f"module {core.__name__!r} has no attribute {name!r}")
@@ -73,7 +73,7 @@ def program() -> dict[str, str | None]:
 
 @cache
 def commit() -> str | None:
-    """Return the commit of the checkout that this program runs from; `None` elsewhere."""
+    """Return the commit of the checkout from which this program runs. Return `None` if it runs from elsewhere."""
     import subprocess
 
     here = Path(__file__).resolve().parent

@@ -1,4 +1,4 @@
-"""A small example of the program's main use: a call beside a download, with a picture as the viewer saw it."""
+"""A small example of the program's main use: a call beside a download, with a picture that the viewer saw."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steadycast.run import run
 
 
 def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
-    """Run the demo into a folder; return its summary and its report's path."""
+    """Run the demo into the folder ``out``. Return the summary and the path of the report."""
     from steadycast.report.page import write_report
     from steadycast.report.pictures import side_by_side
 
@@ -26,6 +26,6 @@ def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
 
 
 def worst_frame(folder: Folder) -> int:
-    """Return the display index of the viewer's frame with the lowest luma PSNR; 0 if none was measured."""
+    """Return the display index of the received frame with the lowest luma PSNR. Return 0 if no frame was measured."""
     frames = folder.table("frames").filter(pl.col("psnr_y_db").is_not_null())
     return int(frames.sort("psnr_y_db", "frame")["display"][0]) if frames.height else 0

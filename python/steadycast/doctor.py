@@ -16,7 +16,7 @@ from steadycast.exits import Exit
 from steadycast.workers import cores
 
 LEAST_ROOM = 2 << 30
-"""Free bytes below which a disk is nearly full: ten minutes of CIF pictures."""
+"""A disk with less free space than this counts as nearly full, in bytes. Ten minutes of CIF pictures need this."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Finding:
 
     name: str
     state: str
-    """"ok", "missing", "unwritable" or "low"."""
+    """The result: "ok", "missing", "unwritable" or "low"."""
     found: str
     remedy: str = ""
     code: Exit = Exit.DONE
-    """The exit code of commands that need this check, if it has failed."""
+    """The exit code of a command that needs this check, if the check has failed."""
 
 
 NEEDED: dict[str, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ class Examined:
     findings: tuple[Finding, ...]
 
     def code(self, purpose: str) -> Exit:
-        """Return the exit code of a command whose checks have failed; 0 if all have succeeded."""
+        """Return the exit code of a command whose checks have failed. Return 0 if all its checks have succeeded."""
         if purpose not in NEEDED:
             raise UserError(
                 f"doctor {purpose}", "this command has no check", f"choose from: {', '.join(NEEDED)}"
@@ -74,7 +74,7 @@ class Examined:
 
 
 def need(purpose: str) -> None:
-    """Raise `UncompiledError` if a command needs the module's real-time part and it is not compiled."""
+    """Raise `UncompiledError` if a command needs the module's real-time part and this part is not compiled."""
     if {"networks", "sockets"} & set(NEEDED.get(purpose, ())):
         from steadycast.core import need_real_time
 
@@ -126,7 +126,7 @@ def _findings() -> Iterator[Finding]:
 
 
 def _attempt(name: str, works: Callable[[], str]) -> Finding:
-    """Run a check, which returns what works or raises an error about what is missing."""
+    """Run a check. ``works`` returns a description of what works, or raises an error that says what is missing."""
     try:
         return Finding(name, "ok", works())
     except MissingError as error:
@@ -199,7 +199,7 @@ def _networks() -> str:
 def priority() -> Finding:
     """Check whether emulations can get real-time priority."""
     try:
-        # The relay of an emulation gets its priority in the same way. The next line restores the thread's priority.
+        # Try the call by which the relay of an emulation gets its priority. Then restore the thread's priority.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(2))
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     except (AttributeError, OSError):

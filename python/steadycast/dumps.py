@@ -1,4 +1,4 @@
-"""Reads a call's averages: from a dump of chrome://webrtc-internals, a series of getStats, or a run folder's tables."""
+"""Reads the averages of a call from a dump of chrome://webrtc-internals, a series of getStats, or a run's tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_LOSSES = {
     "receiver": "no packetsLost of an inbound-rtp is in it: losses are unknown",
 }
 _WAYS = {"sender": ("outbound-rtp", "bytesSent"), "receiver": ("inbound-rtp", "bytesReceived")}
-"""Types of the streams of each side, and their counters of bytes."""
+"""For each side, the type of its streams and the name of their byte counter."""
 _PACKETS = {"sender": "packetsSent", "receiver": "packetsReceived"}
 _PREFIXES = {
     "RTCOutboundRTP": "outbound-rtp",
@@ -49,53 +49,53 @@ _PREFIXES = {
     "RTCIceCandidatePair": "candidate-pair",
     "RTCTransport": "transport",
 }
-"""Types of statistics by the beginning of their ids, for older browsers without `statsType`."""
+"""Types of statistics by the beginning of their ids. Older browsers do not write the type as `statsType`."""
 _RTP = {"outbound-rtp", "inbound-rtp", "remote-inbound-rtp", "remote-outbound-rtp"}
 _LEAST_GAP_S = 10.0
-"""Minimum length of a gap without reports that is noted, in seconds."""
+"""Minimum length in seconds of a gap without reports that is noted."""
 _GAP_INTERVALS = 5
-"""Minimum length of a noted gap, as a multiple of the usual interval between reports."""
+"""Minimum length of a gap that is noted, as a multiple of the usual interval between reports."""
 _MOST_COUNT = 2.0**64
-"""WebRTC's counters have at most 64 bits."""
+"""Larger numbers are refused, because WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
-"""A receiver's report applies for RTCP's minimum interval, in seconds (RFC 3550, section 6.2)."""
+"""How long a receiver's report remains valid, in seconds: RTCP's minimum interval (RFC 3550, section 6.2)."""
 _LEAST_OTHER = 0.05
-"""A direction of less than this share of the bytes of the reported one is not named."""
+"""A direction is not mentioned if it has less than this fraction of the bytes of the main direction."""
 _USED = 0.5
-"""Below this share of the bandwidth estimate, an encoder is not limited by the network."""
+"""If an encoder uses less than this fraction of the bandwidth estimate, the network does not limit it."""
 _APART_S = 0.05
-"""Two reports of one connection are farther apart; reports of two connections at one moment are closer."""
+"""Minimum time between two reports of one connection, in seconds. Closer reports belong to different connections."""
 _WORST_S = 10.0
-"""The time over which the losses of audio are averaged, in seconds."""
+"""The length of the window in which the audio losses are averaged, in seconds."""
 _MIN_AUDIO_PACKETS = 200
-"""With fewer packets in this time, as in silence that is not sent, a single loss would look like many."""
+"""Windows with fewer audio packets are ignored, because a single loss would look like many. Silence may not be sent."""
 _MOST_DEPTH = 8
-"""The deepest nesting of statistics."""
+"""The deepest nesting of objects in which statistics are found."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
-"""Keys of a bin for which averages have no value."""
+"""Keys of a bin that averages can't provide, with their default values."""
 
 Points = list[tuple[float, Any]]
-"""Times in seconds, and values."""
+"""Pairs of a time in seconds and a value."""
 
 
 @dataclass
 class Stats:
-    """Series of one call's statistics."""
+    """The statistics of one call as series over time."""
 
     kinds: dict[str, str] = field(default_factory=dict)
     """The type of each id: outbound-rtp, inbound-rtp, and so on."""
     series: dict[tuple[str, str], Points] = field(default_factory=dict)
-    """The series by id and metric."""
+    """The series of each id and metric."""
     untimed: int = 0
-    """Number of values whose time is missing or can't be read."""
+    """Number of values whose time is missing or unreadable."""
 
     def of(self, kind: str, metric: str, only: Iterable[str] | None = None) -> list[Points]:
-        """Return the series of a metric of all (or ``only`` some) entries of a type."""
+        """Return a metric's series for the ids of a type. With ``only``, other ids are left out."""
         ids = [each for each, of in self.kinds.items() if of == kind and (only is None or each in only)]
         return [self.series[each, metric] for each in ids if (each, metric) in self.series]
 
     def media(self, kind: str, media: str) -> list[str]:
-        """Return the ids of the streams of a type that carry ``media``: audio or video."""
+        """Return the ids of a type's streams that carry ``media``, which is "audio" or "video"."""
 
         def of(each: str) -> object:
             points = self.series.get((each, "kind")) or self.series.get((each, "mediaType")) or [(0.0, "")]
@@ -104,16 +104,16 @@ class Stats:
         return [each for each, of_kind in self.kinds.items() if of_kind == kind and of(each) == media]
 
     def video(self, kind: str) -> list[str]:
-        """Return the ids of the video streams of a type, or of all its streams if none is video."""
+        """Return the ids of a type's video streams. Return the ids of all its streams if none is video."""
         return self.media(kind, "video") or [each for each, of in self.kinds.items() if of == kind]
 
     def on_pair_in_use(self, metric: str, streams: Iterable[str]) -> Points:
         """Return a metric of the candidate pair that carried ``streams`` at each time.
 
-        Unused pairs may have a longer round trip. The pair in use changes at an ICE restart.
+        Other pairs are ignored, because they may have a longer round trip. The pair in use changes at an ICE restart.
 
-        The pair in use is the one that the transport selects. If the transport names none, it is a pair that is marked
-        as selected (Firefox) or nominated; if there are several, the one that carried most.
+        The pair in use is the one that the transport selects. If the transport selects none, it is a pair that is
+        marked as selected (Firefox) or nominated. If several pairs are marked, the one that carried most is used.
         """
         transports = {
             str(value) for each in streams for _, value in self.series.get((each, "transportId"), [])
@@ -152,7 +152,7 @@ class Stats:
         return sorted(found.items(), key=lambda one: one[0])
 
     def reports_on(self, streams: Iterable[str]) -> list[str]:
-        """Return the ids of the receiver's reports on streams: by localId or SSRC, or else by the kind of media."""
+        """Return the ids of a receiver's reports on streams, found by localId or SSRC, or else by the kind of media."""
         reports = [each for each, of in self.kinds.items() if of == "remote-inbound-rtp"]
 
         def said(owners: Iterable[str], *metrics: str) -> set[str]:
@@ -169,7 +169,7 @@ class Stats:
 
 
 def is_dump(data: bytes) -> bool:
-    """Whether bytes begin as JSON does."""
+    """Whether the bytes begin like JSON."""
     head = data[:64].decode(json.detect_encoding(data), errors="replace")
     return head.lstrip("\ufeff \t\r\n").startswith(("{", "["))
 
@@ -214,7 +214,7 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
 
 
 def _parsed(file: Path, data: bytes) -> Any:
-    """Parse JSON, or a sequence of JSON values whose last one may be truncated."""
+    """Parse a JSON value, or a sequence of JSON values. The last value of a sequence may be truncated."""
     decoder = json.JSONDecoder()
     values: list[Any] = []
     try:
@@ -224,8 +224,8 @@ def _parsed(file: Path, data: bytes) -> Any:
             try:
                 value, at = decoder.raw_decode(text, at)
             except json.JSONDecodeError:
-                # Only the last value may be truncated. If a later line begins with the same character, another value
-                # follows.
+                # Accept an error only in the last value, which may be truncated. If a later line begins with the same
+                # character, another value follows.
                 if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
                     raise
                 break
@@ -237,14 +237,14 @@ def _parsed(file: Path, data: bytes) -> Any:
 
 
 def _begin(text: str, at: int) -> int:
-    """Return the position of the next JSON value. RFC 7464 puts a record separator before each."""
+    """Return the position of the next JSON value. Skip the record separators that RFC 7464 puts before each value."""
     while at < len(text) and text[at] in " \t\r\n\x1e":
         at += 1
     return at
 
 
 def _nothing(calls: Sequence[Stats]) -> str:
-    """Return why a dump has no statistics of a call."""
+    """Return the reason why a dump has no statistics of a call."""
     kinds = {kind for stats in calls for kind in stats.kinds.values()}
     metrics = {metric for stats in calls for _, metric in stats.series}
     if kinds & {"ssrc", "googCandidatePair"} or any(metric.startswith("goog") for metric in metrics):
@@ -272,12 +272,12 @@ def _nothing(calls: Sequence[Stats]) -> str:
 
 
 def _foreign(dump: Any) -> str | None:
-    """Return why a known file of another program can't be read; `None` for unknown files."""
+    """Return the reason why a known file of another program can't be read. Return `None` for unknown files."""
     first = dump[0] if isinstance(dump, list) and dump else None
     nested = first[0] if isinstance(first, list) and first else first
     if isinstance(nested, dict) and nested.get("type") in _RTP and "id" not in nested:
         return "its statistics have no id, as those of a server (mediasoup) that are not getStats's, and are not read"
-    # rtcstats writes events as [name, connection, data, time]; servers write objects with a session's id.
+    # rtcstats writes events as [name, connection, data, time]. Servers write objects that contain the id of a session.
     is_event = isinstance(first, list) and len(first) > 2 and isinstance(first[0], str)
     if is_event or (isinstance(first, dict) and "statsSessionId" in first):
         return "it is a log of rtcstats, which is not read"
@@ -313,7 +313,7 @@ def _time(value: object) -> float | None:
 
 
 def _seconds(value: object) -> float:
-    """Read a time in ISO 8601 or in milliseconds; return seconds."""
+    """Convert a time from ISO 8601 or milliseconds to seconds."""
     if isinstance(value, str):
         number = _number(value)
         if number is None:
@@ -321,7 +321,7 @@ def _seconds(value: object) -> float:
         value = number
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{str(value)[:40]} is no time")
-    # Native programs write microseconds: 1e14 ms are beyond the year 5000.
+    # Native programs write microseconds. Milliseconds above 1e14 would be beyond the year 5000.
     return value / (1e6 if value > 1e14 else 1e3)
 
 
@@ -332,7 +332,7 @@ def _old(stats: Mapping[str, Any]) -> Stats:
     spans: dict[tuple[str, str], tuple[float, float]] = {}
     for name, each in stats.items():
         owner, _, metric = name.rpartition("-")
-        # A series without any value is an empty object.
+        # Skip a series without values. It is an empty object.
         if not each:
             continue
         points = each["values"]
@@ -344,7 +344,7 @@ def _old(stats: Mapping[str, Any]) -> Stats:
     for (owner, metric), points in values.items():
         times = values.get((owner, "timestamp"), [])
         begin, end = spans[owner, metric]
-        # There may be more times than values; the values belong to the last times.
+        # There may be more times than values. Then the values belong to the last times.
         at = (
             [_time(time) for time in times[len(times) - len(points) :]]
             if len(times) >= len(points)
@@ -357,12 +357,12 @@ def _old(stats: Mapping[str, Any]) -> Stats:
 
 
 def _new(dump: Any) -> list[Stats]:
-    """Read a series of reports by getStats; return one `Stats` for each connection.
+    """Read a series of reports by getStats. Return one `Stats` for each connection.
 
-    A report is an array of statistics, an object with the ids as keys, or a JavaScript Map's array of keys and values.
-    The outermost object may have a key for each connection, or for each time.
+    A report is an array of statistics, an object with the ids as keys, or a JavaScript Map as an array of keys and
+    values. The outermost object may have a key for each connection, or for each time.
 
-    If an id occurs at the same time under several keys, or twice in a report, each occurrence belongs to another
+    If an id occurs at the same time under several keys, or twice in a report, each occurrence belongs to a different
     connection.
     """
     dump = _unwrapped(dump)
@@ -393,7 +393,7 @@ def _new(dump: Any) -> list[Stats]:
 
 
 def _occurrences(statistics: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return for each statistic how often its id occurred before."""
+    """Return for each statistic how often its id occurred earlier in the list."""
     seen: Counter[str] = Counter()
     numbers = []
     for statistic in statistics:
@@ -404,7 +404,7 @@ def _occurrences(statistics: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def _moments(times: Iterable[float | None]) -> int:
-    """Return the number of different times."""
+    """Return how many different times there are. Times that differ by at most `_APART_S` count as equal."""
     ordered = sorted(at for at in times if at is not None)
     return bool(ordered) + sum(later - at > _APART_S for at, later in pairwise(ordered))
 
@@ -412,9 +412,10 @@ def _moments(times: Iterable[float | None]) -> int:
 def _advancing(
     key: str, statistics: Sequence[Mapping[str, Any]], latest: dict[tuple[str, str], list[float]]
 ) -> list[int] | None:
-    """Return the number of each statistic's connection if the value has several reports; `None` for a single report.
+    """Return the index of each statistic's connection if the value has several reports.
 
-    Each id has its series of increasing times in each connection. ``latest`` has their last times.
+    Return `None` for a single report. The times of an id increase within a connection, so an earlier time belongs to
+    another connection. ``latest`` contains the last time of each id in each connection.
     """
     times: dict[str, list[float | None]] = {}
     for statistic in statistics:
@@ -433,7 +434,7 @@ def _advancing(
 
 
 def _is_split(found: Iterable[tuple[str, str, Mapping[str, Any]]]) -> bool:
-    """Whether the outermost keys are those of connections, and not those of times."""
+    """Whether the outermost keys distinguish connections. Otherwise, they are times."""
     times: dict[str, dict[str, list[float | None]]] = {}
     for key, _, statistic in found:
         keys = times.setdefault(str(statistic["id"]), {})
@@ -446,7 +447,7 @@ def _is_split(found: Iterable[tuple[str, str, Mapping[str, Any]]]) -> bool:
 
 
 def _unwrapped(dump: Any) -> Any:
-    """Remove outer objects that only wrap another object."""
+    """Remove outer objects that only contain another object."""
     while isinstance(dump, dict) and not _is_statistic(dump):
         inner = [value for value in dump.values() if isinstance(value, dict | list)]
         if len(inner) != 1 or not isinstance(inner[0], dict) or _is_statistic(inner[0]):
@@ -462,7 +463,7 @@ def _is_statistic(value: Any) -> bool:
 
 
 def _statistics(value: Any, depth: int) -> Iterator[dict[str, Any]]:
-    """Yield the statistics inside a value, at most `_MOST_DEPTH` objects deep."""
+    """Yield the statistics inside a value, to a depth of `_MOST_DEPTH` objects."""
     if _is_statistic(value):
         yield value
     elif depth < _MOST_DEPTH and isinstance(value, dict | list):
@@ -471,7 +472,7 @@ def _statistics(value: Any, depth: int) -> Iterator[dict[str, Any]]:
 
 
 def _number(value: object) -> float | None:
-    """Return a finite number; some programs write numbers as text."""
+    """Return a value as a number, or `None` if it is not a finite number. Some programs write numbers as text."""
     if isinstance(value, str):
         with suppress(ValueError):
             value = float(value)
@@ -486,10 +487,10 @@ def _numbers(points: Points) -> list[tuple[float, float]]:
 
 
 def _set_back(counters: list[Points]) -> float:
-    """Return by how many seconds the clock was set back.
+    """Return how far the clock was set back, in seconds.
 
-    Counters only increase. If the clock was set back, they decrease when they are sorted by time, but not in the file's
-    order.
+    Counters only increase. If the clock was set back, a counter decreases when it is sorted by time, but it increases
+    in the order of the file.
     """
     if not any(_restarts([points]) for points in counters):
         return 0.0
@@ -503,7 +504,7 @@ def _set_back(counters: list[Points]) -> float:
 
 
 def _onward(points: Points) -> Points:
-    """Continue the time by the median step wherever the clock was set back."""
+    """Make all times increase. Where the clock was set back, the time continues with the median step."""
     steps = sorted(later - before for (before, _), (later, _) in pairwise(points) if later > before)
     usual = steps[len(steps) // 2] if steps else BIN_S
     found: Points = []
@@ -516,12 +517,12 @@ def _onward(points: Points) -> Points:
 
 
 def _grown(all_of: list[Points], edges: Sequence[float]) -> list[float]:
-    """Return the growth of counters from each edge to the next. A counter that falls was reset."""
+    """Return the growth of counters from each edge to the next edge. A counter that decreases counts as reset."""
     return _summed([_rising(_numbers(points)) for points in all_of], edges)
 
 
 def _rising(counted: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return a counter's growth since its first value. After a reset, the new value is added."""
+    """Return a counter's growth since its first value. After a reset, the growth continues with the new value."""
     rising = [(at, 0.0) for at, _ in counted[:1]]
     for (_, before), (at, value) in pairwise(counted):
         rising.append((at, rising[-1][1] + (value - before if value >= before else value)))
@@ -538,12 +539,13 @@ def _restarts(all_of: list[Points]) -> list[float]:
 def _lost(
     all_of: list[Points], restarts: Sequence[float], edges: Sequence[float]
 ) -> list[float | None] | None:
-    """Return the losses from each edge to the next; `None` where they are unknown.
+    """Return the number of losses from each edge to the next edge. Return `None` where it is unknown.
 
-    ``packetsLost`` falls when a "lost" packet arrives late or twice (RFC 3550, section 6.4.1 and appendix A.3). The
-    decrease is subtracted from the interval in which the loss was counted.
+    ``packetsLost`` decreases when a packet that counted as lost arrives late, or when a packet arrives twice (RFC 3550,
+    section 6.4.1 and appendix A.3). The decrease is subtracted from the interval in which the loss was counted.
 
-    If the stream's other counters fall at the same time, they were reset, and ``packetsLost`` counts from 0 again.
+    If the stream's other counters decrease at the same time, the counters were reset. ``packetsLost`` then counts from
+    0.
     """
     grown = []
     for points in all_of:
@@ -556,7 +558,7 @@ def _lost(
             total.append((at, total[-1][1] + (max(value, 0.0) if anew else value - before)))
         least = math.inf
         kept = []
-        # If the counter falls later, earlier values are limited to its later value.
+        # If the counter decreases later, limit the earlier values to the later value.
         for at, value in reversed(total):
             least = min(least, value)
             kept.append((at, max(least, 0.0)))
@@ -581,7 +583,7 @@ def _summed(rising: list[list[tuple[float, float]]], edges: Sequence[float]) -> 
 
 
 def _held(points: Sequence[tuple[float, Any]], at: float) -> Any:
-    """Return the last value up to a time, or else the first value; `None` without values."""
+    """Return the last value at or before a time, or else the first value. Return `None` if there are no values."""
     return points[max(bisect_right(points, at, key=lambda one: one[0]) - 1, 0)][1] if points else None
 
 
@@ -594,7 +596,7 @@ def _between(points: list[tuple[float, float]], at: float) -> float:
 
 
 def _audio(stats: Stats, side: str, ids: Iterable[str], edges: Sequence[float]) -> Json | None:
-    """Return the number of audio packets beside the video ``ids``, and their losses; `None` without audio."""
+    """Return the number of audio packets and their losses. Return `None` if there is no audio beside the video."""
     kind, counter = _WAYS[side]
     audio = stats.media(kind, "audio")
     if not audio or set(audio) & set(ids):
@@ -615,7 +617,8 @@ def _audio(stats: Stats, side: str, ids: Iterable[str], edges: Sequence[float]) 
 
     n = round(_WORST_S / BIN_S)
     windows = [(k, k + n) for k in range(max(len(gone) - n, 0) + 1)]
-    # Reports are late, so losses of a stream that has just stopped fall into a window with few packets.
+    # Ignore windows with few packets. Reports are late, so such a window may contain the losses of a stream that has
+    # just stopped.
     spoken = [(k, end) for k, end in windows if sum(all_packets[k:end]) >= _MIN_AUDIO_PACKETS]
     worst = max((share(k, end) for k, end in spoken), default=None)
     return {
@@ -632,7 +635,7 @@ def _carried_by(stats: Stats, side: str) -> float:
 
 
 def _summary(stats: Stats, side: str) -> Json:
-    """Summarize one direction of a connection, in bins of 1 s."""
+    """Summarise one direction of a connection in bins of 1 s."""
     kind, counter = _WAYS[side]
     ids = stats.video(kind)
     set_back = _set_back(stats.of(kind, counter, ids))
@@ -683,7 +686,7 @@ def _summary(stats: Stats, side: str) -> Json:
         or _numbers(stats.on_pair_in_use("currentRoundTripTime", ids)),
         edges,
     )
-    # A receiver counts only the packets that arrived.
+    # Add the losses on the receiver's side, because a receiver counts only packets that arrived.
     all_packets = [n + ((gone or 0.0) if came else 0.0) for n, gone in zip(packets, gone_of, strict=True)]
     bins = [
         _UNSHOWN
@@ -715,7 +718,7 @@ def _summary(stats: Stats, side: str) -> Json:
             "notes": notes,
             "audio": audio,
             "reports": len(times),
-            # The numbers in bins are rounded.
+            # Add the exact numbers, because the numbers in the bins are rounded.
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,
             "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],
             "freezes": _counted(stats.of(kind, "freezeCount", ids)),
@@ -742,7 +745,7 @@ def _counted(all_of: list[Points]) -> float | None:
 
 
 def _merged(all_of: list[Points]) -> list[tuple[float, float]]:
-    """Merge several series into one, in the order of times.
+    """Merge several series into one that is sorted by time.
 
     A stream has several series if its SSRC changed, because its reports then have a new id.
     """
@@ -750,9 +753,9 @@ def _merged(all_of: list[Points]) -> list[tuple[float, float]]:
 
 
 def _latest(values: list[tuple[float, float]], edges: Sequence[float]) -> list[float | None]:
-    """Return the last value before each bin's end; `None` if it is too old."""
+    """Return the last value before the end of each bin. Return `None` where this value is too old."""
     gaps = sorted(later - before for (before, _), (later, _) in pairwise(values))
-    # A value is current for two usual intervals between the reports.
+    # A value stays valid for twice the usual interval between reports.
     holds = max(_REPORT_S, 2 * gaps[len(gaps) // 2] if gaps else 0.0)
     found: list[float | None] = []
     for end in edges[1:]:
@@ -762,7 +765,7 @@ def _latest(values: list[tuple[float, float]], edges: Sequence[float]) -> list[f
 
 
 def _limits(stats: Stats, kind: str, ids: Iterable[str]) -> dict[float, set[str]]:
-    """Return the reasons that limited an encoder at each time. A layer that is switched off limits nothing."""
+    """Return the reasons that limited an encoder at each time. Simulcast layers that are switched off are ignored."""
     found: dict[float, set[str]] = {}
     for each in ids:
         off = {at for at, value in stats.series.get((each, "active"), []) if value is False}
@@ -784,10 +787,10 @@ def _unused(
     estimates: Sequence[tuple[float, float]],
     edges: Sequence[float],
 ) -> Json | None:
-    """Return the sent and the estimated rate at the times when the browser reported bandwidth as the encoder's limit.
+    """Return the sent and the estimated rate while the browser reported bandwidth as the encoder's limit.
 
-    `None` if the sent rate was at least `_USED` of the estimate. A lower rate contradicts the browser: the limit was
-    something else, for example the application's highest rate.
+    Return `None` if the sent rate was at least `_USED` of the estimate. A lower sent rate contradicts the browser. Then
+    something else was the limit, for example a maximum rate of the application.
 
     The sent rate includes all streams and their headers, because they share the estimate.
     """
@@ -808,13 +811,13 @@ def _unused(
 
 
 def capture_of(place: Path) -> Path | None:
-    """Return the run folder's capture nearest to the sender; `None` without captures."""
+    """Return the capture in a run folder that is nearest to the sender. Return `None` if there are no captures."""
     captures = sorted(place.glob("pcap/*.pcap*"), key=lambda file: (".src" not in file.name, file.name))
     return captures[0] if captures else None
 
 
 def of_run(place: Path) -> Json:
-    """Summarize the first video of a run by its tables.
+    """Summarise the first video of a run from the run's tables.
 
     Raises:
         UserError: it is no run folder, or has no video.
@@ -836,7 +839,7 @@ def of_run(place: Path) -> Json:
     bins = []
     for row in sender:
         other = came.get(row["t_s"], {})
-        # The number of packets is estimated for packets of the default size, 1200 bytes.
+        # Estimate the number of packets, assuming that each has the default size of 1200 bytes.
         packets = round((row["throughput_bps"] or 0.0) * step / 8 / 1200)
         bins.append(
             _UNSHOWN
@@ -870,7 +873,7 @@ def of_run(place: Path) -> Json:
 
 
 def sentences(seen: Json) -> list[str]:
-    """Describe averages in sentences."""
+    """Describe the averages in sentences."""
     of_video = "video packets" if seen["audio"] else "packets"
     said = [
         f"Seen: {say.rate(seen['sent_bps'])} as a median ({say.rate(seen['sent_max_bps'])} at most), "

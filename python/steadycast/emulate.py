@@ -1,4 +1,4 @@
-"""Runs a scenario in real time, with network namespaces as hosts, the simulator's links, and the kernel's TCP."""
+"""Runs a scenario in real time. Hosts are network namespaces, links are the simulator's, and TCP is the kernel's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from steadycast.run_pipeline import Keep, Ladders, Made, Plan, Ready, stage
 
 
 def _program() -> str:
-    """Return how a program is given to this command: as an option, or in Python as an argument."""
+    """Return how a user specifies a program: as an option on the command line, or as an argument in Python."""
     return named("--in HOST -- COMMAND", "program=Program(host, command)")
 
 
@@ -39,9 +39,9 @@ class Emulated:
     """The result of an emulation."""
 
     run: Run
-    """The run and its record."""
+    """The run's results."""
     code: int | None
-    """The program's exit code, or 128 plus the number of the signal that ended it; `None` without a program."""
+    """The program's exit code, or 128 plus the number of the signal that ended it. It is `None` without a program."""
 
 
 @typed
@@ -119,7 +119,7 @@ def emulate(
         return worlds[0]
 
     with ExitStack() as stack:
-        # A progress bar would disturb the program's output in the terminal.
+        # Show no progress bar beside a program, because it would disturb the program's output in the terminal.
         told = progress or (stack.enter_context(shown()) if program is None else Silent())
         done = stage(
             lambda: Ready.of(plan, told, build, made),
@@ -133,7 +133,10 @@ def emulate(
 
 
 def _left_aside(loaded: core.Scenario, *, approximate: bool) -> tuple[str, ...]:
-    """Return a warning for each unsupported feature of the scenario; without ``approximate`` it is an error."""
+    """Return a warning for each unsupported feature of the scenario.
+
+    Raise an error instead unless ``approximate`` is set.
+    """
     refused = core.refusals(loaded)
     if refused and not approximate:
         raise Problems(refused)
@@ -147,11 +150,11 @@ def _one(programs: Program | Sequence[Program] | hosts.Plan | None) -> Program |
     if programs is None or isinstance(programs, Program):
         programs = [] if programs is None else [programs]
     for each in programs:
-        # The core reports a program that is missing.
+        # Skip an empty command here, because the core reports that the program is missing.
         for word in each.command[:1]:
             check_start(word, word)
     if len(programs) < 2:
         return Program(programs[0].host, bare(programs[0].command)) if programs else None
-    # The first program is started last, so that the others are already running.
+    # Start the first program last, so that the other programs are already running.
     members = [hosts.Member(str(n), each.host, list(each.command)) for n, each in enumerate(programs)]
     return _one(hosts.Plan(members[::-1], waits="0"))

@@ -1,4 +1,4 @@
-"""Measures rate and quality of a clip at every quantizer."""
+"""Measures the rate and the quality of a clip at every quantizer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """A ladder, with the mean rate and the picture quality of each quantizer.
+    """The quantizers of a clip (its ladder), with the mean rate and the picture quality at each quantizer.
 
-    Rates are in bit/s. They count the encoded pictures (access units) without packet headers.
+    Rates are in bit/s. They include the encoded pictures (access units), but no packet headers.
     """
 
     ladder: Ladder
@@ -34,7 +34,7 @@ class Steps:
     psnr_y_db: tuple[float | None, ...]
     ssim: tuple[float | None, ...]
     frame_psnr_y_db: F64
-    """Luma PSNR of each frame in display order, one row per quantizer; at most `PSNR_CAP_DB`."""
+    """Luma PSNR of each frame in display order, at most `PSNR_CAP_DB`. Each quantizer has one row."""
 
 
 def steps(
@@ -48,7 +48,7 @@ def steps(
     pixels: str | None = None,
     progress: Progress | None = None,
 ) -> Steps:
-    """Encode clips at every quantizer, and measure each; ``pixels`` is the pixel format of raw files."""
+    """Encode clips at every quantizer, and measure the results. ``pixels`` is the pixel format of raw files."""
     from steadycast.media.clip import Clip
     from steadycast.media.ladder import as_options, encode_ladder
     from steadycast.media.metrics import capped
@@ -59,7 +59,7 @@ def steps(
     with as_options():
         ladder = encode_ladder(source, codec, size, fps, gop, bframes, progress=progress)
     table = ladder.table
-    # All frames count as received.
+    # Measure the encoding alone: treat all frames as received.
     whole = Fates(np.ones(table.frames, dtype=np.bool_))
     psnr, ssim, frames = [], [], []
     for i, q in enumerate(table.qs):
@@ -75,7 +75,7 @@ def steps(
 
 
 def write_trace(steps: Steps, path: Path) -> Path:
-    """Write the multi-rate trace of a ladder, which a scenario reads as ``trace``."""
+    """Write a trace of the rates at all quantizers. A scenario reads the file by its key ``trace``."""
     from steadycast.media.trace import written
 
     text = written(path, steps.ladder.table, steps.frame_psnr_y_db)
@@ -85,7 +85,7 @@ def write_trace(steps: Steps, path: Path) -> Path:
 
 
 def write_clips(steps: Steps, folder: Path) -> list[Path]:
-    """Write each quantizer's clip as a stream for players, such as q02.m4v."""
+    """Write the clip at each quantizer as a stream for players, for example q02.m4v."""
     from steadycast.media import stream
 
     ladder = steps.ladder
@@ -104,7 +104,7 @@ def write_clips(steps: Steps, folder: Path) -> list[Path]:
 
 
 def table(ladder: Steps) -> Table:
-    """Return the table that shows a ladder in a terminal."""
+    """Return a table for the terminal, with a row per quantizer."""
     from steadycast.report import terminal
 
     result = terminal.plain("quantizer", "rate", "PSNR", "SSIM")
@@ -114,7 +114,7 @@ def table(ladder: Steps) -> Table:
 
 
 def draw(ladder: Steps, path: Path) -> None:
-    """Draw rate and quality over the quantizer, and save it."""
+    """Draw rate and quality against the quantizer, and save the figure."""
     canvas.save_drawing(lambda: _draw(ladder), path)
 
 

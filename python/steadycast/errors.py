@@ -1,4 +1,4 @@
-"""Errors that the user can resolve: each names a place, a problem and a remedy."""
+"""Errors that the user can resolve. Each error says the place, the problem and the remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steadycast.exits import Exit
 class UserError(Exception):
     """A mistake in the input, with its place, the problem and a remedy.
 
-    Commands print it as one line without a traceback; any other exception is a bug.
+    Commands print it as one line without a traceback. Any other exception is a bug of this program.
     """
 
     code: ClassVar[Exit] = Exit.MISUSED
@@ -67,12 +67,12 @@ class MissingError(UserError):
 
     @classmethod
     def package(cls, place: str, name: str, wanted: str) -> Self:
-        """Create the error of a missing Python package; ``wanted`` is pip's argument."""
+        """Create an error about a missing Python package. ``wanted`` is the argument for pip."""
         return cls(place, f"{name} is not installed", f"pip install '{wanted}'")
 
 
 class UncompiledError(MissingError):
-    """A part of the compiled module that is missing; a checkout compiles it on its first use."""
+    """A missing part of the compiled module. A checkout compiles this part when it is first needed."""
 
 
 class UnwrittenError(UserError):
@@ -84,15 +84,15 @@ class UnwrittenError(UserError):
     def of(
         cls, path: Path | str, error: BaseException, remedy: str = "make room, or name another place"
     ) -> Self:
-        """Create the error from a file and the system's error."""
+        """Create the error from the file's path and the system's error."""
         return cls(str(path), f"can't be written ({reason(error)})", remedy)
 
 
 def reason(error: BaseException) -> str:
-    """Return the system's reason of an error, without file names and error numbers."""
+    """Return why an error occurred, in the system's words without file names and error numbers."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    # Rust libraries include the system's error number in the text.
+    # Rust libraries write the number of the system's error into the text.
     number = re.search(r"\(os error (\d+)\)", str(error))
     if number is not None:
         return os.strerror(int(number[1]))
@@ -113,5 +113,5 @@ _MOST_NAMES = 40
 
 
 def full(error: OSError) -> bool:
-    """Whether the error is a full disk, an exceeded quota, or a place that can't be written at all."""
+    """Whether an error means that a disk is full, a quota is exceeded, or a place can't be written to at all."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.EBADF)

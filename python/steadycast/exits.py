@@ -1,4 +1,4 @@
-"""Exit codes, on which scripts and pipelines can rely."""
+"""Exit codes of the commands. Scripts may rely on them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """The outcome of a command; `about` describes it in a sentence."""
+    """The result of a command. `about` describes it in a sentence."""
 
     about: str
 
@@ -31,5 +31,5 @@ class Exit(IntEnum):
 
 
 def listed() -> str:
-    """Return the codes and their sentences, a line each."""
+    """Return a list of the codes and their descriptions, with a line for each code."""
     return "\n".join(f"  {code.value:<4} {code.about}" for code in Exit)

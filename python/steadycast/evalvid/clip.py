@@ -1,4 +1,4 @@
-"""An encoded clip as it is sent: its frames in coding order, with their display slots."""
+"""An encoded clip in the form in which it is sent. Frames are in coding order, and each has a display slot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from steadycast.media.table import Kind
 from steadycast.media.yuv import Layout, is_raw
 
 _KINDS = {1: Kind.I, 2: Kind.P, 3: Kind.B}
-"""Kinds by FFmpeg's AVPictureType. All others are switching pictures, which have references like P frames."""
+"""Frame types by FFmpeg's AVPictureType. All others are switching pictures, which have references like P frames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class EncodedClip:
     path: Path
     codec: Codec
     config: bytes
-    """The decoder's configuration; empty if the stream contains it."""
+    """The decoder's configuration. It is empty if the stream contains the configuration."""
     width: int
     height: int
     fps: Fraction
@@ -45,7 +45,7 @@ class EncodedClip:
 
     @classmethod
     def read(cls, path: Path, fps: str | Fraction = "clip") -> EncodedClip:
-        """Read a video file of a codec that Steadycast encodes; ``fps`` is for files without time stamps.
+        """Read a video file in a codec that Steadycast encodes. ``fps`` is the frame rate of files without time stamps.
 
         Raises:
             UserError: the file has another format, or some frames can't be decoded.
@@ -76,7 +76,7 @@ class EncodedClip:
 
 
 def _demuxed(path: Path) -> tuple[str, bytes, tuple[bytes, ...], tuple[int, int]]:
-    """Return the codec's name, its configuration, the access units, and the picture size of a file."""
+    """Return a file's codec name, decoder configuration, access units, and picture size."""
     try:
         with files.media(path) as container:
             stream: Any = container.streams.video[0]
@@ -89,7 +89,7 @@ def _demuxed(path: Path) -> tuple[str, bytes, tuple[bytes, ...], tuple[int, int]
 
 
 def decoded_slots(clip: EncodedClip, frames: Iterable[int]) -> Iterator[tuple[int, Picture]]:
-    """Yield the pictures that are decoded from some of a clip's frames, with their display slots."""
+    """Decode the given frames of a clip, and yield the pictures with their display slots."""
     given = (Unit(clip.slots[frame], clip.units[frame]) for frame in frames)
     for slot, picture, _ in decoded(clip.codec, given, clip.config, clip.width, clip.height):
         yield slot, picture

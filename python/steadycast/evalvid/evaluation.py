@@ -1,4 +1,4 @@
-"""Video from a network outside Steadycast: the frames that arrived, the pictures on screen, and their quality."""
+"""Evaluates video from another network: which frames arrived, which pictures were on screen, and their quality."""
 
 from __future__ import annotations
 
@@ -35,40 +35,40 @@ if TYPE_CHECKING:
 
 FATES = ("received", "lost", "late", "never sent")
 _MOST_SHOWN = 3
-"""The most frames that a warning names."""
+"""The largest number of frames that a warning lists."""
 
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """What became of each frame of a clip, in coding order."""
+    """Whether and when each frame of a clip was sent and arrived. Frames are in coding order."""
 
     kinds: tuple[str, ...]
     sizes: I64
     packets: I64
     """Number of packets per frame."""
     sent_ns: I64
-    """When a frame's first packet was sent; `NEVER` if none was."""
+    """When the first packet of each frame was sent. It is `NEVER` if no packet was sent."""
     arrival_ns: I64
-    """When a frame's last packet arrived; `NEVER` if one was lost."""
+    """When the last packet of each frame arrived. It is `NEVER` if a packet was lost."""
     late: Bools
-    """Whether a complete frame arrived after its play-out time."""
+    """Whether all packets of each frame arrived, but after its play-out time."""
     beyond: int
-    """Number of packets that were sent after those of the last frame."""
+    """Number of packets that were sent after the packets of the last frame."""
 
     @property
     def count(self) -> int:
-        """Number of frames, up to the last frame with a sent packet."""
+        """Number of frames up to the last frame that has a sent packet."""
         there = np.flatnonzero(self.sent_ns != NEVER)
         return int(there[-1]) + 1 if len(there) else 0
 
     @property
     def received(self) -> Bools:
-        """Whether all packets of a frame arrived in time."""
+        """Whether all packets of each frame arrived in time."""
         return np.asarray((self.arrival_ns != NEVER) & ~self.late, dtype=np.bool_)
 
     @property
     def fates(self) -> list[str]:
-        """One of `FATES` per frame."""
+        """What happened to each frame: one of `FATES`."""
         lost = self.arrival_ns == NEVER
         fate = np.where(self.sent_ns == NEVER, 3, np.where(lost, 1, np.where(self.late, 2, 0)))
         return [FATES[n] for n in fate]
@@ -77,7 +77,7 @@ class Frames:
 def frames_of(
     traced: Sequence[TracedFrame], packets: Exchange, playout_ns: int | None = None
 ) -> tuple[Frames, list[str]]:
-    """Assign packets to frames, in the order of sending; return what became of them, and warnings.
+    """Assign packets to frames in the order of sending. Return the frames with their arrivals, and warnings.
 
     Args:
         traced: the frames in the order of sending, each with its number of packets.
@@ -100,7 +100,7 @@ def frames_of(
     small: list[int] = []
     for place, (first, last) in enumerate(pairwise([0, *np.cumsum(counts).tolist()])):
         mine = packets.packets[first:last]
-        # The packets end before this frame.
+        # Stop, because there are no packets for this frame and the later frames.
         if not mine:
             break
         sent[place] = mine[0].time_ns
@@ -139,7 +139,7 @@ def _doubts(frames: Frames, small: list[int], sent: int) -> list[str]:
 
 
 def by_payload(clip: EncodedClip, most_bytes: int) -> list[TracedFrame]:
-    """Return a clip's frames for a sender with at most ``most_bytes`` of a frame per packet."""
+    """Return a clip's frames for a sender that puts at most ``most_bytes`` bytes of a frame into a packet."""
     step = 1 / float(clip.fps)
     return [
         TracedFrame(0, kind, len(unit), math.ceil(len(unit) / most_bytes), place * step)
@@ -170,38 +170,39 @@ def check_trace(clip: EncodedClip, traced: Sequence[TracedFrame], path: Path) ->
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The pictures on screen and their quality, per display slot."""
+    """The pictures on screen and their quality, in display slots."""
 
     shown: I64
-    """The slot whose picture is on screen; −1 (a black screen) before the first one."""
+    """The slot of the picture that is on screen. It is −1 while the screen is black before the first picture."""
     against_sent: F64
-    """PSNR of Y, U and V in dB against the encoded pictures; infinite if identical."""
+    """PSNR of Y, U and V in dB, compared with the encoded pictures. It is infinite for identical pictures."""
     against_original: F64 | None
-    """PSNR of Y, U and V in dB, compared with the original; `None` without an original."""
+    """PSNR of Y, U and V in dB, compared with the original pictures. It is `None` without an original."""
     sent: F64 | None
-    """Luma PSNR of the encoded pictures in dB, compared with the original."""
+    """Luma PSNR of the encoded pictures in dB, compared with the original. It is `None` without an original."""
     ssim: F64
-    """SSIM of luma, compared with the original or, without one, with the encoded pictures."""
+    """SSIM of luma, compared with the original pictures or, without an original, with the encoded pictures."""
     warnings: tuple[str, ...]
 
     @property
     def classes(self) -> U8:
-        """Opinion scores, compared with the original or, without one, with the encoded pictures."""
+        """Opinion scores from the PSNR against the original or, without an original, against the encoded pictures."""
         psnr = self.against_sent if self.against_original is None else self.against_original
         return metrics.opinion_classes(psnr[:, 0])
 
     @property
     def sent_classes(self) -> U8:
-        """Opinion scores if nothing is lost."""
+        """Opinion scores of the encoded pictures, as if no packet were lost."""
         return metrics.opinion_classes(np.full(len(self.shown), np.inf) if self.sent is None else self.sent)
 
 
 def on_screen(clip: EncodedClip, frames: Frames, by: str, playout_ns: int | None) -> tuple[I64, list[int]]:
-    """Return which slot's picture is on screen in each display slot, and the frames that the decoder receives.
+    """Return the slot of the picture on screen for each display slot, and the frames that the decoder receives.
 
-    By "time", the decoder also receives late frames, because others refer to them; their pictures are shown late.
+    With `by` "time", the decoder also receives late frames, because other frames refer to them. Their pictures are
+    shown late.
 
-    By "index", it receives neither late nor lost frames, and the pictures follow one another without a gap.
+    With "index", the decoder receives neither late nor lost frames. The pictures follow one another without a gap.
     """
     n = frames.count
     arrived = frames.arrival_ns[:n] != NEVER
@@ -230,7 +231,7 @@ def measure(
     progress: Progress,
     put: Callable[[Picture], None] | None = None,
 ) -> Seen:
-    """Compare the pictures on screen with the encoded and the original ones; pass each to ``put``."""
+    """Compare the pictures on screen with the encoded and the original pictures. Call ``put`` with each picture."""
     rows: list[tuple[Any, ...]] = []
     came = _Newest(decoded_slots(clip, given), clip)
     sent = _Newest(decoded_slots(clip, range(len(clip.units))), clip)
@@ -266,14 +267,14 @@ def measure(
 
 
 class _Newest:
-    """A decoder's pictures by slot, read in ascending order."""
+    """Reads a decoder's pictures in ascending order of their slots."""
 
     def __init__(self, pictures: Iterator[tuple[int, Picture]], clip: EncodedClip) -> None:
         self.pictures = pictures
         self.held: dict[int, Picture] = {-1: Picture.black(clip.width, clip.height)}
 
     def at(self, slot: int) -> Picture:
-        """Return the picture of a slot; the slot must not decrease from call to call."""
+        """Return the picture of a slot. A later call must not ask for an earlier slot."""
         while slot not in self.held:
             place, picture = next(self.pictures)
             self.held[place] = picture
@@ -291,9 +292,10 @@ def _original(path: Path, clip: EncodedClip, pixels: str | None) -> Iterator[Pic
 
 
 def worst_interval(classes: U8, sent_classes: U8, interval: int) -> tuple[float, int]:
-    """Return `miv`: the largest share of worsened frames in ``interval`` consecutive ones, and where they begin.
+    """Return `miv` and the first frame of the interval for which `miv` is reached.
 
-    A worsened frame has a lower opinion score as received than as sent.
+    `miv` is the largest fraction of worsened frames in ``interval`` consecutive frames. A frame is worsened if its
+    opinion score is lower as received than as sent.
     """
     worse = np.concatenate([[0], np.cumsum(classes < sent_classes)])
     length = min(interval, len(classes))
@@ -303,7 +305,7 @@ def worst_interval(classes: U8, sent_classes: U8, interval: int) -> tuple[float,
 
 
 def as_json(packets: Exchange, frames: Frames, seen: Seen, interval: int) -> Json:
-    """Return the figures: counts, delays in ms, PSNR in dB, opinion scores from 1 to 5."""
+    """Return the results: counts, delays in ms, PSNR in dB, and opinion scores from 1 to 5."""
     by_fate = {fate: Counter[str]() for fate in FATES}
     for kind, fate in zip(frames.kinds, frames.fates, strict=True):
         by_fate[fate][kind] += 1
@@ -346,7 +348,7 @@ def as_json(packets: Exchange, frames: Frames, seen: Seen, interval: int) -> Jso
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """All results for a received video."""
+    """All results of the evaluation of a received video."""
 
     clip: EncodedClip
     packets: Exchange
@@ -357,7 +359,7 @@ class Evaluation:
     warnings: tuple[str, ...]
 
     def json(self) -> Json:
-        """Return the figures; see `as_json`."""
+        """Return the results in the form of `as_json`."""
         return as_json(self.packets, self.frames, self.seen, self.interval)
 
     def frame_table(self) -> pl.DataFrame:
@@ -367,7 +369,7 @@ class Evaluation:
         frame_in = {slot: frame for frame, slot in enumerate(clip.slots)}
         order = [frame_in[slot] for slot in range(n)]
         fates = frames.fates
-        # Relative to the sending of the first frame.
+        # Count times from the sending of the first frame.
         origin = int(frames.sent_ns[frames.sent_ns != NEVER].min())
 
         def seconds(times: I64) -> list[float | None]:
@@ -393,7 +395,7 @@ class Evaluation:
         return pl.DataFrame(columns)
 
     def histogram(self) -> pl.DataFrame:
-        """Return `hist`: counts and shares of frames, by PSNR (steps of 1 dB) and by opinion score."""
+        """Return the table `hist`: numbers and fractions of frames, by PSNR in steps of 1 dB and by opinion score."""
         seen = self.seen
         rows: list[tuple[str, float, float, int]] = []
         edges = np.arange(0, metrics.PSNR_CAP_DB + 1)
@@ -422,7 +424,7 @@ def evaluate(
     video: Path | None = None,
     progress: Progress,
 ) -> Evaluation:
-    """Measure what a receiver saw, and save it.
+    """Measure what a receiver saw, and save the pictures if ``video`` is given.
 
     Args:
         clip: the encoded video.
@@ -469,7 +471,7 @@ def _saved(clip: EncodedClip, target: Path | None, count: int) -> Iterator[Calla
 
 
 def table(evaluation: Evaluation) -> Table:
-    """Show the figures in a terminal."""
+    """Return a table of the results for the terminal."""
     from steadycast.report import say, terminal
 
     told = evaluation.json()
@@ -482,7 +484,7 @@ def table(evaluation: Evaluation) -> Table:
 
 
 def sentences(evaluation: Evaluation) -> list[str]:
-    """Describe what became of the packets."""
+    """Describe how many packets arrived, and why others did not."""
     from steadycast.report import say
 
     told = evaluation.json()["packets"]

@@ -1,4 +1,4 @@
-"""Matches sent packets with received packets, and counts the unmatched packets by reason."""
+"""Matches sent packets with received packets. Counts the unmatched packets by reason."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from steadycast.evalvid.packets import Event, PacketTrace, Step
 
 NOT_RECEIVED = "not received"
 _MOST_HOPS = 16
-"""The most lines in a trace about one sent packet."""
+"""The largest number of lines that a trace may have about one sent packet."""
 
 
 class SentPacket(NamedTuple):
-    """A packet that was sent, and its arrival."""
+    """A packet that was sent, and when it arrived."""
 
     time_ns: int
     size: int | None
     arrival_ns: int | None
     lost: str
-    """Why the packet did not arrive; empty if it did."""
+    """Why the packet did not arrive. It is empty if the packet arrived."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Exchange:
     matched_by: str
     """The packet property by which the two traces were matched."""
     unmatched: Counter[str] = field(default_factory=Counter)
-    """Packets that are not in `packets`, or are duplicates, by reason."""
+    """Number of packets by reason, for packets that are not in `packets` or are duplicates."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -43,7 +43,7 @@ class Exchange:
 
     @property
     def delays_ns(self) -> list[int]:
-        """The delays of arrived packets in ns; negative if the two clocks differ."""
+        """The delays of packets that arrived, in ns. They may be negative if the clocks of the two hosts differ."""
         return [p.arrival_ns - p.time_ns for p in self.packets if p.arrival_ns is not None]
 
 
@@ -55,7 +55,7 @@ def exchange(
     receiver: str | None = None,
     clock_offset_ns: int = 0,
 ) -> Exchange:
-    """Match the packets of two traces, or of the two ends in one trace.
+    """Match the sent and the received packets of two traces, or of one trace that contains both ends.
 
     Args:
         sent: the sender's trace, or that of the whole network.
@@ -88,7 +88,8 @@ def exchange(
     place: dict[Hashable, int] = {}
     for n in order:
         first_at = place.setdefault(keys[0][n], n)
-        # A trace of a network lists a packet at each hop. Only a second entry at the same node is a retransmission.
+        # Count only a second entry at the same node as a retransmission, because a network's trace lists a packet at
+        # each hop.
         unmatched["sent again"] += first_at != n and departures[first_at].node == departures[n].node
     dropped = {key: event.node for key, event in zip(keys[2], drops, strict=True)}
     came: dict[Hashable, int] = {}
@@ -117,8 +118,7 @@ def _notes(trace: PacketTrace) -> list[str]:
 
 def _of_flow(trace: PacketTrace, flow: str | None, option: str) -> list[Event]:
     known = Counter(event.flow for event in trace.events)
-    # If the trace has only one flow, its name is ignored, because a network address translator may have changed the
-    # name.
+    # If the trace has only one flow, ignore the flow's name. A network address translator may have changed it.
     chosen = [name for name in known if len(known) == 1 or flow is None or flow in name]
     if len(chosen) != 1:
         several = "; ".join(f"{name or 'without a name'} ({n} lines)" for name, n in known.most_common(8))
@@ -130,7 +130,7 @@ def _of_flow(trace: PacketTrace, flow: str | None, option: str) -> list[Event]:
 
 
 def _arrivals(events: Sequence[Event], trace: PacketTrace, receiver: str | None) -> list[Event]:
-    """Return the arrivals at the receiver: the node that receives the flow and does not forward it."""
+    """Return the arrivals at the receiver. The receiver is the node that receives the flow and does not forward it."""
     if not trace.has_steps:
         return list(events)
     arrivals = [event for event in events if event.step is Step.RECEIVED]
@@ -152,7 +152,7 @@ def _arrivals(events: Sequence[Event], trace: PacketTrace, receiver: str | None)
 def _of_one_source(
     departures: list[Event], arrivals: list[Event], unmatched: Counter[str]
 ) -> tuple[list[Event], list[Event]]:
-    """Remove RTCP and other sources that share the ports of an RTP stream (RFC 5761)."""
+    """Remove RTCP packets and packets of other sources that share the ports of an RTP stream (RFC 5761)."""
     sources = Counter(event.rtp[0] for event in departures if event.rtp)
     if not sources or sources.total() * 2 < len(departures):
         return departures, arrivals
@@ -166,10 +166,11 @@ def _of_one_source(
 
 
 def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, list[list[Hashable]]]:
-    """Return the key of each departure, arrival and drop, and the name of the property that is the key.
+    """Return a name and keys. A packet has the same key in the departures, the arrivals and the drops.
 
-    Candidates are the RTP sequence number, the number in the trace or in the IP header, and the payload, if all packets
-    have them. Of these, the property with the largest number of distinct values is the key.
+    The key is the RTP sequence number, the number in the trace or in the IP header, or the payload. Only a property
+    that all packets have can be the key. Of these properties, the one with the most distinct values is used. The
+    returned name is its name.
     """
     rtp = [[None if event.rtp is None else event.rtp[1] for event in end] for end in ends]
     ids = [[event.id for event in end] for end in ends]
@@ -181,7 +182,7 @@ def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, 
             candidates[name] = _unwrapped(numbers, wraps)
     if all(value is not None for end in digests for value in end):
         candidates["payload"] = digests
-    # With equal numbers of values, `max` returns the first candidate.
+    # If several candidates have equally many distinct values, `max` returns the first of them.
     best = max(candidates, key=lambda name: len(set(candidates[name][0])), default=None)
     if best is None or len(set(candidates[best][0])) * _MOST_HOPS < len(ends[0]):
         what = "nothing tells its packets apart: neither RTP numbers nor IP identifications nor payloads"
@@ -192,16 +193,16 @@ def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, 
 
 
 def _unwrapped(ends: Sequence[Sequence[int | None]], wraps: int | None) -> list[list[Hashable]]:
-    """Unwrap numbers that restart after ``wraps``. The receiver's numbers begin near the sender's."""
+    """Unwrap numbers that restart after ``wraps``. Assume that the receiver's first number is near the sender's."""
     known = [[number for number in end if number is not None] for end in ends]
-    # Numbers that all differ may be random, which can't be unwrapped.
+    # Do not unwrap numbers that all differ, because they may be random.
     if wraps is None or len(set(known[0])) == len(known[0]):
         return [list(end) for end in known]
     unwrapped: list[list[Hashable]] = []
     for numbers in known:
         last, keys = known[0][0], list[Hashable]()
         for number in numbers:
-            # The unwrapped value of `number` that is nearest to `last`.
+            # Take the value that is nearest to `last` among those that equal `number` modulo `wraps`.
             key = last + (number - last + wraps // 2) % wraps - wraps // 2
             keys.append(key)
             last = max(last, key)

@@ -1,6 +1,7 @@
-"""Packet traces of networks outside Steadycast, and tables with a heading.
+"""Reads packet traces of networks outside Steadycast.
 
-The formats are EvalVid's traces of the sender (sd) and the receiver (rd), ns-2, ns-3, tcpdump, and captures.
+The formats are EvalVid's traces of the sender (sd) and the receiver (rd), ns-2, ns-3, tcpdump, captures, and tables
+with a heading.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _NO_ID = "packets without an identification"
 
 
 class Step(Enum):
-    """The kind of a packet's event."""
+    """What happened to a packet."""
 
     SENT = "sent"
     RECEIVED = "received"
@@ -34,19 +35,22 @@ class Event(NamedTuple):
     """A line of a trace, or a packet of a capture."""
 
     step: Step | None
-    """What happened to the packet; `None` in a trace of one host, which records either sending or receiving."""
+    """What happened to the packet.
+
+    It is `None` in the trace of one host, which has either only sent or only received packets.
+    """
     time_ns: int
     node: str
-    """The node; empty if the trace has only one."""
+    """The name of the node. It is empty if the trace has only one node."""
     flow: str
     id: int | None
-    """The packet's number in the trace or in the IP header; `None` if it has none."""
+    """The packet's number in the trace or in the IP header. It is `None` if the packet has no number."""
     size: int | None
     """The size in bytes, as the trace counts it."""
     rtp: tuple[int, int] | None = None
     """RTP source and sequence number."""
     digest: int | None = None
-    """A hash of the beginning of the payload."""
+    """A hash of the first bytes of the payload."""
 
 
 @dataclass
@@ -56,7 +60,7 @@ class PacketTrace:
     path: Path
     form: str
     wraps: int | None
-    """Number of packet numbers before they restart; `None`: they never do."""
+    """Packet numbers restart after this number of values. It is `None` if they never restart."""
     events: list[Event] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     """Skipped lines and packets, by reason."""
@@ -64,7 +68,7 @@ class PacketTrace:
 
     @property
     def has_steps(self) -> bool:
-        """Whether the trace says for each packet if it was sent or received."""
+        """Whether the trace says for each packet whether it was sent or received."""
         return any(event.step is not None for event in self.events)
 
 
@@ -74,13 +78,13 @@ Lines = Iterator[tuple[int, str]]
 class _Form(NamedTuple):
     name: str
     first: re.Pattern[str]
-    """Matches the first line of the format."""
+    """A pattern for the first line of a trace in this format."""
     read: Callable[[PacketTrace, Lines], None]
     wraps: int | None
 
 
 def read_packets(path: Path) -> PacketTrace:
-    """Read a packet trace; its first line or bytes show its format.
+    """Read a packet trace. Detect its format by its first line or its first bytes.
 
     Raises:
         UserError: the file can't be read, has no known format, or a line of it is damaged.
@@ -90,7 +94,7 @@ def read_packets(path: Path) -> PacketTrace:
         data = contents(path, _MOST_BYTES)
     except OSError as error:
         raise UserError(str(path), f"can't be read ({reason(error)})", "check the path") from error
-    # pcapng, and pcap with micro- and nanoseconds in both byte orders.
+    # These are the magic numbers of pcapng and of pcap, with micro- and nanoseconds in both byte orders.
     if data[:4] in (
         b"\x0a\x0d\x0d\x0a",
         b"\xa1\xb2\xc3\xd4",
@@ -139,7 +143,7 @@ _EVALVID = re.compile(r"\s*([\d.eE+-]+)\s+id\s+(\d+)\s+udp\s+(\d+)(\s|$)")
 
 
 def _evalvid(trace: PacketTrace, lines: Lines) -> None:
-    """Read ``time id N udp BYTES`` and further columns (EvalVid's ns-2 agents, Evalvid-RA)."""
+    """Read lines ``time id N udp BYTES``. Further columns (EvalVid's ns-2 agents, Evalvid-RA) are allowed."""
     for number, line in lines:
         if not (found := _EVALVID.match(line)):
             raise UserError(
@@ -156,13 +160,14 @@ _NS2_STEPS = {"+": Step.SENT, "r": Step.RECEIVED, "d": Step.DROPPED, "e": Step.D
 
 
 def _ns2(trace: PacketTrace, lines: Lines) -> None:
-    """Read ns-2's ``event time from to type size flags flow source destination number id``.
+    """Read ns-2's lines ``event time from to type size flags flow source destination number id``.
 
-    ``+`` enters the queue of a link at ``from``, ``-`` leaves it, ``r`` arrives at ``to``; ``d`` and ``e`` are drops.
+    With ``+``, the packet enters the queue of a link at ``from``, with ``-`` it leaves the queue. With ``r`` it arrives
+    at ``to``, and with ``d`` or ``e`` it is dropped.
     """
     for number, line in lines:
         if not _NS2.match(line):
-            # A line that begins like an event, but has other columns, is damaged.
+            # A line is damaged if it begins like an event, but has other columns.
             if line[0] in "+-rde" and line[1:2] == " ":
                 remedy = "a line has 12 columns (wired trace, trace-all); restore it"
                 raise UserError(f"{trace.path}:{number}", "this line is damaged", remedy)
@@ -189,7 +194,7 @@ _NS3_STEPS = {"+": Step.SENT, "t": Step.SENT, "r": Step.RECEIVED, "d": Step.DROP
 
 
 def _ns3(trace: PacketTrace, lines: Lines) -> None:
-    """Read ns-3's ascii traces: ``+`` enters a device's queue, ``t`` is sent, ``r`` is received, ``d`` is a drop."""
+    """Read ns-3's ascii traces. ``+`` means queued, ``t`` sent, ``r`` received, and ``d`` dropped."""
     for number, line in lines:
         if not (head := _NS3.match(line)):
             raise UserError(
@@ -218,7 +223,7 @@ _ENDS = re.compile(r"\s*([\d.]+)\.(\d+) > ([\d.]+)\.(\d+):")
 
 
 def _tcpdump(trace: PacketTrace, lines: Lines) -> None:
-    """Read the output of ``tcpdump -tt -n -v``; ports are on a second line, except in EvalVid's version."""
+    """Read the output of ``tcpdump -tt -n -v``. The ports are on a second line, except in EvalVid's version."""
     heads: list[tuple[int, str]] = []
     for number, line in lines:
         if line[0].isspace() and heads:
@@ -245,7 +250,7 @@ def _tcpdump(trace: PacketTrace, lines: Lines) -> None:
             trace.skipped[_NO_ID if is_udp else "packets other than UDP over IPv4"] += 1
             continue
         ends = _ENDS.match(rest)
-        # Only the first fragment of an IP packet has the UDP header with the ports.
+        # Skip later fragments of an IP packet, because only the first fragment has the UDP header with the ports.
         if ends is None or offset != "0":
             trace.skipped[_LATER] += 1
             continue
@@ -282,7 +287,7 @@ def _table(trace: PacketTrace, lines: Lines) -> None:
         for key, known in _COLUMNS.items()
     }
     for number, line in lines:
-        # Blanks separate columns only if other separators give a wrong number of columns.
+        # Split at blanks only if a split at other separators gives a wrong number of columns.
         row = re.split(r"\s*[,;\t]\s*", line.strip())
         row = row if len(row) == len(names) else split.split(line.strip())
         if len(row) != len(names):
@@ -307,7 +312,7 @@ def _table(trace: PacketTrace, lines: Lines) -> None:
         trace.events.append(Event(step, at, told["node"], told["flow"], int(told["id"]), size))
 
 
-# 1 << 16: packets are numbered by IP's identification field, which has 16 bits.
+# `1 << 16` is for formats that number packets by IP's identification field, which has 16 bits.
 _FORMS = (
     _Form("EvalVid", _EVALVID, _evalvid, None),
     _Form("ns-3", _NS3, _ns3, 1 << 16),
