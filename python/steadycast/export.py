@@ -1,4 +1,4 @@
-"""Exports a run's record for other programs: CSV, and the classic traces of Multi-Evalvid-RA."""
+"""Exports a run's tables for other programs, as CSV or as the classic traces of Multi-Evalvid-RA."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from steadycast.hints import named
 from steadycast.lazy_import import pl
 
 _ANOTHER = "make room, or give another -o DIR"
-# UDP and IP headers, which the exported traces do not count.
+# The exported traces do not count the bytes of UDP and IP headers.
 _HEADERS_BYTES = 28
 
 
 def csv(folder: Folder, out: Path) -> list[Path]:
-    """Write the tables as CSV. Times are in seconds from the start.
+    """Write the tables as CSV. Times are in seconds from the start of the run.
 
-    control.csv has each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra. packets.csv exists
-    if packets were recorded: t, dir, flow, node, seq, stream, size, frame, ftype, q, ecn, owd (s); dir is s (sent) or r
-    (received).
+    control.csv has a row for each step of each controller: t, ctrl, node, r (B/s), p, rtt (s), state, extra.
+    packets.csv exists if packets were recorded: t, dir, flow, node, seq, stream, size, frame, ftype, q, ecn, owd (s).
+    There, dir is s (sent) or r (received).
     """
     written = []
     folder_of(out, _ANOTHER)
@@ -41,7 +41,7 @@ def csv(folder: Folder, out: Path) -> list[Path]:
 
 
 def packets(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the packet table with the columns of packets.csv (see `csv`)."""
+    """Return the packet table in the columns of packets.csv (see `csv`)."""
     return table.select(
         pl.col("t_s").alias("t"),
         "dir",
@@ -59,7 +59,7 @@ def packets(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
-    """Return the decisions with the columns of control.csv (see `csv`)."""
+    """Return the decisions in the columns of control.csv (see `csv`)."""
     names = {f["name"]: str(f.get("controller")) for f in folder.summary["flows"]}
     return table.select(
         pl.col("t_s").alias("t"),
@@ -74,9 +74,10 @@ def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
 
 
 def classic(folder: Folder, out: Path) -> list[Path]:
-    """Write the traces of Multi-Evalvid-RA: sd_be_0 of the sender, and rd_be_N of each receiver N, counted from 0.
+    """Write the traces of Multi-Evalvid-RA: sd_be_0 for the sender, and rd_be_N for receiver N, counted from 0.
 
-    The traces of the first video flow are in ``out``, and those of each further flow in a subfolder with its name.
+    The traces of the first video flow are in ``out``. The traces of each further flow are in a subfolder with the
+    flow's name.
 
     A sender line is `time id packet udp payload quantizer type`, and a receiver line is `time id packet udp payload`. A
     packet has the same number in both traces. The payload is the IP size minus 28 bytes. Frame types are 1 (I), 2 (P)
@@ -100,7 +101,7 @@ def classic(folder: Folder, out: Path) -> list[Path]:
         folder_of(target, _ANOTHER)
         mine = table.filter(pl.col("flow") == flow["name"]).sort("t_s", maintain_order=True)
         if "stream" in mine.columns:
-            # Audio packets are numbered separately.
+            # Leave out audio packets, because they have their own sequence numbers.
             mine = mine.filter(pl.col("stream").ne_missing("audio"))
         number = pl.col("seq").cast(pl.String)
         time = pl.col("t_s").map_elements(lambda t: f"{t:.6f}", return_dtype=pl.String)

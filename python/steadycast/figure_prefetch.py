@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steadycast.report.page import Drawings
 
 Task = tuple[Path, Path, Json]
-"""The unfinished folder with the tables, its final path, and the summary."""
+"""The unfinished folder that contains the tables, the folder's final path, and the summary."""
 
 
 class FigurePrefetcher:
@@ -43,23 +43,23 @@ class FigurePrefetcher:
             self._helper.end()
 
     def draw(self, folder: Folder) -> None:
-        """Start to draw the figures of a folder with complete tables; it may be renamed meanwhile."""
+        """Start to draw the figures of a folder whose tables are complete. The folder may be renamed during this."""
         if self._helper is not None:
             task: Task = (folder.path.absolute(), self._place.absolute(), folder.summary)
             self._helper.ask(task)
 
     def drawings(self) -> Drawings | None:
-        """Wait for the figures, and return them; `None` if they were not drawn."""
+        """Wait for the figures and return them. Return `None` if they were not drawn."""
         return self._helper.answer() if self._helper is not None else None
 
 
 def drawing_is_imported() -> bool:
-    """Whether this process has imported matplotlib, whose import takes longer than drawing."""
+    """Whether this process has already imported matplotlib. The import takes longer than the drawing."""
     return "matplotlib.figure" in sys.modules
 
 
 def drawer(_: object) -> Callable[[Task], Drawings]:
-    """Return the function that draws the figures in the process."""
+    """Return the function that draws the figures in the separate process."""
     import matplotlib.backends.backend_svg
     import matplotlib.figure  # noqa: F401
     import polars  # noqa: F401
@@ -68,7 +68,7 @@ def drawer(_: object) -> Callable[[Task], Drawings]:
 
     def draw(task: Task) -> Drawings:
         part, place, summary = task
-        # The current folder remains accessible when it is renamed.
+        # Work in the folder as the current folder, which remains accessible when it is renamed.
         try:
             os.chdir(part)
         except FileNotFoundError:

@@ -82,7 +82,7 @@ def run_experiment(
 
 
 def _is_controller(name: str, spec: Spec) -> bool:
-    """Whether a name is a controller that the experiment does not have."""
+    """Whether a name refers to a controller that the experiment does not have yet."""
     if name in spec.variants or name in spec.scenarios:
         return False
     return is_outside(name) or name in {entry.name for entry in registry()}

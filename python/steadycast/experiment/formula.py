@@ -24,14 +24,14 @@ from steadycast.errors import UserError, meant
 from steadycast.experiment.series import FUNCTIONS, Argument, ArgumentError, Series, Text
 
 Figures = Mapping[str, float | None]
-"""Numbers of a run by their paths in summary.json; `None` if it has none."""
+"""A run's numbers, by their paths in summary.json. A value is `None` if the summary has no number there."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]))|(?P<path>[A-Za-z_][\w.*-]*)"
     r'|"(?P<text>[^"]*)"|(?P<sign>[<>]=|[-+*/(),<>]))'
 )
 _NAME = r"(?:(?!\.receivers\.|\.forward\.|\.back\.).)*"
-"""``*``: the name of a flow, a receiver or a link, which may contain dots."""
+"""Pattern for ``*``, which matches the name of a flow, a receiver or a link. Such a name may contain dots."""
 
 
 class UnknownError(Exception):
@@ -44,7 +44,7 @@ class Context:
 
     figures: Figures
     other: Callable[[str], Context | None] = field(default=lambda _: None)
-    """Returns the run of another variant or scenario; `None` if it failed or does not exist."""
+    """Returns the run of another variant or scenario. Returns `None` if this run failed or does not exist."""
 
 
 _Values = Callable[[Context], list[float]]
@@ -55,7 +55,7 @@ def _jain(values: Sequence[float]) -> float:
 
 
 def quantile(values: Sequence[float], part: float) -> float:
-    """Return the value below which the share ``part`` of the values lies, without interpolation."""
+    """Return the quantile of the values for the fraction ``part``, without interpolation."""
     return sorted(values)[min(int(part * len(values)), len(values) - 1)]
 
 
@@ -99,11 +99,11 @@ class Formula:
 
     text: str
     paths: tuple[str, ...]
-    """The paths without those inside ``in( )``, which may exist only in other scenarios."""
+    """The paths in the formula. Paths inside ``in( )`` are left out, because they may exist only in other scenarios."""
     names: tuple[str, ...]
-    """Names of other variants and scenarios."""
+    """Names of other variants and scenarios to which the formula refers."""
     series: tuple[Series, ...]
-    """Statistics of a run's tables that the formula needs."""
+    """The functions in the formula that are computed from a run's tables."""
     _value: _Values
 
     @classmethod
@@ -121,7 +121,7 @@ class Formula:
         return _Reader(text, place).formula()
 
     def value(self, figures: Figures | Context) -> float | None:
-        """Return the formula's value; `None` if a figure is unknown or the result is not a number."""
+        """Return the formula's value. Return `None` if a figure is unknown or the result is not a number."""
         context = figures if isinstance(figures, Context) else Context(figures)
         try:
             [value] = self._value(context)
@@ -130,7 +130,7 @@ class Formula:
         return value
 
     def check(self, names: Sequence[str], place: str) -> None:
-        """Check that the runs have each of the paths.
+        """Check that each path of the formula is in ``names``, the figures of all runs.
 
         Raises:
             UserError: no run has a figure with this path.
@@ -142,7 +142,7 @@ class Formula:
 
 
 class _Reader:
-    """A recursive-descent reader of one formula."""
+    """Parses one formula by recursive descent."""
 
     def __init__(self, text: str, place: str) -> None:
         self._text, self._place = text, place

@@ -1,8 +1,8 @@
-"""RFC 8868's measures of the videos of a run: use of the bottlenecks, convergence, variation and fairness.
+"""RFC 8868's measures of a run's videos: use of the bottlenecks, convergence, variation and fairness.
 
-Times are in seconds since the run's start, and rates in bit/s of IP packets. Series have the time step of the run's
-tables, which is 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity, in the media's
-direction.
+Times are in seconds since the run's start, and rates are in bit/s of IP packets. The series have the time step of the
+run's tables, which is 200 ms in RFC 8867's cases (section 4.1). A bottleneck is a link with a capacity in the direction
+of the media.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 Series = npt.NDArray[np.float64]
 
 SETTLING_S = 10.0
-"""Seconds after a flow starts or resumes, in which fairness and minimum rates are not judged."""
+"""After a flow starts or resumes, fairness and minimum rates are not judged for this time, in seconds."""
 BACKGROUND = "udp"
-"""Prefix of background flows, which reduce the capacity of the others (RFC 8867, 4.2)."""
+"""The names of background flows begin with this prefix. These flows reduce the capacity for others (RFC 8867, 4.2)."""
 FACTOR = 3.0
-"""The largest fair ratio of two rates, with equal priorities (RFC 8868, 4.1)."""
+"""Two flows of equal priority share fairly if the ratio of their rates is at most this value (RFC 8868, 4.1)."""
 NEAR = 0.2
-"""A rate has converged if its relative difference from the steady rate is less than this."""
+"""A rate has converged if it differs from the steady rate by at most this fraction of the steady rate."""
 _SHORTEST_S = 10.0
-"""The shortest segment in seconds in which convergence is judged."""
+"""Convergence is judged only in segments of at least this length, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -46,56 +46,59 @@ class Flow:
     most_bps: float
     """The highest rate of the source, in bit/s."""
     active: tuple[tuple[float, float], ...]
-    """The intervals in which the flow sends, in seconds."""
+    """The intervals in which the flow sends. Each is a pair of start and end in seconds."""
     back: bool = False
-    """Whether the flow's direction is opposite to that of the bottlenecks."""
+    """Whether the flow runs in the direction opposite to the bottlenecks."""
 
     def sends(self, at: Series) -> npt.NDArray[np.bool_]:
-        """Whether the flow sends, at each of these times."""
+        """Return for each of the times ``at`` whether the flow sends."""
         within = np.zeros(len(at), dtype=bool)
         for low, high in self.active:
-            # Tolerance of rounding errors: the times are sums of steps.
+            # Tolerate rounding errors, because the times are sums of steps.
             within |= (at >= low - 1e-9) & (at < high - 1e-9)
         return within
 
 
 @dataclass
 class Facts:
-    """The data of a run for the measures."""
+    """The data of a run from which the measures are computed."""
 
     step: float
     """The time step of the series, in seconds."""
     flows: tuple[Flow, ...]
     received: Mapping[str, Series]
-    """The received rate of each flow per step, summed over its receivers."""
+    """The rate that each flow's receivers get in total, per step."""
     carried: Mapping[str, Series]
-    """The rate that each bottleneck carries, per step."""
+    """The rate that each bottleneck carries, per step. Background flows are not included."""
     capacity: Mapping[str, Series]
-    """The capacity that each bottleneck leaves to these flows, per step."""
+    """The capacity that the background flows leave in each bottleneck, per step."""
     changes: tuple[float, ...]
-    """When a bottleneck's rate changes."""
+    """The times at which a bottleneck's rate changes."""
 
     @cached_property
     def at(self) -> Series:
-        """The beginning of each step."""
+        """The times at which the steps begin."""
         steps = len(next(iter(self.received.values())))
         return np.arange(steps, dtype=np.float64) * self.step
 
     @cached_property
     def videos(self) -> tuple[Flow, ...]:
-        """The video flows or, in a run without video, the TCP flows."""
+        """The video flows of the run. In a run without video, the TCP flows."""
         kind = "video" if any(flow.kind == "video" for flow in self.flows) else "tcp"
         return tuple(flow for flow in self.flows if flow.kind == kind)
 
     @cached_property
     def judged(self) -> tuple[float, float]:
-        """The judged time in seconds: from `SETTLING_S` after the first start of a video to the first end."""
+        """The judged interval, in seconds.
+
+        It begins `SETTLING_S` after the first video starts, and ends when a video ends.
+        """
         start = min(flow.active[0][0] for flow in self.videos)
         return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)
 
     @cached_property
     def segments(self) -> list[tuple[float, float]]:
-        """Intervals of at least `_SHORTEST_S` without a change of the capacity or of the sending flows."""
+        """Intervals of at least `_SHORTEST_S` in which neither the capacity nor the set of sending flows changes."""
         low, high = min(flow.active[0][0] for flow in self.videos), self.judged[1]
         marks = {low, high, *self.changes, *(t for flow in self.videos for each in flow.active for t in each)}
         inside = sorted(t for t in marks if low <= t <= high)
@@ -103,12 +106,15 @@ class Facts:
 
     @cached_property
     def together(self) -> Series:
-        """The total received rate of all videos in the bottlenecks' direction."""
+        """The total received rate of the videos that run in the bottlenecks' direction."""
         all_ = [self.received[flow.name] for flow in self.videos if not flow.back]
         return np.asarray(np.sum(all_, axis=0), dtype=np.float64)
 
     def windows(self, length: float, flows: Sequence[Flow]) -> Series:
-        """Return the flows' mean rates over windows of this length in which all send, one row per window."""
+        """Return the mean rates of ``flows`` in windows of ``length`` seconds, with one row for each window.
+
+        Only windows in which all of these flows send are included.
+        """
         size = round(length / self.step)
         settled = np.ones(len(self.at), dtype=bool)
         for flow in flows:
@@ -127,9 +133,9 @@ class Facts:
 
 @lru_cache(maxsize=1)
 def facts(run: Run) -> Facts | None:
-    """Return the data of a run; `None` if its steps or its flows' sending times are unknown.
+    """Return the data of a run. Return `None` if its steps or its flows' sending times are unknown.
 
-    A flow counts as sending while the run's table has a fair share (`fair_bps`) for it.
+    A flow counts as sending while the run's table has a fair share (`fair_bps`) for the flow.
     """
     told = tomllib.loads(run.scenario)
     rates, links = run.rates.to_polars(), run.links.to_polars()
@@ -154,7 +160,7 @@ def facts(run: Run) -> Facts | None:
         active = _spans(np.isfinite(_steps(shares, "fair_bps", step, steps, np.nan)), step)
         if not active:
             return None
-        # A flow's source is listed before its receivers.
+        # The source's row comes first, because a flow's source is listed before its receivers.
         flows.append(Flow(name, flow["kind"], most[name], active, ".dst" in own["node"][0]))
     forward = links.filter((pl.col("direction") == "forward") & pl.col("capacity_bps").is_finite())
     carried, capacity = {}, {}
@@ -167,7 +173,7 @@ def facts(run: Run) -> Facts | None:
         for event in told.get("event", [])
         if isinstance(event.get("set"), dict) and event["set"].get("direction", "both") != "back"
     ]
-    # Background flows reduce the capacity for the other flows, so their begin and end are changes of the capacity.
+    # Subtract the background flows from the capacity. When they begin or end, the capacity for the others changes.
     behind = [flow for flow in flows if flow.name.startswith(BACKGROUND)]
     for flow in (flow for flow in behind if not flow.back):
         for name in capacity:
@@ -179,13 +185,13 @@ def facts(run: Run) -> Facts | None:
 
 
 def _spans(on: npt.NDArray[np.bool_], step: float) -> tuple[tuple[float, float], ...]:
-    """Return the intervals, in seconds, in which all steps of ``on`` are true."""
+    """Return the intervals, in seconds, in which ``on`` is true for all steps."""
     turns = np.flatnonzero(np.diff(np.concatenate(([False], on, [False])).astype(int)))
     return tuple((float(low * step), float(high * step)) for low, high in turns.reshape(-1, 2))
 
 
 def _names(told: Mapping[str, Any]) -> list[str]:
-    """Return the names of an entry's flows. With the key `count`, an entry has several flows."""
+    """Return the names of the flows that an entry of the scenario creates. With the key `count`, there are several."""
     name = str(told["name"])
     return [f"{name}{n + 1}" for n in range(int(told["count"]))] if "count" in told else [name]
 
@@ -215,9 +221,9 @@ def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: f
 
 
 def use(facts: Facts, *bottlenecks: str) -> float | None:
-    """Return the lowest of the links' utilisations by the flows, from 0 to 1.
+    """Return the lowest utilisation of the given links by the flows, from 0 to 1.
 
-    The usable capacity is at most the sum of the flows' highest rates.
+    The usable capacity of a link is limited to the sum of the highest rates of the flows.
     """
     low, high = facts.judged
     within = (facts.at >= low) & (facts.at < high)
@@ -234,10 +240,10 @@ def use(facts: Facts, *bottlenecks: str) -> float | None:
 
 
 def convergence(facts: Facts) -> list[tuple[float, float | None]]:
-    """Return each segment's start, and the time until the videos' total rate converged or `None`, in seconds.
+    """Return the start of each segment, and how long the videos' total rate took to converge, in seconds.
 
-    It has converged when its means over 1 s and 5 s differ by less than a fifth from the mean of the segment's second
-    half.
+    The second value is `None` if the rate did not converge. The rate has converged when its means over 1 s and over 5 s
+    differ by at most a fifth from the mean of the segment's second half.
     """
     second, five = round(1 / facts.step), round(5 / facts.step)
     found: list[tuple[float, float | None]] = []
@@ -255,13 +261,16 @@ def convergence(facts: Facts) -> list[tuple[float, float | None]]:
 
 
 def slowest(facts: Facts) -> float | None:
-    """Return the longest time of `convergence`; `None` if a segment did not converge."""
+    """Return the longest convergence time of all segments. Return `None` if a segment did not converge."""
     found = [after for _, after in convergence(facts)]
     return None if not found or None in found else max(after for after in found if after is not None)
 
 
 def variation(facts: Facts) -> float | None:
-    """Return the mean coefficient of variation of the videos' rates over 1 s, in the second half of each segment."""
+    """Return the mean coefficient of variation of the video rates, over the second halves of all segments.
+
+    The rates are means over 1 s.
+    """
     second = round(1 / facts.step)
     found = []
     for low, high in facts.segments:
@@ -276,7 +285,10 @@ def variation(facts: Facts) -> float | None:
 
 
 def fairness(facts: Facts, length: float) -> float | None:
-    """Return the share of windows of this length in which no video has more than `FACTOR` times another's rate."""
+    """Return the fraction of windows of ``length`` seconds in which the videos share fairly.
+
+    In such a window, no video has more than `FACTOR` times the rate of another video.
+    """
     rivals = [flow for flow in facts.videos if not flow.back]
     if len(rivals) < 2:
         return None
@@ -294,7 +306,7 @@ def least(facts: Facts, length: float) -> float | None:
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure, and its arguments."""
+    """A function that computes a measure, with the kinds of its arguments."""
 
     of: Callable[..., float | None]
     usage: str = ""

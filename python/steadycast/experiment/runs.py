@@ -1,6 +1,7 @@
 """The runs of an experiment.
 
-A run is stored under a key of everything on which its result depends, so that an experiment can be resumed.
+A run is stored under a key that is made of everything on which the run's result depends. So an experiment can be
+resumed.
 """
 
 from __future__ import annotations
@@ -27,48 +28,48 @@ from steadycast.sweep.work import Setup, failed, figures
 from steadycast.sweep.work import begin as begin_sweep
 
 EMULATED_AT_ONCE = 4
-"""Emulated runs at a time; one with 4 Mb/s takes about a tenth of a processor."""
+"""The number of emulated runs at a time. A run with 4 Mb/s takes about a tenth of a processor."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run of a scenario, with the changes and the seed of `task`."""
+    """A run of a scenario, with the changes and the seed in `task`."""
 
     scenario: str
     task: Task
     emulated: bool = False
     timed: bool = False
-    """Whether the run's series are stored, for a figure over time."""
+    """Whether the run's series over time are stored for a figure."""
     draw: int | None = None
-    """The random draw, counted from 1; `None` without draws. It is the key in `Shared.series`."""
+    """The number of the random draw, counted from 1. It is `None` without draws. It is the key in `Shared.series`."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The figures of all runs."""
+    """The results of all runs."""
 
     figures: Mapping[tuple[Point, int], Mapping[str, float | None]]
-    """The figures by point and seed, without failed runs."""
+    """The figures of each run by point and seed. Failed runs are left out."""
     errors: Mapping[tuple[Point, int], str]
     ran: int
     """The number of runs that this call executed."""
     times: Mapping[Point, Path]
-    """Files with series for figures over time."""
+    """Files that contain series for figures over time."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Data for all runs; passed to each worker process once."""
+    """Data that all runs need. Each worker process gets it once."""
 
     bases: Mapping[str, Base]
     series: Mapping[int | None, tuple[Series, ...]]
-    """The statistics to compute for a run, by its draw."""
+    """The statistics that are computed for each run, by the number of the run's draw."""
     place: Path
     """The folder of the experiment."""
 
 
 def begin(shared: Shared) -> Callable[[Job], bytes]:
-    """Return the function that runs a job and returns a line of JSON. Each worker process calls `begin` once."""
+    """Return a function that runs a job and returns a line of JSON. Each worker process calls `begin` once."""
     works: dict[tuple[str, bool], Callable[[Task], bytes]] = {}
     now: list[Job] = []
 
@@ -82,7 +83,7 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
         base = shared.bases[job.scenario]
         if job.emulated:
             return _emulated(base, job.task, more)
-        # A run without tables is faster.
+        # Write tables only if they are needed, because a run without tables is faster.
         tables = bool(shared.series[job.draw]) or job.timed
         kind = job.scenario, tables
         if kind not in works:
@@ -93,7 +94,7 @@ def begin(shared: Shared) -> Callable[[Job], bytes]:
 
 
 def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float | None]]) -> bytes:
-    """Run a task in real time; the row of an untrustworthy run has an error instead of figures."""
+    """Run a task in real time. If the run is not trustworthy, its row contains an error instead of figures."""
     from steadycast.emulate import emulate
 
     row: dict[str, Any] = {"key": task.key, "seed": task.seed, "complete": False}
@@ -115,10 +116,10 @@ def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float |
 
 
 def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Runs:
-    """Make the runs that are missing in ``place``, and return the figures of all runs.
+    """Run the jobs whose results are missing in ``place``, and return the figures of all runs.
 
     Raises:
-        UserError: a scenario or a change is wrong, or a measure names a figure that no run has.
+        UserError: a scenario or a change is wrong, or a measure contains a figure that no run has.
         UnwrittenError: the disk is full; finished runs are kept.
         KeyboardInterrupt: Ctrl-C was pressed; a repeated call makes only the missing runs.
 
@@ -129,14 +130,15 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
     prepare(scenarios, progress)
     needed = {draw: {each.text for each in series} for draw, series in spec.series.items()}
     known = {row["key"]: row["figures"].keys() for row in store.rows(place) if row["complete"]}
-    # A stored run may lack statistics that were added later.
+    # Repeat a stored run if it lacks statistics, which may have been added to the file later.
     todo = [
         job
         for job in dict.fromkeys(planned.values())
         if not (job.task.key in known and needed[job.draw] <= known[job.task.key])
         or (job.timed and not timeline.path(place, job.task.key).exists())
     ]
-    # First one run of each scenario, to check its figures. Emulated runs are last, alone on the processors.
+    # First run one job of each scenario, to check its figures. Run emulations last, so that they have the processors
+    # for themselves.
     lead = list({job.scenario: job for job in reversed(todo) if not job.emulated}.values())
     rest = [job for job in todo if job not in lead]
     for batch in (lead, [job for job in rest if not job.emulated], [job for job in rest if job.emulated]):
@@ -152,7 +154,7 @@ def run_all(spec: Spec, place: Path, jobs: int | None, progress: Progress) -> Ru
 def _found(
     planned: Mapping[tuple[Point, int], Job], place: Path
 ) -> tuple[dict[tuple[Point, int], Mapping[str, float | None]], dict[tuple[Point, int], str]]:
-    """Return the figures of the existing runs, and the errors of the failed ones."""
+    """Return the figures of the runs that exist, and the errors of the runs that failed."""
     rows: dict[str, store.Row] = {}
     for row in store.rows(place):
         if row["complete"] or not rows.get(row["key"], {}).get("complete"):
@@ -171,7 +173,7 @@ def _found(
 
 
 def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenario]]:
-    """Return the job of each point and seed, and the scenarios, whose clips have to be encoded first."""
+    """Return the job for each point and seed. Also return the scenarios, whose clips have to be encoded first."""
     planned: dict[tuple[Point, int], Job] = {}
     scenarios: list[core.Scenario] = []
     timed = {name for figure in spec.figures if figure.kind == "time" for name in figure.scenarios}
@@ -181,7 +183,8 @@ def _planned(spec: Spec) -> tuple[dict[tuple[Point, int], Job], list[core.Scenar
             loaded = base.load(*point.sets)
         except UserError as error:
             told = ", ".join(filter(None, point.labels))
-            # The core's errors attribute all changes to --set, but these changes come from the experiment file.
+            # The core's errors attribute all changes to --set. Remove this, because the changes are in the experiment
+            # file.
             at = error.place.removeprefix("--set: ")
             raise UserError(f"{spec.path}: {told}: {at}", error.problem, error.remedy) from None
         scenarios.append(loaded)
@@ -218,8 +221,8 @@ def _check(
 ) -> None:
     """Check that each measure's figures exist in at least one run.
 
-    Unless all runs are made (``is_whole``), only paths that no summary can contain are an error: with random draws,
-    later runs may have other flows.
+    ``is_whole`` says whether all runs exist. If not, only paths that no summary can contain are an error, because with
+    random draws, later runs may have other flows.
     """
     if not figures:
         return

@@ -1,6 +1,6 @@
-"""Numbers of a run that are computed from its tables, because its summary lacks them.
+"""Computes numbers of a run that its summary lacks, from the run's tables.
 
-Formulas call them as functions (`FUNCTIONS`).
+Formulas call these computations as functions (`FUNCTIONS`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Argument = str | float
 
 
 class ArgumentError(ValueError):
-    """The arguments of a function are wrong; the text says how."""
+    """The arguments of a function in a formula are wrong. The text says what is expected."""
 
 
 class Series(Protocol):
@@ -36,7 +36,7 @@ class Series(Protocol):
 
     @property
     def text(self) -> str:
-        """The function call in a formula."""
+        """The function call, as it is written in a formula."""
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
@@ -48,7 +48,7 @@ class Series(Protocol):
         """
 
     def value(self, run: Run) -> float | None:
-        """Return the number of a run; `None` if it is unknown."""
+        """Return the number for a run. Return `None` if it is unknown."""
 
 
 def _split(arguments: Sequence[Argument], usage: str, *kinds: type) -> list[Argument]:
@@ -65,7 +65,7 @@ def _known(name: Argument, what: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A statistic of a series of values per second."""
+    """A statistic of a series that has one value per second."""
 
     of: Callable[[Sequence[float], float], float | None]
     """Computes the statistic from the values per second and a level, for example a threshold."""
@@ -74,7 +74,7 @@ class Statistic:
 
 
 def _first_above(values: Sequence[float], level: float) -> float | None:
-    """Return the end of the first second above the level, counted from the first value."""
+    """Return how many seconds pass until the end of the first second whose value is above the level."""
     return next((n + 1.0 for n, value in enumerate(values) if value > level), None)
 
 
@@ -96,17 +96,17 @@ STATISTICS: Mapping[str, Statistic] = {
     "share_below": Statistic(lambda values, level: sum(v < level for v in values) / len(values), level=True),
     "longest_below": Statistic(_longest_below, level=True),
 }
-"""The statistics by name. In a formula, a statistic's level stands before the start and end of the interval."""
+"""The statistics by name. In a formula, a level, if needed, precedes the start and the end of the interval."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, for some flows or links."""
+    """A column of a table, restricted to some flows or links."""
 
     way: str
-    """"received", "sent" or "link"."""
+    """The kind of the series: "received", "sent" or "link"."""
     flow: str
-    """The name of the flow or link; ``*`` matches any text."""
+    """The name of the flow or link. ``*`` matches any text."""
     name: str
 
     @classmethod
@@ -128,7 +128,7 @@ class Column:
     def values(self, run: Run) -> dict[float, float]:
         """Return the values by second.
 
-        If several flows or links match, rates (`_bps`) are added; in other columns, the largest value is used.
+        If several flows or links match, rates (`_bps`) are added. In other columns, the largest value is used.
         """
         found: defaultdict[float, list[float]] = defaultdict(list)
         for at, value in self._links(run) if self.way == "link" else self._rates(run):
@@ -143,7 +143,7 @@ class Column:
         rows = run.rates.to_polars().select("t_s", "flow", "node", self.name)
         sources: dict[str, str] = {}
         for at, flow, node, value in rows.iter_rows():
-            # A flow's source is listed before its receivers.
+            # The source's row comes first, because a flow's source is listed before its receivers.
             source = sources.setdefault(flow, node)
             if fnmatchcase(flow, self.flow) and (node == source) == (self.way == "sent"):
                 yield at, value
@@ -157,28 +157,30 @@ class Column:
 
 @dataclass(frozen=True)
 class Seconds:
-    """A statistic of a series of values per second, within time windows from FROM (included) to TO (excluded).
+    """A statistic of a series of values per second.
+
+    Only seconds within one of the time windows count. A window includes its start FROM and excludes its end TO.
 
     The series is ``received.FLOW.COLUMN`` or ``sent.FLOW.COLUMN`` of the table ``rates``, ``link.LINK.COLUMN`` of the
-    table ``links`` (forward), or the ratio of two columns.
+    table ``links`` (forward), or the ratio of two such columns.
 
-    ``*`` in FLOW or LINK matches any text. If several flows or links match, rates (`_bps`) are added; in other columns,
+    ``*`` in FLOW or LINK matches any text. If several flows or links match, rates (`_bps`) are added. In other columns,
     the largest value is used.
 
-    A missing `throughput_bps` counts as 0. Seconds with another missing value, or with a denominator of 0, are left
+    A missing `throughput_bps` counts as 0. Seconds in which another value is missing or the denominator is 0 are left
     out.
     """
 
     statistic: str
     level: float
     windows: tuple[float, ...]
-    """The beginning and the end of each window, in seconds."""
+    """Start and end of each window, in seconds."""
     columns: tuple[Column, ...]
     """One column, or the numerator and the denominator of a ratio."""
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Parse STATISTIC, its level if any, FROM and TO of each window, and the series."""
+        """Parse STATISTIC, its level if it needs one, FROM and TO of each window, and the series."""
         statistic = _known(arguments[0], "statistic", STATISTICS)
         level = STATISTICS[statistic].level
         usage = f"seconds({statistic}, {'LEVEL, ' * level}FROM, TO, received.FLOW.COLUMN)"
@@ -190,13 +192,13 @@ class Seconds:
 
     @property
     def text(self) -> str:
-        """The function call in a formula."""
+        """The function call, as it is written in a formula."""
         level = (self.level,) if STATISTICS[self.statistic].level else ()
         numbers = ", ".join(f"{number:g}" for number in (*level, *self.windows))
         return f"seconds({self.statistic}, {numbers}, {' / '.join(map(str, self.columns))})"
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of a run; `None` if there is no second with a value."""
+        """Return the statistic for a run. Return `None` if no second has a value."""
         found, *below = (column.values(run) for column in self.columns)
         for each in below:
             found = {at: value / each[at] for at, value in found.items() if each.get(at)}
@@ -207,7 +209,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Decisions:
-    """A statistic of a sender's decisions by rules that match the pattern RULE, between FROM and TO seconds.
+    """A statistic of a sender's decisions between FROM and TO seconds whose rules match the pattern RULE.
 
     - ``count``: the number of these decisions.
     - ``first``: when a matching rule applies for the first time, in seconds.
@@ -231,11 +233,11 @@ class Decisions:
 
     @property
     def text(self) -> str:
-        """The function call in a formula."""
+        """The function call, as it is written in a formula."""
         return f'decisions({self.statistic}, "{self.rule}", {self.begin:g}, {self.end:g}, {self.flow})'
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of a run; `None` for ``first`` and ``last`` if no matching rule applied."""
+        """Return the statistic for a run. ``first`` and ``last`` are `None` if no matching rule applied."""
         table = run.decisions.to_polars()
         flows: dict[str, list[tuple[float, bool]]] = {}
         for at, flow, rule in table.select("t_s", "flow", "rule").iter_rows():
@@ -269,10 +271,10 @@ SPANS = ("count", "first", "last", "longest")
 
 @dataclass(frozen=True)
 class Arrived:
-    """The time at which a flow's receivers have received BYTES of IP packets, in seconds since the run's start.
+    """When a flow's receivers have received BYTES of IP packets, in seconds since the run's start.
 
-    The time is interpolated between the rows of the table ``rates``. For a TCP flow that has completed a fixed amount
-    of data, the result is the time of the last acknowledgement.
+    The time is interpolated between the rows of the table ``rates``. If the flow is TCP and has completed a fixed
+    amount of data, the result is the time of the last acknowledgement.
     """
 
     amount: float
@@ -286,11 +288,11 @@ class Arrived:
 
     @property
     def text(self) -> str:
-        """The function call in a formula."""
+        """The function call, as it is written in a formula."""
         return f"arrived({self.amount:g}, {self.flow})"
 
     def value(self, run: Run) -> float | None:
-        """Return the first matching flow's time; `None` if it does not receive that many bytes."""
+        """Return the time for the first matching flow. Return `None` if the flow does not receive that many bytes."""
         flow = next((each for each in run.summary["flows"] if fnmatchcase(each["name"], self.flow)), None)
         if flow is None or flow.get("completed_s") is not None:
             return None if flow is None else float(flow["completed_s"])
@@ -312,10 +314,10 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Frames:
-    """A statistic of the delay, in ms, of video frames that were ready for sending between FROM and TO seconds.
+    """A statistic of the delay of video frames, in ms, for frames that were ready between FROM and TO seconds.
 
-    The delay is from the end of the encoding to the arrival of the last packet. ``mean`` and ``max`` are over all
-    frames, and ``arrived_p95`` is the 95th percentile over the frames that arrived.
+    The delay is measured from the end of the encoding to the arrival of the last packet. ``mean`` and ``max`` include
+    all frames. ``arrived_p95`` is the 95th percentile of the frames that arrived.
     """
 
     statistic: str
@@ -332,17 +334,18 @@ class Frames:
 
     @property
     def text(self) -> str:
-        """The function call in a formula."""
+        """The function call, as it is written in a formula."""
         return f"frames({self.statistic}, {self.begin:g}, {self.end:g}, {self.flow})"
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic of the first matching flow.
+        """Return the statistic for the first matching flow.
 
         "mean" and "max" are `None` if a frame did not arrive. "arrived_p95" ignores frames that did not arrive.
         """
         rows = run.frames.to_polars().select("flow", "ready_s", "delay_ms", "fate").rows()
         first = next((flow for flow, *_ in rows if fnmatchcase(flow, self.flow)), None)
-        # The table also has a delay for incomplete frames, up to their last packet that arrived.
+        # Drop the delay of lost frames. The table has one for incomplete frames, too, up to the last packet that
+        # arrived.
         delays: list[float | None] = [
             None if fate == "lost" else delay
             for flow, at, delay, fate in rows
@@ -358,29 +361,29 @@ class Frames:
 
 @dataclass(frozen=True)
 class Rfc8868:
-    """A measure of RFC 8868 over all videos of a run: see :mod:`steadycast.experiment.rfc8868`."""
+    """A measure of RFC 8868 for all videos of a run. See :mod:`steadycast.experiment.rfc8868`."""
 
     measure: str
     arguments: tuple[str | float, ...]
-    """Bottlenecks for "use", or the length of the windows in seconds."""
+    """The names of bottlenecks for the measure "use", or the length of the windows in seconds."""
 
     @classmethod
     def read(cls, arguments: Sequence[Argument]) -> Self:
-        """Parse the measure, and its bottlenecks or the length of its windows."""
+        """Parse the measure, and then its bottlenecks or the length of its windows."""
         measure = _known(arguments[0], "measure of RFC 8868", rfc8868.MEASURES)
         usage = f"rfc8868({measure}{rfc8868.MEASURES[measure].usage})"
-        # "use" needs at least one bottleneck.
+        # Require at least one bottleneck for "use".
         kinds = [str] * (len(arguments) - 1 or 1) if measure == "use" else rfc8868.MEASURES[measure].kinds
         return cls(measure, tuple(_split(arguments, usage, str, *kinds)[1:]))
 
     @property
     def text(self) -> str:
-        """The function call in a formula."""
+        """The function call, as it is written in a formula."""
         told = (each if isinstance(each, str) else f"{each:g}" for each in self.arguments)
         return f"rfc8868({', '.join([self.measure, *told])})"
 
     def value(self, run: Run) -> float | None:
-        """Return the measure of a run; `None` without a video, or with unknown sending times."""
+        """Return the measure for a run. Return `None` if there is no video, or if sending times are unknown."""
         facts = rfc8868.facts(run)
         return rfc8868.MEASURES[self.measure].of(facts, *self.arguments) if facts and facts.videos else None
 

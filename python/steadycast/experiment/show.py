@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _MOST_ROWS = 60
-"""The most rows of a table in the terminal."""
+"""The largest number of rows that a table has in the terminal."""
 _FEW = 20
-"""With at most this many bounds, the page shows them expanded."""
+"""If there are at most this many bounds, the page shows them expanded."""
 _SAID = {
     FAILS: "fails",
     UNTESTED: "untested: the placebo keeps it",
@@ -41,7 +41,7 @@ _SAID = {
 
 
 def measured(done: Experiment, *, placebo: bool = False) -> tuple[list[str], list[list[str]]]:
-    """Return the table of all means: headings, and a row per point."""
+    """Return the table of all means: its headings, and a row for each point."""
     points = [point for point in done.points if point.placebo == placebo]
     measures = [measure for measure in done.spec.measures if measure.name == measure.shown]
     labels = Labels(done, points)
@@ -56,7 +56,7 @@ def measured(done: Experiment, *, placebo: bool = False) -> tuple[list[str], lis
 
 
 def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
-    """Return the table of all bounds: headings, and a row per bound and variant."""
+    """Return the table of all bounds: its headings, and a row for each bound and variant."""
     rows = []
     every = len(done.spec.scenarios)
     limited = any(len(each.bound.scenarios) < every for each in done.judgements)
@@ -79,7 +79,7 @@ def bounds(done: Experiment) -> tuple[list[str], list[list[str]]]:
 
 
 def tables(done: Experiment) -> list[Table | terminal.Fitted]:
-    """Return the tables that the file defines, or else the means and the bounds."""
+    """Return the tables that the experiment's file defines. Without them, return tables of the means and the bounds."""
     found: list[Table | terminal.Fitted] = []
 
     def add(heads: Sequence[str], rows: Sequence[Sequence[str]], labels: int) -> None:
@@ -89,7 +89,7 @@ def tables(done: Experiment) -> list[Table | terminal.Fitted]:
             more = f"{len(rows) - _MOST_ROWS} more: {done.folder / 'report.html'}"
             found.append(terminal.plain(more))
 
-    # With `--only`, a table may have no rows.
+    # Skip tables without rows, which `--only` may cause.
     for table in (built(done, each) for each in done.spec.tables):
         if table.rows:
             add(*table.shown(), table.labels)
@@ -118,7 +118,7 @@ def _outcome(each: Judgement) -> Html:
 
 
 def write_tables(done: Experiment) -> None:
-    """Write results.csv (means), seeds.csv (each run), bounds.csv, and the files that the experiment names."""
+    """Write results.csv (means), seeds.csv (each run), bounds.csv, and the table files of the experiment."""
     spec = done.spec
     axes = list(dict.fromkeys(name for axis in spec.axes for name in axis.names))
     heads = ["scenario", *axes, *(["draw"] if spec.draws else []), "variant", "placebo"]
@@ -209,14 +209,14 @@ def _bounds_section(done: Experiment) -> Html:
 
 
 def _times(done: Experiment, figure: FigureSpec, name: str) -> Iterator[Html]:
-    """Yield the figures over time for each scenario and variant; collapsed for many variants."""
+    """Yield the figures over time for each scenario and variant. The figures of many variants are collapsed."""
     several = len({point.variant for point in done.runs.times}) > 3
     for number, (point, path) in enumerate(done.runs.times.items()):
         if point.scenario not in figure.scenarios:
             continue
         label = f"{name}-{number + 1}"
         drawn = canvas.in_style(lambda path=path: timeline.draw(path), label)  # type: ignore[misc]
-        # Rounded to 0.01 points, which makes a page with many figures smaller.
+        # Round coordinates to 0.01 points, which makes a page with many figures smaller.
         drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", str(drawn))
         words = ["steadycast", "run", str(done.spec.scenarios[point.scenario].base.scenario)]
         for change in [*point.sets, f"seed={done.spec.seeds[0]}"]:
@@ -231,9 +231,11 @@ def _with_code(text: str) -> Html:
 
 
 def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
-    """Draw a measure with its intervals and bounds: a line per variant over an axis, or a bar per variant.
+    """Draw a measure with its intervals and bounds.
 
-    A value is averaged over all points of its variant (and axis value). With several points, it has no interval.
+    Draw a line for each variant over an axis, or a bar for each variant.
+
+    A value is the mean over all points of its variant (and axis value). A mean over several points has no interval.
     """
     if figure.against is not None:
         return _dots(done, figure, figure.against)
@@ -269,10 +271,10 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
         return None
     axes.set_xticks(places, path)
     axes.set_xlabel(figure.over, loc="right")
-    # On a linear scale, the smallest values would nearly coincide.
+    # Use a logarithmic scale, because the smallest values would nearly coincide on a linear one.
     if numeric and min(places) > 0 and max(places) / min(places) >= 20:
         axes.set_xscale("log")
-        # The change of the scale has reset the ticks.
+        # Set the ticks again, because the change of the scale has reset them.
         axes.set_xticks(places, path)
         axes.minorticks_off()
     canvas.from_zero(axes, top * 1.08 or 1.0)
@@ -281,7 +283,7 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
 
 
 def _dots(done: Experiment, spec: FigureSpec, against: str) -> Figure | None:
-    """Draw a panel per variant, a dot per point, a shape per scenario."""
+    """Draw a panel for each variant, with a dot for each point. Each scenario has its own shape of dots."""
     from matplotlib.figure import Figure
 
     across, up = done.spec.measure(against), done.spec.measure(spec.measure)
@@ -325,9 +327,9 @@ def _bars(done: Experiment, figure: FigureSpec, measure: Measure, axes: Axes, na
 def _mean_of(
     done: Experiment, figure: FigureSpec, measure: Measure, variant: str, value: str
 ) -> tuple[float, float] | None:
-    """Return a measure's mean over the points of a variant and an axis value, and half the mean's interval.
+    """Return the mean of a measure for a variant and an axis value, and half the width of its confidence interval.
 
-    With several points, the second number is 0.
+    If the mean is over several points, the second number is 0.
     """
 
     def fits(point: Point) -> bool:

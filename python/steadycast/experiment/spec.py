@@ -1,6 +1,6 @@
-"""Experiment files: a question, the runs that answer it, the measures of each run, and their bounds.
+"""Experiment files: a question, the runs that answer it, the measures of each run, and bounds for the measures.
 
-The core checks a file (`crates/scenario/src/experiment.rs`); `steadycast schema --experiment` lists its keys.
+The core checks a file (`crates/scenario/src/experiment.rs`). `steadycast schema --experiment` lists its keys.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from steadycast.sweep.show import number_of
 
 BUILT_IN = resources.files("steadycast") / "experiments"
 CHECKOUT = Path(__file__).resolve().parents[3] / "validation" / "experiments"
-"""Experiments that only exist in a checkout."""
+"""The folder of experiments that only exist in a checkout."""
 ALONE = ""
-"""The variant's name in an experiment without variants."""
+"""The name of the only variant in an experiment that defines no variants."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A formula that is true if its value is not 0. An empty formula is true."""
+    """A formula that counts as true if its value is not 0. An empty formula is true."""
 
     text: str
     place: str
 
     def at(self, point: Point) -> bool | None:
-        """Whether the condition is true at a point; `None` if the point lacks one of its variables.
+        """Whether the condition is true at a point. Return `None` if the point lacks a variable of the formula.
 
         Raises:
             UserError: the formula's value is a text.
@@ -59,7 +59,7 @@ class Condition:
         return value != 0
 
     def check(self, points: Sequence[Point]) -> None:
-        """Check that at least one point has the variables of the formula.
+        """Check that at least one point has all variables of the formula.
 
         Raises:
             NoVariableError: no point has them.
@@ -75,18 +75,20 @@ class Measure:
 
     name: str
     shown: str
-    """The name in tables."""
+    """The name that tables show."""
     text: str
-    """The formula, in which ``${NAME}`` stands for a variable of the point."""
+    """The formula. ``${NAME}`` in it is replaced by a variable of the point."""
     unit: str
-    """The unit in tables; may be empty."""
+    """The unit that tables show. It may be empty."""
     digits: int
     when: Condition
-    """Where the measure exists."""
+    """The measure exists only at points where this condition is true."""
     place: str
 
     def at(self, point: Point) -> Formula | None:
-        """Return the formula; `None` if the measure does not exist at the point, or a variable is missing.
+        """Return the formula at a point.
+
+        Return `None` if the measure does not exist there, or if a variable is missing.
 
         Raises:
             UserError: it is not a valid formula.
@@ -105,7 +107,7 @@ def _formula(text: str, place: str) -> Formula:
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound on a measure."""
+    """A minimum or maximum for a measure."""
 
     measure: str
     min: float | None
@@ -118,14 +120,14 @@ class Bound:
     - "interval": the whole 95 % confidence interval of the mean.
     """
     variants: tuple[str, ...]
-    """Variants with this bound; empty: all."""
+    """The variants to which the bound applies. If it is empty, the bound applies to all variants."""
     scenarios: tuple[str, ...]
     at: Mapping[str, tuple[str, ...]]
-    """Axis values with this bound, by axis."""
+    """The values to which the bound applies, by the name of the axis."""
     when: tuple[Condition, ...]
-    """The bound applies where all of them are true."""
+    """The bound applies only at points where all of these conditions are true."""
     fraction: float
-    """The share of the points, from 0 to 1, at which the bound has to hold."""
+    """The bound must hold at this fraction of the points, from 0 to 1."""
     why: str
     source: str
 
@@ -157,24 +159,24 @@ class TableSpec:
     """What a row is: "points", "bounds", "counts", "held" or "choice"."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
-    """In a "choice" table: a second column lists the variants that keep all bounds except those on these measures."""
+    """Only in a "choice" table: a second column lists variants for which the bounds on these measures are ignored."""
     by: tuple[str, ...] | None
     """Names of axes, variables, classes (`Class`) or columns of ``about``.
 
-    The points with equal values of all of these make one row or, in a "held" table, one column. With `None`, each point
-    makes a row of a "points" table, and each scenario makes a row of any other table.
+    Points for which all of these have equal values make one row or, in a "held" table, one column. If it is `None`,
+    each point makes a row of a "points" table, and each scenario makes a row of any other table.
     """
     against: str | None
-    """A "points" table shows mean differences from this variant."""
+    """The name of a variant. If it is set, a "points" table shows the mean differences from this variant."""
     by_bound: bool
-    """Whether a "counts" table counts the points that keep the bounds of each measure.
+    """Whether a "counts" table counts, for each measure, the points that keep the bounds on it.
 
-    It then also counts the points whose result is unknown or depends on the seed.
+    The table then also counts the points whose result is unknown or depends on the seed.
     """
     when: Condition
-    """Which points the table shows."""
+    """The table shows only points where this condition is true."""
     spread: str
-    """What follows a mean: "range", "interval" or "none"."""
+    """What the table shows after a mean: "range", "interval" or "none"."""
     scenarios: tuple[str, ...]
     variants: tuple[str, ...]
     write: Path | None
@@ -182,16 +184,16 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """A figure."""
+    """A figure of an experiment."""
 
     kind: str
-    """"measure", or "time" for rates and delays over time."""
+    """"measure" for a figure of a measure, or "time" for rates and delays over time."""
     measure: str
-    """The measure; empty in a figure over time."""
+    """The name of the measure. It is empty in a figure over time."""
     over: str | None
-    """The horizontal axis; `None`: a bar per variant."""
+    """The quantity on the horizontal axis. If it is `None`, the figure has a bar for each variant."""
     against: str | None
-    """The measure that is drawn horizontally, with a dot per point."""
+    """The measure on the horizontal axis of a figure that has a dot for each point."""
     scenarios: tuple[str, ...]
     caption: str
     write: Path | None
@@ -204,9 +206,9 @@ class Scenario:
     base: Base
     sets: tuple[str, ...]
     variables: Mapping[str, str]
-    """Values of ``${NAME}``, by name."""
+    """The values that replace ``${NAME}``, by name."""
     about: Mapping[str, str]
-    """Texts that describe the scenario in tables, by column."""
+    """Texts that describe the scenario in tables, by the table's column."""
     variants: tuple[str, ...]
 
 
@@ -215,9 +217,9 @@ class Value:
     """A value of an axis."""
 
     labels: tuple[str, ...]
-    """One for each name of the axis."""
+    """One label for each name of the axis."""
     values: tuple[str, ...]
-    """The axis's values of ``${NAME}``."""
+    """One value for each name of the axis. It replaces ``${NAME}``."""
     sets: tuple[str, ...]
 
 
@@ -226,7 +228,7 @@ class Axis:
     """An axis: a quantity that is varied."""
 
     names: tuple[str, ...]
-    """Variables; several if they change together."""
+    """The names of the variables that the axis sets. It has several if they change together."""
     values: tuple[Value, ...]
     scenarios: tuple[str, ...]
 
@@ -237,19 +239,19 @@ class Variant:
 
     sets: tuple[str, ...]
     emulated: bool
-    """Whether it runs in real time, with the kernel's TCP."""
+    """Whether the variant runs in real time, with the kernel's TCP."""
     group: int | None
-    """The index of the file's table of variants; `None` if that table has a single name and no ``${variant}``."""
+    """The index of the variant's table in the file. It is `None` if that table has one name and no ``${variant}``."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Changes to the scenarios of some points."""
+    """Changes that apply to the scenarios of some points."""
 
     when: Condition
     scenarios: tuple[str, ...]
     variants: tuple[str, ...] | None
-    """The variants that are changed; `None`: all."""
+    """The variants to which the changes apply. `None` means all variants."""
     sets: tuple[str, ...]
 
     def changes(self, point: Point) -> bool:
@@ -260,9 +262,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Class:
-    """A classification of points by labels.
+    """A rule that gives each point a label.
 
-    A point gets the first label whose condition is true. If none is true, the label is the value of the point's
+    A point gets the first label whose condition is true. If no condition is true, the label is the value of the
     variable that has the same name as the class.
     """
 
@@ -272,7 +274,7 @@ class Class:
 
 @dataclass(frozen=True)
 class Draw:
-    """A random draw."""
+    """A random draw of changes and variables."""
 
     sets: tuple[str, ...]
     variables: Mapping[str, str]
@@ -280,12 +282,12 @@ class Draw:
 
 @dataclass(frozen=True)
 class Point:
-    """A scenario with axis values, a draw and a variant. Its runs differ only in their seeds."""
+    """A combination of scenario, axis values, draw and variant. The runs of a point differ only in their seeds."""
 
     scenario: str
     values: tuple[tuple[str, str], ...]
     draw: int | None
-    """The draw's number, from 1."""
+    """The number of the draw, counted from 1."""
     variant: str
     sets: tuple[str, ...]
     variables: tuple[tuple[str, str], ...] = ()
@@ -294,25 +296,25 @@ class Point:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Scenario, axis values, draw and variant."""
+        """The names of the scenario, the axis values, the draw and the variant."""
         draw = () if self.draw is None else (f"draw {self.draw}",)
         return (self.scenario, *(value for _, value in self.values), *draw, self.variant)
 
     @property
     def name(self) -> tuple[object, ...]:
-        """A key that is unique in the experiment."""
+        """A key that is unique within the experiment."""
         return (self.scenario, self.values, self.draw, self.variant, self.placebo)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """An experiment file's content."""
+    """The content of an experiment file."""
 
     name: str
     path: str
     text: str
     folder: Path
-    """The folder of the files that the experiment names."""
+    """The folder that contains the files to which the experiment refers."""
     question: str
     seeds: tuple[int, ...]
     scenarios: Mapping[str, Scenario]
@@ -323,25 +325,25 @@ class Spec:
     axes: tuple[Axis, ...]
     variants: Mapping[str, Variant]
     placebo: tuple[tuple[str, ...], str] | None
-    """The changes that remove the tested event from a run, and its description."""
+    """The changes that remove the tested event from a run, and their description."""
     measures: tuple[Measure, ...]
     bounds: tuple[Bound, ...]
     tables: tuple[TableSpec, ...]
     figures: tuple[FigureSpec, ...]
     write: Path | None
     whole: bool = True
-    """Whether seeds, draws and variants are the file's. If not, no table is written to a file."""
+    """Whether the seeds, draws and variants are those of the file. If not, no table is written to a file."""
     part: tuple[str, ...] = ()
-    """Variants and scenarios that the user has selected; empty: all."""
+    """Variants and scenarios that the user has selected. If it is empty, all are used."""
 
     @classmethod
     def read(cls, source: Path | str, draw: int | None = None, count: int | None = None) -> Spec:
-        """Read an experiment from a file, or a built-in one by its name.
+        """Read an experiment from a file, or a built-in experiment.
 
         Args:
-            source: the file or the name.
-            draw: a seed of the draws, in place of the file's.
-            count: a number of draws, in place of the file's.
+            source: the path of the file, or the name of the built-in experiment.
+            draw: a seed for the draws, which replaces the file's seed.
+            count: a number of draws, which replaces the file's number.
 
         Raises:
             UserError: the file does not exist or has a mistake.
@@ -383,7 +385,7 @@ class Spec:
 
     @property
     def command(self) -> str:
-        """The command that makes the experiment's tables."""
+        """The command that creates the tables of the experiment."""
         file, root = Path(self.path).resolve(), CHECKOUT.parents[1]
         path = file.relative_to(root).as_posix() if file.is_relative_to(CHECKOUT) else self.path
         return shlex.join(
@@ -391,7 +393,7 @@ class Spec:
         )
 
     def check(self) -> None:
-        """Check the names in formulas, conditions and tables.
+        """Check the names that formulas, conditions and tables contain.
 
         Raises:
             UserError: a name does not exist.
@@ -442,7 +444,7 @@ class Spec:
         return dict(point.variables).get(name, "")
 
     def beside(self, names: Sequence[str]) -> Spec:
-        """Return a copy with additional controllers in the file's list of controllers.
+        """Return a copy that has more controllers in the file's list of controllers.
 
         Args:
             names: names of the registry, ``FILE.py:Class``, or ``exec:`` with a program.
@@ -484,12 +486,12 @@ class Spec:
         )
 
     def emulated(self) -> Spec:
-        """Return a copy in which all runs are in real time, with the kernel's TCP."""
+        """Return a copy in which all runs are made in real time with the kernel's TCP."""
         variants = {name: replace(each, emulated=True) for name, each in self.variants.items()}
         return replace(self, variants=variants, whole=False)
 
     def only(self, names: Sequence[str]) -> Spec:
-        """Return a copy with only these variants and scenarios, and those to which their measures refer.
+        """Return a copy that has only some variants and scenarios, and those to which the measures of these refer.
 
         Args:
             names: variants, scenarios, or values of a scenario's ``about``.
@@ -522,7 +524,7 @@ class Spec:
             if name in chosen
         }
         shown = {name: {*each.variants} for name, each in kept.items()}
-        # A table that lacks rows must not replace the file of the complete table.
+        # Do not write a table that lacks rows, because it would replace the file of the complete table.
         tables = (
             one
             if all(
@@ -543,16 +545,16 @@ class Spec:
         )
 
     def measure(self, name: str) -> Measure:
-        """Return a measure by its name."""
+        """Return the measure with the given name."""
         return next(measure for measure in self.measures if measure.name == name)
 
     def counts(self, bound: Bound, measures: Sequence[str]) -> bool:
-        """Whether a bound is on one of these measures, or on a measure that the bound itself defines."""
+        """Whether a bound is on one of the given measures, or on a measure that the bound itself defines."""
         measure = self.measure(bound.measure)
         return measure.name in measures or measure.name != measure.shown
 
     def formulas(self) -> Iterator[tuple[Measure, Formula]]:
-        """Yield each measure with its formula at each point.
+        """Yield each measure once for each different formula that it has at the points.
 
         Raises:
             UserError: a measure is not a valid formula, or no point has its variables.
@@ -571,9 +573,9 @@ class Spec:
 
     @cached_property
     def series(self) -> Mapping[int | None, tuple[Series, ...]]:
-        """Statistics that the measures need in addition to the summary, by the draw's number.
+        """Statistics that the measures need in addition to the summary, by the number of the draw.
 
-        They are computed for every run of the draw, because the measures of a point can refer to runs of other points.
+        They are computed for every run of the draw, because the measures at a point can refer to runs of other points.
         """
         found: dict[int | None, dict[Series, None]] = {}
         for point in self.points():
@@ -591,7 +593,7 @@ class Spec:
         return tuple(self._made())
 
     def points(self) -> tuple[Point, ...]:
-        """Return all points; those of the placebo are last."""
+        """Return all points. The points of the placebo (runs without the tested event) are last."""
         return self._points
 
     def _made(self) -> Iterator[Point]:
@@ -626,14 +628,16 @@ class Spec:
 
 
 class NoVariableError(UserError):
-    """No variable has this name."""
+    """A text contains a variable that does not exist."""
 
 
 _HOLE = re.compile(r"\$\{([^{}]*)\}")
 
 
 def fill(text: str, variables: Mapping[str, str], place: str) -> str:
-    """Replace each ``${ }`` in a text by the value of a variable, or of a formula of numeric variables.
+    """Replace each ``${ }`` in a text by the value of a variable or of a formula.
+
+    The variables of a formula must be numbers.
 
     Raises:
         NoVariableError: there is no such variable.
@@ -660,18 +664,18 @@ def fill(text: str, variables: Mapping[str, str], place: str) -> str:
 
 @cache
 def filled(text: str, variables: tuple[tuple[str, str], ...], place: str) -> str | None:
-    """Return the text of `fill`; `None` if a variable does not exist."""
+    """Return the result of `fill`. Return `None` if a variable does not exist."""
     named = dict(variables)
     return None if _lacks(text, named, place) else fill(text, named, place)
 
 
 def explain(told: Mapping[str, str], known: Collection[str], place: str) -> None:
-    """Raise an error if variables could not be filled in.
+    """Raise an error if some variables could not be filled in.
 
     Args:
-        told: all variables, as they are written.
-        known: the names of those that were filled in.
-        place: the place, for errors.
+        told: the definitions of all variables, by name.
+        known: the names of the variables that were filled in.
+        place: where the variables are defined, for errors.
 
     """
     left = [name for name in told if name not in known]
@@ -690,7 +694,7 @@ def _lacks(text: str, variables: Mapping[str, str], place: str) -> bool:
 
 
 def resolved(variables: Mapping[str, str], place: str) -> tuple[tuple[str, str], ...]:
-    """Fill in variables that contain other variables; those that can't be filled in are left out."""
+    """Replace the variables that other variables contain. Leave out variables for which this is impossible."""
     known = {name: value for name, value in variables.items() if "${" not in value}
     left = {name: value for name, value in variables.items() if name not in known}
     while left:
@@ -704,18 +708,18 @@ def resolved(variables: Mapping[str, str], place: str) -> tuple[tuple[str, str],
 
 
 def built_in() -> dict[str, Path]:
-    """Return the experiments of the package, by name."""
+    """Return the paths of the package's experiments, by name."""
     with resources.as_file(BUILT_IN) as folder:
         return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 def named() -> dict[str, Path]:
-    """Return the built-in experiments and those of a checkout, by name."""
+    """Return the paths of the built-in experiments and the checkout's experiments, by name."""
     return built_in() | {path.stem: path for path in sorted(CHECKOUT.glob("*.toml"))}
 
 
 def question(path: Path) -> str:
-    """Return a file's question without checking the file."""
+    """Return the question of an experiment file. The file is not checked."""
     return str(tomllib.loads(path.read_text(encoding="utf-8"))["question"])
 
 
@@ -730,7 +734,10 @@ def _at(path: Path) -> Path:
 
 
 def _written(told: Mapping[str, Any], origin: Path) -> Path | None:
-    """Return a path relative to the experiment file or, for a built-in experiment, to the results folder."""
+    """Return the path of an output file.
+
+    It is relative to the experiment file or, for a built-in experiment, to the results folder.
+    """
     if not told["write"]:
         return None
     own = origin in built_in().values()
@@ -776,7 +783,7 @@ def _class(told: Mapping[str, Any], path: str) -> Class:
 
 def _base(told: Mapping[str, Any], origin: Path) -> Base:
     if told["text"] is not None:
-        # An inline scenario has no file; its paths are relative to the experiment's.
+        # An inline scenario has no file. Its paths are relative to the folder of the experiment file.
         return Base(
             str(origin.parent / f"{origin.stem}-{told['name'].replace(' ', '-')}.toml"), told["text"], ()
         )
@@ -821,7 +828,7 @@ def _bound(told: Mapping[str, Any], measures: Sequence[Mapping[str, Any]], path:
 
 
 def _refuse_scenario(path: Path, text: str) -> None:
-    """Refuse a file that has keys of a scenario, but no key of an experiment."""
+    """Raise an error if a file has keys of a scenario, but no key of an experiment."""
     try:
         keys = tomllib.loads(text).keys()
     except tomllib.TOMLDecodeError:

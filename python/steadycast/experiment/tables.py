@@ -1,4 +1,4 @@
-"""Builds the tables of an experiment, for the terminal, the page and CSV files."""
+"""Builds the tables of an experiment for the terminal, the page and CSV files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from steadycast.report import say
 
 @dataclass(frozen=True)
 class Cells:
-    """A cell or a heading: the text that is shown, and its columns in a CSV file."""
+    """A cell or a heading.
+
+    It has a text for the page and the terminal, and texts for one or more columns of a CSV file.
+    """
 
     shown: str
     plain: tuple[str, ...]
@@ -33,27 +36,27 @@ class Table:
     heads: tuple[Cells, ...]
     rows: tuple[tuple[Cells, ...], ...]
     labels: int = 0
-    """Number of columns, from the first on, that identify the row; 0 if the table has texts only."""
+    """How many of the first columns identify the row. It is 0 if the table contains only texts."""
 
     def shown(self) -> tuple[list[str], list[list[str]]]:
         """Return the table's headings and rows for a page or a terminal."""
         return [head.shown for head in self.heads], [[cell.shown for cell in row] for row in self.rows]
 
     def csv(self) -> str:
-        """Return the table as CSV: numbers without units, and a column that marks missed bounds."""
+        """Return the table as CSV. It has numbers without units, and a column that marks missed bounds."""
         heads = [name for head in self.heads for name in head.plain]
         return csv_text([heads, *([text for cell in row for text in cell.plain] for row in self.rows)])
 
 
 def built(done: Experiment, spec: TableSpec) -> Table:
-    """Build a table that an experiment's file defines."""
+    """Build a table that the experiment's file defines."""
     return {"points": _points, "bounds": _bounds, "counts": _counts, "held": _held, "choice": _choice}[
         spec.kind
     ](done, spec)
 
 
 def write(done: Experiment, spec: TableSpec) -> None:
-    """Write a table to its CSV file, and its origin beside it: title, day, commit, command and seeds."""
+    """Write a table to its CSV file. Write its title, day, commit, command and seeds to a file beside it."""
     if spec.write is None:
         return
     seeds = done.spec.seeds
@@ -74,7 +77,7 @@ def write(done: Experiment, spec: TableSpec) -> None:
 
 
 class Labels:
-    """The columns that identify the point of a row, without columns that are equal in all rows."""
+    """The columns that identify a row's point. Columns with equal values in all rows are left out."""
 
     def __init__(self, done: Experiment, points: Sequence[Point], *, variants: bool = True) -> None:
         spec = done.spec
@@ -99,11 +102,11 @@ class Labels:
         return values.get(name, "")
 
     def of(self, point: Point) -> list[Cells]:
-        """Return the labels of a point."""
+        """Return the cells that identify a point."""
         return [_text(self._of(point, name)) for name in self.names]
 
     def heads(self) -> list[Cells]:
-        """Return the headings of the columns."""
+        """Return the headings of these columns."""
         return [Cells(name, (name,)) for name in self.names]
 
 
@@ -178,7 +181,7 @@ def _bounds_of(done: Experiment, measure: Measure, point: Point) -> list[Bound]:
 
 
 def _bounds(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per bound and point: the quantity, each seed's value, and how many seeds keep the bound."""
+    """Build a row for each bound and point: the measure, each seed's value, and how many seeds keep the bound."""
     rows: list[tuple[Cells, ...]] = []
     points = _chosen(done, spec)
     pairs = [(point, bound) for point in points for bound in done.spec.bounds if bound.judges(point)]
@@ -210,13 +213,13 @@ def _number(measure: Measure, value: float) -> str:
 
 
 def _counts(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per group and variant: the number of points that keep all their bounds with each seed.
+    """Build a row for each group and variant, with the number of points that keep all their bounds with each seed.
 
-    With ``by_bound``, further columns count the points whose result depends on the seed, the points with an unknown
-    result, and the points that keep the bounds of each measure.
+    With ``by_bound``, more columns count the points whose result depends on the seed, the points whose result is
+    unknown, and, for each measure, the points that keep its bounds.
 
-    Without it, they show the number of points whose bounds hold in the mean, and the share of runs that keep all
-    bounds.
+    Otherwise, more columns show the number of points whose bounds hold in the mean, and the fraction of runs that keep
+    all bounds.
     """
     rows = []
     measures = _measures_of(done, spec) if spec.by_bound else {}
@@ -244,7 +247,7 @@ def _counts(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
-    """Return the bounds by the measure's name in tables."""
+    """Return the bounds on each measure, by the name that tables show for the measure."""
     found: dict[str, list[Bound]] = {}
     for bound in done.spec.bounds:
         if done.spec.counts(bound, spec.measures):
@@ -253,7 +256,7 @@ def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
 
 
 def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point]) -> str:
-    """Return "A/B": of B points with these bounds, A keep them with each seed."""
+    """Return "A/B". These bounds apply to B of the points, and A of these keep the bounds with each seed."""
     found = []
     for point in points:
         each = [
@@ -267,10 +270,10 @@ def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point])
 
 
 def _means(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per group and variant with means over the group's points.
+    """Build a row for each group and variant, with means over the group's points.
 
-    With ``spec.against``, the means are of the differences from that variant. The first mean is the share of runs that
-    keep all bounds. A number in brackets counts the points of a mean, if some lack a value.
+    With ``spec.against``, the means are of differences from this variant. The first mean is the fraction of runs that
+    keep all bounds. If some points lack a value, a number in brackets says how many points the mean includes.
     """
     measures = [done.spec.measure(name) for name in spec.measures]
     rows = []
@@ -297,7 +300,7 @@ _Value = Callable[[Point], float | None]
 
 
 def _holding(done: Experiment, spec: TableSpec) -> _Value:
-    """Return a function for the percentage of a point's runs that keep all bounds of the measures."""
+    """Return a function that computes for a point the percentage of runs that keep all bounds on the measures."""
 
     def value(point: Point) -> float | None:
         kept = done.kept(point, spec.measures)
@@ -314,7 +317,7 @@ def _mean(done: Experiment, measure: Measure, point: Point) -> float | None:
 
 
 def _less(value: _Value, point: Point, other: Point | None) -> float | None:
-    """Return a value at ``point``, minus that at ``other``."""
+    """Return the value at ``point``, minus the value at ``other`` if there is one."""
     found = value(point)
     if other is None or found is None:
         return found
@@ -323,7 +326,7 @@ def _less(value: _Value, point: Point, other: Point | None) -> float | None:
 
 
 def _mean_cell(values: Sequence[float | None], digits: int, shown: str) -> Cells:
-    """Return the mean of the known values with its interval or range, and their number if some are unknown."""
+    """Return the mean of the known values, with interval or range. Add their number if some values are unknown."""
     known = [value for value in values if value is not None]
     count = "" if len(known) == len(values) else f" ({len(known)})"
     if not known:
@@ -340,7 +343,7 @@ def _mean_cell(values: Sequence[float | None], digits: int, shown: str) -> Cells
 
 
 def _held(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row per variant: the number of bounds that it keeps, in each group and in total."""
+    """Build a row for each variant, with the number of bounds that the variant keeps in each group and in total."""
     groups = {(value, who): points for (*_, value, who), points in _groups(done, spec).items()}
     names = list(dict.fromkeys(value for value, _ in groups))
     rows = []
@@ -371,14 +374,14 @@ def _by(spec: TableSpec) -> tuple[str, ...]:
 
 
 def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Point]]:
-    """Return the points of each group and variant, followed by all points of each variant.
+    """Return the points of each group and variant, and then all points of each variant.
 
-    The keys are the cells that name group and variant.
+    The keys are the cells that identify the group and the variant.
     """
     found: dict[tuple[str, ...], list[Point]] = {}
     points, by = _chosen(done, spec), _by(spec)
     for name in by:
-        # In the file's order.
+        # Sort the labels of a class in the file's order.
         order = [label for one in done.spec.classes if one.name == name for label, _ in one.labels]
         values = dict.fromkeys([*order, *(done.spec.label(point, name) for point in points)])
         for value in values:
@@ -394,7 +397,7 @@ def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Poi
 
 
 def _choice(done: Experiment, spec: TableSpec) -> Table:
-    """For each combination of axis values and draw, list the variants that keep all bounds, ordered by a measure."""
+    """List the variants that keep all bounds, ordered by a measure, for each combination of axis values and draw."""
     [name] = spec.measures
     measure = done.spec.measure(name)
     points = _chosen(done, spec)
@@ -412,7 +415,7 @@ def _choice(done: Experiment, spec: TableSpec) -> Table:
 
 
 def _ordered(done: Experiment, measure: Measure, points: Sequence[Point]) -> str:
-    """Variants with an unknown value are last."""
+    """Return the names of the points' variants, ordered by a measure. Variants with an unknown value are last."""
     found = [(done.spread(measure, point), point.variant) for point in points]
     known = sorted((one["mean"], who) for one, who in found if one)
     named = [f"{who} ({_number(measure, value)})" for value, who in known]
@@ -420,7 +423,7 @@ def _ordered(done: Experiment, measure: Measure, points: Sequence[Point]) -> str
 
 
 def csv_text(rows: Sequence[Sequence[object]]) -> str:
-    """Return rows as the text of a CSV file."""
+    """Return rows as CSV."""
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(rows)
     return file.getvalue()

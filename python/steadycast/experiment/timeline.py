@@ -1,4 +1,4 @@
-"""A run over time, reduced to what a figure of rates and delays shows."""
+"""The series of a run that a figure of rates and delays over time shows."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _POINTS = 240
-"""The most points of a drawn series."""
+"""The largest number of points of a drawn series."""
 _KINDS = ("video", "tcp")
 
 
 def path(folder: Path, key: str) -> Path:
-    """Return the file of a run's series, in the folder of an experiment."""
+    """Return the path of the file in an experiment's folder that contains a run's series."""
     return folder / "times" / f"{key}.json"
 
 
 def write(run: Run, place: Path) -> None:
-    """Write the series of a run in steps for a figure: rates in kb/s and delays in ms."""
+    """Write the series of a run, averaged over steps: rates in kb/s and delays in ms."""
     rates, links = run.rates.to_polars(), run.links.to_polars()
     times = sorted(set(rates["t_s"]))
     step = times[1] - times[0] if len(times) > 1 else 1.0
-    # At most `_POINTS` steps.
+    # Choose the step so that there are at most `_POINTS` steps.
     wide = step * max(1, -(-len(times) // _POINTS))
-    # Without 1e-6, rounding could put a time on a group's lower edge into the group before.
+    # Add 1e-6. Otherwise, rounding could put a time at the lower edge of a group into the group before.
     group = (pl.col("t_s") / wide + 1e-6).floor().cast(pl.Int64)
     steps = int(times[-1] / wide + 1e-6) + 1 if times else 0
 
@@ -65,7 +65,7 @@ def write(run: Run, place: Path) -> None:
 
 
 def draw(place: Path) -> Figure:
-    """Draw rate and delay of every flow, and the links' capacity, as in RFC 8867's figures."""
+    """Draw the rate and the delay of every flow, and the capacity of the links, as in RFC 8867's figures."""
     told: Json = json.loads(place.read_text(encoding="utf-8"))
     figure, (upper, lower) = canvas.canvas(2, height=3.6, ratios=(3, 2))
     t, flows = told["t_s"], told["flows"]
@@ -85,7 +85,7 @@ def draw(place: Path) -> Figure:
             lower.plot(t, [float("nan") if v is None else v for v in flow["delay_ms"]], **look.line)
     rate = _most(v for flow in flows for v in flow["rate_kbps"])
     capacity = _most(v for series in told["capacity_kbps"].values() for v in series)
-    # A capacity far above the rates is cut off, so that the rates are readable.
+    # Limit the axis if the capacity is far above the rates, so that the rates remain readable.
     canvas.from_zero(upper, min(max(rate, capacity), 2.5 * rate) * 1.08 / 1e3)
     upper.set_xlim(0, t[-1])
     upper.set_ylabel("rate (Mb/s)")
@@ -105,5 +105,5 @@ def _mega(series: Sequence[float | None]) -> list[float]:
 
 
 def _last(values: Sequence[float]) -> float:
-    # Without the zeros at the end, where the flows have stopped.
+    # Return the last positive value, because flows that have stopped end with zeros.
     return next((v for v in reversed(values) if v == v and v > 0), 0.0)

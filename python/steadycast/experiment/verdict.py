@@ -1,4 +1,4 @@
-"""Evaluates the runs of an experiment: the spread of each measure at each point, and the result of each bound."""
+"""Evaluates the runs of an experiment: the mean and the spread of each measure, and the result of each bound."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from steadycast.folder import Json, spread, within
 HOLDS, FAILS, UNTESTED, UNKNOWN = "holds", "fails", "untested", "unknown"
 """Results of a bound.
 
-"untested": the placebo (the run without the event) keeps it, too. "unknown": a run failed, or lacks the measure.
+"untested" means that the placebo (the run without the event) keeps the bound, too. "unknown" means that a run failed or
+lacks the measure.
 """
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """A bound and its result for one variant, over all points to which it applies."""
+    """The result of a bound for one variant, over all points to which the bound applies."""
 
     bound: Bound
     variant: str
     points: Mapping[Point, bool | None] = field(repr=False)
-    """Whether the bound holds; `None` if the value is unknown."""
+    """Whether the bound holds at each point. It is `None` if the value is unknown."""
     placebo: Mapping[Point, bool | None] = field(repr=False)
-    """The same for the points of the placebo."""
+    """Whether the bound holds at each point of the placebo (the runs without the event)."""
 
     @property
     def held(self) -> int:
@@ -38,7 +39,7 @@ class Judgement:
 
     @property
     def outcome(self) -> str:
-        """The result: holds, fails, untested or unknown."""
+        """The result: "holds", "fails", "untested" or "unknown"."""
         least = self.bound.fraction * len(self.points)
         if self.held < least:
             unknown = sum(holds is None for holds in self.points.values())
@@ -49,12 +50,12 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Kept:
-    """The combined result of all bounds at a point."""
+    """The combined result of all bounds that apply at a point."""
 
     runs: tuple[bool | None, ...]
-    """Whether each seed keeps all bounds; `None` if a value is unknown."""
+    """Whether each seed keeps all bounds. It is `None` if a value is unknown."""
     mean: bool | None
-    """Whether the means over the seeds keep all bounds."""
+    """Whether the means over the seeds keep all bounds. It is `None` if a value is unknown."""
 
     @property
     def each(self) -> bool | None:
@@ -63,18 +64,18 @@ class Kept:
 
 
 def all_of(found: Iterable[bool | None]) -> bool | None:
-    """Return false if one is false, otherwise `None` if one is unknown, otherwise true."""
+    """Return false if a value is false. Otherwise, return `None` if a value is `None`, and true if not."""
     known = list(found)
     return False if False in known else None if None in known else True
 
 
 def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | None:
-    """Whether the values of a point's seeds keep a bound; `None` if one is unknown.
+    """Whether the values of a point's seeds keep a bound. Return `None` if a value is unknown.
 
     Args:
         bound: the bound.
-        values: one per seed.
-        over: what has to be within the bound: "mean", "each", or "interval" (the whole 95 % interval of the mean).
+        values: one value for each seed.
+        over: what must be within the bound: "mean", "each", or "interval" (the whole 95 % interval of the mean).
 
     """
     known = [value for value in values if value is not None]
@@ -95,16 +96,16 @@ def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | N
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment with its runs."""
+    """An experiment with the results of its runs."""
 
     spec: Spec
     runs: Runs
     folder: Path
-    """The folder of its page, tables and runs."""
+    """The folder that contains the experiment's page, tables and runs."""
 
     @cached_property
     def points(self) -> tuple[Point, ...]:
-        """All points; those of the placebo are last."""
+        """All points. The points of the placebo (runs without the event) are last."""
         return self.spec.points()
 
     @cached_property
@@ -112,9 +113,9 @@ class Experiment:
         return {point.name: point for point in self.points}
 
     def beside(self, point: Point, name: str) -> Point | None:
-        """Return ``point`` in the variant or scenario ``name``; `None` if this point does not exist.
+        """Return the point that differs from ``point`` only in having the variant or scenario ``name``.
 
-        Values of axes that the scenario ``name`` lacks are left out.
+        Return `None` if it does not exist. Values of axes that the scenario ``name`` lacks are left out.
         """
         values = point.values
         if name in self.spec.variants:
@@ -137,7 +138,7 @@ class Experiment:
         return {}
 
     def values(self, measure: Measure, point: Point) -> dict[int, float | None]:
-        """Return a measure by seed; `None` if a run failed or lacks it."""
+        """Return the value of a measure for each seed. A value is `None` if the run failed or lacks the measure."""
         key = measure.name, point
         if key not in self._values:
             formula = measure.at(point)
@@ -149,7 +150,7 @@ class Experiment:
         return self._values[key]
 
     def spread(self, measure: Measure, point: Point) -> Json | None:
-        """Return the mean of a measure with its 95 % interval; `None` if a seed has no value."""
+        """Return the mean of a measure and its 95 % interval. Return `None` if a seed has no value."""
         known = [value for value in self.values(measure, point).values() if value is not None]
         return spread(known) if len(known) == len(self.spec.seeds) else None
 
@@ -169,12 +170,12 @@ class Experiment:
         return {point: self.holds(bound, point) for point in chosen}
 
     def holds(self, bound: Bound, point: Point) -> bool | None:
-        """Whether a bound holds at a point; `None` if a value is unknown."""
+        """Whether a bound holds at a point. Return `None` if a value is unknown."""
         values = self.values(self.spec.measure(bound.measure), point)
         return kept_by(bound, list(values.values()), bound.over)
 
     def keeps(self, point: Point, but: Sequence[str] = ()) -> bool | None:
-        """Whether a point keeps all its bounds; `None` if it has none.
+        """Whether a point keeps all bounds that apply to it. Return `None` if no bound applies.
 
         Args:
             point: the point.
@@ -186,7 +187,7 @@ class Experiment:
         return all(found) if found else None
 
     def kept(self, point: Point, measures: Sequence[str] | None = None) -> Kept | None:
-        """Return the combined result of all bounds at a point; `None` if there are none.
+        """Return the combined result of all bounds at a point. Return `None` if there are no bounds.
 
         Args:
             point: the point.
@@ -211,7 +212,7 @@ class Experiment:
 
     @property
     def failed(self) -> bool:
-        """Whether a run failed, or a bound fails or is untested."""
+        """Whether a run failed, or a bound fails, is untested or is unknown."""
         return bool(self.runs.errors) or any(each.outcome != HOLDS for each in self.judgements)
 
     def json(self) -> Json:
