@@ -16,7 +16,7 @@ from steadycast.errors import UnwrittenError, UserError, reason
 
 @contextmanager
 def written(path: Path, remedy: str = "make room, or name another place") -> Iterator[None]:
-    """Convert system errors of the block to errors about writing this path."""
+    """Convert system errors in the block to errors that say that ``path`` can't be written."""
     try:
         yield
     except OSError as error:
@@ -25,7 +25,7 @@ def written(path: Path, remedy: str = "make room, or name another place") -> Ite
 
 @contextmanager
 def readable(place: object, remedy: str) -> Iterator[None]:
-    """Convert system and decoding errors of the block to errors about reading this place."""
+    """Convert system and decoding errors in the block to errors that say that ``place`` can't be read."""
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -37,9 +37,10 @@ def readable(place: object, remedy: str) -> Iterator[None]:
 def whole(
     path: Path, remedy: str = "make room, or name another place", ending: str = ".new"
 ) -> Iterator[Path]:
-    """Yield a temporary path, which is renamed to ``path`` if the block succeeds, or else removed.
+    """Yield a temporary path. Rename it to ``path`` if the block succeeds, and remove it otherwise.
 
-    Pipes and devices are yielded unchanged. ``ending`` distinguishes several writers of one file.
+    The path of a pipe or a device is yielded unchanged. Several writers of one file must use different values of
+    ``ending``.
     """
     new = path if path.exists() and not path.is_file() else path.with_name(f"{path.name}{ending}")
     try:
@@ -64,11 +65,11 @@ _COMPRESSED: dict[bytes, tuple[str, Callable[[Path], Any] | None]] = {
     b"PK\x03\x04": ("ZIP", None),
     b"7z\xbc\xaf\x27\x1c": ("7-Zip", None),
 }
-"""Compression formats by their first bytes: name, and function to open it, if any."""
+"""Compression formats by their first bytes. A format has a name, and a function to open it if it is supported."""
 
 
 def contents(path: Path, most_bytes: int) -> bytes:
-    """Return a file's content, decompressed if it is compressed by gzip, bzip2 or xz.
+    """Return a file's content. Decompress it if it is compressed by gzip, bzip2 or xz.
 
     Raises:
         UserError: the file is too large, damaged, or compressed in another format.
@@ -81,7 +82,7 @@ def contents(path: Path, most_bytes: int) -> bytes:
         )
         if not name:
             opened.seek(0)
-            # One byte more shows that the file is too large.
+            # Read one byte more than allowed, which shows whether the file is too large.
             data = opened.read(most_bytes + 1)
         elif opener is None:
             raise UserError(str(path), f"it is compressed in the form {name}, which is not read", "unpack it")
@@ -107,7 +108,7 @@ def folder(path: Path, remedy: str = "make room, or name another place") -> Path
 
 
 def write_text(path: Path, content: str, remedy: str = "make room, or name another place") -> None:
-    """Write a text file, as `whole`."""
+    """Write a text file atomically by `whole`."""
     with whole(path, remedy) as new:
         new.write_text(content, encoding="utf-8")
 
@@ -121,7 +122,8 @@ def media(
 ) -> Any:
     """Open a media file with PyAV.
 
-    Without "file:", FFmpeg takes the text before a colon for a protocol ("2026-11-25T12:30:00.mp4").
+    The path gets the prefix "file:". Without it, FFmpeg would take the text before a colon for a protocol
+    ("2026-11-25T12:30:00.mp4").
 
     Raises:
         OSError: the system or FFmpeg reported an error; some of FFmpeg's errors are subclasses of ValueError.

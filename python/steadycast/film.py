@@ -1,4 +1,4 @@
-"""The film of a run: the original and a viewer's pictures side by side in one file, which keeps them synchronous."""
+"""The film of a run. It shows the original and a viewer's pictures side by side, so that they stay synchronous."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from steadycast.viewing import Record, Viewer
 
 FORMATS = {"mp4": ("libx264", "video/mp4"), "webm": ("libvpx-vp9", "video/webm")}
-"""Containers, with encoder and media type."""
+"""The supported containers. Each has an encoder and a media type."""
 OPTIONS = {
     "mp4": {"preset": "ultrafast", "crf": "20", "tune": "zerolatency"},
     "webm": {"deadline": "realtime", "cpu-used": "8", "crf": "30", "b": "0", "row-mt": "1"},
@@ -28,31 +28,31 @@ OPTIONS = {
 _GOP = 50
 
 WORST_S = 10
-"""The length of the film of the worst seconds, in seconds."""
+"""The length of the film of a run's worst part, in seconds."""
 MOST = 1_500_000
-"""The film's largest size in bytes: two million as base64 in a page."""
+"""The largest size of the film, in bytes. As base64 in a page, it takes two million bytes."""
 _TRIES = ((640, 33), (640, 45), (480, 54), (320, 60), (160, 63))
-"""Pairs of the largest picture width and the quantizer, tried in order until the film is small enough."""
+"""Pairs of a largest picture width and a quantizer. They are tried in order until the film is small enough."""
 _RED = (81, 90, 240)
-"""Border around a frozen picture: Y, U, V in BT.601."""
+"""Colour of the border around a frozen picture: Y, U, V in BT.601."""
 _EDGE = 4
-"""Width of that border in samples; even."""
+"""Width of the border around a frozen picture, in samples. It must be even."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The part of a film to encode, and the encoding."""
+    """The part of a film that is encoded, and how it is encoded."""
 
     slots: range
     """Display slots."""
     width: int | None = None
     """Larger pictures are scaled down to this width, in samples."""
     quantizer: int | None = None
-    """`None` for the container's default."""
+    """The quantizer. `None` means the container's default."""
     marked: bool = False
-    """Whether a frozen picture, which belongs to another display slot, has a red border."""
+    """Whether a frozen picture gets a red border. A picture is frozen if it belongs to another display slot."""
     most: int | None = None
-    """The size in bytes above which the encoding is aborted."""
+    """The encoding is aborted if the film exceeds this size, in bytes."""
 
 
 def film(
@@ -76,7 +76,7 @@ def film(
     if cut.quantizer is not None:
         options["crf"] = str(cut.quantizer)
     factor = min(1.0, (cut.width or ladder.width) / ladder.width)
-    # Half the colour resolution (4:2:0) needs even sides.
+    # Make the sides even, because the colour planes have half the resolution (4:2:0).
     width, height = (max(2, round(side * factor / 2) * 2) for side in (ladder.width, ladder.height))
     buffer = io.BytesIO()
     with _encoding(kind), av.open(buffer, "w", format=kind, options={"fflags": "+bitexact"}) as out:
@@ -107,14 +107,14 @@ def _stream(out: Any, kind: str, rate: Any, options: dict[str, str], width: int,
 
 
 def _rows(viewers: Sequence[Viewer], slots: range) -> Iterator[tuple[list[Picture], list[bool]]]:
-    """Yield the original and each viewer's picture, and for each whether it belongs to another slot."""
+    """Yield the original and each viewer's picture for each slot, and whether each belongs to another slot."""
     seen = [viewer.pictures(slots) for viewer in viewers]
     for slot, *rows in zip(slots, *seen, strict=False):
         yield [rows[0].raw, *(row.received for row in rows)], [False, *(row.of != slot for row in rows)]
 
 
 def _planes(sheet: Any, height: int) -> tuple[Any, Any]:
-    """Return views of the luma plane, and of both chroma planes."""
+    """Return views of the luma plane and of the two chroma planes."""
     return sheet[:height], sheet[height:].reshape(2, height // 2, sheet.shape[1] // 2)
 
 
@@ -137,9 +137,9 @@ def _frame(sheet: Any, held: Sequence[bool], width: int, height: int) -> None:
 
 
 def smaller(data: bytes, most: int) -> bytes | None:
-    """Encode a film in WebM again, with at most this number of bytes.
+    """Encode a film in WebM again, so that it has at most ``most`` bytes.
 
-    Returns: the film; `None` if that needs too low a quality, or if it is damaged.
+    Returns: the film; `None` if that needs too low a quality, or if the film is damaged.
     """
     if len(data) <= most:
         return data
@@ -161,7 +161,7 @@ def _again(data: bytes, width: int, quantizer: int) -> bytes:
         pictures: Any = film
         source = pictures.streams.video[0]
         factor = min(1.0, 2 * width / source.width)
-        # Half the colour resolution (4:2:0) needs even sides.
+        # Make the sides even, because the colour planes have half the resolution (4:2:0).
         sides = (round(side * factor / 2) * 2 for side in (source.width, source.height))
         stream = _stream(out, "webm", source.average_rate, options, *sides)
         for picture in pictures.decode(source):
@@ -178,8 +178,8 @@ def worst_seconds(
 ) -> tuple[Json, bytes] | None:
     """Create the film of the worst ten seconds of a run.
 
-    The film shows one receiver. The worst receivers of all videos are compared, and the receiver with the lowest share
-    of intact and punctual frames is shown.
+    The film shows one receiver. It is the receiver with the lowest fraction of intact and punctual frames, among the
+    worst receivers of all videos.
 
     The worst ten seconds have the fewest intact and punctual frames. If several intervals are equal, the lowest mean
     PSNR decides, then the earliest time.
@@ -233,14 +233,15 @@ def _worst_slots(record: Record, viewer: Viewer) -> range:
         sums = np.concatenate([[0.0], np.cumsum(values[first:])])
         return np.round(sums[length:] - sums[:-length], 6)
 
-    # `lexsort` uses the last key first, and keeps the order of equal intervals.
+    # `lexsort` uses the last key first, and keeps the order of equal intervals. So the earliest worst interval is
+    # first.
     at = first + int(np.lexsort((over(psnr), -over(missed)))[0])
     return range(at, at + length)
 
 
 @contextmanager
 def _encoding(kind: str) -> Iterator[None]:
-    """Report what the encoder lacks: a part of FFmpeg, or memory."""
+    """Convert errors of the encoder to an error that says what is missing: a part of FFmpeg, or memory."""
     try:
         yield
     except av.error.InvalidDataError:

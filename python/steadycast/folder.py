@@ -54,7 +54,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Folder:
-    """One run, read from its folder; tables are loaded on demand."""
+    """One run, read from its folder. Tables are loaded when they are needed."""
 
     path: Path
     summary: Json
@@ -106,12 +106,12 @@ class Folder:
 
     @property
     def name(self) -> str:
-        """The run's name in tables, which is the folder's name."""
+        """The name of the run in tables. It is the name of the folder."""
         return self.path.resolve().name
 
     @cached_property
     def cost(self) -> Json:
-        """The run's processor time, wall-clock time and memory; empty if cost.json is absent."""
+        """The run's processor time, wall-clock time and memory. It is empty if the file cost.json is absent."""
         from steadycast import shape
 
         path = self.path / "cost.json"
@@ -123,7 +123,7 @@ class Folder:
 
     @cached_property
     def scenario_text(self) -> str:
-        """The resolved scenario, as TOML; empty if scenario.toml is absent."""
+        """The resolved scenario as TOML. It is empty if the file scenario.toml is absent."""
         try:
             return (self.path / "scenario.toml").read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
@@ -131,7 +131,7 @@ class Folder:
 
     @cached_property
     def scenario(self) -> Json:
-        """The resolved scenario as plain values; empty if it can't be read."""
+        """The resolved scenario as plain values. It is empty if it can't be read."""
         try:
             found = tomllib.loads(self.scenario_text)
         except (tomllib.TOMLDecodeError, RecursionError):
@@ -142,7 +142,7 @@ class Folder:
 
     @property
     def film(self) -> tuple[Json, bytes] | None:
-        """The film of the worst ten seconds: its description, and the file in WebM; `None` without a film."""
+        """The film of the worst ten seconds: its description, and the WebM file. It is `None` if there is no film."""
         path = self.path / "film.webm"
         if not path.exists():
             return None
@@ -187,14 +187,14 @@ class Folder:
 
 
 def add_film(folder: Folder, shown: Mapping[str, Any], data: bytes) -> None:
-    """Add `film.json` and `film.webm` to a finished folder."""
+    """Write `film.json` and `film.webm` to a finished folder."""
     write_json(folder.path / "film.json", shown)
     with whole(folder.path / "film.webm", _ROOM) as new:
         new.write_bytes(data)
 
 
 def is_seeds(path: Path | str) -> bool:
-    """Whether a folder holds runs of one scenario with several seeds."""
+    """Whether a folder contains the runs of one scenario with several seeds."""
     return (Path(path) / "seeds.json").exists()
 
 
@@ -237,9 +237,9 @@ _ROOM = "give a folder that you may write to, with room"
 
 
 class Claim:
-    """A lock on a run folder, so that one process at a time writes it.
+    """A lock on a run folder, so that only one process at a time writes to the folder.
 
-    It is an flock(2) on DIR.lock, which ends with the process. Windows has no lock.
+    It is an flock(2) on DIR.lock. The system releases it when the process ends. On Windows, there is no lock.
 
     Args:
         path: the folder.
@@ -249,7 +249,10 @@ class Claim:
     """
 
     _ahead: ClassVar[dict[Path, Claim]] = {}
-    """Claims that `first` made, by the path of their lock file. The next `Claim` on the folder takes a claim over."""
+    """Claims that `first` made, by the path of their lock file.
+
+    A later `Claim` on the same folder takes over the claim.
+    """
 
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:
         self.path = Path(path)
@@ -284,7 +287,7 @@ class Claim:
                 "wait until it has ended, or give another -o DIR",
             )
         try:
-            # Another process may have finished the folder while this one waited for the lock.
+            # Check again, because another process may have finished the folder while this process waited for the lock.
             self._look()
         except BaseException:
             self.__exit__()
@@ -303,7 +306,7 @@ class Claim:
             file = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # The file may have been unlinked. A lock on an unlinked file excludes no other process.
+                # Check that the file still has its name. A lock on an unlinked file does not keep other processes away.
                 if _same(file, self._lock):
                     with suppress(OSError):  # the number is only shown in messages
                         os.ftruncate(file, 0)
@@ -317,7 +320,8 @@ class Claim:
                     raise
                 if tries == 3:
                     return None
-                # `holder` takes the lock for a moment, so one failure does not prove a writer.
+                # Try again, because `holder` takes the lock for a moment. One failure does not prove that there is a
+                # writer.
                 tries += 1
                 time.sleep(0.02)
                 continue
@@ -325,7 +329,7 @@ class Claim:
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:
-            # After the release, the file could be the lock of another process.
+            # Unlink the file before the release. After the release, it could be the lock of another process.
             self._lock.unlink(missing_ok=True)
             os.close(self._file)
             self._file = None
@@ -336,7 +340,7 @@ class Claim:
     @classmethod
     @contextmanager
     def first(cls, path: Path) -> Iterator[Path]:
-        """Claim `path`, or the first free one of path-2, path-3 and so on, and yield its name."""
+        """Claim `path`, or the first free one of path-2, path-3 and so on, and yield the claimed path."""
         claim = cls._first(path)
         cls._ahead[claim._lock] = claim
         try:
@@ -361,7 +365,7 @@ class Claim:
 
     @staticmethod
     def holder(path: Path) -> str | None:
-        """Return the name of the process that writes a folder; `None` if there is none."""
+        """Describe the process that writes to a folder. Return `None` if there is no such process."""
         try:
             file = os.open(_lock_of(path), os.O_RDONLY)
         except OSError:
@@ -396,8 +400,8 @@ def _same(file: int, path: Path) -> bool:
 class Draft:
     """An unfinished run folder.
 
-    It is written as DIR.part, and `finish` renames it to DIR. `complete: true` is written last, so that no crash leaves
-    a folder that seems complete. With ``goes_on``, the files of an interrupted run are kept.
+    It is written as DIR.part, and `finish` renames it to DIR. `complete: true` is written last, so that a folder never
+    seems complete after a crash. With ``goes_on``, the files of an interrupted run are kept.
 
         with Draft(out, force=False) as draft:
             draft.table("rates", frame)
@@ -411,7 +415,7 @@ class Draft:
         self.path = Path(path)
         self._goes_on = goes_on
         self.mark = mark
-        # The path "." has no name.
+        # Resolve a path such as ".", because it has no name of its own.
         named = self.path if self.path.name not in ("", "..") else self.path.resolve()
         self.part = named.parent / f"{named.name}.part"
         self._claim = Claim(path, force=force)
@@ -431,12 +435,12 @@ class Draft:
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         self._claim.__exit__()
         if isinstance(error, KeyboardInterrupt) and self._begun and self.part.exists():
-            # This replaces the note that a `Draft` inside this folder may have set.
+            # Replace the note that a `Draft` inside this folder may have set.
             after = "; repeat the command to continue" if self._goes_on else ""
             error.__notes__ = [f"the partial results are in {self.part}{after}"]
 
     def begin(self) -> None:
-        """Create DIR.part; files of an interrupted run are removed unless ``goes_on``."""
+        """Create DIR.part. Remove the files of an interrupted run unless ``goes_on`` is set."""
         if self._begun:
             return
         with files.written(self.part, _ROOM):
@@ -458,7 +462,7 @@ class Draft:
             new.write_text(content, encoding="utf-8")
 
     def copy(self, name: str, source: Path) -> None:
-        """Copy a file; missing parent folders of ``name`` are created."""
+        """Copy a file to ``name``. Create missing parent folders."""
         with self._file(name) as new:
             shutil.copyfile(source, new)
 
@@ -491,14 +495,14 @@ class Draft:
             yield new
 
     def progress(self, summary: Mapping[str, Any]) -> None:
-        """Write a partial summary, marked `complete: false`."""
+        """Write a partial summary that contains `complete: false`."""
         self._summary = {**summary, "complete": False}
         self.json(self.mark, self._summary)
 
     def finish(self, summary: Mapping[str, Any]) -> Path:
-        """Write the summary, rename DIR.part to DIR, and return the folder's path.
+        """Write the summary, rename DIR.part to DIR, and return the path of the folder.
 
-        With `complete: false`, DIR.part is not renamed.
+        If the summary has `complete: false`, DIR.part is not renamed.
         """
         self.progress(summary)
         if not summary.get("complete", True):
@@ -510,7 +514,7 @@ class Draft:
 
 
 def free_or_force(path: Path, *, force: bool) -> None:
-    """Refuse a folder with files that are not results of this program, and existing results unless `force` is true."""
+    """Raise an error if a folder contains files of other origin, or if it has results and `force` is false."""
     if not path.exists():
         return
     need_elsewhere(path)
@@ -529,7 +533,7 @@ def _out() -> str:
 
 
 def need_elsewhere(path: Path) -> None:
-    """Refuse the current folder and its parents, which can't be renamed while in use."""
+    """Raise an error for the current folder and its parents, because a folder in use can't be renamed."""
     here = Path.cwd()
     if path.resolve() in (here, *here.parents):
         raise UserError(
@@ -540,14 +544,14 @@ def need_elsewhere(path: Path) -> None:
 def _ours_or_free(path: Path, remedy: str) -> None:
     if not path.is_dir():
         raise UserError(str(path), "this is a file", "name a folder")
-    # Parquet files of `OTHERS` are no proof, because a user's own folder may contain Parquet files, too.
+    # Do not accept Parquet files of `OTHERS` as a proof, because a user's own folder may contain such files.
     marks = (*MARKS, "scenario.toml", "experiment.toml", *(mark for mark in OTHERS if mark.endswith(".json")))
     if any(path.iterdir()) and not any((path / mark).exists() for mark in marks):
         raise UserError(str(path), "this folder holds no results of this program", remedy)
 
 
 def replace_folder(source: Path, target: Path) -> None:
-    """Rename `source` to `target`; an older `target` is removed last."""
+    """Rename `source` to `target`. Remove an older `target` at the end."""
     if target.exists():
         old = target.with_name(f"{target.name}.old-{os.getpid()}")
         target.rename(old)
@@ -563,7 +567,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _json_text(value: Mapping[str, Any]) -> str:
-    # JSON has no NaN; a NaN here is a bug.
+    # Refuse NaN, because JSON does not have it. A NaN here is a bug.
     return json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
 
 
@@ -573,9 +577,9 @@ _SEED_KEYS = ("seed", "record_sha256")
 
 
 def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
-    """Join the summaries of several seeds: each number becomes {"mean", "ci95", "min", "max", "n"}.
+    """Join the summaries of several seeds. Each number becomes an object {"mean", "ci95", "min", "max", "n"}.
 
-    Lists of objects are joined by name or id; other lists become their union. Null values are left out.
+    Lists of objects are joined by name or id, and other lists become their union. Null values are left out.
     """
     whole = _join([dict(s) for s in summaries])
     assert isinstance(whole, dict)
@@ -586,9 +590,9 @@ def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
 
 
 def spread(values: Sequence[float]) -> Json:
-    """Return mean, half-width of the 95 % confidence interval (Student's t), minimum, maximum and count.
+    """Return the mean, the half-width of its confidence interval, the minimum, the maximum and the count.
 
-    A single value has no interval.
+    The interval is the 95 % confidence interval by Student's t distribution. A single value has none.
     """
     n = len(values)
     ci = student_t95(n - 1) * statistics.stdev(values) / math.sqrt(n) if n > 1 else None
@@ -596,7 +600,7 @@ def spread(values: Sequence[float]) -> Json:
 
 
 def with_scores(summary: Json) -> Json:
-    """Rename the receivers' scores in an older summary, which has them as `viewing_score`."""
+    """Rename the receivers' scores in a summary of an older version, which calls them `viewing_score`."""
     for flow in summary["flows"]:
         for receiver in flow.get("receivers") or [] if isinstance(flow, dict) else []:
             if isinstance(receiver, dict) and "viewing_score" in receiver and "rate_score" not in receiver:
@@ -619,12 +623,12 @@ _T99 = (63.6567, 9.9248, 5.8409, 4.6041, 4.0321, 3.7074, 3.4995, 3.3554, 3.2498,
 
 
 def student_t95(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's t distribution, for a two-sided 95 % interval."""
+    """Return the 97.5 % quantile of Student's t distribution, which is for a two-sided 95 % interval."""
     return _student_t(freedom, _T95, 1.959964)
 
 
 def student_t99(freedom: int) -> float:
-    """Return the 99.5 % quantile of Student's t distribution, for a two-sided 99 % interval."""
+    """Return the 99.5 % quantile of Student's t distribution, which is for a two-sided 99 % interval."""
     return _student_t(freedom, _T99, 2.575829)
 
 
@@ -633,7 +637,7 @@ def _student_t(freedom: int, table: Sequence[float], z: float) -> float:
         return math.inf
     if freedom <= len(table):
         return table[freedom - 1]
-    # Cornish-Fisher expansion around the normal quantile; above 20 degrees its error is below 1e-4.
+    # Use the Cornish-Fisher expansion around the normal quantile. Above 20 degrees of freedom, its error is below 1e-4.
     first = (z**3 + z) / 4
     second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
@@ -672,8 +676,8 @@ def _judged(entry: Mapping[str, Any]) -> Json:
 
 
 def _plain(value: Any) -> float | None:
-    # In a summary over seeds, a bound is a spread of equal values. Rounding may change the mean's last bit, but not the
-    # minimum.
+    # In a summary of several seeds, a bound is a spread of equal values. Use the minimum, because rounding may change
+    # the last bit of the mean.
     return number(value["min"] if is_spread(value) else value)
 
 
@@ -681,7 +685,7 @@ def _plain(value: Any) -> float | None:
 
 
 def number(value: object) -> float | None:
-    """Return a number, or the mean of a spread; `None` for any other value."""
+    """Return a number, or the mean of a spread. Return `None` for any other value."""
     if is_spread(value):
         assert isinstance(value, dict)
         value = value["mean"]
@@ -691,16 +695,16 @@ def number(value: object) -> float | None:
 
 
 def within(value: object, least: float | None, most: float | None) -> bool:
-    """Whether a number (or the mean of a spread) lies within its bounds; false for an absent value."""
+    """Whether a number, or the mean of a spread, lies within the given bounds. An absent value does not."""
     x = number(value)
     return x is not None and (least is None or x >= least) and (most is None or x <= most)
 
 
 def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") -> Any:
-    """Return the value at a path into the summary, for example `flows.tcp.share_of_fair`.
+    """Return the value at a path in the summary, for example `flows.tcp.share_of_fair`.
 
     Elements of a list are found by name, which may contain dots. A link's name may be followed by a direction, as in
-    `links.bottleneck.back.…`; without it, the direction is forward.
+    `links.bottleneck.back.…`. Without a direction, the path refers to the forward direction.
     """
     found, value = _descend(summary, path.split("."))
     if found:
@@ -714,7 +718,7 @@ def find(summary: Mapping[str, Any], path: str, *, place: str = "summary.json") 
 def judge(
     summary: Mapping[str, Any], expectations: Sequence[Mapping[str, Any]], *, place: str = "scenario"
 ) -> list[Json]:
-    """Check the expectations; return each with its value and result, as in `summary["expect"]`."""
+    """Check the expectations. Return each with its value and its result, in the form of `summary["expect"]`."""
     results = []
     for expectation in expectations:
         that = str(expectation["that"])

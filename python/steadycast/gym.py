@@ -30,7 +30,7 @@ except ImportError as missing:
     raise MissingError.package("steadycast.gym", str(missing.name), "steadycast[gym]") from None
 
 STEP_S = 0.1
-"""The length of a step, and the interval of the receiver's reports, in seconds."""
+"""The length of a step, in seconds. It is also the interval of the receiver's reports."""
 
 Vector = NDArray[np.float32]
 
@@ -57,7 +57,7 @@ OBSERVATION = (
     Measure("rtt", "the round-trip time, in units of 100 ms", 0, 20),
     Measure("silent", "steps since the last report, up to 10", 0, 10),
 )
-"""The observation, in the order of its array; each number is clipped to its bounds."""
+"""The numbers of the observation, in the order of its array. Each number is clipped to its bounds."""
 
 
 @dataclass
@@ -71,12 +71,12 @@ class Reward:
     loss: float = 2.0
 
     def __call__(self, seen: Mapping[str, float]) -> float:
-        """Return the reward from an observation, by the names of `OBSERVATION`."""
+        """Return the reward for an observation. ``seen`` has the names of `OBSERVATION` as keys."""
         return seen["received"] - self.delay * min(seen["queueing"], 4.0) / 2 - self.loss * seen["loss"]
 
 
 class Observing:
-    """The sender half of a controller, which converts reports to observations, and actions to rates."""
+    """The sender part of a controller. It converts reports to observations, and actions to rates."""
 
     report_every_s = STEP_S
 
@@ -98,15 +98,15 @@ class Observing:
         return self._rate
 
     def act(self, action: float) -> None:
-        """Set the rate from an action: -1 is the floor, 1 the cap, and 0 their geometric mean."""
+        """Set the rate from an action. -1 is the lowest rate, 1 the highest rate, and 0 their geometric mean."""
         self._rate = self._floor * 2.0 ** (self._octaves * (min(max(float(action), -1.0), 1.0) + 1) / 2)
 
     def scaled(self, rate_bps: float | None) -> float:
-        """Scale a rate logarithmically: 0 is the floor, 1 is the cap, and -1 is an unknown rate."""
+        """Scale a rate logarithmically. 0 is the lowest rate, 1 is the highest rate, and -1 is an unknown rate."""
         return math.log2(rate_bps / self._floor) / self._octaves if rate_bps else -1.0
 
     def observe(self) -> Vector:
-        """Return the observation of the last step: float32, one value per entry of `OBSERVATION`."""
+        """Return the observation of the last step as float32, with one value for each entry of `OBSERVATION`."""
         self._silent += 1
         report = self._report
         if report is None:
@@ -131,7 +131,7 @@ HIGH = np.array([measure.high for measure in OBSERVATION], np.float32)
 
 
 def greedy() -> Scenario:
-    """Return the default scenario: a video that sends at the full allowed rate for 30 s, on a link of 2 Mb/s."""
+    """Return the default scenario. A video sends at the full allowed rate for 30 s on a link of 2 Mb/s."""
     queue = Queue(kind="droptail", limit="200ms")
     link = Pipe(rate="2Mbps", delay="20ms", queue=queue)
     video = Flow(
@@ -151,8 +151,8 @@ def greedy() -> Scenario:
 class RateEnv(gymnasium.Env[Vector, Vector]):
     """An environment in which an agent sets the rate of one video flow of a scenario, step by step.
 
-    The action is one float32 in [-1, 1] (`Observing.act`), the observation is float32 of ``len(OBSERVATION)``. An
-    episode is a run of the scenario; it is truncated at the run's end, and never terminated before.
+    The action is one float32 in [-1, 1] (`Observing.act`). The observation has ``len(OBSERVATION)`` numbers of type
+    float32. An episode is a run of the scenario. It is truncated at the run's end, and never terminated before.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own form
@@ -195,7 +195,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
         env = self
 
         class Steered(Observing):
-            """A controller whose rate is the environment's action."""
+            """A controller that sends at the rate of the environment's action."""
 
             def __init__(self, setup: Any) -> None:
                 super().__init__(setup)
@@ -205,7 +205,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
                 return env._at_s + 1e-4  # the earliest wake-up that the core accepts
 
             def on_timer(self, now_s: float) -> None:
-                """Do nothing: the timer, at the start of each step, makes the core read the rate."""
+                """Do nothing. The timer expires at the start of each step and thereby makes the core read the rate."""
 
         sets = changes(self._set, seed=seed)
         if network is not None:
@@ -218,7 +218,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Vector, dict[str, Any]]:
-        """Begin a run, whose seed and network are drawn from the environment's random numbers."""
+        """Begin a run. Draw its seed and its network from the environment's random numbers."""
         super().reset(seed=seed)
         network = (options or {}).get("network")
         if network is None and self._networks:
@@ -247,7 +247,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
         return self._half
 
     def step(self, action: Vector) -> tuple[Vector, float, bool, bool, dict[str, Any]]:
-        """Simulate 0.1 s at the rate of the action."""
+        """Simulate 0.1 s at the rate that the action specifies."""
         if self._ready is None or self._half is None:
             raise UserError("step", "no episode has begun", "call reset() first")
         self._half.act(float(np.asarray(action).flat[0]))
@@ -264,7 +264,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
         )
 
     def finish(self) -> Run:
-        """Run the episode to its end with the last action, and return it as `steadycast.run` does, without pictures."""
+        """Run the episode to its end with the last action. Return it as `steadycast.run` does, but without pictures."""
         if self._ready is None:
             raise UserError("finish", "no episode has begun", "call reset() first")
         complete, _ = drive(self._ready.world)
@@ -272,10 +272,11 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
 
 
 def policy(model: Path | str) -> type:
-    """Return a controller that runs a learned policy, an ONNX model, for ``controllers=`` of `run` and `emulate`.
+    """Return a controller that applies a learned policy. Pass it to `run` or `emulate` in ``controllers=``.
 
-    The model maps a float32 tensor [1, len(OBSERVATION)] to one of [1, 1], the action. To use it in a scenario, write
-    ``Mine = steadycast.gym.policy("mine.onnx")`` to a file, and ``controller = "file.py:Mine"`` to the scenario.
+    The policy is an ONNX model. It maps a float32 tensor [1, len(OBSERVATION)] to a tensor [1, 1], the action. To use
+    it in a scenario, write ``Mine = steadycast.gym.policy("mine.onnx")`` to a file, and ``controller = "file.py:Mine"``
+    to the scenario.
 
     Raises:
         UserError: the file does not exist, or the model has another shape.

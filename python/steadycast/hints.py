@@ -1,4 +1,4 @@
-"""Names in hints: options for users of the command line, arguments for users of Python."""
+"""Makes hints mention options to users of the command line, and arguments to users of Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _on_command_line = False
 
 @contextmanager
 def on_command_line() -> Iterator[None]:
-    """Make hints contain options of the command line, not arguments of Python, within this context."""
+    """Within this context, make hints mention options of the command line instead of arguments in Python."""
     global _on_command_line
     before, _on_command_line = _on_command_line, True
     try:
@@ -20,5 +20,5 @@ def on_command_line() -> Iterator[None]:
 
 
 def named(option: str, argument: str) -> str:
-    """Return an option of the command line, or the name of the corresponding argument in Python."""
+    """Return ``option`` for a user of the command line, and ``argument``, its counterpart, for a user of Python."""
     return option if _on_command_line else argument

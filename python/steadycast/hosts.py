@@ -1,9 +1,9 @@
-"""A crew: a supervisor that runs programs on several hosts of an emulation.
+"""A crew: a supervisor process that runs programs on several hosts of an emulation.
 
-Its argument is a `Plan` as JSON. Each program starts when its predecessor is ready.
+Its argument is a `Plan` as JSON. Each program starts when the program before it is ready.
 
-The crew ends all programs when the program `Plan.waits` exits. If that is `None`, it ends them at `Plan.until_s`. If a
-program fails, it ends the others immediately.
+The crew ends all programs when the program `Plan.waits` exits. If `Plan.waits` is `None`, it ends them at
+`Plan.until_s`. If a program fails, the crew ends the others immediately.
 """
 
 from __future__ import annotations
@@ -31,67 +31,70 @@ from steadycast.contention import SAMPLE_S, Load, Machine
 from steadycast.rootless import bare
 
 LOG_BYTES = 4 << 20
-"""Largest size of a program's log in bytes; the rest is discarded."""
+"""Largest size of a program's log, in bytes. Further output is discarded."""
 FIND_S = 1.0
 """The interval between searches for new threads, in seconds."""
 READY_S = 10.0
 """Time limit for a program to become ready, in seconds."""
 _DIES_WITH_CREW = ("setpriv", "--pdeathsig=KILL", "--")
-"""Makes a program end with the crew even if the crew is killed.
+"""Command prefix that makes a program end with the crew, even if the crew is killed.
 
-The emulation kills its own child, the crew, in the same way. The kernel does not kill a grandchild (PR_SET_PDEATHSIG,
-prctl(2)).
+The emulation ends the crew in the same way. But the kernel kills only a child in this way, and not a grandchild
+(PR_SET_PDEATHSIG, prctl(2)). So the programs need their own setting.
 """
 _LISTENS = "0A"
-"""The state TCP_LISTEN in /proc/net/tcp."""
+"""The state TCP_LISTEN, as it is written in /proc/net/tcp."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A program of a crew."""
+    """A program that a crew runs."""
 
     name: str
     on: str | None
-    """The host; `None`: the crew's namespace, which has no network."""
+    """The host on which the program runs.
+
+    If it is `None`, the program runs in the crew's namespace, which has no network.
+    """
     run: Sequence[str]
     ready: str = ""
-    """When it is ready: udp:PORT, tcp:PORT, log:REGEX, file:PATH, delay:SECONDS; empty: immediately."""
+    """When the program is ready: udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:SECONDS. If empty: immediately."""
     env: Mapping[str, str] = field(default_factory=dict)
     ends: bool = True
     """Whether the program may exit with code 0 before the crew ends."""
     log: str | None = None
-    """The file for the program's output; the program then has its own process group. `None`: the crew's output."""
+    """The file for the program's output. The program then has its own process group. `None` means the crew's output."""
     own: bool = False
-    """Whether it belongs to Steadycast, and is not confined."""
+    """Whether the program belongs to Steadycast. Such a program is not confined."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The programs of a crew, and when it ends."""
+    """The programs of a crew, and the conditions for its end."""
 
     members: Sequence[Member]
     waits: str | None = None
-    """The program whose exit ends the crew."""
+    """The name of the program whose exit ends the crew."""
     until_s: float | None = None
     """When the crew ends if `waits` is `None`, in seconds since the emulation's start."""
     counts_from_s: float = 0.0
     """When long waits for a processor begin to count, in seconds since the emulation's start."""
     judge: int = 0
-    """The id of the process whose children run this and other emulations (`Machine.judge`)."""
+    """The id of the process whose children run this emulation and others (`Machine.judge`)."""
     asked: Sequence[str] = ()
-    """Programs in the order in which they are ended; the others follow in the order of their start."""
+    """Names of the programs that are ended first, in this order. The others follow in the order of their start."""
     signals: Sequence[tuple[str, float]] = (("TERM", 5),)
-    """The signals that end a program, each with its time limit in seconds; SIGKILL follows."""
+    """The signals that end a program, each with a time limit in seconds. SIGKILL follows."""
     pause_s: float = 0.0
-    """Pause between ending the programs of two hosts, in seconds, in which packets in transit arrive."""
+    """Pause before programs of another host are ended, in seconds. It lets packets in transit arrive."""
     report: str | None = None
-    """The log of events, with a line of JSON for each."""
+    """The path of the log of events. It has a line of JSON for each event."""
     confined: Confinement | None = None
-    """The confinement of members that are not `own`; all their processes end with the crew."""
+    """The restrictions for members that are not `own`. All processes of these members end with the crew."""
 
     @classmethod
     def read(cls, text: str) -> Plan:
-        """Parse the output of `words`."""
+        """Parse a plan from the JSON that `words` creates."""
         told = json.loads(text)
         confined = told["confined"] and Confinement(**told["confined"])
         return cls(**{**told, "members": [Member(**each) for each in told["members"]], "confined": confined})
@@ -103,7 +106,7 @@ class Plan:
 
 
 class FailedError(Exception):
-    """A program failed: the reason in a word, the program, and details."""
+    """A program failed. It has a keyword for the reason, the program's name, and details."""
 
     def __init__(self, reason: str, member: str, detail: str) -> None:
         super().__init__(reason, member, detail)
@@ -111,18 +114,21 @@ class FailedError(Exception):
 
 
 def space_of(host: str) -> str | None:
-    """Return the file of a host's network namespace, from the environment that the emulation sets."""
+    """Return the path of a host's network namespace, from the environment variables that the emulation sets."""
     return os.environ.get("STEADYCAST_NET_" + re.sub(r"[^A-Za-z0-9]", "_", host).upper())
 
 
 def age_s() -> float:
-    """Return the seconds since the emulation's start, to 10 ms: the age of this process."""
+    """Return the time since the emulation's start in seconds, with a resolution of 10 ms.
+
+    It is the age of this process.
+    """
     ticks = int(Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Crew:
-    """The running programs of a plan."""
+    """Starts and ends the programs of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -167,7 +173,7 @@ class Crew:
             print(f"{words[0]} is not installed; apt-get install util-linux", file=sys.stderr)
             raise SystemExit(3) from None
         finally:
-            # The log ends when all writing ends of the pipe are closed.
+            # Close this end of the pipe, because the log ends when all writing ends are closed.
             if to:
                 os.close(to["stdout"])
         self._wait_ready(member)
@@ -178,7 +184,7 @@ class Crew:
         if confined is None:
             return bare(member.run), {**os.environ, **member.env}
         if member.own:
-            # The program keeps the crew's capabilities, so that a process without them can't trace it (ptrace(2)).
+            # Keep the crew's capabilities. A process without them then can't trace the program (ptrace(2)).
             return list(member.run), {**os.environ, **member.env}
         return confined.words(member.run), confined.environment(os.environ, member.env)
 
@@ -195,7 +201,7 @@ class Crew:
                 detail = f"not ready ({member.ready}) at {self.plan.until_s:g} s, the end"
                 raise FailedError("too-long", member.name, detail)
             self.look(member)
-            # Socket tables and logs give no notice of changes.
+            # Poll, because socket tables and logs give no notice of changes.
             time.sleep(0.02)
         self.told("ready", program=member.name)
 
@@ -206,13 +212,13 @@ class Crew:
                 for row in _sockets(self.running[member.name][1].pid, kind)
             )
         if kind == "log":
-            # There may be no log yet.
+            # Ignore errors, because the log may not exist yet.
             with suppress(OSError):
                 return re.search(what, Path(member.log or "").read_text(errors="replace")) is not None
         return kind == "file" and Path(what).exists() and Path(what).stat().st_size > 0
 
     def look(self, member: Member) -> None:
-        """Raise an error if a program has exited unexpectedly."""
+        """Raise an error if a program has exited although it should still run."""
         code = self.running[member.name][1].poll()
         if code in (126, 127):
             raise FailedError("no-start", member.name, f"code {code}")
@@ -222,21 +228,21 @@ class Crew:
             raise FailedError("ended-early", member.name, f"{_ended(code)} at {at:.1f} s{remedy}")
 
     def logged(self, name: str) -> int | None:
-        """Return the bytes in the log of a running program; `None` if all of its log is its own doing.
+        """Return the current size of a running program's log, in bytes. Return `None` if there is no such log.
 
-        Later lines may come from the signals that end the program.
+        Lines after this size may be caused by the signals that end the program.
         """
         running = name in self.running and self.running[name][1].poll() is None
         log = self.running[name][0].log if running else None
         return Path(log).stat().st_size if log is not None and Path(log).exists() else None
 
     def wait(self) -> int:
-        """Wait until the crew has to end; return its exit code."""
+        """Wait until the crew has to end. Return the exit code of the crew."""
         if self.plan.waits is not None:
             code = self.running[self.plan.waits][1].wait()
             return code if code >= 0 else 128 - code
         until, counts_from = self.began + (self.plan.until_s or 0.0), self.began + self.plan.counts_from_s
-        # The emulation started the crew.
+        # The parent process is the emulation, because it started the crew.
         emulation, found_at = os.getppid(), 0.0
         self.machine = Machine(emulation, self.plan.judge)
         self.emulation = Load()
@@ -260,7 +266,7 @@ class Crew:
         return 0
 
     def _tell_loads(self) -> None:
-        """Write the evidence of waits for a processor to the log."""
+        """Write the measured waits for a processor to the log of events."""
         if self.emulation is None or self.machine is None:
             return
         for name, load in self.loads.items():
@@ -295,7 +301,8 @@ class Crew:
         for name, patience in (*self.plan.signals, ("KILL", 5.0)):
             with suppress(ProcessLookupError):
                 number = getattr(signal, f"SIG{name}")
-                # Without a log, its process group is the terminal's, which must not be signalled.
+                # Signal only the process if it has no log. It is then in the process group of the terminal, which must
+                # not be signalled.
                 (process.send_signal if member.log is None else partial(os.killpg, process.pid))(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(patience)
@@ -304,7 +311,7 @@ class Crew:
 
 
 class Log:
-    """A program's log, which keeps the beginning of its output."""
+    """The log of a program. It keeps the beginning of the program's output."""
 
     def __init__(self, path: Path) -> None:
         output, self.end = os.pipe()
@@ -312,7 +319,7 @@ class Log:
         self._thread.start()
 
     def close(self) -> None:
-        """Wait until the output is written, but not for a detached process that still holds the pipe."""
+        """Wait until the output is written. Do not wait for a detached process that still has the pipe open."""
         self._thread.join(1.0)
 
 
@@ -331,7 +338,7 @@ def _keep_output(output: int, path: Path) -> None:
 
 
 def _adopt_orphans() -> None:
-    """Adopt orphaned descendants (PR_SET_CHILD_SUBREAPER, prctl(2))."""
+    """Make orphaned descendants children of this process (PR_SET_CHILD_SUBREAPER, prctl(2))."""
     ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
 
 
@@ -339,14 +346,14 @@ def _end_descendants() -> None:
     until = time.monotonic() + READY_S
     while (left := [*descendants(os.getpid())]) and time.monotonic() < until:
         for process in left:
-            # The process may have ended.
+            # Ignore the error of a process that has already ended.
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         with suppress(ChildProcessError):
-            # Ended children remain as zombies, and would be listed again, until they are waited for.
+            # Wait for ended children. Otherwise, they would remain as zombies and be listed again.
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
-        # A process may have started a child after the list was made.
+        # Look again, because a process may have started a child after the list was made.
         time.sleep(0.01)
 
 
@@ -363,7 +370,7 @@ def _sockets(pid: int, kind: str) -> Iterator[list[str]]:
 
 
 def main() -> int:
-    """Run a plan."""
+    """Run the plan that the command line contains."""
     plan = Plan.read(sys.argv[1])
     crew = Crew(plan)
 

@@ -28,11 +28,11 @@ from steadycast.errors import MissingError
 from steadycast.judge import mark
 
 WAIT_S = 60.0
-"""The longest wait for the other browser's description, in seconds."""
+"""How long a browser waits for the other browser's description, in seconds."""
 _ORIGIN = "http://127.0.0.1/"
-"""A secure context (W3C Secure Contexts, 3.1), as cameras require; Playwright fills in the page."""
+"""The address of the page. Cameras require a secure context (W3C Secure Contexts, 3.1). Playwright serves the page."""
 _ACROSS, _DOWN = 64, 8
-"""The page returns the part of a picture with the mark, in this size: 4 by 4 samples for each of 16 by 2 cells."""
+"""The size in which the page returns the mark of a picture. The mark has 16 by 2 cells, each of 4 by 4 samples."""
 _PAGE = """<!doctype html><video autoplay muted playsinline></video><script>
 const pc = new RTCPeerConnection(), seen = [];
 const video = document.querySelector("video"), canvas = document.createElement("canvas");
@@ -71,13 +71,13 @@ async function stats() {
 
 
 def strip_number(encoded: str) -> int | None:
-    """Decode the mark in a strip that a page has returned."""
+    """Decode the mark of a picture from the strip that a page has returned."""
     strip = np.frombuffer(base64.b64decode(encoded), np.uint8).reshape(_DOWN, _ACROSS)
     return mark.read(np.vstack([strip, np.zeros(((mark.PART - 1) * _DOWN, _ACROSS), np.uint8)]))
 
 
 def _exchanged(page: Any, what: str, cell: Path, cap_bps: int | None) -> None:
-    """Send this page's description to the other browser, and set the other's in this page."""
+    """Send this page's description to the other browser, and apply the other browser's description in this page."""
     own, theirs = cell / f"{what}.json", cell / ("answer.json" if what == "offer" else "offer.json")
     if what == "offer":
         _put(own, page.evaluate("offer", cap_bps))
@@ -111,7 +111,7 @@ def _noted(page: Any, offset_s: float, stats: Any, look: Any) -> None:
 
 
 def run(what: str, cell: Path, clip: Path | None, program: str | None, cap_bps: int | None = None) -> None:
-    """Run one of the two browsers until a signal ends it."""
+    """Run the offering or the answering browser until a signal ends it."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
@@ -119,7 +119,7 @@ def run(what: str, cell: Path, clip: Path | None, program: str | None, cap_bps: 
     words = ["--autoplay-policy=no-user-gesture-required", "--disable-features=WebRtcHideLocalIpsWithMdns"]
     words += ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"]
     words += [f"--use-file-for-fake-video-capture={clip}"] if clip is not None else []
-    # Chromium refuses to run as root with its sandbox.
+    # Disable the sandbox for root, because Chromium refuses to run as root with its sandbox.
     words += ["--no-sandbox"] if os.geteuid() == 0 else []
     sends = what == "offer"
     with (
@@ -143,7 +143,7 @@ def run(what: str, cell: Path, clip: Path | None, program: str | None, cap_bps: 
 
 
 def main() -> int:
-    """Parse the command line, and run the browser that it names."""
+    """Parse the command line, and run the browser that it specifies."""
     import shutil
 
     parser = argparse.ArgumentParser(prog="steadycast.judge.browser", description=__doc__)
@@ -164,7 +164,7 @@ def main() -> int:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    # Closes the browser, as Ctrl-C does.
+    # Close the browser after SIGTERM in the same way as after Ctrl-C.
     signal.signal(signal.SIGTERM, stop)
     try:
         run(given.what, given.cell, given.clip, given.program, given.cap)

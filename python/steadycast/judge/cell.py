@@ -1,4 +1,4 @@
-"""Runs one cell: a pair on a network, from the scenario to the figures."""
+"""Runs one cell, which is one run of a pair of programs on a network, and computes its figures."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from steadycast.progress import Silent
 from steadycast.toml import document
 
 AFTER_S = 5.0
-"""Estimated time after a cell's run for ending the programs and computing figures, in seconds."""
+"""Estimated time to end the programs and to compute the figures after a cell's run, in seconds."""
 SIGNALS = (("INT", 2.0), ("TERM", 5.0))
-"""The signals that end programs, and the time limit for each in seconds."""
+"""The signals that end programs, each with its time limit in seconds."""
 PAUSE_S = 1.0
-"""Time in seconds from the sender's end to the receiver's, in which packets in transit arrive."""
+"""Pause between the end of the sender and the end of the receiver, in seconds. It lets packets in transit arrive."""
 WAITED = 0.05
-"""If a thread waits for a processor for more than this share of the time, the figures are not trusted."""
+"""Figures are not trusted if a thread waits for a processor for more than this fraction of the time."""
 DISTURBED = 0.01
-"""The largest share of the scored time in which a thread may wait for a processor for longer than `LONG_WAIT_S`.
+"""The largest fraction of the scored time in which a thread may wait longer than `LONG_WAIT_S` for a processor.
 
-At most this share of the delays is measured too large by more than `LONG_WAIT_S`. The reported 95th percentile of the
-delay is therefore at most the true 96th percentile plus `LONG_WAIT_S`.
+Then at most this fraction of the delays is measured too large by more than `LONG_WAIT_S`. So the reported 95th
+percentile of the delay is at most the true 96th percentile plus `LONG_WAIT_S`.
 """
 TAKEN = 0.01
-"""The largest share of the processors' time that the hypervisor or other programs' real-time threads may use.
+"""The largest fraction of the processors' time for the hypervisor and the real-time threads of other programs.
 
-The judged programs can't preempt them, so this is the probability that a program must wait for a processor. The limit
-is therefore the same as `DISTURBED`.
+The judged programs can't preempt them, so this fraction is the probability that a program must wait for a processor.
+Therefore, the limit is the same as `DISTURBED`.
 """
 LATE = 0.01
-"""The largest share of the clip's pictures that the sender may receive more than one picture interval late."""
+"""The largest fraction of the clip's pictures that the sender may get more than one picture interval late."""
 _KEPT = "shown.y"
-"""The file of pictures for VMAF."""
+"""The file that contains the received pictures for VMAF."""
 _LINES = 5
-"""Lines of a failed program's log that are reported."""
+"""The report on a failed program includes this number of lines of the program's log."""
 LEFT = "programs"
-"""The subfolder for the files that the programs left behind."""
+"""The subfolder that gets a copy of the files that the programs wrote."""
 _SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
-"""Files of programs that are read on request, and their largest sizes in bytes."""
+"""Files of the programs that are copied if the pair requests them, and their largest sizes in bytes."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
 
 
@@ -73,17 +73,17 @@ class Outcome:
     figures: Figures = field(default_factory=dict)
     by: str | None = None
     failed: Mapping[str, Any] | None = None
-    """The reason, the program, details, and the last lines of its log."""
+    """The reason of a failure, the program, details, and the last lines of the program's log."""
     doubts: tuple[str, ...] = ()
-    """Reasons why the figures are not trusted."""
+    """The reasons why the figures are not trusted."""
     processors: float = 0.0
-    """The mean number of processors that the pair's programs used."""
+    """How many processors the pair's programs used on average."""
     series: Mapping[str, Any] = field(default_factory=dict)
-    """Data of the page's diagrams over time."""
+    """Data for the page's diagrams over time."""
     lateness: Mapping[str, Any] = field(default_factory=dict)
     """How late the emulation's timers expired."""
     unknown: tuple[str, ...] = ()
-    """Reasons why it is not known whether the figures can be trusted."""
+    """The reasons why it is unknown whether the figures can be trusted."""
 
 
 @dataclass(frozen=True)
@@ -97,20 +97,20 @@ class Setup:
     up: bool
     level: str | None
     rooms: Path
-    """The parent of the cells' folders during the run."""
+    """The folder that contains the cells' folders during their runs."""
     user: tuple[int, int] | None = None
-    """User and group of the programs; `None`: those of the judge."""
+    """User and group of the programs. `None` means the judge's own."""
 
 
 def begin(setup: Setup) -> Callable[[Task], Outcome]:
-    """Return the function that runs a task."""
+    """Return a function that runs a task."""
     return lambda task: run(setup, task)
 
 
 def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
     """Return the scenario of a cell.
 
-    Each flow of the network has hosts of its own, which no judged program uses. The network's events are delayed by
+    Each flow of the network gets its own hosts, which no judged program uses. The network's events are delayed by
     `pair.lead_s`, because the programs start in this time.
     """
     pair, of = setup.pair, setup.networks[network]
@@ -144,17 +144,17 @@ def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
 
 
 def folder_of(judgement: Path, task: Task) -> Path:
-    """Return the folder of a cell's evidence."""
+    """Return the folder for the evidence of a cell."""
     return judgement / "cells" / task.network.replace("/", "_") / str(task.run)
 
 
 def run(setup: Setup, task: Task) -> Outcome:
-    """Run a cell, score it, and keep the evidence in the cell's folder."""
+    """Run a cell and score it. Keep the evidence in the cell's folder."""
     place = folder_of(setup.folder, task)
     place.parent.mkdir(parents=True, exist_ok=True)
     rooms = Rooms(setup.rooms / place.relative_to(setup.folder).with_name(f"{task.run}.work"))
     for old in (place, rooms.work):
-        # Files of an interrupted run must not become results of this run.
+        # Remove files of an interrupted run, so that they do not become results of this run.
         shutil.rmtree(old, ignore_errors=True)
     rooms.make(setup)
     table = scenario(setup, task.network, setup.seed + task.run - 1)
@@ -171,7 +171,7 @@ def run(setup: Setup, task: Task) -> Outcome:
         tap=[node for node in HOSTS if node in table["nodes"]],
     ).run
     if not os.path.samestat(folder, place.parent.stat()):
-        # A program that runs as the judge's user could have renamed parent folders.
+        # Refuse the evidence if its folder was replaced. A program that runs as the judge's user can rename folders.
         detail = f"{place.parent} is not the folder that was there when the programs began"
         return _failed(task, place, {"reason": "evidence-moved", "program": "", "detail": detail})
     for path in rooms.judge.iterdir():
@@ -203,33 +203,33 @@ def run(setup: Setup, task: Task) -> Outcome:
 
 @dataclass(frozen=True)
 class Rooms:
-    """The folders of a cell during its run."""
+    """The folders that a cell has during its run."""
 
     work: Path
 
     @property
     def judge(self) -> Path:
-        """The judge's folder, which programs can't write."""
+        """The folder of the judge. Programs can't write to it."""
         return self.work / "judge"
 
     @property
     def pipes(self) -> Path:
-        """Pipes and the clip's files, which programs can open but not replace."""
+        """The folder of the pipes and the clip's files. Programs can open these, but not replace them."""
         return self.work / "pipes"
 
     @property
     def cell(self) -> Path:
-        """The programs' folder."""
+        """The folder of the programs."""
         return self.work / "cell"
 
     def make(self, setup: Setup) -> None:
-        """Create the folders, and give the programs' user access to them."""
+        """Create the folders. Give the user of the programs access to them."""
         for path in (self.judge, self.pipes, self.cell):
             path.mkdir(parents=True)
         if setup.user is None:
             return
         for path in (setup.rooms, *(each for each in self.pipes.parents if setup.rooms in each.parents)):
-            # Execute without read permission: others can reach the paths inside but can't list the folder.
+            # Set execute but not read permission, so that others can reach the paths inside but can't list the folder.
             path.chmod(path.stat().st_mode | 0o011)
         self.judge.chmod(0o700)
         self.pipes.chmod(0o755)
@@ -237,7 +237,7 @@ class Rooms:
 
 
 def take_said(pair: Pair, place: Path) -> None:
-    """Copy the programs' files that the pair requests, such as a session description, to the evidence."""
+    """Copy the files of the programs that the pair requests, such as a session description, to the evidence."""
     wanted = ["session.sdp", *(["stats.jsonl", "look.tsv"] if pair.pictures.source == "browser" else [])]
     for name in wanted:
         said = place / LEFT / name
@@ -246,7 +246,7 @@ def take_said(pair: Pair, place: Path) -> None:
 
 
 def _vmaf(cell: Cell) -> float | None:
-    """Measure VMAF of the pictures in the scored time, and delete them."""
+    """Measure the VMAF of the pictures in the scored time. Then delete the pictures."""
     assert cell.pair.clip is not None
     rows = cell.rows("look.tsv", ("at", "number", "psnr", "least", "ssim")).drop_nulls("psnr")
     numbers = [int(number) for number in rows["number"]]
@@ -267,7 +267,7 @@ def _failed(task: Task, place: Path, told: Mapping[str, Any]) -> Outcome:
 
 
 def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
-    """Yield the reasons why a cell's figures are not trusted, each with its cause and remedy."""
+    """Yield the reasons why a cell's figures are not trusted. Each reason has a cause and a remedy."""
     why = cause(cell.crew)
     if why.certain:
         yield f"{why.what}; {why.remedy}"
@@ -276,7 +276,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
         share = f"{100 * emulation['late_frac']:.1f} %"
         yield f"{share} of the datagrams left the network more than 1 ms late{because}"
     for load in (each for each in cell.crew if each["what"] in ("load", "emulation")):
-        # The program `feed`, which writes the clip to a pipe, is checked below by the times in feed.tsv.
+        # Skip the program `feed`, which writes the clip to a pipe. The times in feed.tsv are checked below instead.
         if (name := load.get("program", "the emulation")) == "feed":
             continue
         who = "the reader of the pictures" if name == "look" else name
@@ -287,7 +287,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
             yield f"{who} waited more than {1e3 * LONG_WAIT_S:g} ms for a processor {share}{because}"
     fed = cell.rows("feed.tsv", ("number", "due", "at"))
     if fed.height and cell.pair.clip is not None:
-        # Pictures before the scored time are not checked, because the start of the sender delays them.
+        # Check only the pictures in the scored time, because the start of the sender delays earlier pictures.
         low, high = (cell.began + at for at in cell.window)
         rate = float(cell.pair.clip.rate)
         begun = fed["due"][0] - fed["number"][0] / rate
@@ -301,7 +301,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Cause:
-    """A load on the processors that makes a cell's threads wait, and its remedy."""
+    """What makes a cell's threads wait for a processor, and the remedy."""
 
     what: str = ""
     remedy: str = ""
@@ -310,7 +310,7 @@ class Cause:
 
 
 def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:
-    """Return the largest known competitor for the processors during the scored time."""
+    """Return what took most of the processors' time from the cell during the scored time, as far as it is known."""
     machine = next((each for each in crew if each["what"] == "machine" and "span_s" in each), None)
     if machine is None:
         return Cause()
@@ -319,7 +319,7 @@ def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:
     taken = sum(each["ran_s"] for each in machine["realtime"])
     if taken > TAKEN * whole:
         most = machine["realtime"][0]
-        # The names of an emulation's threads begin so.
+        # Names that begin like this belong to the threads of an emulation.
         kind = "another emulation, " if most["name"].startswith("sc-") else ""
         what = f"{kind}{most['name']}, {most['policy']}, priority {most['priority']}"
         which = f"process {most['process']} ({what})"
@@ -340,7 +340,7 @@ def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:
 
 
 def unread(crew: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield the reasons why it is not known whether a cell was disturbed."""
+    """Yield the reasons why it is unknown whether a cell was disturbed."""
     found = [each for each in crew if each["what"] in ("load", "emulation", "machine")]
     for each in found:
         if each["unread"] is not None:
@@ -384,7 +384,7 @@ def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
             serves.append(("feed", "clip.pipe", {}))
         for what, place, more in serves:
             os.mkfifo(values[place])
-            # The umask restricts the mode of `mkfifo`.
+            # Set the mode again, because the umask restricts the mode that `mkfifo` sets.
             os.chmod(values[place], 0o666 if setup.user else 0o600)
             words = clips.words_of(what, clip, Path(values[place]), rooms.judge / f"{what}.tsv", **more)
             own.append(hosts.Member(what, None, words, log=str(rooms.judge / f"{what}.log"), own=True))
@@ -406,7 +406,7 @@ def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
         [*own, *members],
         until_s=pair.lead_s + pair.seconds,
         counts_from_s=pair.lead_s,
-        # A cell runs in a worker process of the judgement.
+        # Use the parent process, because a cell runs in a worker process of the judgement.
         judge=os.getppid(),
         asked=asked,
         signals=SIGNALS,

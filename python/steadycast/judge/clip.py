@@ -1,6 +1,6 @@
-"""The marked clip of a pair: created once, fed to the sender in real time, and recognised in the displayed pictures.
+"""The marked clip of a pair. It is created once, fed to the sender in real time, and recognised in received pictures.
 
-The judge runs this module as a process for each FIFO.
+The judge runs this module as a separate process for each FIFO.
 """
 
 from __future__ import annotations
@@ -35,29 +35,32 @@ from steadycast.media.vmaf import vmaf
 
 _FORMAT = 2
 SSIM_EVERY = 15
-"""SSIM, ten times as slow as PSNR, is measured for one of 15 pictures."""
+"""SSIM is measured only for every 15th picture, because it is ten times as slow as PSNR."""
 _COARSE = 4
-"""A coarse version of the clip has sides divided by this. A picture with a lower PSNR than this version is damaged."""
+"""The coarse version of a picture has sides that are shorter by this factor. It is used to detect damage.
+
+A received picture is damaged if its PSNR is lower than the PSNR of the coarse version.
+"""
 
 
 @dataclass(frozen=True)
 class Marked:
-    """The clip that a judged sender sends; each picture shows its own number as a mark."""
+    """The clip that a judged sender sends. Each picture contains its own number as a mark."""
 
     source: str = "synthetic"
     size: str = "640x360"
     fps: str = "30"
     mark: bool = True
-    """Whether pictures are marked; without marks only packets on the wire are judged."""
+    """Whether pictures contain marks. Without marks, only packets on the wire are judged."""
 
     def raw(self) -> RawVideo:
-        """Return the clip's pictures, scaled and without marks; the clip is looped."""
+        """Return the clip's scaled pictures without marks. The clip is used as a loop."""
         source: Source = Synthetic() if self.source == "synthetic" else Clip.of(clips.find(self.source))
         return raw_video(source, self.size, self.fps)
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Width and height in samples."""
+        """Width and height of the pictures, in samples."""
         if self.size == "clip":
             raw = self.raw()
             return raw.width, raw.height
@@ -69,7 +72,7 @@ class Marked:
         return self.raw().fps if self.fps == "clip" else parse_fps(self.fps, Fraction(25), "clip.fps")
 
     def file(self, kind: str, seconds: float) -> Path:
-        """Return a cached file with the clip, ``seconds`` long; ``kind`` is "y4m", or "mkv" (FFV1)."""
+        """Return the path of a cached file with ``seconds`` of the clip. ``kind`` is "y4m", or "mkv" (FFV1)."""
         raw = self.raw()
         facts = {
             "format": _FORMAT,
@@ -106,21 +109,21 @@ def _header(raw: RawVideo) -> bytes:
 
 
 def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
-    """Write the clip into a FIFO in real time, once a reader has opened it; drop late pictures.
+    """Write the clip into a FIFO in real time, once a reader has opened the FIFO. Skip pictures that are late.
 
-    ``log`` has each picture's number, due time, and first byte's time (monotonic clock). A FIFO that is opened again,
-    as for probing, gets the header again.
+    ``log`` gets the number of each picture, its due time, and the time of its first byte on the monotonic clock. The
+    header is written again each time the FIFO is opened again, as programs do to probe the format.
     """
     raw = clip.raw()
     began: float | None = None
     number = -1
     while True:
-        # The reader may close the pipe and open it again.
+        # Ignore a broken pipe, because the reader may close the pipe and open it again.
         with suppress(BrokenPipeError), fifo.open("wb", buffering=0) as pipe:
             _whole(pipe, _header(raw))
             while True:
                 began = began or time.monotonic()
-                # Late pictures are skipped.
+                # Skip the pictures that are late.
                 number = max(number + 1, int((time.monotonic() - began) * raw.fps))
                 due = began + float(number / raw.fps)
                 time.sleep(max(0.0, due - time.monotonic()))
@@ -139,17 +142,17 @@ def _whole(pipe: Any, data: bytes) -> None:
 
 
 class Shape(NamedTuple):
-    """The layout of pictures in a stream."""
+    """The layout of the pictures in a stream."""
 
     width: int
     height: int
     size: int
-    """Bytes per picture."""
+    """Number of bytes of a picture."""
     deep: int
-    """Bits per sample."""
+    """Number of bits of a sample."""
 
     def luma(self, data: bytes) -> U8:
-        """Return the luma of a picture, in 8 bits."""
+        """Return the luma samples of a picture, converted to 8 bits."""
         shape, count = (self.height, self.width), self.width * self.height
         if self.deep == 8:
             return np.frombuffer(data, np.uint8, count).reshape(shape)
@@ -157,7 +160,7 @@ class Shape(NamedTuple):
 
 
 _PLANES = {"420": 6, "422": 8, "444": 12, "mono": 4}
-"""Luma and chroma samples per four luma samples, by y4m's colour space."""
+"""How many luma and chroma samples there are for each four luma samples, by y4m's colour space."""
 _RAW = {
     "yuv420p": ("420", 8),
     "nv12": ("420", 8),
@@ -169,14 +172,14 @@ _RAW = {
 
 
 def shape_of(width: int, height: int, colours: str, deep: int) -> Shape:
-    """Return the layout of pictures with a size and a colour space."""
+    """Return the layout of pictures that have the given size and colour space."""
     half = ((width + 1) // 2) * ((height + 1) // 2) * 2
     chroma = {"420": half, "422": (width + 1) // 2 * height * 2, "444": 2 * width * height, "mono": 0}
     return Shape(width, height, (width * height + chroma[colours]) * (1 if deep == 8 else 2), deep)
 
 
 def raw_shape(text: str) -> Shape:
-    """Parse the layout of raw pictures: "yuv420p 640x360"."""
+    """Parse the layout of raw pictures, for example "yuv420p 640x360"."""
     found = re.fullmatch(r"(\w+) +(\d+)x(\d+)", text.strip())
     if found is None or found[1] not in _RAW:
         remedy = f'write for example "yuv420p 640x360"; formats are {", ".join(_RAW)}'
@@ -185,7 +188,7 @@ def raw_shape(text: str) -> Shape:
 
 
 def y4m_shape(header: bytes) -> Shape:
-    """Parse a y4m header without its line end."""
+    """Parse a y4m header. ``header`` does not include the line end."""
     words = {word[:1]: word[1:] for word in header.decode("ascii", "replace").split()[1:]}
     colours = words.get("C", "420jpeg")
     kind = next((each for each in _PLANES if colours.startswith(each)), None)
@@ -197,9 +200,9 @@ def y4m_shape(header: bytes) -> Shape:
 
 
 def pictures(stream: IO[bytes], shape: Shape | None) -> Iterator[tuple[float, Shape, bytes]]:
-    """Yield complete pictures with their arrival time and shape.
+    """Yield complete pictures, each with its arrival time and its layout.
 
-    With a ``shape`` the stream has raw pictures of it; without one it is y4m, which names its shape.
+    If ``shape`` is given, the stream has raw pictures in this layout. Otherwise it is y4m, which specifies the layout.
     """
     raw = shape
     while True:
@@ -222,7 +225,7 @@ Item = TypeVar("Item")
 
 
 def cut(luma: U8, crop: Crop | None) -> U8:
-    """Return the part of a picture that shows the clip; a crop is (width, height, left, top)."""
+    """Return the part of a picture that shows the clip. ``crop`` is (width, height, left, top)."""
     if crop is None:
         return luma
     width, height, left, top = crop
@@ -230,7 +233,7 @@ def cut(luma: U8, crop: Crop | None) -> U8:
 
 
 class Measured:
-    """Measures pictures against those of the clip, without the strip with the mark."""
+    """Compares pictures with those of the clip. The strip that contains the mark is ignored."""
 
     def __init__(self, clip: Marked, kept: IO[bytes] | None = None) -> None:
         self._raw, self._count, self._kept = clip.raw(), 0, kept
@@ -238,7 +241,7 @@ class Measured:
         self._coarse: dict[int, float] = {}
 
     def of(self, luma: U8, number: int) -> tuple[float, float, float | None]:
-        """Return luma PSNR and its threshold of damage in dB, and SSIM if it is measured here."""
+        """Return luma PSNR in dB, the PSNR below which the picture is damaged, and SSIM if it is measured."""
         import av
 
         from steadycast.core import core
@@ -271,13 +274,13 @@ def coarse(luma: U8) -> U8:
 
 
 def look(measured: Measured, stream: IO[bytes], shape: Shape | None, crop: Crop | None, log: IO[str]) -> None:
-    """Write a line per picture: its arrival by the monotonic clock, its number, and its `Measured` results."""
+    """Write a line for each picture: its arrival on the monotonic clock, its number, and the results of `Measured`."""
     seen = ahead(pictures(stream, shape))
     _tell(measured, ((at, form.luma(data)) for at, form, data in seen), crop, log)
 
 
 def ahead(items: Iterator[Item], room: int = 300) -> Iterator[Item]:
-    """Yield items that a thread reads ahead, so that slow measurements do not count as delay."""
+    """Yield items that a thread reads ahead, so that slow measurements do not delay the arrival times."""
     waiting: queue.Queue[Item | None] = queue.Queue(room)
 
     def take() -> None:
@@ -293,7 +296,7 @@ def ahead(items: Iterator[Item], room: int = 300) -> Iterator[Item]:
 
 
 def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> None:
-    """Write the lines of `look` for a file, with its time stamps as arrival times."""
+    """Write the lines of `look` for a file. The file's time stamps are the arrival times."""
     with files.media(path) as container:
         decoded = container.decode(video=0)
         seen = ((float(f.time or 0), f.reformat(format="gray").to_ndarray()) for f in decoded)
@@ -301,9 +304,9 @@ def look_at_file(clip: Marked, path: Path, crop: Crop | None, log: IO[str]) -> N
 
 
 def vmaf_of(clip: Marked, kept: Path, numbers: Sequence[int], counted: Sequence[bool]) -> float | None:
-    """Return the mean VMAF of those ``kept`` pictures for which ``counted`` is true.
+    """Return the mean VMAF of the pictures in the file ``kept`` for which ``counted`` is true.
 
-    ``numbers`` has each kept picture's number in the clip.
+    ``numbers`` contains the number that each picture in the file has in the clip.
     """
     raw = clip.raw()
     top = mark.strip(raw.height)
@@ -326,20 +329,20 @@ def _tell(measured: Measured, seen: Iterator[tuple[float, U8]], crop: Crop | Non
         luma = cut(whole, crop)
         number = mark.read(luma)
         told: list[float | int | None] = [number]
-        # The same number is the same picture.
+        # Measure a picture only once. Consecutive pictures with the same number are the same picture.
         told += measured.of(luma, number) if number is not None and number != last else (None,) * 3
         last = number if number is not None else last
         log.write("\t".join([f"{at:.5f}", *("" if each is None else f"{each:.8g}" for each in told)]) + "\n")
 
 
 def words_of(what: str, clip: Marked, fifo: Path, log: Path, **more: Any) -> list[str]:
-    """Return the command that writes the clip into a FIFO ("feed"), or measures a FIFO's pictures ("look")."""
+    """Return the command that writes the clip into a FIFO ("feed"), or measures the pictures from a FIFO ("look")."""
     told = {"what": what, "clip": asdict(clip), "fifo": str(fifo), "log": str(log), **more}
     return [sys.executable, "-m", "steadycast.judge.clip", json.dumps(told)]
 
 
 def main() -> int:
-    """Serve one FIFO."""
+    """Serve one FIFO as the command line specifies."""
     told = json.loads(sys.argv[1])
     clip, fifo = Marked(**told["clip"]), Path(told["fifo"])
 
@@ -352,7 +355,8 @@ def main() -> int:
         if told["what"] == "feed":
             feed(clip, fifo, log)
         shape = raw_shape(told["format"]) if told.get("format") else None
-        # Opened for reading and writing: no wait for a writer, and no EOF between two writers.
+        # Open the FIFO for reading and writing. Then the call does not wait for a writer, and there is no EOF between
+        # two writers.
         with (
             open(os.open(fifo, os.O_RDWR), "rb", buffering=1 << 20) as stream,
             open(told.get("kept") or os.devnull, "wb") as kept,

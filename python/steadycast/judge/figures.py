@@ -1,6 +1,6 @@
-"""The figures of `steadycast judge`. They use the names and units of a run's summary where it has the same figure.
+"""The figures that `steadycast judge` computes. If a run's summary has the same figure, its name and unit are the same.
 
-Shares are fractions from 0 to 1; judge.txt shows them in per cent.
+Shares are fractions from 0 to 1. judge.txt shows them in per cent.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ class Column:
     floor: float
     """With `--keep`, an earlier value is kept if the new value differs by at most this, in judge.txt's unit."""
     share: float = 0.0
-    """This fraction of the earlier value is added to `floor`."""
+    """Fraction of the earlier value that is added to `floor`."""
 
     @property
     def scale(self) -> float:
-        """The factor from a figure to its value in judge.txt."""
+        """The factor that converts a figure to its value in judge.txt."""
         return 100.0 if self.head.endswith("%") else 1.0
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A numeric result of a run in a network. `pair.Expect` can bound it."""
+    """A numeric result of a run on a network. `pair.Expect` can set a bound for it."""
 
     key: str
     about: str
     column: Column | None = None
 
     def worst(self, values: Sequence[float | None]) -> float | None:
-        """Return the worst value of several runs; `None` if a value is `None`, or for a figure without a column.
+        """Return the worst value of several runs. Return `None` if a value is `None`, or if the figure has no column.
 
-        A value of `None` is the worst, because it means that something never occurred, such as a recovery.
+        `None` is the worst value, because it means that something never occurred, for example a recovery.
         """
         known = [value for value in values if value is not None]
         if self.column is None or len(known) < len(values) or not known:
@@ -140,7 +140,7 @@ _ALL = (
 )
 FIGURES: Mapping[str, Figure] = {figure.key: figure for figure in _ALL}
 COLUMNS: Mapping[str, Column] = {each.key: each.column for each in _ALL if each.column is not None}
-"""The columns by figure, in order."""
+"""The columns of judge.txt in order, by the key of the figure."""
 
 _FORMER: Mapping[str, tuple[str, float]] = {
     f"{name}_pct": (f"{name}_frac", 0.01)
@@ -153,16 +153,16 @@ _FORMER: Mapping[str, tuple[str, float]] = {
     "rate_bps": ("throughput_bps", 1.0),
     "tcp_of_fair_pct": ("tcp_share_of_fair", 0.01),
 }
-"""Former names of figures until version 0.2.0: present name, and factor to its unit."""
+"""Names of figures before version 0.2.0. Each has its present name, and the factor that converts its value."""
 
 
 def renamed(key: str) -> tuple[str, float]:
-    """Return a figure's present name, and the factor of its value."""
+    """Return the present name of a figure, and the factor that converts its value."""
     return _FORMER.get(key, (key, 1.0))
 
 
 def figures_now(figures: Json) -> Json:
-    """Return figures with their present names and units."""
+    """Return figures under their present names and in their present units."""
     found: Json = {}
     for key, value in figures.items():
         name, factor = renamed(key)

@@ -1,8 +1,8 @@
 """Writes a picture's number into the picture, and reads it back after scaling and lossy coding.
 
-Two rows of 16 cells in the top sixth show the bits of the number's Gray code (most significant first), and their
-complement. Only one column changes per picture, which costs an encoder little. A bit is read by comparing a cell with
-the one below it.
+Two rows of 16 cells cover the top sixth of the picture. The first row shows the bits of the number's Gray code, with
+the most significant bit first. The second row shows their complement. From picture to picture, only one column changes,
+which costs an encoder little. A bit is read by comparing a cell with the cell below it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from steadycast.media.table import U8
 
 CELLS = 16
 PART = 6
-"""The height of a picture divided by the height of its mark, which has two rows."""
+"""The ratio of the height of a picture to the height of its mark, which has two rows."""
 WRAPS = 1 << CELLS
-"""Number of pictures after which the numbers repeat."""
+"""The numbers in marks repeat after this number of pictures."""
 _DARK, _LIGHT, _GREY = 32, 224, 128
 _LEAST = 64
-"""Minimum difference in brightness between a cell and its complement."""
+"""Minimum difference in brightness between a cell and the cell below it."""
 _KEY = 0x5A5A
-"""Keeps the mark of picture 0 from having uniform brightness."""
+"""A constant that is combined with the code by XOR, so that the mark of picture 0 has both dark and light cells."""
 
 
 def strip(height: int) -> int:
-    """Return the number of picture rows that the mark covers, which is even."""
+    """Return how many rows of a picture the mark covers. The number is even."""
     return height // PART // 2 * 2
 
 
 def paint(samples: U8, width: int, height: int, number: int) -> None:
-    """Paint a number into a picture in 4:2:0, plane after plane."""
+    """Paint a number into a picture in the format 4:2:0, whose planes follow each other in ``samples``."""
     flat = samples.reshape(-1)
     luma = flat[: width * height].reshape(height, width)
     number %= WRAPS
@@ -46,7 +46,7 @@ def paint(samples: U8, width: int, height: int, number: int) -> None:
 
 
 def read(luma: U8) -> int | None:
-    """Read the number (modulo `WRAPS`) from a picture's luma, (rows, columns); `None` if there is no mark."""
+    """Read the number (modulo `WRAPS`) from the luma of a picture. Return `None` if there is no mark."""
     height, width = luma.shape
     means = [_middles(luma, width, row * height / (2 * PART), height / (2 * PART)) for row in (0, 1)]
     difference = means[0] - means[1]
@@ -60,7 +60,7 @@ def read(luma: U8) -> int | None:
 
 
 def _middles(luma: U8, width: int, top: float, high: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the mean brightness of the middle half of each cell of a row."""
+    """Return the mean brightness of the middle half of each cell in a row."""
     first = round(top + high / 4)
     line = luma[first : max(first + 1, round(top + high * 3 / 4))].mean(axis=0)
     sums = np.concatenate([[0.0], np.cumsum(line)])

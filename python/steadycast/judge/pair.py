@@ -1,4 +1,4 @@
-"""The file of a pair: the judged programs, their inputs, and the expectations."""
+"""Reads the file of a pair: the judged programs, their inputs, and the expectations."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from steadycast.judge.figures import FIGURES, renamed
 from steadycast.media.vmaf import need as need_vmaf
 
 HOSTS = {"sender": "10.0.0.1", "receiver": "10.0.0.2", "relay": "10.0.0.3"}
-"""Hosts and addresses; the relay is beside the receiver, behind the bottleneck."""
+"""The hosts and their addresses. The relay is beside the receiver, behind the bottleneck."""
 PLACES = (
     *(*HOSTS, "clip", "clip.y4m", "clip.pipe", "pictures", "out"),
     *("sdp", "cell", "here", "seconds", "seed"),
 )
-"""Placeholders of a program's command, besides `python` and `steadycast`."""
+"""Placeholders that a program's command may contain, besides `python` and `steadycast`."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
 _READY = ("udp", "tcp", "log", "file", "delay")
 _OURS = ("feed", "look")
@@ -46,7 +46,7 @@ class Program:
     ends: bool
 
     def used(self) -> set[str]:
-        """Return the placeholders in the command."""
+        """Return the placeholders that the command contains."""
         texts = (self.run, self.ready, *self.env.values())
         return {found for text in texts for found in _WORD.findall(text) if found}
 
@@ -63,7 +63,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Expect:
-    """A bound on a figure of one network, or of all networks ("*")."""
+    """A minimum or maximum for a figure of one network, or of all networks ("*")."""
 
     network: str
     that: str
@@ -73,7 +73,7 @@ class Expect:
 
 @dataclass(frozen=True)
 class Rtp:
-    """Properties of the RTP streams; `None`: detected on the wire."""
+    """Properties of the RTP streams. A property that is `None` is detected on the wire."""
 
     media: int | None = None
     rtx: int | None = None
@@ -84,12 +84,12 @@ class Rtp:
 
 @dataclass(frozen=True)
 class Pictures:
-    """The source of the displayed pictures."""
+    """Where the received pictures come from."""
 
     source: str = "none"
     """"pipe", "file", "browser" or "none"."""
     format: str | None = None
-    """The format of raw pictures; `None` means y4m."""
+    """The format of raw pictures. `None` means y4m."""
     crop: Crop | None = None
     vmaf: bool = False
     """Whether VMAF is measured after each cell."""
@@ -103,22 +103,22 @@ class Pair:
     programs: tuple[Program, ...]
     networks: str = "smoke"
     lead_s: float = 10.0
-    """The lead time in seconds. The sender must begin within it, and the times of network events count from its end."""
+    """The lead time in seconds. The sender must begin within this time. Times of network events count from its end."""
     seconds: float = 60.0
     clip: Marked | None = None
     rtp: Rtp = Rtp()
     pictures: Pictures = Pictures()
     expect: tuple[Expect, ...] = ()
     folder: Path = Path()
-    """The folder of the pair's file: `{here}`."""
+    """The folder that contains the pair's file. It replaces the placeholder `{here}`."""
 
     @property
     def used(self) -> set[str]:
-        """Return the placeholders of all programs."""
+        """Return the placeholders that the commands of all programs contain."""
         return set[str]().union(*(program.used() for program in self.programs))
 
     def reads(self) -> list[Path]:
-        """Return the existing paths in the commands: the programs, their files, and the pair's folder."""
+        """Return the existing paths that the commands contain: programs, their files, and the pair's folder."""
         values = {**dict.fromkeys(PLACES, ""), "here": str(self.folder.absolute())}
         words: dict[str, None] = {}
         for program in self.programs:
@@ -129,7 +129,7 @@ class Pair:
 
 
 def filled(text: str, values: Mapping[str, str], *, quoted: bool = False) -> str:
-    """Replace placeholders in braces by values; a doubled brace becomes a single one."""
+    """Replace placeholders in braces by values. A doubled brace becomes a single brace."""
     more = {name: shlex.join(words) for name, words in _COMMANDS.items()}
 
     def one(found: re.Match[str]) -> str:
@@ -151,7 +151,7 @@ def read(path: Path) -> Pair:
 
 
 def of_commands(send: str, receive: str) -> Pair:
-    """Create a pair of two commands; the receiver starts first, and is ready when its port is open."""
+    """Create a pair from two commands. The receiver starts first, and is ready when its port is open."""
     programs = [
         {"name": "receive", "on": "receiver", "run": receive, **_guessed(receive)},
         {"name": "send", "on": "sender", "run": send},
@@ -170,7 +170,7 @@ def _guessed(words: str) -> dict[str, str]:
 
 
 def of(table: Mapping[str, Any], where: str, name: str) -> Pair:
-    """Check a pair; ``where`` is the file's name in errors, and ``name`` the pair's default name."""
+    """Check a pair and return it. ``where`` is the file's name for errors, and ``name`` is the pair's default name."""
     top = _Table(table, where)
     if (version := top.take("format", int, 1)) != 1:
         raise top.wrong("format", f"{version} is not one that this program reads", "write format = 1")
@@ -204,7 +204,7 @@ def of(table: Mapping[str, Any], where: str, name: str) -> Pair:
 
 
 class _Table:
-    """A table of the file, whose keys are consumed one by one."""
+    """A table of the file. Its keys are removed one by one, so that unknown keys are left over."""
 
     def __init__(self, table: Mapping[str, Any], where: str, path: str = "") -> None:
         self._left, self._where, self._path, self._known = dict(table), where, path, list[str]()
@@ -213,7 +213,7 @@ class _Table:
         return UserError(f"{self._where}: {self._path}{key}", what, remedy)
 
     def take(self, key: str, kind: type | tuple[type, ...], otherwise: Any = None) -> Any:
-        """Remove a key, and return its value; ``otherwise`` is the default."""
+        """Remove a key, and return its value. Return ``otherwise`` if the key is missing."""
         self._known.append(key)
         value = self._left.pop(key, otherwise)
         kinds = kind if isinstance(kind, tuple) else (kind,)
@@ -233,7 +233,7 @@ class _Table:
         return value
 
     def choice(self, key: str, among: Sequence[str], otherwise: str | None = None) -> str:
-        """Remove a key, and return its text, which must be one of ``among``."""
+        """Remove a key, and return its text. The text must be one of ``among``."""
         return self.one_of(key, self.take(key, str, otherwise), among)
 
     def one_of(self, key: str, value: str | None, among: Sequence[str]) -> str:
@@ -249,31 +249,31 @@ class _Table:
         return value
 
     def time(self, key: str, otherwise: str) -> float:
-        """Read a time, and return it in seconds."""
+        """Remove a key that contains a time, and return the time in seconds."""
         return seconds(self.take(key, str, otherwise), f"{self._where}: {self._path}{key}")
 
     def tables(self, key: str) -> list[_Table]:
-        """Read a table, or an array of tables."""
+        """Remove a key that contains a table or an array of tables, and return the tables."""
         value = self.take(key, (list, dict), [])
         several = [value] if isinstance(value, dict) else value
         paths = [f"{key}." if isinstance(value, dict) else f"{key}[{n}]." for n in range(1, len(several) + 1)]
         return [_Table(each, self._where, path) for each, path in zip(several, paths, strict=True)]
 
     def end(self) -> None:
-        """Refuse unknown keys."""
+        """Raise an error if keys are left over, because they are unknown."""
         for key in self._left:
             raise self.wrong(key, "no such key", meant(key, self._known))
 
 
 def seconds(text: str, place: str) -> float:
-    """Read a time such as "300ms", "10s" or "20min", in seconds."""
+    """Parse a time such as "300ms", "10s" or "20min", and return it in seconds."""
     if (found := units.read(text, units.SPAN)) is None:
         raise UserError(place, f"{text!r} is not a time", 'write for example "10s", "300ms" or "20min"')
     return found
 
 
 def need_time(measured_s: float, place: str) -> None:
-    """Check the duration of the scored time."""
+    """Check that the scored time is longer than 0 s."""
     if measured_s <= 0:
         raise UserError(place, "nothing can be measured in no time", 'write for example "20s"')
 
@@ -307,7 +307,7 @@ def _program(table: _Table) -> Program:
         raise table.wrong("ready", f"{program.ready!r} is not a known form", f"write {forms}")
     if kind == "delay":
         program = replace(program, ready=f"delay:{seconds(what, 'ready')}")
-    # Reports a mistake before anything runs.
+    # Report mistakes in the pattern and the command before any program runs.
     try:
         _ = re.compile(what if kind == "log" else "")
         words = shlex.split(program.run)

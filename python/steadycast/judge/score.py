@@ -1,7 +1,7 @@
-"""Scores a cell: figures of the packets on the wire, of the RTP frames, and of the displayed pictures.
+"""Scores a cell by the packets on the wire, by the RTP frames, and by the displayed pictures.
 
-All times are seconds of the emulation. Suffixes are units: ``_frac`` from 0 to 1, ``_ms``, ``_s``, and ``_bps`` in
-bit/s of IP packets. An unknown figure is absent. ``recover_s`` is `None` if there was no recovery.
+All times are seconds since the start of the emulation. Suffixes are units: ``_frac`` from 0 to 1, ``_ms``, ``_s``, and
+``_bps`` in bit/s of IP packets. An unknown figure is absent. ``recover_s`` is `None` if there was no recovery.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from steadycast.lazy_import import pl
 from steadycast.media.table import F64
 
 _LARGEST = 1e15
-"""Larger numbers from programs are invalid, and so is NaN."""
+"""Numbers of programs are invalid if they are larger than this. NaN is invalid, too."""
 LEVELS = ("wire", "rtp", "picture", "browser")
 BY = {"picture": "p", "browser": "b", "rtp": "r", "wire": "w"}
 LEAST_DATAGRAMS = 50
-"""Fewer datagrams than this count as no traffic."""
+"""If there are fewer datagrams than this, the cell counts as having no traffic."""
 _RUN, _RUN_S = 20, 1.0
-"""Sending has begun when 20 datagrams are sent within 1 s."""
+"""Sending begins with the first 20 datagrams that are sent within 1 s."""
 _GAP_S = 0.2
-"""The longest gap between arrivals, in seconds, that is not silence."""
+"""A gap between arrivals counts as silence if it is longer than this, in seconds."""
 _BURST_S = 0.005
 RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
 """The conditions for a recovery, which must hold for `RECOVERED_S`.
@@ -42,13 +42,13 @@ RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
 - The 95th percentile of the delay exceeds the path's propagation delay by at most `_DELAY_S`.
 """
 _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
-"""An RTP stream has 16 packets or more, and 90 % of its sequence steps are 1 to 64."""
+"""Packets are an RTP stream if there are at least 16, and if 90 % of their sequence steps are from 1 to 64."""
 _OVERLAP_S = 1.0
-"""The longest time in which a stream and its continuation are both sent, in seconds."""
+"""A stream and its continuation may both be sent for at most this time, in seconds."""
 _HEAD_BYTES = 4
-"""The number of bytes in the column ``head`` of the table ``wire``."""
+"""The number of payload bytes in the column ``head`` of the table ``wire``."""
 _RECENT_PICTURES = 30
-"""The number of pictures with whose mean duration a freeze is compared (W3C, ``freezeCount``)."""
+"""A freeze is compared with the mean duration of this number of pictures (W3C, ``freezeCount``)."""
 _PLAUSIBLE_S = 10.0
 """Maximum time in seconds by which a picture can be late or early. If its mark implies more, the mark was misread."""
 _UNREAD = 0.2
@@ -57,7 +57,7 @@ Figures = dict[str, Any]
 
 
 class FailedError(Exception):
-    """A cell has no figures: the reason in a word, and the details."""
+    """A cell has no figures. The error has a keyword for the reason, and details."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)
@@ -66,16 +66,16 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell's folder and the parameters of its run."""
+    """The folder of a cell, and the parameters of the cell's run."""
 
     folder: Path
     pair: Pair
     up: bool = False
-    """Whether the media flow in the back direction of the bottleneck."""
+    """Whether the media are sent in the back direction of the bottleneck."""
 
     @property
     def window(self) -> tuple[float, float]:
-        """Beginning and end of the scored time."""
+        """Start and end of the scored time, in seconds."""
         return self.pair.lead_s, self.pair.lead_s + self.pair.seconds
 
     @cached_property
@@ -86,17 +86,17 @@ class Cell:
         return pl.read_parquet(self.folder / "wire.parquet").sort("sent_s", "number")
 
     def way(self, back: bool = False) -> pl.DataFrame:
-        """Return the datagrams from the sender to the receiver or, with ``back``, the opposite direction."""
+        """Return the datagrams from the sender to the receiver, or with ``back`` in the opposite direction."""
         return self.wire.filter((pl.col("to") if back else pl.col("from")) == "sender")
 
     @cached_property
     def scenario(self) -> dict[str, Any]:
-        """The scenario as it was run."""
+        """The scenario of the run."""
         return tomllib.loads((self.folder / "scenario.toml").read_text(encoding="utf-8"))
 
     @cached_property
     def events(self) -> list[tuple[float, dict[str, Any]]]:
-        """The changes of the bottleneck, in the direction of the media."""
+        """The times and values of the bottleneck's changes in the direction of the media."""
         way = "back" if self.up else "forward"
         found = []
         for event in self.scenario.get("event", []):
@@ -111,7 +111,7 @@ class Cell:
         return sorted(found, key=lambda each: each[0])
 
     def own_delay(self, at: F64) -> F64:
-        """Return the path's propagation delay at these times, in seconds."""
+        """Return the propagation delay of the path at the times ``at``, in seconds."""
         links = {link.get("name"): link for link in self.scenario["link"]}
         bottleneck = links["bottleneck"]
         first = {**bottleneck, **bottleneck.get("back", {})} if self.up else bottleneck
@@ -127,7 +127,7 @@ class Cell:
 
     @cached_property
     def capacity(self) -> tuple[F64, F64]:
-        """Beginnings of intervals, and the bottleneck's capacity in each, in bit/s."""
+        """Starts of intervals, and the capacity of the bottleneck in each interval, in bit/s."""
         links = pl.read_parquet(self.folder / "links.parquet").filter(
             pl.col("link") == "bottleneck", pl.col("direction") == ("back" if self.up else "forward")
         )
@@ -135,9 +135,9 @@ class Cell:
 
     @cached_property
     def tcp(self) -> tuple[int, F64, F64]:
-        """Number of competing TCP flows, beginnings of intervals, and their total rate in each, in bit/s.
+        """Number of competing TCP flows, starts of intervals, and the flows' total rate in each interval, in bit/s.
 
-        Flows with pauses have no fair share and are not counted.
+        Flows with pauses are not included, because they have no fair share.
         """
         ends = [node for flow in self.scenario.get("flow", []) if "off" not in flow for node in flow["to"]]
         if not ends:
@@ -148,7 +148,7 @@ class Cell:
 
     @cached_property
     def crew(self) -> list[dict[str, Any]]:
-        """Events of the processes that were started, from `crew.jsonl`."""
+        """Events of the started processes, from the file `crew.jsonl`."""
         return [json.loads(line) for line in (self.folder / "crew.jsonl").read_text().splitlines()]
 
     @property
@@ -157,9 +157,9 @@ class Cell:
         return float(self.crew[0]["monotonic_s"])
 
     def rows(self, name: str, columns: Sequence[str]) -> pl.DataFrame:
-        """Read a table of numbers; malformed lines are skipped."""
+        """Read a table of numbers. Skip malformed lines."""
         path = self.folder / name
-        # A killed program may have left half a line, or bytes that are not text.
+        # Accept any bytes, because a program that was killed may have left an incomplete line or character.
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         kept = [row for line in lines if (row := _numbers(line, len(columns))) is not None]
         return pl.DataFrame(
@@ -169,7 +169,7 @@ class Cell:
 
 
 def _numbers(line: str, count: int) -> list[float | None] | None:
-    """Parse ``count`` numbers; return `None` for a malformed line. Fields after the first may be empty."""
+    """Parse ``count`` numbers. Return `None` for a malformed line. Fields after the first may be empty."""
     cells = line.split("\t")
     try:
         values = [float(cell) if cell else None for cell in cells]
@@ -180,7 +180,7 @@ def _numbers(line: str, count: int) -> list[float | None] | None:
 
 
 def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
-    """Return a cell's figures, and which level its frames and freezes come from.
+    """Return the figures of a cell, and the name of the level from which its frames and freezes come.
 
     Raises:
         FailedError: the cell has no figures.
@@ -188,7 +188,7 @@ def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
     """
     figures = wire(cell)
     by = "wire"
-    # Figures of a later level replace those of an earlier one.
+    # Figures of a later level replace figures of an earlier level.
     wanted = LEVELS[: LEVELS.index(level) + 1] if level else LEVELS
     frames: Rtp | None = None
     if "rtp" in wanted:
@@ -215,7 +215,7 @@ def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
 
 
 def spread(values: F64) -> dict[str, float] | None:
-    """Return the 50th, 95th and 99th percentile; `None` without values."""
+    """Return the 50th, 95th and 99th percentile of the values. Return `None` if there are no values."""
     if not len(values):
         return None
     return {f"p{p}": float(np.percentile(values, p)) for p in (50, 95, 99)}
@@ -225,7 +225,7 @@ def spread(values: F64) -> dict[str, float] | None:
 
 
 def wire(cell: Cell) -> Figures:
-    """Score the packets on the wire, for any protocol.
+    """Score the packets on the wire. This works for any protocol.
 
     Raises:
         FailedError: there is no traffic, or it began after the lead time.
@@ -235,7 +235,7 @@ def wire(cell: Cell) -> Figures:
     way = cell.way()
     offers = way.filter(pl.col("copy") == 0).unique("number", keep="first", maintain_order=True)
     sent = offers["sent_s"].to_numpy()
-    # Datagrams before the start of the last program are not media, but for example session descriptions.
+    # Ignore datagrams before the start of the last program. They are not media, but for example session descriptions.
     after = sent[sent >= max((e["t"] for e in cell.crew if e["what"] == "start"), default=0.0)]
     runs = np.flatnonzero(after[_RUN - 1 :] - after[: max(0, len(after) - _RUN + 1)] <= _RUN_S)
     inside = (sent >= low) & (sent < high)
@@ -269,7 +269,7 @@ def wire(cell: Cell) -> Figures:
     if flows:
         counted = (times >= low) & (times < high)
         at, capacity = cell.capacity
-        # In a fair division, the media gets as much capacity as each TCP flow.
+        # With a fair division, the media gets as much capacity as each of the TCP flows.
         fair = float(capacity[(at >= low) & (at < high)].mean()) * flows / (flows + 1)
         figures["tcp_bps"] = float(rates[counted].mean()) if counted.any() else 0.0
         figures["tcp_share_of_fair"] = figures["tcp_bps"] / fair if fair else None
@@ -280,9 +280,9 @@ def wire(cell: Cell) -> Figures:
 
 
 def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
-    """Return the 95th percentile of the peak-to-mean ratios of all seconds with traffic.
+    """Return the 95th percentile of the burst ratio over all seconds in which packets are sent.
 
-    A second's ratio is its most bytes in 5 ms, divided by its mean bytes per 5 ms.
+    The burst ratio of a second is its largest number of bytes in 5 ms, divided by its mean number of bytes per 5 ms.
     """
     bins = np.bincount(((sent - low) / _BURST_S).astype(int), bytes_, round((high - low) / _BURST_S) + 1)
     each = round(1 / _BURST_S)
@@ -292,10 +292,13 @@ def _burst(sent: F64, bytes_: F64, low: float, high: float) -> float | None:
 
 
 def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
-    """Each network change's recovery time in seconds; `None` without recovery before the next change.
+    """Return for each network change how long the recovery took, in seconds.
+
+    The time is `None` if there was no recovery before the next change.
 
     A recovery can't be observed during an outage, or before a change that follows within `RECOVERED_S` + 1 s. Such
-    changes count as one: the time begins at the last, and the rate is compared with that before the first.
+    changes count as one change. Its time begins at the last of them, and the rate is compared with the rate before the
+    first.
     """
     low, high = cell.window
     changes = sorted({at for at, _ in cell.events if low < at < high})
@@ -338,16 +341,16 @@ def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
 
 @dataclass
 class Rtp:
-    """The RTP frames of a cell, with their figures."""
+    """The RTP frames of a cell and the figures about them."""
 
     figures: Figures
     first_s: dict[int, float] = field(default_factory=dict)
-    """When each frame's first packet was sent, by RTP time stamp."""
+    """When the first packet of each frame was sent, in seconds, by the RTP time stamp of the frame."""
     clock: int = 90_000
 
 
 def rtp(cell: Cell) -> Rtp | None:
-    """Score the frames of RTP or SRTP; `None` if there is no RTP on the wire."""
+    """Score the frames of RTP or SRTP. Return `None` if there is no RTP on the wire."""
     told = cell.pair.rtp
     way = cell.way().filter(pl.col("ssrc").is_not_null()) if "ssrc" in cell.wire.columns else None
     streams = [] if way is None else _streams(way)
@@ -359,7 +362,7 @@ def rtp(cell: Cell) -> Rtp | None:
     )
     parts = set(media.select("ssrc", "pt").unique().iter_rows())
     stamps = media["rtp_ts"].unique().to_numpy()
-    # If the pair does not name the payload type of rtx, a stream with the media's time stamps counts as rtx.
+    # If the pair does not specify the payload type of rtx, streams with the media's time stamps count as rtx.
     rtx = [
         each
         for each in streams
@@ -373,7 +376,8 @@ def rtp(cell: Cell) -> Rtp | None:
     packets = _packets(media, rtx)
     frames = _frames(packets)
     low, high = cell.window
-    # The session description is not compared with the payload types, so it can't describe several.
+    # Skip the codec if there are several payload types, because it is unknown which of them the session description
+    # describes.
     codec = _codec(cell) if media["pt"].n_unique() == 1 else None
     keys = _keys(media, frames, codec) if codec else None
     chained = keys is not None
@@ -398,7 +402,7 @@ def rtp(cell: Cell) -> Rtp | None:
         **_whole(counted, parity=told.fec is not None),
         **frozen(frames["shown_s"].drop_nulls().to_numpy(), low, high),
     }
-    # The time stamps of another SSRC have another origin (RFC 3550, section 5.1).
+    # Use only the first SSRC, because the time stamps of another SSRC have another origin (RFC 3550, section 5.1).
     named = frames.filter(pl.col("ssrc") == frames["ssrc"][0])
     return Rtp(
         figures, dict(zip(named["rtp_ts"].to_list(), named["first_s"].to_list(), strict=True)), told.clock
@@ -416,9 +420,10 @@ def _streams(way: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _continued(media: pl.DataFrame, streams: Sequence[pl.DataFrame], named: int | None) -> pl.DataFrame:
-    """Return a stream with the streams that continue it with another SSRC, payload type or port.
+    """Return a stream together with the streams that continue it with another SSRC, payload type or port.
 
-    One of SSRC and payload type stays the same. At most `_OVERLAP_S` is sent in parallel, unlike simulcast and audio.
+    A continuation has the same SSRC or the same payload type. Unlike simulcast and audio, it overlaps with the stream
+    for at most `_OVERLAP_S`.
     """
     parts = [media]
     for each in streams:
@@ -434,13 +439,14 @@ def _continued(media: pl.DataFrame, streams: Sequence[pl.DataFrame], named: int 
 
 
 def _packets(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return a row per packet, in sending order, with its earliest arrival.
+    """Return a row for each packet in sending order, with the earliest arrival of the packet.
 
-    A packet also counts as received if a retransmission of it arrived (RFC 4588). This has the same time stamp, and
-    begins with the original sequence number. SRTP encrypts the number; the packets are then matched by time stamp and
-    size, which is two bytes more. In the column ``possible``, every retransmission repairs a lost packet that matches.
-    If the sender also repeats packets that were not lost, ``arrived_s`` counts the repairs of packets that match no
-    arrived one.
+    A packet also counts as received if a retransmission of the packet arrived (RFC 4588). A retransmission has the same
+    time stamp and begins with the original sequence number. SRTP encrypts this number. Then retransmissions are matched
+    by time stamp and size, because a retransmission is two bytes longer.
+
+    In the column ``possible``, every retransmission repairs a lost packet that matches. If the sender also repeats
+    packets that were not lost, ``arrived_s`` includes only repairs of packets that match no packet that arrived.
     """
     packets = media.group_by("ssrc", "seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
@@ -455,7 +461,7 @@ def _packets(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
             .drop_nulls("head")
             .with_columns(original=pl.col("head") // 2 ** (8 * (_HEAD_BYTES - 2)))
         )
-        # Padding may have a time stamp of the media, too.
+        # Ignore retransmissions without the time stamp of a media packet. Padding may have such a time stamp, too.
         of_media = copies.filter(pl.col("rtp_ts").is_in(packets["rtp_ts"].implode()))
         known = [key in sent for key in of_media.select("rtp_ts", "original").iter_rows()]
         came = of_media.drop_nulls("arrived_s").sort("arrived_s")
@@ -488,7 +494,7 @@ def _packets(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def _frames(packets: pl.DataFrame) -> pl.DataFrame:
-    """Return a row per frame, in sending order."""
+    """Return a row for each frame, in sending order."""
     frames = packets.group_by("ssrc", "rtp_ts", maintain_order=True).agg(
         first_s=pl.col("sent_s").min(),
         done_s=pl.col("arrived_s").max(),
@@ -499,9 +505,10 @@ def _frames(packets: pl.DataFrame) -> pl.DataFrame:
 
 
 def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
-    """Return the share of whole frames.
+    """Return the fraction of frames that are whole.
 
-    Repairs by parity, and some by retransmissions of SRTP, are not observed. The result then is the share's bounds.
+    Repairs by parity, and some repairs by retransmissions of SRTP, can't be observed. Then the result is a lower and an
+    upper bound of the fraction.
     """
     low = float(frames["whole"].to_numpy().mean())
     high = float((frames["lacking"].to_numpy() <= int(parity)).mean())
@@ -509,18 +516,18 @@ def _whole(frames: pl.DataFrame, *, parity: bool) -> Figures:
 
 
 def _codec(cell: Cell) -> str | None:
-    """Return the codec in the session description, if `_begins` supports it and the media are not encrypted."""
+    """Return the codec from the session description, if `_begins` supports it and the media are not encrypted."""
     path = cell.folder / "session.sdp"
-    # The file comes from a tested program, and may contain any bytes.
+    # Accept any bytes, because a tested program has written the file.
     text = path.read_text(errors="replace").upper() if path.exists() else ""
     clear = "SAVP" not in text
     return next((c for c in ("H264", "H265", "VP8") if clear and f" {c}/90000" in text), None)
 
 
 def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series | None:
-    """Return which frames are key frames; `None` if that can't be recognised.
+    """Return for each frame whether it is a key frame. Return `None` if key frames can't be recognised.
 
-    A stream begins with a key frame. If none is recognised, the payload has another format.
+    This is also the case if no key frame is found. A stream begins with one, so the payload has an unknown format.
     """
     stamps = set()
     for ssrc, stamp, head in media.select("ssrc", "rtp_ts", "head").iter_rows():
@@ -534,18 +541,18 @@ def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series | 
 
 
 def _begins(codec: str, head: bytes) -> bool | None:
-    """Whether a payload with these first bytes belongs to a key frame (RFC 6184, 7798, 7741).
+    """Whether a payload that begins with ``head`` belongs to a key frame (RFC 6184, 7798, 7741).
 
-    `None` if the byte that says so is not among them.
+    Return `None` if ``head`` is too short to show this.
     """
     if codec == "H264":
-        # STAP-A (24) has its first type in byte 3, FU-A (28) in byte 1. 5 is an IDR slice, 7 an SPS.
+        # STAP-A (24) has its first type in byte 3, and FU-A (28) has its type in byte 1. 5 is an IDR slice, 7 an SPS.
         kind = head[0] & 31
         inner = head[3] & 31 if kind == 24 else head[1] & 31 if kind == 28 else kind
         return inner in (5, 7)
     if codec == "H265":
-        # FU (49) has its type in byte 2. 16 to 21 are random access points, 32 is a VPS, 33 an SPS. An AP (48) is
-        # assumed to contain a unit of these types.
+        # FU (49) has its type in byte 2. 16 to 21 are random access points, 32 is a VPS, 33 an SPS. Assume that an AP
+        # (48) contains a unit of these types.
         kind = head[0] >> 1 & 63
         inner = head[2] & 63 if kind == 49 else kind
         return 16 <= inner <= 21 or inner in (32, 33) or kind == 48
@@ -553,7 +560,8 @@ def _begins(codec: str, head: bytes) -> bool | None:
     extended, starts = head[0] & 128, head[0] & 16 and not head[0] & 15
     after = 1
     if extended:
-        # A picture ID (I) has one byte or, with M, two; TL0PICIDX (L), and TID and KEYIDX (T, K), have one.
+        # A picture ID (I) has one byte, or two bytes with M. TL0PICIDX (L) has one byte, and so have TID and KEYIDX (T,
+        # K) together.
         more = head[1]
         picture_id = 0 if not more & 128 else 2 if head[2] & 128 else 1
         after = 2 + picture_id + bool(more & 64) + bool(more & 48)
@@ -563,16 +571,18 @@ def _begins(codec: str, head: bytes) -> bool | None:
 
 
 def _shown(frames: pl.DataFrame, limit: float, *, chained: bool, repairs: bool) -> pl.Series:
-    """Return the display times of frames; null for a frame that is not shown.
+    """Return the display times of frames. The time of a frame that is not shown is null.
 
-    A whole frame is shown when it and all earlier frames have arrived or were given up. An incomplete frame is given
-    up, and so is a frame that arrives more than ``limit`` seconds after it was sent, and after a later frame. If the
-    stream has ``repairs``, the receiver waits for them: later frames are then held until the limit. With ``chained``,
-    the next key frame is awaited after a frame that was given up.
+    A whole frame is shown when it and all earlier frames have arrived or were given up. A frame is given up if it is
+    incomplete. It is also given up if it arrives more than ``limit`` seconds after it was sent, and after a later
+    frame.
+
+    If the stream has ``repairs``, the receiver waits for them, so later frames are held until the limit. With
+    ``chained``, frames after a frame that was given up are not shown until the next key frame.
     """
     first, keys = frames["first_s"].to_list(), frames["key"].to_list()
     done = np.where(frames["whole"].to_numpy(), frames["done_s"].fill_null(np.inf).to_numpy(), np.inf)
-    # The earliest completion of a later frame.
+    # For each frame, the earliest completion of a later frame.
     later = np.append(np.minimum.accumulate(done[::-1])[::-1][1:], np.inf)
     shown: list[float | None] = []
     free, broken = 0.0, False
@@ -589,11 +599,11 @@ def _shown(frames: pl.DataFrame, limit: float, *, chained: bool, repairs: bool) 
 
 
 def frozen(shown: F64, low: float, high: float) -> Figures:
-    """Return the freezes between two times, from display times. The wait for the first picture counts."""
+    """Return figures about the freezes between two times. The wait for the first picture counts as well."""
     inside = shown[(shown > low) & (shown < high)]
     spans = np.diff(np.concatenate([[low], inside, [high]]))
-    # A freeze is long compared with the 30 pictures up to it. The mean duration of the pictures stands for those
-    # before `low`; otherwise the wait for the first picture would only be compared with itself.
+    # Freezes are compared with the 30 pictures before them. Use the mean duration for the pictures before `low`.
+    # Otherwise, the wait for the first picture would only be compared with itself.
     usual = float(inside[-1] - inside[0]) / (len(inside) - 1) if len(inside) > 1 else 0.0
     before = [usual] * _RECENT_PICTURES
     told = json.loads(core.freezes([True] * (len(before) + len(spans)), [*before, *spans.tolist()]))
@@ -608,7 +618,7 @@ def frozen(shown: F64, low: float, high: float) -> Figures:
 
 
 def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
-    """Score the displayed pictures by their marks; `None` if they were not captured.
+    """Score the displayed pictures by their marks. Return `None` if the pictures were not captured.
 
     Raises:
         FailedError: no pictures were displayed, or too many have no mark.
@@ -627,7 +637,7 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     at, raw = shown["at"].to_numpy(), shown["number"].to_numpy()
     number = _unwrapped(at, raw, fps, float(fed["due"][0]) if fed.height else None)
     if not timed:
-        # A file's times start at 0; the first marked picture aligns them with the clip.
+        # The times of a file start at 0. Use the first picture with a mark to align them with the clip.
         known = np.flatnonzero(np.isfinite(number))
         at = at - (at[known[0]] - number[known[0]] / fps) + low if len(known) else at
     inside = (at >= low) & (at < high)
@@ -656,13 +666,14 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     if fed.height:
         handed = dict(zip(fed["number"].cast(int).to_list(), fed["at"].to_list(), strict=True))
     elif timed:
-        # A browser drops some first pictures of its camera, so its first frame's number is unknown.
+        # Ignore RTP frames for a browser. It drops some first pictures of its camera, so the number of its first frame
+        # is unknown.
         frames = None if cell.pair.pictures.source == "browser" else frames
         handed = _handed(first, frames, fps)
     else:
         handed = {n: low + n / fps for n in range(int(cell.pair.seconds * fps))}
     delays = {n: t - handed[n] for n, t in first.items() if n in handed}
-    # A damaged picture may be read as a later one, which gives too small a delay.
+    # Use the delays of undamaged pictures. A damaged picture may be read as a later picture, with too small a delay.
     least = min((t for n, t in delays.items() if n in sound), default=min(delays.values(), default=0.0))
     deadline = cell.pair.rtp.deadline_s
     due = [n for n, t in handed.items() if low <= t < high - least - deadline]
@@ -679,11 +690,11 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
 
 
 def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
-    """Return marks as unwrapped picture numbers; NaN for numbers that are impossible at their time."""
+    """Unwrap the picture numbers in marks. Numbers that are impossible at their time become NaN."""
     known = np.isfinite(number)
     if not known.any():
         return number
-    # A picture can't be displayed before it was handed over.
+    # Limit how far a number can be ahead, because a picture can't be displayed before the sender got it.
     ahead = _PLAUSIBLE_S * fps if began is None else 1.0
     if began is None:
         began = float(np.median((at - number / fps)[known]))
@@ -694,10 +705,10 @@ def _unwrapped(at: F64, number: F64, fps: float, began: float | None) -> F64:
 
 
 def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[int, float]:
-    """Estimate when pictures were handed over, from the RTP frames or from the smallest delay.
+    """Estimate when the sender got each picture, from the RTP frames or from the smallest delay.
 
-    The first RTP frame is taken for picture 0; time stamps identify the others. Without RTP, the smallest delay is
-    taken for 0.
+    The first RTP frame counts as picture 0, and the time stamps identify the other pictures. Without RTP, the smallest
+    delay is assumed to be 0.
     """
     begin = min(t - n / fps for n, t in first.items())
     left: dict[int, float] = {}
@@ -705,15 +716,15 @@ def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[
         origin, start = next(iter(frames.first_s.items()))
         numbers = (round((s - origin) % 2**32 / frames.clock * fps) for s in frames.first_s)
         left = dict(zip(numbers, frames.first_s.values(), strict=True))
-        # If a picture was displayed before its sending time, the first frame was not picture 0.
+        # Discard this if a picture was displayed before its sending time. Then the first frame was not picture 0.
         left, begin = (left, start) if all(t > left.get(n, 0) for n, t in first.items()) else ({}, begin)
     return {n: left.get(n, begin + n / fps) for n in range(max(first) + 1)}
 
 
 def _quality(shown: pl.DataFrame, unread: int) -> Figures:
-    """Return the quality of displayed pictures, each counted once.
+    """Return the quality of the displayed pictures. Each picture counts once.
 
-    ``unread`` is the number of pictures without a readable mark; they count as damaged.
+    ``unread`` is the number of pictures whose mark can't be read. They count as damaged.
     """
     kept = shown.filter(pl.col("psnr").is_not_null())
     if not kept.height:
@@ -731,9 +742,9 @@ def _quality(shown: pl.DataFrame, unread: int) -> Figures:
 
 
 def browser(cell: Cell) -> Figures | None:
-    """Score a browser's reports of getStats (`stats.jsonl`, one line per second)."""
+    """Score the results of getStats that a browser wrote to `stats.jsonl`, with one line per second."""
     low, high = cell.window
-    # A killed browser may leave half a character.
+    # Accept any bytes, because a browser that was killed may leave an incomplete character.
     text = (cell.folder / "stats.jsonl").read_text(errors="replace")
     seen = []
     for at, reports in filter(None, map(_stats, text.splitlines())):
@@ -766,7 +777,7 @@ def browser(cell: Cell) -> Figures | None:
 
 
 def _stats(line: str) -> tuple[float, list[dict[str, float]]] | None:
-    """Parse a line: its time, and the numbers of each inbound video."""
+    """Parse a line of `stats.jsonl`. Return its time and the numbers of each inbound video."""
     try:
         told = json.loads(line)
     except (ValueError, RecursionError):
@@ -786,7 +797,7 @@ def _stats(line: str) -> tuple[float, list[dict[str, float]]] | None:
 
 
 def series(cell: Cell) -> dict[str, list[Any]]:
-    """Return the scored time's series per second: rates in bit/s, and the 95th percentile of delay."""
+    """Return series of the scored time per second: rates in bit/s, and the 95th percentile of the delay."""
     low, high = cell.window
     seconds_ = int(high - low)
     came = cell.way().filter(pl.col("arrived_s").is_not_null())

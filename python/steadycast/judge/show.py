@@ -1,4 +1,4 @@
-"""The page of a judgement: the table of figures, the bounds, and diagrams of each network over time."""
+"""The page of a judgement: the table of figures, the bounds, and diagrams over time for each network."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ABOUT = (
 
 
 def page(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]) -> str:
-    """Return the page as HTML; it loads nothing from elsewhere."""
+    """Return the page as HTML. It loads nothing from other places."""
     pair = judged.pair
     rows = []
     for network in judged.networks:

@@ -1,4 +1,4 @@
-"""A judgement: runs all cells with the right parallelism, repeats disturbed cells, and writes the results."""
+"""Runs all cells of a judgement, repeats the cells that were disturbed, and writes the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from steadycast.sweep import store
 from steadycast.workers import LostError, Workers, cores
 
 _SHARE, _MOST = 0.6, 8
-"""Largest share of the processors that parallel cells may use, and the most parallel cells."""
+"""The largest fraction of the processors that parallel cells may use, and the largest number of parallel cells."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Asked:
 
     pair: Pair
     folder: Path = Path()
-    """The base of relative network paths."""
+    """The folder to which relative paths of networks refer."""
     runs: int = 1
     jobs: int | None = None
-    """The number of parallel cells; `None` derives it from the machine's load."""
+    """The number of parallel cells. If it is `None`, the number is derived from the load of the machine."""
     budget_s: float | None = None
     seed: int = 1
     up: bool = False
@@ -54,20 +54,20 @@ class Asked:
     baseline: Path | None = None
     fail_if: Sequence[str] = ()
     keep: str | None = None
-    """The text of an earlier judgement, whose figures are kept if the new ones differ little."""
+    """The text of an earlier judgement. Its figures are kept if the new figures differ little."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A finished judgement, and its failures."""
+    """The results of a finished judgement."""
 
     text: str
     json: Json
     fails: list[str]
     untrusted: list[str]
-    """Sentences about networks whose figures are not trusted, because the machine was busy or its load is unknown."""
+    """Sentences about networks with untrusted figures, because the machine was busy or its load is unknown."""
     warnings: list[str]
-    """Other warnings, for example that some cells are from an interrupted judgement."""
+    """Other warnings, for example that some cells come from an interrupted judgement."""
     nothing_trusted: bool = False
     """Whether no network has trustworthy figures."""
 
@@ -129,12 +129,12 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
 
 
 def named(asked: str, folder: Path) -> dict[str, Network]:
-    """Read the networks given by sets, names and files relative to ``folder``, without duplicates."""
+    """Read the networks. ``asked`` contains sets, names and files relative to ``folder``. Duplicates are left out."""
     parts = [part.strip() for part in asked.split(",") if part.strip()]
     if not parts:
         raise UserError("--networks", "there are none", "name a set, for example smoke, or networks")
     for part in parts:
-        # A suffix such as "+cubic" may follow the path.
+        # Check the path before ".toml", because a suffix such as "+cubic" may follow it.
         path, suffix, _ = part.partition(".toml")
         if suffix and not (folder / f"{path}.toml").exists():
             remedy = "name a network's file, or one of those that `steadycast networks` lists"
@@ -143,19 +143,19 @@ def named(asked: str, folder: Path) -> dict[str, Network]:
 
 
 def _changes(name: str, of: Network) -> set[float]:
-    """Return the times at which a network changes; a periodic change counts once."""
+    """Return the times at which a network changes. Only the first time of a periodic change is included."""
     changes = [(seconds(event["at"], f"{name}: event.at"), "every" in event) for event in of.event]
     first = min((at for at, _ in changes), default=0.0)
     return {at for at, again in changes if not (again and first < at)}
 
 
 def lasts(name: str, of: Network) -> int:
-    """Return the seconds that cover all changes of a network and their effects; 0 without changes."""
+    """Return how many seconds include all changes of a network and their effects. Return 0 without changes."""
     return math.ceil(max(changes) + RECOVERED_S + 1) if (changes := _changes(name, of)) else 0
 
 
 def unseen(asked: Asked) -> list[str]:
-    """Warn of changes of networks that are after the end of the scored time."""
+    """Warn of network changes that occur after the end of the scored time."""
     found = []
     for name, of in named(asked.pair.networks, asked.folder).items():
         if late := [at for at in _changes(name, of) if at >= asked.pair.seconds]:
@@ -169,11 +169,11 @@ def _hash(value: object) -> str:
 
 
 def key_of(setup: Setup, task: Task) -> str:
-    """Return a hash of everything that a cell's outcome depends on, including the programs' files."""
+    """Return a hash of everything on which a cell's outcome depends, including the files of the programs."""
     pair = setup.pair
     paths = [*pair.reads(), *([Path(pair.clip.source)] if pair.clip else [])]
     states = [(str(path), path.stat()) for path in paths if path.is_file()]
-    # Size and time of modification identify a program's version.
+    # Use size and time of modification to identify the version of a program.
     programs = [(path, state.st_size, state.st_mtime_ns) for path, state in states]
     network = asdict(setup.networks[task.network])
     asked = (setup.seed, task.run, setup.up, setup.level)
@@ -181,7 +181,7 @@ def key_of(setup: Setup, task: Task) -> str:
 
 
 def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
-    """Return the outcomes in an interrupted judgement's folder whose keys are still the same."""
+    """Return the outcomes of an interrupted judgement whose keys are unchanged. ``part`` is the judgement's folder."""
     rows = {row["key"]: row["outcome"] for row in store.rows(part)}
     found = {}
     for task, key in keys.items():
@@ -192,7 +192,7 @@ def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
 
 
 def remove_others(part: Path, finished: Iterable[Task]) -> None:
-    """Remove everything from this folder except the ``finished`` cells."""
+    """Remove everything in the folder ``part`` except the ``finished`` cells."""
     for path in part.iterdir():
         if path.name not in ("judge.json", "cells", store.PARTS):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -213,9 +213,9 @@ def conducted(
     jobs: int | None,
     told: Progress,
 ) -> list[Outcome]:
-    """Run all unfinished cells; repeat a cell alone if the machine was too busy.
+    """Run all unfinished cells. If the machine was too busy for a cell, run this cell again, alone.
 
-    Trusted outcomes are stored at once, for a call after an interruption.
+    Trusted outcomes are stored immediately, so that they can be used after an interruption.
     """
     tasks = list(keys)
     found = dict(finished)
@@ -242,7 +242,7 @@ def conducted(
     rest = [task for task in tasks if task not in found]
     if jobs is None and rest:
         if not found:
-            # The first cell, run alone, shows how many fit on the machine.
+            # Run the first cell alone. Its load shows how many cells the machine can run at a time.
             run(rest[:1], 1)
             rest = rest[1:]
         jobs = _jobs(next(iter(found.values())).processors)
@@ -256,7 +256,7 @@ def conducted(
 
 
 def _jobs(processors: float) -> int:
-    """Return the number of parallel cells if each uses ``processors``; 1 without real-time priority."""
+    """Return the number of parallel cells if each uses ``processors``. Return 1 without real-time priority."""
     if priority().state != "ok":
         return 1
     return max(1, min(_MOST, int(_SHARE * cores() / max(0.05, processors))))

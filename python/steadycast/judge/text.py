@@ -1,4 +1,4 @@
-"""The results of a judgement as text and as JSON, and checks of bounds."""
+"""Formats the results of a judgement as text and as JSON, and checks bounds."""
 
 from __future__ import annotations
 
@@ -24,31 +24,34 @@ NOTHING, NEVER = "–", "never"
 
 @dataclass(frozen=True)
 class Judgement:
-    """All cells of a pair."""
+    """The outcomes of all cells of a pair."""
 
     pair: Pair
     networks: Mapping[str, str]
-    """The SHA-256 of each network's definition, in display order."""
+    """The SHA-256 of each network's definition. The networks are in the order of display."""
     outcomes: Sequence[Outcome]
     volatile: Json
-    """Data that differ in each judgement, such as times."""
+    """Data that differ between judgements of the same programs, such as times."""
     anyway: bool = False
     """Whether untrusted figures are judged as well."""
 
     def of(self, network: str) -> list[Outcome]:
-        """Return a network's runs."""
+        """Return the outcomes of a network's runs."""
         return sorted((o for o in self.outcomes if o.network == network), key=lambda o: o.run)
 
     def failed(self, network: str) -> Mapping[str, Any] | None:
-        """Return the failure of a network's first failed run; `None` if no run failed."""
+        """Return the failure of the first failed run on a network. Return `None` if no run failed."""
         return next((o.failed for o in self.of(network) if o.failed is not None), None)
 
     def values(self, network: str, key: str) -> list[Any]:
-        """Return a figure's values in the runs of a network; runs without it are left out."""
+        """Return the values of a figure in the runs on a network. Runs that lack the figure are left out."""
         return [o.figures[key] for o in self.of(network) if key in o.figures]
 
     def worst(self, network: str) -> Json:
-        """Return each figure of a network: the worst run's value, or for a figure without a column, the runs' mean."""
+        """Return one value of each figure for a network.
+
+        It is the value of the worst run. For a figure without a column, it is the mean over the runs.
+        """
         found: Json = {}
         if self.failed(network) is not None:
             return found
@@ -66,11 +69,11 @@ class Judgement:
         return max(known) - min(known) if known else 0.0
 
     def trusted(self, network: str) -> bool:
-        """Whether all runs of a network are known to be undisturbed."""
+        """Whether it is known of all runs on a network that they were undisturbed."""
         return not any(o.doubts or o.unknown for o in self.of(network))
 
     def known(self, network: str, key: str) -> float | None:
-        """Return a figure for conditions; `None` if it is not trusted."""
+        """Return the value of a figure to which conditions apply. Return `None` if the figure is not trusted."""
         if not (self.trusted(network) or self.anyway):
             return None
         return number(self.worst(network).get(key))
@@ -80,10 +83,10 @@ class Judgement:
 
 
 def text(judged: Judgement, old: str | None = None) -> str:
-    """Return the text.
+    """Return the judgement as text.
 
-    A figure of the earlier text ``old`` is repeated if the new value differs only within its `Column`'s tolerance or
-    the runs' spread.
+    Numbers of the earlier text ``old`` are repeated if the new value differs by at most the tolerance of `Column` or
+    the spread over the runs.
     """
     kept = _lines(old) if old is not None else {}
     runs = max((len(judged.of(network)) for network in judged.networks), default=1)
@@ -107,7 +110,7 @@ _MASKED = "# left out: dates, machine, versions, lateness (judge.json has them u
 
 
 def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None) -> list[str]:
-    """Return a network's line: its name, and its figures or the reason of the failure."""
+    """Return the cells of a network's line: its name, and its figures or the reason of a failure."""
     if (failed := judged.failed(network)) is not None:
         program = f"{failed['program']}: " if failed["program"] else ""
         return [network, f"failed: {failed['reason']} ({program}{failed['detail']})"]
@@ -123,7 +126,7 @@ def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None)
         said = NEVER if value is None else column.say(value)
         before = (old or {}).get(column.head, "").rstrip("?")
         if value is not None and (was := _value(before)) is not None:
-            # The text shows fractions in per cent.
+            # Convert to the unit of the text, which shows fractions in per cent.
             now = value * column.scale
             near = max(column.floor + column.share * abs(was), judged.spread(network, key) * column.scale)
             said = before if abs(now - was) <= near else said
@@ -133,7 +136,7 @@ def cells(judged: Judgement, network: str, old: Mapping[str, str] | None = None)
 
 
 def _lines(old: str) -> dict[str, dict[str, str]]:
-    """Parse an earlier text; return each network's cells by their heading."""
+    """Parse the text of an earlier judgement. Return each network's cells by their heading."""
     rows = [line.split() for line in old.splitlines() if line.strip() and not line.startswith("#")]
     if not rows or rows[0][0] != "network":
         raise UserError("--keep", "this is not a judge.txt", "name a judge.txt")
@@ -146,7 +149,7 @@ def _value(said: str) -> float | None:
 
 
 def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None) -> None:
-    """Refuse invalid bounds before the first run."""
+    """Raise an error if a bound is invalid, before the first run."""
     if fail_if and baseline is None:
         remedy = "add --baseline judge.json; a bound on the value itself is an [[expect]] of the pair"
         raise UserError("--fail-if", "it needs a baseline, and none is given", remedy)
@@ -161,7 +164,7 @@ def check(networks: Sequence[str], fail_if: Sequence[str], baseline: Path | None
 
 
 def _condition(text: str) -> Condition:
-    """Parse a condition; a figure's former name is translated to its present name and unit."""
+    """Parse a condition. Convert a former name of a figure to the present name and unit."""
     condition = Condition.read(text)
     network, dot, key = condition.path.rpartition(".")
     name, factor = renamed(key)
@@ -176,7 +179,7 @@ def _baseline(path: Path) -> Json:
 
 
 def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None) -> list[Json]:
-    """Check conditions on changes against a baseline: NETWORK.FIGURE<CHANGE, with "*" for all networks."""
+    """Check conditions NETWORK.FIGURE<CHANGE on changes from a baseline. "*" stands for all networks."""
     if baseline is None:
         return []
     told = _baseline(baseline)
@@ -185,7 +188,7 @@ def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None)
     for condition in map(_condition, fail_if):
         pattern, _, key = condition.path.rpartition(".")
         for network in _named([*judged.networks], pattern, "--fail-if"):
-            # "*" skips networks that lack the figure, for example `tcp_bps` in a network without TCP flows.
+            # Skip a network that lacks the figure if the network is "*". For example, `tcp_bps` needs TCP flows.
             if pattern == "*" and key not in was.get(network, {}) and key not in judged.worst(network):
                 continue
             before, now = number(was.get(network, {}).get(key)), judged.known(network, key)
@@ -210,7 +213,7 @@ def expectations(judged: Judgement) -> list[Json]:
 
 
 def bound(expected: Json) -> str:
-    """Describe the allowed values of an expectation."""
+    """Describe the values that an expectation allows."""
     return ", ".join(f"{k} {expected[k]:g}" for k in ("min", "max") if expected[k] is not None)
 
 
@@ -223,7 +226,7 @@ def _named(networks: Sequence[str], pattern: str, place: str) -> Sequence[str]:
 
 
 def as_json(judged: Judgement, changes: Sequence[Json], expected: Sequence[Json]) -> Json:
-    """Return the whole judgement as JSON, for other programs."""
+    """Return the whole judgement as JSON for other programs."""
     pair = judged.pair
     return {
         "format": FORMAT,
@@ -263,7 +266,7 @@ def _cell(judged: Judgement, network: str) -> Json:
 
 
 def fails(judged: Judgement, changes: Iterable[Json], expected: Iterable[Json]) -> list[str]:
-    """Return a line per failure; empty if there are none."""
+    """Return a line for each failure."""
     lines = []
     for network in judged.networks:
         if (failed := judged.failed(network)) is not None:
@@ -282,7 +285,7 @@ def fails(judged: Judgement, changes: Iterable[Json], expected: Iterable[Json]) 
 
 
 def doubted(judged: Judgement) -> list[str]:
-    """Return a line per network with untrusted figures, with the first reason."""
+    """Return a line for each network with untrusted figures. It contains the first reason."""
     lines = []
     for network in judged.networks:
         runs = judged.of(network)
