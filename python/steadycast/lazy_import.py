@@ -1,4 +1,4 @@
-"""Imports polars on its first use, because its import takes longer than many commands."""
+"""Imports polars when it is first used, because its import takes longer than many commands."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

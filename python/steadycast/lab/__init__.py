@@ -1,1 +1,1 @@
-"""The lab: a local page with sliders for a scenario's values, which shows the results immediately."""
+"""The lab: a local page that has sliders for a scenario's values and shows the results immediately."""

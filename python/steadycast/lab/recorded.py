@@ -1,4 +1,4 @@
-"""A recorded call, shown on the page beside a controller that runs on the call's path."""
+"""Shows a recorded call on the page, beside a controller that runs on the call's network path."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def path_of(place: Path) -> Path:
 
 
 def beside(place: Path) -> Json | None:
-    """Return the page's content for the call that a scenario was made from; `None` if there is none."""
+    """Return the page's content for the call from which a scenario was made. Return `None` if there is no such call."""
     told = place.parent / "path.json"
     if place.name != "path.toml" or not told.is_file():
         return None
@@ -41,9 +41,9 @@ def beside(place: Path) -> Json | None:
 
 
 def side(call: Json) -> Json:
-    """Return the page's content for a call: series with a value per bin, a row of numbers, and sentences.
+    """Return the page's content for a call: series with one value per bin, a row of numbers, and sentences.
 
-    Delays are queueing delays plus `replay.empty_ms`, the path's delay with empty queues.
+    The delays on the page are queueing delays plus `replay.empty_ms`, which is the path's delay with empty queues.
     """
     bins, step = call["bins"], call["bin_s"]
     at = [round((k + 0.5) * step, 3) for k in range(len(bins))]

@@ -1,7 +1,7 @@
-"""The lab's server: a page, its files, and the requests that the page makes.
+"""The lab's server, which serves a page, its files, and the page's requests.
 
-It listens on the loopback interface only, serves a fixed list of files, and writes to a temporary folder only.
-Requests carry a token from the printed address, which foreign pages do not have.
+It listens only on the loopback interface, serves a fixed list of files, and writes only to a temporary folder. Each
+request must carry a token from the printed address, because other web pages do not have this token.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ Json = dict[str, Any]
 
 PORT = 8765
 _PORTS = 20
-"""Number of ports that are tried if none is given."""
+"""Number of ports that are tried if the user gives no port."""
 _WORKERS = 2
 _PAGES = Board.PLACES // 2
-"""The maximum number of browser tabs. Each tab has two places on the `Board`: one for runs, one for films."""
+"""The largest number of browser tabs. Each tab has two places on the `Board`: one for runs, one for films."""
 _NEAR_S = 600.0
-"""Maximum time in seconds between the beginnings of sessions that are shown on one time axis."""
+"""Sessions are shown on one time axis if they begin within this time of each other, in seconds."""
 _MOST_BODY = 4 * scenario_text.MOST_TEXT
 _FILES = {
     "/": ("steadycast.lab", "lab.html"),
@@ -70,7 +70,7 @@ _FILES = {
 
 @dataclass(frozen=True)
 class Asked:
-    """A request of the page whose structure has been checked."""
+    """A request from the page. Its structure has been checked."""
 
     tab: str
     base: Base
@@ -84,7 +84,7 @@ class Asked:
 
 
 class Pool:
-    """Worker processes, and the board that they share with the server."""
+    """Worker processes, and the `Board` that they share with the server."""
 
     def __init__(self, stack: ExitStack, clips: Path | None, processes: int) -> None:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="steadycast-lab-")))
@@ -102,13 +102,13 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the processes."""
+        """The ids of the worker processes."""
         return [pid for worker in self._all for pid in worker.pids]
 
     def place(self, tab: str, *, film: bool) -> int:
-        """Return a browser tab's place on the board (`work.Board`).
+        """Return the place of a browser tab on the board (`work.Board`).
 
-        If no place is free, it takes the place of the tab that was inactive for the longest time.
+        If no place is free, the tab gets the place of the tab that was inactive for the longest time.
         """
         if tab not in self._places:
             free = set(range(_PAGES)) - set(self._places.values())
@@ -117,7 +117,7 @@ class Pool:
         return 2 * self._places[tab] + film
 
     async def do(self, task: Task) -> Any:
-        """Let a process execute a task; return its bytes, or raise its exception."""
+        """Execute a task in a worker process. Return its bytes, or return its exception."""
         worker = await self._free.get()
         at_it = asyncio.ensure_future(self._with(worker, task))
         self._at_it.add(at_it)
@@ -133,7 +133,7 @@ class Pool:
             self._free.put_nowait(worker)
 
     async def close(self) -> None:
-        """Cancel the current work, and wait for its end."""
+        """Cancel the tasks that are running, and wait until they have ended."""
         for place in range(Board.PLACES):
             self.board.next(place)
         for _ in self._all:
@@ -141,7 +141,7 @@ class Pool:
 
 
 def rivals() -> list[str]:
-    """Return the default controllers for side B: the registry's first adaptive controller of each value of `cast`.
+    """Return the default controllers for side B: for each value of `cast`, the registry's first adaptive controller.
 
     If side A uses the first of these controllers, side B uses the second.
     """
@@ -153,7 +153,7 @@ def rivals() -> list[str]:
 
 
 class Lab:
-    """The handlers of the page's requests."""
+    """Handles the requests of the page."""
 
     def __init__(
         self, bases: Sequence[Base], clips: Path | None, token: str, watched: Sequence[Watched] = ()
@@ -209,7 +209,7 @@ class Lab:
     # ------------------------------------------------------------ answers
 
     async def begin(self, sent: Json) -> Response:
-        """Return the list of scenarios, and the data that the page needs once."""
+        """Return the list of scenarios, and the other data that the page loads only once."""
         return JSONResponse(
             {
                 "watch": [str(each.place) for each in self.watched],
@@ -229,7 +229,7 @@ class Lab:
         )
 
     async def run(self, sent: Json) -> Response:
-        """Apply the page's edits to the scenario, run it with controllers A and B, and return both results."""
+        """Apply the page's edits to the scenario. Run it with controllers A and B, and return both results."""
         asked = self._asked(sent)
         pool = self._pool()
         place = pool.place(asked.tab, film=False)
@@ -240,7 +240,7 @@ class Lab:
         except Problems as wrong:
             return JSONResponse({"text": text, "problems": wrong.problems}, 422)
         await self.warm.wait()
-        # If the scenario is a call's path, the recorded call is shown as A.
+        # If the scenario was made from a call, show the recorded call as A, and run only B.
         given = self.recorded[self.bases.index(asked.base)]
         tasks = [
             Task("run", asked.base, text, sets, (), place, ticket, pictures=asked.pictures)
@@ -258,7 +258,7 @@ class Lab:
         return Response(content, media_type="application/json")
 
     async def film(self, sent: Json) -> Response:
-        """Encode a film of the original and the viewers' pictures of A and B side by side."""
+        """Encode a film that shows the original and the received pictures of A and B side by side."""
         asked = self._asked(sent)
         sides, _ = await asyncio.to_thread(self._sides, asked, asked.text)
         return await self._one(asked, "film", sides[0], tuple(sides[1:]), FORMATS[asked.kind][1])
@@ -292,7 +292,7 @@ class Lab:
         return JSONResponse(_outcome(outcome), 422)
 
     async def progress(self, sent: Json) -> Response:
-        """Return the progress of a tab's run and of its film."""
+        """Return the progress of the run and of the film that a tab has requested."""
         tab, pool = _text(sent, "tab", 64) if self.warm.is_set() else "", self._pool()
         told = {
             name: pool.board.told(pool.place(tab, film=film))
@@ -301,18 +301,18 @@ class Lab:
         return JSONResponse(told)
 
     async def cancel(self, sent: Json) -> Response:
-        """Cancel a tab's work."""
+        """Cancel the tasks of a tab."""
         tab, pool = _text(sent, "tab", 64), self._pool()
         for film in (False, True):
             pool.board.next(pool.place(tab, film=film))
         return JSONResponse({})
 
     async def watch(self, sent: Json) -> Response:
-        """Return the status lines of the watched sessions so far."""
+        """Return the status lines that the watched sessions have written so far."""
         for each in self.watched:
             each.read()
         began = [each.began for each in self.watched if each.began is not None]
-        # Sessions at very different times, or with different clocks, have separate time axes.
+        # Use separate time axes for sessions that ran at very different times, or whose clocks differ.
         near = bool(began) and max(began) - min(began) < _NEAR_S
         sides = [each.shown(min(began) if near else None) for each in self.watched]
         return Response(_json(sides), media_type="application/json")
@@ -322,12 +322,13 @@ class Lab:
         return self.pool
 
     def _sides(self, asked: Asked, text: str) -> tuple[list[tuple[str, ...]], list[Json]]:
-        """Check the scenario's text; return the settings of A and B, and the controls for the text."""
+        """Check the text of the scenario. Return the settings of A and B, and the controls for the text."""
         tree, loaded = checked(asked.base, text, self.clips)
         sides: list[tuple[str, ...]] = [()]
         video = first_video(tree)
         if asked.b is not None and video is not None:
-            # Only a known name is allowed. If TOML were allowed here, a value could name any file.
+            # Allow only the name of a known controller. If TOML were allowed here, a value could be the path of any
+            # file.
             if asked.b not in {each.name for each in registry()} | asked.base.names:
                 raise scenario_text.problem(
                     f'the page may not name "{asked.b}"', "choose from the list", key="B"
@@ -340,7 +341,7 @@ class Lab:
 
     def _asked(self, sent: Json) -> Asked:
         base = sent.get("base", 0)
-        # `bool` is a subclass of `int`.
+        # Check the exact type, because `bool` is a subclass of `int`.
         if type(base) is not int or not 0 <= base < len(self.bases):
             raise ValueError("base: no such scenario")
         kind = _text({"kind": "mp4", **sent}, "kind", 9)
@@ -370,7 +371,7 @@ def _text(sent: Json, name: str, most: int) -> str:
 
 
 def _json(content: object) -> str:
-    # NaN and infinity are not valid in JSON, and a browser would refuse the whole answer.
+    # Refuse NaN and infinity. They are not valid in JSON, and a browser would refuse the whole answer.
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -389,7 +390,7 @@ def _outcome(outcome: Any) -> Json:
 
 
 def _verdict(results: Sequence[Json]) -> Json | None:
-    """Recommend controller A or B; `None` if a run failed, or if there is only one controller."""
+    """Recommend controller A or B. Return `None` if a run failed, or if there is only one controller."""
     summaries = [result.pop("judged", None) for result in results]
     if None in summaries or len(summaries) < 2:
         return None
@@ -411,7 +412,7 @@ def _verdict(results: Sequence[Json]) -> Json | None:
 
 
 def listening(port: int | None) -> socket.socket:
-    """Return a listening loopback socket, at this port or at the first free one from `PORT` on."""
+    """Return a listening loopback socket. Without ``port``, use the first free port from `PORT` on."""
     for number in [port] if port is not None else range(PORT, PORT + _PORTS):
         try:
             return web.listener("127.0.0.1", number)
@@ -434,7 +435,7 @@ def serve(
     """Serve the lab until a signal ends it.
 
     Args:
-        bases: the scenarios that the page can start from.
+        bases: the scenarios from which the page can start.
         port: the port to listen at; by default the first free one from 8765 on.
         clips: a folder with clips that the page may use.
         watched: files of status lines; the page then shows these live sessions instead of scenarios.
@@ -447,7 +448,7 @@ def serve(
         raise UserError(
             f"--allow-clips {clips}", "there is no such folder", "name the folder that has the clips"
         )
-    # Other users of this machine can reach the port.
+    # Require a token, because other users of this machine can reach the port.
     token = secrets.token_urlsafe(24)
     lab = Lab(bases, clips, token, [Watched(place) for place in watched])
     with ExitStack() as stack:
@@ -459,7 +460,7 @@ def serve(
 def _ready(address: str, opens: bool, told: Callable[[str], None]) -> None:
     told(address)
     if opens:
-        # A browser in the terminal would block the server.
+        # Start the browser in a thread, because a browser that runs in the terminal would block the server.
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
 

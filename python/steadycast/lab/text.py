@@ -1,4 +1,4 @@
-"""The text of a scenario on the lab's page: the files that it may name, its controls, and how they change it."""
+"""The text of a scenario on the lab's page: its controls, how they change it, and the files to which it may refer."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from steadycast.toml import inline
 
 Json = dict[str, Any]
 Where = Sequence[str | int]
-"""Keys of tables, and indices of lists."""
+"""A path into a scenario. It consists of keys of tables and indices of lists."""
 
 MOST_TEXT = 64 << 10
-"""The most bytes of a text."""
+"""The largest size of a text, in bytes."""
 _MOST_LINKS = 3
-"""The most links with controls."""
+"""The largest number of links that get controls."""
 _NAMES_FILES = ("clip", "trace", "delay_trace", "loss_trace")
 _SIMULATED = ("reno", "newreno", "sack", "cubic", "bbr", "bbr1", "dctcp", "prague")
-"""The congestion controls that need no kernel."""
+"""Congestion controls of TCP that the simulator implements, so they do not need the kernel."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class Base:
     place: Path
     text: str
     names: frozenset[str]
-    """The files that the scenario names; a controller is "file.py:Class"."""
+    """The files to which the scenario refers, and its external controllers as "file.py:Class"."""
 
     @classmethod
     def read(cls, file: Path, network: str | None = None, clip: str | None = None) -> Base:
         """Read and check a scenario file.
 
-        ``file`` may also be the folder of an analysed call, whose path.toml is read. ``network`` replaces the
-        scenario's network, and ``clip`` the clips of all its videos.
+        ``file`` may also be the folder of an analysed call. Then path.toml in this folder is read. ``network`` replaces
+        the scenario's network, and ``clip`` replaces the clips of all its videos.
         """
         place = scenario_at(path_of(file)).absolute()
         named = {"network": network, "clip": clip}
@@ -74,12 +74,12 @@ class Base:
 
 
 def problem(what: str, remedy: str, *, line: int | None = None, key: str = "") -> Problems:
-    """Create a problem of a text, in the format of problems of a scenario file."""
+    """Create an error about a scenario text, in the format of errors about a scenario file."""
     return Problems([{"file": "scenario", "line": line, "key": key, "what": what, "remedy": remedy}])
 
 
 def parsed(text: str) -> Json:
-    """Return a text's plain values."""
+    """Parse the TOML of a text, and return its plain values."""
     if len(text.encode(errors="replace")) > MOST_TEXT:
         raise problem(f"has more than {MOST_TEXT >> 10} KiB", "the lab accepts only shorter texts")
     try:
@@ -94,15 +94,15 @@ def parsed(text: str) -> Json:
 def checked(
     base: Base, text: str, clips: Path | None = None, sets: Sequence[str] = ()
 ) -> tuple[Json, core.Scenario]:
-    """Parse and check a text from the page; return its plain values, and the scenario.
+    """Parse and check a text from the page. Return its plain values, and the scenario.
 
-    It may only name its base's files, named clips, and the clips in the folder ``clips``.
+    The text may refer only to the files of ``base``, to known clips by name, and to clips in the folder ``clips``.
     """
     tree = parsed(text)
     for key, name in _files(tree):
         allowed = key == "clip" and (
             name in named_clips()
-            # A name may contain ".." or be a link.
+            # Resolve the path, because it may contain ".." or be a link.
             or (clips is not None and (base.place.parent / name).resolve().is_relative_to(clips.resolve()))
         )
         if name not in base.names and not allowed:
@@ -125,7 +125,7 @@ def _files(tree: Json) -> Iterator[tuple[str, str]]:
 
 
 def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
-    """Change values of a text; the rest, such as comments, stays unchanged."""
+    """Change values of a text. The rest of the text, such as comments, stays unchanged."""
     if not edits:
         return text
     try:
@@ -151,7 +151,7 @@ def edited(text: str, edits: Sequence[tuple[Where, object]]) -> str:
 
 
 def _over(text: str, network: str) -> str:
-    """Return a text with another network instead of its network or topology."""
+    """Return a text that uses the given network instead of its own network or topology."""
     if "network" not in parsed(text):
         import tomlkit
 
@@ -162,7 +162,7 @@ def _over(text: str, network: str) -> str:
 
 
 def _playing(text: str, clip: str) -> str:
-    """Return a text whose videos play a clip. A video without an earlier clip gets the size and rate of the clip."""
+    """Return a text whose videos play a clip. Remove size and frame rate from a video that had no clip before."""
     import tomlkit
 
     document = tomlkit.parse(text)
@@ -176,11 +176,11 @@ def _playing(text: str, clip: str) -> str:
 
 
 _SHORT = ("queue", "loss", "jitter")
-"""Keys whose value may be a word or a number instead of a table."""
+"""Keys whose value may be a table or, in short form, a word or a number."""
 
 
 def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Where, object]]:
-    """Yield a change and its consequences, such as dropped parameters of a former kind of queue."""
+    """Yield a change and its consequences. For example, another kind of queue drops the parameters of the old kind."""
     if len(path) > 1 and path[-2] in _SHORT and isinstance(short := _at(tree, path[:-1]), str | int | float):
         yield path[:-1], _long(path[-2], short)
     if list(path[-2:]) == ["queue", "kind"]:
@@ -198,7 +198,7 @@ def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Wher
 
 
 def _long(key: str | int, short: str | int | float) -> Json:
-    """Return the table for a value in short form."""
+    """Return the table that a value in short form stands for."""
     text = str(short)
     if key == "queue":
         return {"limit" if text[:1].isdigit() else "kind": text}
@@ -208,7 +208,7 @@ def _long(key: str | int, short: str | int | float) -> Json:
 
 
 def _put(node: Any, path: Where, value: Any) -> None:
-    """Set a value in plain values or in a TOML document; missing tables are created."""
+    """Set a value in plain values or in a TOML document. Create missing tables."""
     *way, last = path
     for depth, key in enumerate(way):
         if isinstance(node, dict) and key not in node:
@@ -223,7 +223,7 @@ def _put(node: Any, path: Where, value: Any) -> None:
 
 
 def _item(table: Any, value: Any) -> Any:
-    """Return a value for a table of a TOML document, on a separate line or inline."""
+    """Convert a value to an item for a table of a TOML document. The table may be inline, or have lines of its own."""
     import tomlkit
     from tomlkit.items import InlineTable
 
@@ -247,7 +247,7 @@ def _at(node: Any, path: Where) -> Any:
 
 @dataclass(frozen=True)
 class Knob:
-    """A control for a value of a scenario: a slider, a choice or a switch."""
+    """A control for one value of a scenario: a slider, a choice or a switch."""
 
     path: tuple[str | int, ...]
     group: str
@@ -255,7 +255,7 @@ class Knob:
     kind: str
     """"rate", "span", "size", "share", "number", "whole", "choice" or "switch"."""
     value: object
-    """The value in the text, or the default; `None` if there is neither."""
+    """The value in the text, or the default value. It is `None` if there is neither."""
     about: str
     min: object = None
     max: object = None
@@ -263,7 +263,7 @@ class Knob:
 
 
 def knobs(tree: Json, resolved: Json, base: Base, b: str | None, clips: Sequence[str] = ()) -> list[Knob]:
-    """Return the controls of a scenario: ``tree`` has the text's values, ``resolved`` those of all keys."""
+    """Return the controls of a scenario. ``tree`` has the values in its text, ``resolved`` the values of all keys."""
     return [
         *_of_links(tree, resolved, base),
         *_of_traffic(tree, resolved),
@@ -286,7 +286,7 @@ def _knob(tree: Json, resolved: Json, path: Where, group: str, label: str, kind:
 @cache
 def _about(key: str) -> str:
     found = {each.path: each.about for each in keys()}
-    # A table within a table, such as `playout`, has the description of the outer key.
+    # Use the description of the outer key for a table within a table, such as `playout`.
     return found.get(key) or found.get(key.rpartition(".")[0], "")
 
 
@@ -343,7 +343,7 @@ def _of_traffic(tree: Json, resolved: Json) -> Iterator[Knob]:
 
 
 def first_video(tree: Json) -> int | None:
-    """Return the index of the first video flow, whose controllers A and B are compared."""
+    """Return the index of the first video flow. Controllers A and B are compared for this flow."""
     return next((n for n, flow in enumerate(tree.get("flow") or []) if flow.get("kind") == "video"), None)
 
 

@@ -1,4 +1,4 @@
-"""A live session in the lab, followed by its file of status lines, one per second."""
+"""Shows a live session in the lab. It reads the session's file of status lines, which gets one line per second."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from steadycast.record import median
 from steadycast.report import say
 
 KEPT = 600
-"""Status lines that are shown: ten minutes."""
+"""The number of status lines that the page shows. It is ten minutes."""
 _MOST_BYTES = 1 << 20
-"""The most bytes per read. Of a longer file, only the end is read at first."""
+"""The largest number of bytes that one call reads. Of a longer file, the first call reads only the end."""
 _MOST_PEERS = 20
 _OLD_S = 5.0
-"""Seconds without a line after which the page says so."""
+"""If there is no new line for this time, in seconds, the page says so."""
 _MOST = 1e15
-"""Larger numbers are invalid."""
+"""Larger numbers in a status line are invalid."""
 _NAME = 100
-"""Characters of a name that are shown."""
+"""The number of characters of a name that the page shows."""
 
 
 class Watched:
-    """A file of status lines, which need not exist yet; other lines in it are ignored."""
+    """A file of status lines. It need not exist yet, and lines of other kinds are ignored."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -38,7 +38,10 @@ class Watched:
         self._rows: deque[Json] = deque(maxlen=KEPT)
 
     def read(self) -> None:
-        """Read the lines appended since the last call; a shorter file is read from its start."""
+        """Read the lines that were appended since the last call.
+
+        If the file has become shorter, read it from its start.
+        """
         try:
             with self.place.open("rb") as file:
                 size = file.seek(0, 2)
@@ -71,7 +74,7 @@ class Watched:
 
     @property
     def began(self) -> float | None:
-        """The session's start by its host's clock, in seconds; `None` if its lines do not contain it."""
+        """When the session started, in seconds of its host's clock. It is `None` if the status lines do not show it."""
         last = self._rows[-1] if self._rows else {}
         try:
             return datetime.fromisoformat(str(last.get("at"))).timestamp() - float(last["at_s"])
@@ -79,7 +82,7 @@ class Watched:
             return None
 
     def shown(self, origin: float | None = None) -> Json:
-        """Return the session's figures, in the same format as those of a run (`steadycast.lab.work.shown`).
+        """Return the session's charts and numbers, in the same format as for a run (`steadycast.lab.work.shown`).
 
         Args:
             origin: the start of the page's time axis, in seconds of the hosts' clocks; by default the session's start.
@@ -142,7 +145,7 @@ class Watched:
 
 
 def why(rule: object, loss: object, rtt_ms: object) -> str:
-    """Explain a rate decision: its rule, and its inputs as far as they are known."""
+    """Explain a rate decision by its rule and by its inputs, as far as they are known."""
     measured = (("loss", loss, say.frac), ("RTT", rtt_ms, say.ms))
     told = [f"{name} {how(value)}" for name, value, how in measured if number(value) is not None]
     return " · ".join(filter(None, [str(rule or ""), *told]))

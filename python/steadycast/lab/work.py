@@ -1,4 +1,4 @@
-"""One request of the lab's page in a worker process: a run, a film or a report."""
+"""Executes one request of the lab's page in a worker process: a run, a film or a report."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from steadycast.result import Held, Run
 from steadycast.run_pipeline import Keep, Plan, Ready, conduct
 
 _KEPT = 2
-"""Flows whose media, including pictures, a process keeps in memory."""
+"""The number of flows whose media, including pictures, a process keeps in memory."""
 _MOST_SCORES = 200_000
-"""Picture scores per clip that a process keeps: about a hundred runs."""
+"""The number of picture scores per clip that a process keeps. It is enough for about a hundred runs."""
 _MOST_ROWS = 4000
-"""The most decisions, and the most frames per receiver, that are sent to the page."""
+"""The largest number of decisions, and of frames per receiver, that are sent to the page."""
 _MOST_STEPS = 1500
-"""The most steps of a series; longer runs have a longer recording interval."""
+"""The largest number of steps of a series. Longer runs have a longer recording interval."""
 _FATES = ("ok", *style.FATE)
 
 
 class CancelledError(Exception):
-    """A newer request of the page replaces this work."""
+    """The page has sent a newer request, which replaces this one."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +51,17 @@ class Setup:
 
 @dataclass(frozen=True)
 class Task:
-    """A request of the page."""
+    """A request of the page for a worker process."""
 
     what: str
-    """"run", "film" or "report"."""
+    """What is requested: "run", "film" or "report"."""
     base: scenario_text.Base
     text: str
     sets: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
-    """The scenario changes of the runs that the film shows beside the run with `sets`."""
+    """The scenario changes for further runs. The film shows these runs beside the run with the changes `sets`."""
     place: int
-    """The tab's place on the `Board`."""
+    """The place of the browser tab on the `Board`."""
     ticket: int
     pictures: bool = False
     receiver: str | None = None
@@ -69,7 +69,10 @@ class Task:
 
 
 class Board:
-    """Shared memory of server and workers: each page's newest request (the ticket), and its progress."""
+    """Memory that the server and the workers share.
+
+    For each place, it has the number of the newest request (the ticket), and the progress of this request.
+    """
 
     PLACES = 128
     _SIZE = 96
@@ -86,7 +89,7 @@ class Board:
         return int.from_bytes(self._map[place * self._SIZE : place * self._SIZE + 8], "little")
 
     def next(self, place: int) -> int:
-        """Issue a new ticket for a place, which ends work on older ones."""
+        """Issue a new ticket for a place. This ends the work on older tickets of the place."""
         ticket = self.newest(place) + 1
         start = place * self._SIZE
         self._map[start : start + self._SIZE] = ticket.to_bytes(8, "little").ljust(self._SIZE, b"\0")
@@ -101,29 +104,29 @@ class Board:
         )
 
     def told(self, place: int) -> tuple[str, int, int]:
-        """Return the newest ticket's work: a description, the number of finished parts, and their total."""
+        """Return the progress of the newest ticket: a description, the number of finished parts, and their total."""
         start = place * self._SIZE + 8
         part = self._map[start : start + 24 + self._TEXT]
         ticket, done, of = (int.from_bytes(part[at : at + 8], "little") for at in (0, 8, 16))
-        # A worker has not noticed yet that its older ticket was cancelled.
+        # Ignore the progress of an older ticket. Its worker has not noticed yet that it was cancelled.
         if ticket != self.newest(place):
             return "", 0, 0
-        # The text may be cut inside a character.
+        # Ignore errors, because the text may be cut inside a character.
         return part[24:].rstrip(b"\0").decode(errors="ignore"), done, of
 
     def over(self, place: int, ticket: int) -> None:
-        """Clear the progress of a ticket whose work has ended, unless there is a newer one."""
+        """Clear the progress of a ticket whose work has ended. Do nothing if there is a newer ticket."""
         if self.newest(place) == ticket:
             self.tell(place, ticket, "", 0, 0)
 
 
 def begin(setup: Setup) -> Callable[[Task], bytes]:
-    """Return the function for tasks; its result is a run as JSON, a film's bytes, or a report's HTML."""
+    """Return a function that executes tasks. It returns a run as JSON, the bytes of a film, or the HTML of a report."""
     board = Board(setup.board)
     kept = MediaKept(_KEPT)
 
     def made(task: Task, sets: Sequence[str], pictures: bool) -> Done:
-        """Run the page's scenario without a record; a newer request cancels it."""
+        """Run the page's scenario without writing a record. A newer request cancels the run."""
 
         def told(what: str, done: int, of: int) -> None:
             if board.newest(task.place) != task.ticket:
@@ -133,7 +136,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
         def media(video: Mapping[str, Any], seed: int, progress: Progress | None) -> Any:
             found = kept.of(video, seed, progress)
             scores = getattr(found, "scores", {})
-            # The scores of each tried setting would fill the memory.
+            # Limit the number of scores. The scores of all settings that a user tries would fill the memory.
             if len(scores) > _MOST_SCORES:
                 scores.clear()
             return found
@@ -161,7 +164,7 @@ def begin(setup: Setup) -> Callable[[Task], bytes]:
 
 @dataclass(frozen=True)
 class Done:
-    """A run that the page has requested."""
+    """A finished run that the page has requested."""
 
     ready: Ready
     run: Run
@@ -169,7 +172,7 @@ class Done:
 
 
 def _loaded(task: Task, clips: Path | None, sets: Sequence[str]) -> core.Scenario:
-    """Load the page's text. A long run gets a longer recording interval."""
+    """Load the scenario from the page's text. Give a long run a longer recording interval."""
     tree, loaded = scenario_text.checked(task.base, task.text, clips, sets)
     interval = units.read((tree.get("record") or {}).get("interval"), units.SPAN) or 1.0
     if loaded.duration_s / interval > _MOST_STEPS:
@@ -206,7 +209,7 @@ def _film(task: Task, runs: Sequence[Done]) -> bytes:
 
 
 def shown(run: Run) -> Json:
-    """Return the page's content for a run, as plain values."""
+    """Return the page's content for a run as plain values."""
     held = run.held()
     summary = run.summary
     assert isinstance(held, Held)

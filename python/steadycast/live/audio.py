@@ -1,4 +1,4 @@
-"""The sound of a file, encoded by Opus (RFC 6716) for a live sender."""
+"""Encodes the sound of a file with Opus (RFC 6716) for a live sender."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from steadycast.media.reader import first_shown, said
 
 _BPS = 48_000
 RATE = f"{_BPS // 1000}kbps"
-"""The codec rate, without packet headers."""
+"""The rate of the codec, without packet headers."""
 HZ = 48_000
-"""Opus's sampling rate (RFC 7587, section 4.1)."""
+"""The sampling rate of Opus (RFC 7587, section 4.1)."""
 PACKET_SAMPLES = HZ // 50
-"""Samples per packet and channel: 20 ms."""
+"""Number of samples per packet and channel. They last for 20 ms."""
 _STEP_S = Fraction(1, 50)
-"""Tolerance in seconds. A larger difference of a time stamp from the end of earlier samples is a gap or an overlap."""
+"""A time stamp shows a gap or an overlap if it differs by more than this from the earlier samples' end, in seconds."""
 _JOINED_S = Fraction(1, 25)
 """The largest gap between two repetitions of the film that is filled with silence, in seconds.
 
-The beginning of a repetition is known only 40 ms in advance, so silence for a larger gap would be sent too late.
+The start of a repetition is known only 40 ms in advance, so the silence for a larger gap would be sent too late.
 """
 _QUIET = 10
-"""Silent packets (0.2 s) that are sent before packets are omitted."""
+"""The number of silent packets (0.2 s) that are sent before packets are omitted."""
 _KEPT = 20
-"""During silence, one of 20 packets is sent (per 0.4 s), as in libopus's discontinuous mode."""
+"""During silence, only each 20th packet is sent (every 0.4 s), as in libopus's discontinuous mode."""
 _LOSSES = (0, 5, 10, 20, 30)
-"""Loss rates in per cent for which FEC is configured; the lowest not below the reported loss is used."""
+"""Loss rates in per cent for which FEC can be configured. The lowest that is not below the reported loss is used."""
 _PATIENCE_S = 0.5
 _MEASURED = 100
-"""Packets that are encoded to measure the encoder's cost: 2 s of sound."""
+"""Number of packets that are encoded to measure how much CPU time the encoder needs. They contain 2 s of sound."""
 
 Samples = NDArray[np.int16]
 
 
 class Encoder:
-    """An Opus encoder with in-band FEC (RFC 7587, section 3.1.1) for an expected loss.
+    """An Opus encoder with in-band FEC (RFC 7587, section 3.1.1).
 
-    ``bps`` is the codec rate in bit/s. With ``constant`` all packets have the same length.
+    ``bps`` is the codec rate in bit/s. If ``constant`` is set, all packets have the same length.
     """
 
     def __init__(self, layout: str, bps: int = _BPS, *, constant: bool = False) -> None:
@@ -56,7 +56,7 @@ class Encoder:
         self._context: Any = None
 
     def expect(self, loss: float) -> None:
-        """Configure FEC for a loss rate from 0 to 1. If the level of `_LOSSES` changes, a new encoder is created."""
+        """Configure FEC for a loss rate from 0 to 1. Create a new encoder if this changes the level in `_LOSSES`."""
         level = next((level for level in _LOSSES if level >= 100 * loss), _LOSSES[-1])
         if level == self._loss:
             return
@@ -69,19 +69,19 @@ class Encoder:
         self._context = context
 
     def packets(self, samples: Samples, at: int) -> Iterator[tuple[int, bytes]]:
-        """Encode one packet's samples; yield packets, each with the number of its first sample.
+        """Encode the samples of one packet. Yield packets, each with the number of its first sample.
 
-        ``at`` is the number of the first of ``samples``.
+        ``at`` is the number of the first sample in ``samples``.
         """
         frame = av.AudioFrame.from_ndarray(samples, format="s16", layout=self._layout)
         frame.rate, frame.pts, frame.time_base = HZ, at, Fraction(1, HZ)
         for packet in self._context.encode(frame):
-            # Negative at first, because of the encoder's delay (pre-skip, RFC 7845, section 4.2).
+            # The first numbers are negative because of the encoder's delay (pre-skip, RFC 7845, section 4.2).
             yield int(packet.pts), bytes(packet)
 
 
 class Sound:
-    """The sound of a film, with times relative to its first picture."""
+    """The sound of a film. Its times are relative to the film's first picture."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -91,9 +91,9 @@ class Sound:
             self._began = first_shown(container)
 
     def frames(self) -> Iterator[tuple[int, Samples]]:
-        """Yield 20 ms of samples at a time, with the number of the first sample.
+        """Yield blocks of samples of 20 ms, each with the number of its first sample.
 
-        Numbers count from the first picture on. The last samples may be fewer than 20 ms.
+        Number 0 is at the first picture. The last block may be shorter.
         """
         width = 1 if self.layout == "mono" else 2
         held, at = np.zeros((1, 0), dtype=np.int16), 0
@@ -101,7 +101,8 @@ class Sound:
         for begins, samples in self._samples():
             gap = begins - (at + held.shape[1] // width)
             if abs(gap) > HZ * _STEP_S or not begun:
-                # Samples before the first picture, or that overlap earlier ones, are dropped; a gap is silence.
+                # Drop samples before the first picture, and samples that overlap earlier samples. Fill a gap with
+                # silence.
                 samples = samples[:, max(0, -gap) * width :]
                 held = np.concatenate([held, np.zeros((1, max(0, gap) * width), dtype=np.int16)], axis=1)
             begun = begun or samples.shape[1] > 0
@@ -128,9 +129,9 @@ class Sound:
 
 
 def sound_of(path: Path) -> tuple[Sound | None, str | None]:
-    """Return the sound of a film and a warning, or `None` for each.
+    """Return the sound of a film and a warning. Both may be `None`.
 
-    A film without sound gives no warning. If the sound can't be decoded, there is only the warning.
+    If the film has no sound, both are `None`. If the sound can't be decoded, only the warning is returned.
     """
     try:
         with files.media(path) as container:
@@ -145,7 +146,7 @@ def sound_of(path: Path) -> tuple[Sound | None, str | None]:
 
 
 class Work:
-    """The loop of a session's sound, which passes encoded packets to a core `Sender` until the session ends.
+    """The loop that encodes a film's sound and passes the packets to a core `Sender` until the session ends.
 
     ``loop_s`` returns when a repetition of the film begins, in seconds (`source.Pictures.loop_s`).
     """
@@ -154,9 +155,11 @@ class Work:
         self._sound, self._loop_s, self._warnings = sound, loop_s, warnings
 
     def cost(self) -> float:
-        """Return the CPU seconds per second of sound, by encoding its beginning.
+        """Return how many CPU seconds the encoder needs per second of sound.
 
-        Call it before threads start, whose CPU time would count.
+        Encode the beginning of the sound to measure it.
+
+        Call this before threads start, because the measurement would include their CPU time.
         """
         encoder, samples = Encoder(self._sound.layout), 0
         encoder.expect(0.0)
@@ -166,7 +169,7 @@ class Work:
         return (time.process_time() - began) * HZ / max(samples, PACKET_SAMPLES)
 
     def __call__(self, sender: Any) -> None:
-        """Run the loop."""
+        """Run the loop until the session ends."""
         encoder, silent, left_out, first = Encoder(self._sound.layout), 0, True, 0
         try:
             for at, samples, begins in self._blocks(sender):
@@ -190,10 +193,10 @@ class Work:
             self._warnings.append(f"{self._sound.path.name}: its sound ended early ({said(error)})")
 
     def _blocks(self, sender: Any) -> Iterator[tuple[int, Samples, bool]]:
-        """Yield the samples of each packet, with the number of the first sample and whether a new encoder is needed.
+        """Yield the samples of each packet, the number of the first sample, and whether a new encoder is needed.
 
-        A repetition that follows closely needs no new encoder, which would interrupt the sound for 20 ms. If a
-        repetition begins before the previous repetition ends, its beginning is cut.
+        No new encoder is needed for a repetition that follows closely, because it would interrupt the sound for 20 ms.
+        If a repetition begins before the previous repetition ends, its beginning is cut.
         """
         width = 1 if self._sound.layout == "mono" else 2
         empty = np.zeros((1, 0), dtype=np.int16)

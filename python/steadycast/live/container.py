@@ -1,4 +1,4 @@
-"""Writes a container file while frames arrive; after an interruption, the file can still be played."""
+"""Writes a container file while frames arrive. The file can be played even if the writing is interrupted."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from steadycast.live import session
 from steadycast.media import stream
 
 _OPTIONS = {
-    # Fragments of one second make the file playable without an index at its end.
+    # Write fragments of one second, which make the file playable without an index at its end.
     "mp4": {"movflags": "empty_moov+default_base_moof", "frag_duration": "1000000"},
     "mov": {"movflags": "empty_moov+default_base_moof", "frag_duration": "1000000"},
 }
 _CLOCK = Fraction(1, 90_000)
 _WITH_OPUS = ("matroska", "webm", "mp4", "mpegts", "nut")
-"""Containers into which FFmpeg can write Opus."""
+"""Names of containers into which FFmpeg can write Opus."""
 _LONGEST_WAIT_US = "1000000"
-"""The longest wait of frames for audio, and vice versa, in µs; a track may pause."""
+"""The longest time that frames wait for audio, and audio for frames, in µs. A limit is needed if a track pauses."""
 _MOST = 64
-"""The most frames that wait for a frame with the stream's parameters."""
+"""The largest number of frames that wait until a frame contains the stream's parameters."""
 
 
 def takes_audio(container: str | None) -> bool:
-    """Whether FFmpeg can write Opus into this container; false for a raw stream."""
+    """Whether FFmpeg can write Opus into this container. Return false for a raw stream."""
     return container is not None and any(name in _WITH_OPUS for name in container.split(","))
 
 
 _MOST_EARLY = 500
-"""The most audio packets that wait for the start of the file: 10 s."""
+"""The largest number of audio packets that wait for the start of the file. They contain 10 s of sound."""
 
 
 class Times:
-    """Derives decoding times from presentation times, for frames in decoding order.
+    """Computes decoding times from presentation times. The frames must be in decoding order.
 
     The reorder depth (the number of frames that a decoder holds back) comes from the stream's codec context.
     """
 
     def __init__(self, codec: Any) -> None:
-        # Older PyAV only has a boolean. Too large a depth only makes decoding times earlier.
+        # Older versions of PyAV only have a boolean. A depth that is too large only makes decoding times earlier.
         depth = getattr(codec, "reorder_depth", 4 * codec.has_b_frames)
         self._ahead = list(range(-depth, 0))
         self._last = -1 - depth
 
     def of(self, ticks: int) -> tuple[int, int]:
-        """Return the presentation time ``ticks`` of the next frame, and its decoding time."""
-        # Decoding times are the sorted presentation times, delayed by the reorder depth; they must increase.
+        """Return the presentation time and the decoding time of the next frame. ``ticks`` is its presentation time."""
+        # Decoding times are the sorted presentation times, delayed by the reorder depth. They must increase.
         self._last = max(heapq.heappushpop(self._ahead, ticks), self._last + 1)
         return max(ticks, self._last), self._last
 
 
 class Growing:
-    """A container file that grows. Frames wait until an I frame has the stream's parameters (such as the size).
+    """A container file to which frames are added one after another.
 
-    ``container`` is FFmpeg's name of the format; ``head`` is the decoder's configuration. ``audio`` adds a track of
-    Opus packets.
+    Frames wait until an I frame contains the stream's parameters, such as the picture size. ``container`` is FFmpeg's
+    name of the format, and ``head`` is the decoder's configuration. ``audio`` adds a track of Opus packets.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Growing:
 
     @property
     def begun(self) -> bool:
-        """Whether the file is being written."""
+        """Whether the start of the file has been written."""
         return self._file is not None
 
     @property
@@ -107,7 +107,7 @@ class Growing:
         self.waiting.append((ticks, data))
         if len(self.waiting) < self._next_try:
             return
-        # Each attempt parses all waiting frames: doubling the interval keeps the total work linear.
+        # Double the interval between attempts. Each attempt parses all waiting frames, so the total work stays linear.
         self._next_try = 2 * len(self.waiting)
         if self.begin(io.BytesIO(self.plain())):
             for each in self.waiting:
@@ -115,7 +115,7 @@ class Growing:
             self.waiting.clear()
 
     def begin(self, source: BinaryIO) -> bool:
-        """Begin the file if ``source`` has the stream's parameters; return whether it was begun."""
+        """Begin the file if ``source`` contains the stream's parameters. Return whether the file was begun."""
         try:
             with av.open(source, format=stream.FORMS[self._codec].demuxer) as known:
                 found = known.streams.video[0]
@@ -133,11 +133,11 @@ class Growing:
         except (av.error.InvalidDataError, av.error.EOFError, ValueError, IndexError):
             return False
         self._stream.time_base = _CLOCK
-        # The parameters come from a few frames without time stamps. 0 keeps FFmpeg from guessing a frame rate from
-        # them.
+        # The parameters come from a few frames without time stamps. Set 0, so that FFmpeg does not guess a frame rate
+        # from them.
         self._stream.codec_context.framerate = 0
         if self._audio:
-            # This encoder encodes nothing. The track's header needs its configuration.
+            # Create an encoder only for its configuration, which the header of the track needs. It encodes nothing.
             self._sound = file.add_stream("libopus", rate=48_000, layout="stereo")
         self._file = file
         for each in self._early:
@@ -146,7 +146,9 @@ class Growing:
         return True
 
     def add_audio(self, ticks: int, data: bytes) -> None:
-        """Add an Opus packet that begins at ``ticks``, on the clock of the frames; ignored without an audio track.
+        """Add an Opus packet that begins at ``ticks``, on the clock of the frames.
+
+        The packet is ignored if the file has no audio track.
 
         Raises:
             OSError: the file can't be written; FFmpeg's errors are subclasses of it or of ValueError.
@@ -157,7 +159,8 @@ class Growing:
         if self._file is None:
             self._early = [*self._early[-_MOST_EARLY:], (ticks, data)]
             return
-        # A track's time stamps must increase. Audio before the first picture would be negative.
+        # Drop packets whose time stamp does not increase. This includes audio before the first picture, which would
+        # have negative time stamps.
         if ticks <= self._heard:
             return
         self._heard = ticks

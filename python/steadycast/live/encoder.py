@@ -1,4 +1,4 @@
-"""A live encoder with one codec context per GOP, which has the quantizer that the rate allows."""
+"""A live encoder. It opens a codec context for each GOP, with the quantizer that the rate allows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steadycast.media.table import U8
 
 @dataclass(frozen=True)
 class Shape:
-    """The size and frame rate of pictures."""
+    """The size and the frame rate of a source's pictures."""
 
     width: int
     height: int
@@ -24,13 +24,13 @@ class Shape:
 
 
 _SCALES = tuple(map(Fraction, ("1", "3/4", "1/2", "3/8", "1/4", "3/16", "1/8")))
-"""Scales of the coded width and height, for rates that are too low for the source's size."""
+"""Factors for the width and height of coded pictures. They are used if a rate is too low for the source's size."""
 _SMALLEST = 48
-"""Smallest width and height of a scaled picture, in samples."""
+"""Smallest width and height of a picture after scaling, in samples."""
 
 
 def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
-    """Return the sizes at which a source may be coded, in descending order from its own size."""
+    """Return the sizes at which a source may be coded, in descending order. The first is the source's size."""
     sizes = [(shape.width, shape.height)]
     for scale in _SCALES[1:]:
         width, height = (
@@ -44,7 +44,7 @@ def sizes_of(codec: Codec, shape: Shape) -> list[tuple[int, int]]:
 class Encoder:
     """Encodes pictures to access units without delay: there are no B frames and no look-ahead.
 
-    The size may change from GOP to GOP, unless ``keep_size``. ``profile`` is x264's name of an H.264 profile.
+    The size may change from GOP to GOP, unless ``keep_size`` is set. ``profile`` is x264's name of an H.264 profile.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Encoder:
         self._number = 0
 
     def unit(self, samples: U8, *, first: bool, quantizer: int, size: int = 0) -> tuple[int, bytes]:
-        """Encode a picture; return its kind (0: I, 1: P) and its access unit.
+        """Encode a picture. Return its kind (0: I, 1: P) and its access unit.
 
-        ``first`` begins a GOP with this ``quantizer`` and the size at index ``size`` of `sizes`, and repeats the
-        decoder's configuration.
+        If ``first`` is set, the picture begins a GOP with the given ``quantizer`` and the size at index ``size`` of
+        `sizes`. Its access unit then contains the decoder's configuration again.
         """
         if first or self._context is None:
             self._context = open_encoder(self.codec, self.sizes[size], self.shape.fps, 0, self.gop, quantizer)
@@ -76,7 +76,7 @@ class Encoder:
             elif self.codec.encoder == "libsvtav1":
                 options["preset"] = "12"
             elif self.codec.encoder == "mpeg2video":
-                # Otherwise FFmpeg's MPEG-2 encoder delays each picture by one frame.
+                # Set this flag, because FFmpeg's MPEG-2 encoder otherwise delays each picture by one frame.
                 options["flags"] += "+low_delay"
             self._context.options = options
             start(self._context)
@@ -95,7 +95,7 @@ class Encoder:
         return (0 if packets[0].is_keyframe else 1), bytes(packets[0])
 
     def config(self) -> bytes:
-        """Return the decoder's configuration, from the access unit of a grey picture."""
+        """Return the decoder's configuration. It is taken from the access unit of a grey picture."""
         grey = np.full(self.shape.width * self.shape.height * 3 // 2, 128, dtype=np.uint8)
         _, data = self.unit(
             grey, first=True, quantizer=self.codec.quantizers[len(self.codec.quantizers) // 2]
@@ -105,7 +105,7 @@ class Encoder:
 
 
 def config_of(codec: str, unit: bytes) -> bytes:
-    """Return an access unit's headers for a session description: MPEG-4's headers, or H.264's parameter sets."""
+    """Return the headers in an access unit for a session description: MPEG-4's headers, or H.264's parameter sets."""
     if codec == "mpeg4":
         starts = [unit.find(code) for code in (b"\0\0\1\xb3", b"\0\0\1\xb6")]
         return unit[: min((at for at in starts if at >= 0), default=0)]

@@ -1,4 +1,4 @@
-"""The common base of `sc.Sender` and `sc.Receiver`: pixel formats, argument names in errors, and the session's end."""
+"""The base class of `sc.Sender` and `sc.Receiver`, with their pixel formats and the names of arguments in errors."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from steadycast.result import Run
 Json = dict[str, Any]
 
 Pixels = Literal["rgb24", "bgr24", "gray", "yuv420p"]
-"""A picture's pixel format, in an array of uint8.
+"""The pixel format of a picture, which is an array of uint8.
 
-``rgb24`` and ``bgr24`` have three samples in the last dimension, ``gray`` has no third dimension, ``yuv420p`` has
-its planes one below the other, as PyAV and OpenCV do: height * 3/2 rows.
+``rgb24`` and ``bgr24`` have three samples in the last dimension. ``gray`` has no third dimension. ``yuv420p`` has its
+planes one below the other, as in PyAV and OpenCV, so it has height * 3/2 rows.
 """
 PIXELS: tuple[Pixels, ...] = ("rgb24", "bgr24", "gray", "yuv420p")
 SLICE_S = 0.5
-"""Polling interval for the session's end, in seconds."""
+"""How often a call checks whether the session has ended, in seconds."""
 _START_S = 10.0
-"""The longest wait for a session's first status, in seconds."""
+"""How long a call waits for a session's first status, in seconds."""
 _OPTION = re.compile(r"--(?!help\b)([a-z]+(?:-[a-z]+)*)")
 
 
 def shape_of(pixels: Pixels, width: int, height: int) -> tuple[int, ...]:
-    """Return the shape of a picture's array."""
+    """Return the shape of the array that contains a picture."""
     shapes = {"gray": (height, width), "yuv420p": (height * 3 // 2, width)}
     return shapes.get(pixels, (height, width, 3))
 
 
 @contextmanager
 def by_argument() -> Iterator[None]:
-    """Replace command-line options by the names of arguments in errors."""
+    """In errors, replace options of the command line by names of arguments in Python."""
     try:
         yield
     except UserError as error:
@@ -49,14 +49,14 @@ def by_argument() -> Iterator[None]:
 
 
 def rate_text(given: str | float | None) -> str | None:
-    """Format a rate for the command line's parser; a number is in bit/s."""
+    """Format a rate for the parser of the command line. A number is a rate in bit/s."""
     return given if given is None or isinstance(given, str) else f"{given:.0f}bps"
 
 
 class Ends:
     """A live session with a Python interface.
 
-    It ends once: by itself, by `close`, or with its ``with`` block. Its results are then available as `run`.
+    It ends once: by itself, by `close`, or at the end of its ``with`` block. Then its results are available as `run`.
     """
 
     def __init__(self, core: Any, leave: Callable[..., None], *given: Any) -> None:
@@ -73,7 +73,7 @@ class Ends:
 
     @property
     def run(self) -> Run:
-        """The session's results: summary, tables and report, as from `steadycast.run`.
+        """The results of the session, in the form of those of `steadycast.run`: summary, tables and report.
 
         Raises:
             UserError: the session was not closed yet.
@@ -89,18 +89,18 @@ class Ends:
         return self._run
 
     def close(self) -> None:
-        """End the session, with a BYE. A second call does nothing."""
+        """End the session and send a BYE. A second call does nothing."""
         raise NotImplementedError
 
     def _finish(self, stop: Callable[[], None], warnings: list[str]) -> bool:
-        """End the session and keep its results; return false if it had already ended."""
+        """End the session and keep its results. Return false if it had already ended."""
         with self._closing:
             if self._run is not None or self._failed is not None:
                 return False
             try:
                 stop()
                 self._run = finished(self._core, warnings)
-            # Each later request for the results raises the error again.
+            # Keep the error, because each later request for the results raises it again.
             except BaseException as error:
                 self._failed = error
                 raise
@@ -108,7 +108,7 @@ class Ends:
             return True
 
     def _drain(self) -> None:
-        """Complete pending work at the end of a ``with`` block that has raised no error."""
+        """Complete the pending work. This runs at the end of a ``with`` block that has raised no error."""
 
     def _state(self, going: str) -> str:
         return (
@@ -144,13 +144,13 @@ def look(core: Any) -> Json:
 
 
 def leave(core: Any) -> None:
-    """End a core session that the program did not close, with a BYE; also runs at interpreter exit."""
+    """End a core session that the program did not close, and send a BYE. This may run at the interpreter's exit."""
     core.stop()
     core.wait(5.0)
 
 
 def finished(core: Any, warnings: list[str]) -> Run:
-    """Wait for a core session's end, and return its record."""
+    """Wait for the end of a core session, and return its results."""
     record = core.finish()
     summary = session.summary_of(record)
     summary["warnings"] += warnings

@@ -1,4 +1,4 @@
-"""The options of a live session that are keys of a scenario's `[[flow]]`, whose parser checks them."""
+"""Options of a live session that are keys of a scenario's `[[flow]]`. The parser of scenarios checks them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from steadycast.controllers import GROUP, ONE
 from steadycast.errors import UserError
 
 Flow = Mapping[str, object]
-"""The options that the user gave, by name."""
+"""The options that the user gave, by option name."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of `send`, and its key in the flow."""
+    """An option of `send`, and the key of a flow that it sets."""
 
     key: str
     metavar: str
     help: str
     default: object = None
-    """The option's default, if it differs from the scenario's."""
+    """The default of the option, if it differs from the default in a scenario."""
 
 
 CODECS = "mpeg4, mpeg2, h263, h264, h265, vp8, vp9 or av1."
@@ -75,7 +75,7 @@ OPTIONS: dict[str, Option] = {
 
 
 def encoding(flow: Flow) -> dict[str, Any]:
-    """Return the encoding options as arguments of `source.plan`."""
+    """Return the options for the encoding as arguments of `source.plan`."""
     said = {
         name: flow.get(name, option.default) for name, option in OPTIONS.items() if "encode." in option.key
     }
@@ -86,11 +86,11 @@ def encoding(flow: Flow) -> dict[str, Any]:
 
 
 def keys(flow: Flow, clip: str | None) -> dict[str, Any]:
-    """Return the options, except encoding options, as keys of a scenario's flow."""
+    """Return the other options, which do not concern the encoding, as keys of a scenario's flow."""
     found = {OPTIONS[name].key: value for name, value in flow.items() if "encode." not in OPTIONS[name].key}
     if "params" in found:
         found["params"] = {str(flow["controller"]): dict(_params(found["params"]))}
-    # A number without a unit is in bytes.
+    # Add the unit to a number without a unit, which is in bytes.
     if re.fullmatch(r"\d+", str(found.get("packet", ""))):
         found["packet"] = f"{found['packet']}B"
     if clip is not None:
@@ -106,13 +106,13 @@ def _params(given: Any) -> Iterator[tuple[str, object]]:
 
 @contextmanager
 def named(flow: Flow) -> Iterator[None]:
-    """Replace the flow's keys by option names in errors."""
+    """In errors, replace the keys of the flow by names of options."""
     try:
         yield
     except UserError as error:
         if not error.place.startswith("flow."):
             raise
-        # flow.NAME.KEY; for a controller's parameter, KEY ends in its name.
+        # The place is flow.NAME.KEY. For a parameter of a controller, KEY ends in the parameter's name.
         key = error.place.split(".", 2)[-1]
         raise UserError(_place(key, flow), error.problem, _remedy(error.remedy)) from None
 
@@ -130,7 +130,7 @@ def _place(key: str, flow: Flow) -> str:
 
 
 def _remedy(text: str) -> str:
-    """Translate the keys in a scenario's remedy to options."""
+    """In a remedy, replace the keys of a scenario by options."""
     text = text.replace('write cast = "unicast" for a session per receiver, or ', "")
     for name, option in OPTIONS.items():
         text = re.sub(rf'\b{option.key} = "([^"]*)"', rf"--{name.replace('_', '-')} \1", text)

@@ -1,6 +1,6 @@
-"""Outputs of a live session for other programs: metrics, status lines, events and systemd notifications.
+"""Outputs of a live session for other programs: metrics, status lines, events and notifications to systemd.
 
-A write error is reported once, and the session continues.
+If an output can't be written, this is reported once, and the session continues.
 """
 
 from __future__ import annotations
@@ -36,53 +36,53 @@ Json = dict[str, Any]
 
 FORMAT = 1
 PEERS = 50
-"""Maximum number of receivers with their own status or metrics, because an attacker could invent any number."""
+"""Largest number of receivers that are listed in a status or in metrics. An attacker could invent any number."""
 NAME = 64
-"""The longest prefix of a receiver's name that is output, in characters."""
+"""The largest number of characters that are output of a receiver's name."""
 EVERY_S = 1.0
 """The interval between status lines, in seconds."""
 _STILL = 2.0
-"""Seconds without a packet after which a receiver's source is silent."""
+"""If a receiver gets no packet for this time, in seconds, its source counts as silent."""
 _READERS = 16
-"""The most connections to the metrics server; more would slow down the session."""
+"""The largest number of connections to the metrics server. More would slow down the session."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the command line."""
+    """The command line's options for these outputs."""
 
     metrics: str | None = None
     """Address of the metrics server: ADDR:PORT, or a port of the loopback interface."""
     status: str | None = None
-    """The file for status lines, or - for standard output."""
+    """The file for status lines. "-" means standard output."""
     events: Path | None = None
 
 
 Samples = Iterable[tuple[Mapping[str, str], float | None]]
-"""Labels and values; `None` is an unknown value."""
+"""Pairs of labels and a value. The value is `None` if it is unknown."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A Prometheus metric; `read` extracts its samples from a status."""
+    """A Prometheus metric. `read` extracts its samples from a status."""
 
     name: str
     kind: str
-    """"gauge" or "counter"; a counter's exported name ends in _total."""
+    """"gauge" or "counter". The exported name of a counter ends in _total."""
     about: str
     read: Callable[[Json], Samples]
     labels: tuple[str, ...] = ()
 
 
 def _value(found: Any, path: str) -> float | None:
-    """Return the number at a path into a status, with milliseconds converted to seconds."""
+    """Return the number at a path in the status. Milliseconds are converted to seconds."""
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None
     return None if found is None else float(found) * (1e-3 if path.endswith("_ms") else 1.0)
 
 
 def _metric(kind: str, name: str, about: str, read: str | Callable[[Json], Samples], *labels: str) -> Metric:
-    """Declare a metric; ``read`` is a function, or the path of the value in the status."""
+    """Declare a metric. ``read`` is a function, or the path of the value in the status."""
     path = read if isinstance(read, str) else ""
     reads = (lambda status: [({}, _value(status, path))]) if isinstance(read, str) else read
     return Metric(f"steadycast_{name}", kind, about, reads, labels)
@@ -100,7 +100,7 @@ def _each(label: str, key: str, names: Mapping[str, str]) -> Callable[[Json], Sa
 
 
 def _peer(name: str, about: str, key: str) -> Metric:
-    """Declare a gauge with one sample per receiver."""
+    """Declare a gauge that has a sample for each listed receiver."""
 
     def read(status: Json) -> Samples:
         for peer in shown_peers(status)[0]:
@@ -222,17 +222,17 @@ RECEIVER = (
 
 
 def shown_peers(status: Json) -> tuple[list[Json], int]:
-    """Return the listed receivers, the limiting one first, and the number of unlisted ones."""
+    """Return the listed receivers, and the number of other receivers. The receiver that limits the rate comes first."""
     order = [peer for peer in view.ordered(status) if not peer["left"]]
     told = [{**peer, "name": str(peer["name"] or "?")[:NAME]} for peer in order[:PEERS]]
     return told, len(order) - len(told)
 
 
 class Outlets:
-    """The requested outputs of a session, open during the ``with`` block.
+    """The outputs of a session that the user requested. They are open during the ``with`` block.
 
-    ``session`` is the address to which the session sends, or at which it listens. Only a session that is ``alone`` in
-    its process sends its status to systemd.
+    ``session`` is the address to which the session sends, or at which it listens. If several sessions share the
+    process, ``alone`` is false, and the session does not send its status to systemd.
     """
 
     def __init__(self, options: Options, command: str, session: str, *, alone: bool = True) -> None:
@@ -253,7 +253,7 @@ class Outlets:
         try:
             if options.metrics is not None:
                 self._server = _serve(options.metrics, lambda: [self])
-        # Close the files that were opened above.
+        # Close the files that were opened before the error.
         except BaseException:
             self._close()
             raise
@@ -262,7 +262,7 @@ class Outlets:
         return self
 
     def begun(self) -> None:
-        """Notify systemd that the session's ports and files are open."""
+        """Notify systemd that the ports and files of the session are open."""
         self._notify("READY=1")
 
     def __exit__(self, *_: object) -> None:
@@ -278,7 +278,7 @@ class Outlets:
             lines.close()
 
     def look(self, status: Json | None) -> None:
-        """Update all outputs with the present status; raises no exceptions."""
+        """Update all outputs with the current status. Raise no exceptions."""
         if not status:
             return
         status = dict(status)
@@ -298,7 +298,8 @@ class Outlets:
         if "status" in self._files:
             self._files["status"].write(self._line("status", self.told()))
         line = view.send_line if self._command == "send" else view.receive_line
-        # A session that hangs stops updating its status; without WATCHDOG=1, systemd restarts the service.
+        # Send WATCHDOG=1 only with a new status. If it is missing because the session hangs, systemd restarts the
+        # service.
         alive = "\nWATCHDOG=1" if status["at_s"] > self._told_s else ""
         self._told_s = status["at_s"]
         self._notify(f"STATUS={line(status).strip()}{alive}")
@@ -313,7 +314,7 @@ class Outlets:
         return {**self._status, "peers": peers, "more_peers": more}
 
     def metrics(self) -> Iterator[tuple[Metric, list[tuple[Mapping[str, str], float]]]]:
-        """Yield each metric with its samples; unknown values are omitted."""
+        """Yield each metric with its samples. Unknown values are left out."""
         status = self._status
         for metric in SENDER if self._command == "send" else RECEIVER:
             samples = metric.read(status) if status is not None else ()
@@ -325,13 +326,13 @@ class Outlets:
         return json.dumps({**head, **content}, ensure_ascii=False)
 
     def json(self) -> str:
-        """Return the present status line."""
+        """Return the current status as a line of JSON."""
         return self._line("status", self.told())
 
 
 @contextmanager
 def several(options: Options, sessions: Callable[[], Sequence[Outlets]]) -> Iterator[None]:
-    """Serve the metrics of a changing set of sessions, and notify systemd for the process."""
+    """Serve the metrics of sessions that may come and go. Notify systemd for the whole process."""
     server = None if options.metrics is None else _serve(options.metrics, sessions)
     _notify("READY=1")
     try:
@@ -343,7 +344,7 @@ def several(options: Options, sessions: Callable[[], Sequence[Outlets]]) -> Iter
 
 
 class _Lines:
-    """A file of lines; a write error is reported once."""
+    """A file of lines. A write error is reported only once."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -368,7 +369,7 @@ class _Lines:
     def close(self) -> None:
         file, self._file = self._file, None
         if file is not None and file is not sys.stdout:
-            # Closing flushes the buffer, which fails on a full disk.
+            # Ignore errors, because closing flushes the buffer, which fails on a full disk.
             with suppress(OSError):
                 file.close()
 
@@ -401,7 +402,7 @@ class _Events:
         size = status["size"] and {key: status["size"][key] for key in ("width", "height", "smaller")}
         if size != self._size:
             told, self._size = self._size, size
-            # The first size is not a change, but is reported if it is already reduced.
+            # Report the first size only if it is reduced, because it is not a change.
             if told is not None or size["smaller"]:
                 target = (decision or {}).get("target_bps")
                 yield {"event": "size", **size, "quantizer": status["quantizer"], "target_bps": target}
@@ -432,20 +433,20 @@ class _Events:
 
 
 def _notify(state: str) -> None:
-    """Send a state to systemd (sd_notify(3)), if the service requests it."""
+    """Send a state to systemd (sd_notify(3)) if the service requests notifications."""
     place = os.environ.get("NOTIFY_SOCKET")
     if not place:
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        # "@" stands for the zero byte of an abstract socket's name.
+        # "@" represents the zero byte at the beginning of an abstract socket's name.
         channel.sendto(state.encode(), f"\0{place[1:]}" if place.startswith("@") else place)
 
 
 def address(option: str, text: str, port: int) -> tuple[str, int]:
-    """Parse `9464`, `:9464`, `0.0.0.0:9464` or `[::1]:9464`; the default address is the loopback interface.
+    """Parse `9464`, `:9464`, `0.0.0.0:9464` or `[::1]:9464`. The default address is the loopback interface.
 
     Raises:
-        UserError: the text has another form; the remedy names ``port``.
+        UserError: the text has another form; the remedy suggests ``port``.
 
     """
     host, _, given = text.rpartition(":")
@@ -460,7 +461,7 @@ def _index() -> str:
 
 
 def _meant(asked: str, host: str) -> bool:
-    """Whether a Host header is valid for a server at ``host``; prevents DNS rebinding on the loopback."""
+    """Whether a Host header is allowed for a server at ``host``. This check prevents DNS rebinding on the loopback."""
     name = asked.rpartition("]")[0].strip("[") or asked.partition(":")[0]
     try:
         loopback = ipaddress.ip_address(host).is_loopback
@@ -474,7 +475,7 @@ def _meant(asked: str, host: str) -> bool:
 
 
 def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
-    """Serve /metrics, /status.json (one line per session) and /healthz in a thread."""
+    """Serve /metrics, /status.json (one line for each session) and /healthz in a thread."""
     host, port = address("--metrics", text, 9464)
     try:
         import prometheus_client
@@ -531,9 +532,9 @@ def _serve(text: str, sessions: Callable[[], Sequence[Outlets]]) -> Background:
 
 
 class _Application:
-    """An ASGI application as the endpoint of a route.
+    """An ASGI application that can be the endpoint of a route.
 
-    It is a class, because Starlette passes an endpoint that is a function a request, not scope, receive and send.
+    It is a class, because Starlette would call a function with a request instead of scope, receive and send.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Measures the quality of received pictures against the clip that was sent."""
+"""Measures the quality of received pictures by comparing them with the clip that was sent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from steadycast.media.metrics import Picture
 from steadycast.media.splice import Unit
 
 _LONGEST = 1500
-"""The most pictures that are measured: one minute at 25 per second."""
+"""The largest number of pictures that are measured. It is one minute at 25 pictures per second."""
 
 
 def measure(
@@ -31,17 +31,17 @@ def measure(
     units: Sequence[bytes],
     size: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """Measure PSNR, SSIM and opinion score of a receiver's pictures.
+    """Measure the PSNR, SSIM and opinion score of a receiver's pictures.
 
-    Keys of the result are paths in a receiver's summary, such as ``psnr_db.raw.y``. The result is empty if there are no
-    pictures.
+    The keys of the result are paths in a receiver's summary, such as ``psnr_db.raw.y``. The result is empty if there
+    are no pictures.
 
-    One picture is found in the clip by comparison. The positions of the other pictures follow from their time stamps,
-    modulo the length of the clip. A missing picture is replaced by its predecessor. Pictures are scaled to ``size``, or
-    to the first picture's size.
+    One picture is searched for in the clip. The positions of the other pictures follow from their time stamps, modulo
+    the length of the clip. A missing picture is replaced by the picture before it. Pictures are scaled to ``size``, or
+    to the size of the first picture.
     """
     kind = codec_of(codec)
-    # An access unit without usable data would flush the decoder.
+    # Leave out empty access units. An access unit without usable data would flush the decoder.
     came = [(t, unit) for t, unit in zip(ticks, units, strict=True) if unit][:_LONGEST]
     ticks, units = [t for t, _ in came], [unit for _, unit in came]
     first = _size(kind, config, units)
@@ -62,7 +62,7 @@ def measure(
     shown = [slot for slot in slots if slot in decoded]
     if not shown:
         return {}
-    # The first pictures may be damaged; the one in the middle is probably whole.
+    # Search for the picture in the middle, which is probably intact. The first pictures may be damaged.
     probe = shown[len(shown) // 2]
     found = max(range(len(clip)), key=lambda n: metrics.psnr_db(clip[n].y, decoded[probe].y))
     psnr, ssim = [], []

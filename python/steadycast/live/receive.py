@@ -1,4 +1,4 @@
-"""`steadycast receive`: receives a stream into a file, a player, or only its record."""
+"""Implements `steadycast receive`, which receives a stream for a file, a player, or only its record."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _UNTOLD = {
     ("mpegts", "h263"),
     *((each, codec) for each in ("mpegts", "mov") for codec in ("vp8", "vp9", "av1")),
 }
-"""Containers without a name for the codec, so that no player can read them.
+"""Pairs of a container and a codec for which the container has no name, so that no player can read the file.
 
 MPEG-TS, for example, has no stream type for VP8 (ISO/IEC 13818-1).
 """
 
 
 LONGEST_PLAYOUT_S = 4.0
-"""The longest delay in seconds. At 60 frames per second it fits into the player's queue of 256 frames."""
+"""The longest play-out delay, in seconds. At 60 frames per second, it needs 240 frames of the player's queue of 256."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,33 +68,33 @@ class Options:
 
 @dataclass(frozen=True)
 class Received:
-    """The result of a session."""
+    """The result of a live session."""
 
     summary: Json
     silent: bool
     """Whether no usable packet arrived."""
     unused: tuple[str, ...] = ()
-    """Sentences about discarded packets."""
+    """Sentences about packets that were discarded."""
 
 
 class Player:
     """An external player that reads the stream from its standard input.
 
-    A thread writes to the pipe, and frames that the player does not read in time are dropped. The play-out delay counts
-    from the frame with the shortest transfer time so far. With ``codec`` (name and decoder's configuration), the player
-    gets Matroska with an audio track.
+    A thread writes to the pipe. Frames are dropped if the player does not read them in time. The play-out delay counts
+    from the frame that has had the shortest transfer time so far. With ``codec`` (the name and the decoder's
+    configuration), the player gets Matroska with an audio track.
     """
 
     _WAITING = 256
-    """The most frames in the player's queue."""
+    """The largest number of frames in the player's queue."""
     _PATIENCE_S = 5.0
-    """The time limits in seconds for reading the queued frames, and for the exit."""
+    """Time limit for the player to read the queued frames, and time limit for its exit, both in seconds."""
 
     def __init__(
         self, words: Sequence[str], playout_s: float | None, codec: tuple[str, bytes] | None = None
     ) -> None:
         self._process = subprocess.Popen(words, stdin=subprocess.PIPE)
-        # In a container, audio packets share the queue.
+        # Make the queue larger for a container, because audio packets share it with the frames.
         self._queue: queue.Queue[tuple[float, bytes, Callable[[Growing], None] | None] | None] = queue.Queue(
             self._WAITING if codec is None else 3 * self._WAITING
         )
@@ -102,25 +102,26 @@ class Player:
         self._playout_s, self._begun = playout_s, math.inf
         self._left_out = 0
         self.gone = False
-        # A player that does not read must not keep the process from ending.
+        # Use a daemon thread, so that a player that does not read can't keep the process from ending.
         self._thread = threading.Thread(target=self._run, daemon=True, name="player")
         self._thread.start()
 
     @property
     def contains_audio(self) -> bool:
-        """Whether the player gets a container with an audio track instead of a raw stream."""
+        """Whether the player gets a container with an audio track. Otherwise, it gets a raw stream."""
         return self._codec is not None
 
     def take(self, data: bytes, ticks: int | None, add: Callable[[Growing], None] | None = None) -> None:
-        """Queue a frame, or drop it if the queue is full or the player has ended.
+        """Queue a frame. Drop it if the queue is full or the player has ended.
 
-        ``ticks`` is in 1/90000 s, or `None` for the stream's header. ``add`` adds the frame to a container.
+        ``ticks`` is the frame's time in 1/90000 s. It is `None` for the stream's header. ``add`` adds the frame to a
+        container.
         """
         if self.gone:
             return
         due = 0.0
         if self._playout_s is not None and ticks is not None:
-            # The frame with the least delay so far is the origin of the play-out times.
+            # Count play-out times from the frame that has had the shortest delay so far.
             self._begun = min(self._begun, time.monotonic() - ticks / 90_000)
             due = self._begun + ticks / 90_000 + self._playout_s
         try:
@@ -148,14 +149,14 @@ class Player:
             if growing is not None:
                 growing.close()
         except (OSError, ValueError):
-            # A closed player is no error of the session.
+            # Do not raise an error, because a user may close the player during the session.
             self.gone = True
         with contextlib.suppress(OSError):
             pipe.close()
 
     def finish(self) -> list[str]:
-        """Wait until the player has read the rest, or end it; return warnings for the record."""
-        # If the player does not read, the queue stays full.
+        """Wait until the player has read the rest, or end the player. Return warnings for the record."""
+        # Limit the wait for a free place, because the queue stays full if the player does not read.
         if not self.gone:
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=self._PATIENCE_S)
@@ -176,17 +177,18 @@ class Player:
 
 
 class Sink:
-    """Distributes received frames to a file, a player and the comparison with the original, in a separate thread.
+    """Writes received frames to a file and a player, and keeps frames for the comparison with the original.
 
-    The session ends when no consumer is left. Frames are written to FILE.part, which is renamed at the end. Without the
-    parameters that the container needs, the raw stream is written and converted at the end.
+    This happens in a separate thread. If the file can't be written, the session goes on only for a player or the
+    comparison. Frames are written to FILE.part, which is renamed at the end. If the parameters that the container needs
+    are missing, the raw stream is written and converted at the end.
     """
 
     def __init__(self, receiver: Any, options: Options) -> None:
         self._receiver = receiver
         self.codec: str = receiver.codec
         self._frames: list[tuple[int, int]] = []
-        """Presentation time and bytes of each frame, to convert a raw stream at the end."""
+        """Presentation time and size in bytes of each frame. They are needed to convert a raw stream at the end."""
         self._any = False
         self.kept: list[tuple[int, bytes]] = []
         """Presentation time and data of each frame, for the comparison with the original."""
@@ -202,14 +204,14 @@ class Sink:
         self._container: str | None = None
         self._growing: Growing | None = None
         self._before_key: list[tuple[int, bytes]] | None = []
-        """The frames before the first key frame, which can't be decoded; `None` once the container has frames."""
+        """Frames before the first key frame, which can't be decoded. It is `None` once the container has frames."""
         self._skipped = 0
-        """Number of these frames that the container does not have."""
+        """Number of frames before the first key frame that were not written to the container."""
         self._head: bytes = receiver.config
         self._failed: UnwrittenError | None = None
         self._audio: bool = receiver.has_audio
         self.missing_audio = 0
-        """Number of audio packets that are missing between received ones."""
+        """Number of audio packets that are missing between the received audio packets."""
         self.notes: list[str] = []
         if options.out is not None:
             self._container = container_of(options.out, self.codec)
@@ -230,7 +232,7 @@ class Sink:
         self.thread.start()
 
     def _open(self, out: Path) -> Path:
-        # A pipe or a device can't be renamed.
+        # Write directly to a pipe or a device, because it can't be renamed.
         direct = self._container is None and out.exists() and not out.is_file()
         place = out if direct else out.with_name(f"{out.name}.part")
         if not direct and place.exists():
@@ -251,7 +253,7 @@ class Sink:
         try:
             head = stream.head(self.codec, self._head)
             self._take(head, head, None)
-            # Audio is written with each batch of frames, or after this time in seconds without one.
+            # Wait for frames at most for this time in seconds, because audio is written after each wait.
             patience = 0.1 if self._audio else 0.5
             while (frames := self._receiver.frames(patience)) is not None:
                 self._take_audio()
@@ -298,7 +300,7 @@ class Sink:
                 self._add_all()
 
     def _add_all(self) -> None:
-        """Write the frames of a stream without key frames."""
+        """Write the frames that waited for a key frame, because the stream has no key frames."""
         waiting, self._before_key = self._before_key or [], None
         for each in waiting:
             self._add_decodable(*each)
@@ -314,7 +316,7 @@ class Sink:
             self._frames.append((ticks, len(data)))
 
     def _plain(self, growing: Growing) -> None:
-        """Fall back to the raw stream: write all frames so far."""
+        """Write all frames so far as a raw stream, and continue with it."""
         self._growing = None
         self._raw = self._place.open("wb")
         self._raw.write(growing.plain())
@@ -368,7 +370,7 @@ class Sink:
         if self._failed is not None:
             return
         self._failed = UnwrittenError.of(self._out or "--play", error, self._kept())
-        # Closing flushes the buffers, which fails once more for the same reason.
+        # Ignore errors, because closing flushes the buffers, which fails again for the same reason.
         growing, raw, self._growing, self._raw = self._growing, self._raw, None, None
         self._frames.clear()
         with contextlib.suppress(OSError, ValueError):
@@ -390,14 +392,14 @@ class Sink:
             self._place.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Wait for the last frame; rename the file, or convert the raw stream to its container."""
+        """Wait for the last frame. Then rename the file, or convert the raw stream to the requested container."""
         self.thread.join(10)
         if self._player is not None:
             self.notes += self._player.finish()
         if overrun := (json.loads(self._receiver.status()) or {}).get("overrun"):
             self.notes.append(f"{view.counted(overrun, 'frame was', 'frames were')} not written in time")
         shown, took = (end - begun for end, begun in zip(self._last, self._first or self._last, strict=True))
-        # A sender's pauses may also reduce `shown`. Only a factor of 5 is evidence of a wrong clock rate.
+        # A sender's pauses also reduce `shown`, so only a factor of 5 shows that the clock rate is wrong.
         if took > 2 and shown < took / 5:
             self.notes.append(
                 f"its time stamps cover {shown:.2f} s of the {took:.1f} s in which frames came, so the film is too"
@@ -432,13 +434,13 @@ class Sink:
 
 
 _LOOKED_AT = 300
-"""The most frames that are decoded to test a recording: about the first GOP."""
+"""The largest number of frames that are decoded to test a recording. It is about the first GOP."""
 
 
 def unplayable(path: Path, form: str | None) -> str | None:
-    """Return why no picture of a recording's first GOP can be decoded; `None` if one can.
+    """Return the reason why no picture of a recording's first GOP can be decoded. Return `None` if one can be decoded.
 
-    ``form`` is FFmpeg's name of a raw stream's format.
+    ``form`` is FFmpeg's name for the format of a raw stream.
     """
     import av
 
@@ -449,7 +451,7 @@ def unplayable(path: Path, form: str | None) -> str | None:
             film = recording.streams.video[0]
             for packet in itertools.islice(recording.demux(film), _LOOKED_AT):
                 seen += bool(packet.size)
-                # Packets before the first key frame can't be decoded.
+                # Ignore errors of packets before the first key frame, which can't be decoded.
                 with contextlib.suppress(av.error.FFmpegError, EOFError, ValueError):
                     if film.codec_context.decode(packet):
                         return None
@@ -461,7 +463,7 @@ def unplayable(path: Path, form: str | None) -> str | None:
 
 
 def playout_of(options: Options) -> float | None:
-    """Return the play-out delay in seconds; `None` if frames are passed on at arrival."""
+    """Return the play-out delay in seconds. Return `None` if frames are passed on when they arrive."""
     if options.playout is None:
         return None
     delay = session.span(options.playout, "--playout")
@@ -474,7 +476,7 @@ def playout_of(options: Options) -> float | None:
 
 
 def container_of(out: Path, codec: str) -> str | None:
-    """Return the container format of a file name; `None` for a raw stream."""
+    """Return the container format that belongs to a file name. Return `None` for a raw stream."""
     endings = stream.FORMS[codec].endings
     if out.suffix.lower() in endings:
         return None
@@ -492,7 +494,10 @@ def container_of(out: Path, codec: str) -> str | None:
 
 
 def _offered(out: Path, codec: str) -> tuple[str | None, str]:
-    """Return a file name's container format, and why it can't store this codec, or an empty text."""
+    """Return the container format that belongs to a file name, and the reason why it can't store this codec.
+
+    The reason is empty if the container can store it.
+    """
     import av
 
     try:
@@ -512,7 +517,7 @@ def _offered(out: Path, codec: str) -> tuple[str | None, str]:
 def _units(
     source: BinaryIO, codec: str, frames: Sequence[tuple[int, int]], head: bytes
 ) -> Iterator[tuple[int, tuple[int, bytes]]]:
-    """Yield the number, the presentation time and the data of each frame of a raw stream."""
+    """Yield each frame of a raw stream: its index, its presentation time, and its data."""
     source.seek(len(stream.head(codec, head)))
     before = len(stream.framed(codec, 0, b""))
     for n, (ticks, size) in enumerate(frames):
@@ -523,9 +528,9 @@ def _units(
 def contain(
     raw: Path, out: Path, container: str, codec: str, frames: Sequence[tuple[int, int]], head: bytes
 ) -> None:
-    """Copy a raw stream into a container; an error leaves no file ``out``.
+    """Copy a raw stream into a container. If there is an error, leave no file ``out`` behind.
 
-    ``frames`` has times in 1/90000 s and sizes in bytes; ``head`` is the decoder's configuration.
+    ``frames`` contains times in 1/90000 s and sizes in bytes. ``head`` is the decoder's configuration.
     """
     import av
 
@@ -535,7 +540,7 @@ def contain(
             growing = Growing(new, container, codec, head)
             if not growing.begin(source):
                 raise ValueError("no frame says what the stream is")
-            # Frames before the first key frame can't be decoded.
+            # Leave out the frames before the first key frame, because they can't be decoded.
             keys = (
                 n
                 for n, (_, data) in _units(source, codec, frames, head)
@@ -562,10 +567,10 @@ def receive(options: Options) -> Received:
 
 
 def settings_of(options: Options, *, tell: bool = True) -> Json:
-    """Return the options in the core's format."""
+    """Convert the options to the core's format."""
     path = Path(options.what)
     text, at, interface = None, options.what, options.interface
-    # A session description begins with "v=" (RFC 8866).
+    # Text that begins with "v=" is a session description (RFC 8866).
     if "\n" in options.what or options.what.startswith("v="):
         text, at = options.what, "the description"
     elif path.suffix == ".sdp" or _is_file(path):
@@ -598,7 +603,7 @@ def _is_file(path: Path) -> bool:
 
 
 def need_pictures(receiver: Any, what: str) -> None:
-    """Refuse a stream that can't be decoded, and stop its `receiver`."""
+    """Raise an error for a stream that can't be decoded, and stop its `receiver`."""
     if receiver.codec is not None:
         return
     offered, other_clock = receiver.offered, receiver.other_clock
@@ -632,7 +637,7 @@ def _begin(
         receiver.stop()
         raise
     told.begun()
-    # Ctrl-C is the regular end of a session.
+    # Ignore Ctrl-C, because it is the regular end of a session.
     with contextlib.suppress(KeyboardInterrupt):
         print(
             f"receiving at {receiver.address}, controller {receiver.controller or 'not named'}",
@@ -657,7 +662,7 @@ def _watch(receiver: Any, options: Options, length: float | None, told: outlets.
 
 
 def _record(receiver: Any, sink: Sink | None, options: Options, draft: Draft | None) -> Received:
-    """Write the stream and the record; if one of them fails, the other is still written."""
+    """Write the stream and the record. If one of them can't be written, still write the other."""
     record = receiver.finish()
     summary = session.summary_of(record)
     if ended_by := summary["flows"][0]["receivers"][0].get("ended_by"):
