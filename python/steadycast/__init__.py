@@ -105,7 +105,7 @@ def __dir__() -> list[str]:
 
 class _Package(ModuleType):
     def __setattr__(self, name: str, value: object) -> None:
-        # An imported submodule must not replace a function of the same name.
+        # Ignore an imported submodule that has the name of a public function, because it would replace the function.
         if not (isinstance(value, ModuleType) and name in __all__):
             super().__setattr__(name, value)
 

@@ -17,7 +17,7 @@ def main() -> None:
         return
     try:
         from steadycast import cli, signals
-    except KeyboardInterrupt:  # during the imports
+    except KeyboardInterrupt:  # Ctrl-C during the imports
         raise SystemExit(Exit.INTERRUPTED) from None
     try:
         cli.main()

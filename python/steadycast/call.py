@@ -56,25 +56,28 @@ def read(
     key_file: Path | None = None,
     send_time_id: int | None = None,
 ) -> Json:
-    """Read a call: an event log of libwebrtc's, a capture, a dump of its statistics, or a run folder.
+    """Read a recorded call: an event log of libwebrtc, a capture, a dump of statistics, or a run folder.
 
     Args:
-        file: the file's path; for a run folder its capture is read if it exists, else its tables.
+        file: the path of the file or of the run folder. In a run folder, the capture is read if there is one, and the
+            tables otherwise.
         stream: the SSRC of a stream of the call, if a capture contains several calls.
         side: ``sender`` or ``receiver``. In a log or dump, this selects the direction, by default the direction with
             more data. For a capture, it is the host that captured, by default the host that fits the file best.
-        other: the receiver's log or capture of the same call; ``file`` must be the sender's.
-        controllers: the controllers whose decisions on the recorded reports are computed.
+        other: the receiver's log or capture of the same call. Then ``file`` must come from the sender.
+        controllers: the names of controllers. Their decisions on the recorded reports are computed.
         beside: the competing flows in the queue, if there are any, in the form that `replay.others` parses.
         key_file: the key with which `steadycast send` encrypted a captured session.
-        send_time_id: the id of the header extension abs-send-time, from a=extmap of the session description.
+        send_time_id: the id of the header extension abs-send-time. A session description gives it as a=extmap.
 
     Returns:
-        ``file``, ``seen`` (rates in bit/s, delays in ms above the delay with an empty queue, fractions of 1), ``path``
-        (a verdict, the known properties, and ``refusals``: reasons for unknown ones), and ``bins``, one per ``bin_s``.
+        An object that has these keys. ``seen`` has rates in bit/s, delays in ms above the delay with an empty queue,
+        and fractions from 0 to 1. ``path`` has a verdict, the known properties of the network path, and ``refusals``,
+        the reasons why other properties are unknown. ``bins`` has an entry for each interval of ``bin_s``. ``file`` is
+        the file's name.
 
     Raises:
-        UserError: the file can't be read or has no arrival times, or ``beside`` names no known traffic.
+        UserError: the file can't be read or has no arrival times, or ``beside`` is no known kind of traffic.
 
     """
     file = Path(file)
@@ -123,7 +126,7 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
 
 
 def _averaged(found: Json, key_file: Path | None) -> Json:
-    """Complete the analysis of a file of averages. The network path remains unknown."""
+    """Complete the analysis of a file that contains only averages. The network path remains unknown."""
     if key_file is not None:
         found["seen"]["notes"].append("a file of averages is not encrypted, so --key-file was ignored")
     others = [_completed(each) for each in found.pop("others", [])]
@@ -222,7 +225,7 @@ class Asked:
         return cls([(at, rate) for at, rate, _ in opened[replay.RECORDED]], most_bps, begun, _APART)
 
     def at(self, time: float) -> float | None:
-        """Return the target rate at a time, in bit/s; `None` before the first target."""
+        """Return the target rate at a time, in bit/s. Return `None` before the first target."""
         k = bisect_right(self.rates, time, key=lambda one: one[0])
         return self.rates[k - 1][1] if k else None
 
@@ -231,7 +234,7 @@ def _frames(frames: list[list[float | None]], asked: Asked) -> Json | None:
     """Count all frames, the frames that are complete without retransmission, and the gaps between arrivals.
 
     Args:
-        frames: sending and arrival time in s, size in bytes, and RTP time stamp in clock ticks.
+        frames: for each frame, the sending and arrival time in s, the size in bytes, and the RTP time stamp in ticks.
         asked: the encoder's target rate.
 
     """

@@ -147,6 +147,6 @@ def resolved(change: str) -> str:
 
 
 def notices(paths: Sequence[str | Path]) -> list[str]:
-    """Return the attributions and licences that must accompany the pictures of these clips."""
+    """Return the attributions and licences that must be shown with the pictures of these clips."""
     files = {Path(path).name for path in paths}
     return [f"the clip is {of.notice}, {of.licence}" for of in _SHIPPED.values() if of.file in files]

@@ -1,6 +1,6 @@
-"""Compares runs: fairness, delay and picture quality side by side.
+"""Compares the fairness, the delay and the picture quality of runs.
 
-With a baseline and conditions, it decides whether a change made a run worse.
+If a baseline and conditions are given, it decides whether a change made a run worse.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Verdict:
 
     @property
     def fails(self) -> bool:
-        """Whether the change is beyond what the condition allows."""
+        """Whether the change is larger than the condition allows, or is unknown."""
         if self.change is None:
             return True
         # Add a tolerance, so that a change that equals the limit does not fail because of a rounding error.
@@ -372,7 +372,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Json:
-        """The recommendation as data: the recommended run, the decisive differences, and the rule."""
+        """The recommendation as plain values: the recommended run, the decisive differences, and the rule."""
         return chosen(self.runs, "python").as_json()
 
     def plot(self, name: str = "videos") -> canvas.Drawing:
@@ -465,7 +465,7 @@ def _cells(row: run_comparison.Row, base: Run | None) -> list[str]:
         now = number(value)
         if now is None:
             continue
-        if row.how in (say.db, say.score):  # percentages of logarithms have no meaning
+        if row.how in (say.db, say.score):  # a percentage of a logarithmic value has no meaning
             cells[i] += f" ({now - was:+.2f})"
         elif row.how is say.frac:  # percentage points
             points = 100 * (now - was)

@@ -174,7 +174,7 @@ def copy_left(source: Path, target: Path, most: int = MOST_BYTES) -> list[str]:
                     name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
                 )
             except OSError:
-                special += 1  # a link, a socket, or a device without a driver
+                special += 1  # it is a link, a socket, or a device without a driver
                 continue
             with open(file, "rb") as opened:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -208,7 +208,7 @@ def _copied(source: BinaryIO, target: Path, room: int) -> tuple[int, bool]:
 
 
 def children(process: int) -> Iterator[int]:
-    """Yield the child processes of a process."""
+    """Yield the ids of a process's children."""
     # Ignore errors, because a process may end between the two reads.
     with suppress(OSError):
         for task in os.scandir(f"/proc/{process}/task"):
@@ -216,7 +216,7 @@ def children(process: int) -> Iterator[int]:
 
 
 def descendants(process: int) -> Iterator[int]:
-    """Yield the direct and indirect child processes of a process."""
+    """Yield the ids of a process's children, of their children, and so on."""
     for child in children(process):
         yield child
         yield from descendants(child)

@@ -16,7 +16,7 @@ from typing import Any
 from steadycast.confine import children, descendants
 
 SAMPLE_S = 0.05
-"""The interval between samples of waiting times, in seconds."""
+"""How often waiting times are sampled: the interval in seconds."""
 LONG_WAIT_S = 0.005
 """A sample counts as disturbed if the thread waited longer than this for a processor since its last sample.
 
@@ -178,7 +178,7 @@ def _read(file: int) -> tuple[int, int]:
 
 @dataclass
 class Realtime:
-    """A real-time thread outside the observed emulation."""
+    """A real-time thread that does not belong to the observed emulation."""
 
     process: int
     name: str

@@ -125,7 +125,7 @@ def _head(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(256)
     except OSError:
-        return b"\0"  # a program need not be readable
+        return b"\0"  # treat an unreadable program as binary
 
 
 def load(name: str, folder: Path) -> type:
@@ -154,7 +154,7 @@ def load(name: str, folder: Path) -> type:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise UserError(f"{path}:{error.lineno}", f"not Python: {error.msg}", "correct the file") from None
-    except (Exception, SystemExit) as error:  # errors of the user's file
+    except (Exception, SystemExit) as error:  # the user's file may raise any error
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = f":{frames[-1].lineno}" if frames else ""
         raise UserError(f"{path}{line}", f"{type(error).__name__}: {error}", "correct the file") from None
@@ -246,7 +246,7 @@ def _fits(each: type, method: str, given: tuple[str, ...]) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # not written in Python
+        return  # a function that is not written in Python has no signature
     if method == "__init__" and function is object.__init__:
         if not given:
             return

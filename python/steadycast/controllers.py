@@ -27,7 +27,7 @@ class Parameter:
 
     @property
     def range(self) -> str:
-        """The allowed values, in short form."""
+        """The allowed values as a short text. It is empty if all values are allowed."""
         if self.of:
             return " | ".join(self.of)
         if self.kind == "switch":
@@ -44,7 +44,7 @@ class Controller:
     name: str
     about: str
     when: str
-    """The recommended use."""
+    """When to use the controller."""
     source: str
     cast: str
     feedback: str

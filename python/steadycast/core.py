@@ -67,7 +67,7 @@ vars(core)["__getattr__"] = _absent
 
 
 def program() -> dict[str, str | None]:
-    """Return the program's version and the commit of its checkout, for a summary."""
+    """Return the version of the program and the commit of its checkout. A run's summary contains them."""
     return {"version": core.__version__, "commit": commit()}
 
 

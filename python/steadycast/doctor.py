@@ -41,7 +41,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "receive": ("simulator", "sockets"),
     "lab": ("simulator", "codecs", "cache", "lab"),
 }
-"""The checks that must succeed for each command."""
+"""The names of the checks that must succeed, by command."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Examined:
         return max(f.code for f in self.findings if f.name in NEEDED[purpose])
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Return a row per check, for the terminal."""
+        """Return a row for each check, for a table in the terminal."""
         return [(f.name, f.state, f"{f.found}; {f.remedy}" if f.remedy else f.found) for f in self.findings]
 
     def json(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def need(purpose: str) -> None:
             need_real_time(f"doctor {purpose}")
         except UncompiledError:
             raise
-        except MissingError:  # the checks report it
+        except MissingError:  # the checks will report this problem
             return
 
 

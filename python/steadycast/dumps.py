@@ -22,7 +22,7 @@ from steadycast.report import say
 BIN_S = 1.0
 _MOST_BYTES = 1 << 28
 _MOST_S = 86_400.0
-"""The longest call that is read, in seconds."""
+"""Longer calls are refused, in seconds."""
 _AVERAGES = (
     "one value a second does not say which packets waited for each other (an event log does: "
     "chrome://webrtc-internals, Enable diagnostic packet and event recording)"
@@ -83,7 +83,7 @@ class Stats:
     """The statistics of one call as series over time."""
 
     kinds: dict[str, str] = field(default_factory=dict)
-    """The type of each id: outbound-rtp, inbound-rtp, and so on."""
+    """The type of the statistics with each id: outbound-rtp, inbound-rtp, and so on."""
     series: dict[tuple[str, str], Points] = field(default_factory=dict)
     """The series of each id and metric."""
     untimed: int = 0
@@ -178,12 +178,12 @@ def read(file: Path, data: bytes, side: str | None = None) -> Json:
     """Read a dump into the form of `call.read`, with bins of 1 s.
 
     Args:
-        file: the dump's name.
-        data: the dump's content, which is JSON.
-        side: ``sender`` or ``receiver``; by default the direction with more bytes.
+        file: the name of the dump, for errors.
+        data: the content of the dump, which is JSON.
+        side: ``sender`` or ``receiver``. By default, it is the direction with more bytes.
 
     Returns:
-        The direction with most bytes, with the other ones in ``others``.
+        The analysis of the direction that has most bytes. Its key ``others`` contains the other directions.
 
     Raises:
         UserError: the dump can't be read, or has no statistics of a call.
@@ -530,7 +530,7 @@ def _rising(counted: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _restarts(all_of: list[Points]) -> list[float]:
-    """Return the times at which monotonic counters were reset."""
+    """Return the times at which the counters were reset. A counter was reset if it decreases."""
     return sorted(
         at for points in all_of for (_, before), (at, value) in pairwise(_numbers(points)) if value < before
     )

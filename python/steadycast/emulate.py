@@ -69,20 +69,20 @@ def emulate(
         scenario: a file, or a `steadycast.scenario.Scenario`.
         seed: replaces the scenario's seed.
         set: changes to the scenario, as for `run`.
-        out: where to write the run folder; without it nothing is written.
+        out: the path of the run folder to write. Without it, nothing is written.
         force: replace an existing folder.
-        progress: callback that receives the progress; by default a progress bar, if stderr is a terminal.
+        progress: callback that receives the progress. By default, a progress bar is shown if stderr is a terminal.
         quality: decode and measure the pictures.
         vmaf: measure VMAF as well.
-        controllers: controller classes of video flows, by flow name.
-        program: the program to run on a host beside the flows. The run ends when this program ends. With several
-            programs, the run ends with the first one; the others are started before it, and stopped after it. A
-            `hosts.Plan` sets starts and ends in detail.
+        controllers: classes that control video flows, by the name of the flow.
+        program: the program to run on a host beside the flows. The run ends when this program ends. If there are
+            several programs, the run ends when the first program ends. The other programs are started before the first
+            program and stopped after it. A `hosts.Plan` specifies starts and ends in detail.
         only: run the program alone, without the scenario's flows.
-        pcap: links whose packets are captured, in addition to those that the scenario names.
+        pcap: names of links. Their packets are captured, in addition to the links that the scenario specifies.
         approximate: omit features that an emulation does not support, with a warning for each.
-        tap: hosts whose datagrams are all recorded in the table `wire`.
-        film: record the ten seconds with the worst picture quality as a film for the report; needs ``quality``.
+        tap: names of hosts. All their datagrams are recorded in the table `wire`.
+        film: record the ten seconds with the worst picture quality as a film for the report. It needs ``quality``.
 
     Raises:
         UserError: the scenario, a clip or a controller is wrong, or requires a feature that the kernel lacks.
@@ -111,7 +111,7 @@ def emulate(
     if not alone:
         plan = replace(plan, warnings=_left_aside(plan.loaded, approximate=approximate))
     command = None if program is None else (program.host, program.command)
-    made: Made | None = (lambda *_: None) if alone else None  # without flows, no clips are encoded
+    made: Made | None = (lambda *_: None) if alone else None  # encode no clips without flows
     worlds: list[core.Emulation] = []
 
     def build(loaded: core.Scenario, ladders: Ladders, steering: Mapping[str, Guest]) -> core.Emulation:

@@ -142,7 +142,7 @@ def _draw(ladder: Steps) -> Figure:
 
 
 def _plain_ticks(axis: Any) -> None:
-    """Label a logarithmic axis with 100, 200, 500 instead of powers of ten."""
+    """Label a logarithmic axis with plain numbers such as 100, 200 and 500 instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))

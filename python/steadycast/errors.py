@@ -31,11 +31,11 @@ class UserError(Exception):
         return f"{self.place}: {self.problem}; {self.remedy}"
 
     def listed(self) -> list[Mapping[str, Any]]:
-        """Return all problems, in the core's format for problems of a scenario."""
+        """Return all problems in the format that the core uses for problems of a scenario."""
         return [{"file": "", "line": None, "key": self.place, "what": self.problem, "remedy": self.remedy}]
 
 
-class Problems(UserError):  # noqa: N818  (as the core calls it)
+class Problems(UserError):  # noqa: N818  (the core uses this name)
     """All problems of a scenario."""
 
     def __init__(self, problems: Sequence[Mapping[str, Any]]) -> None:
@@ -61,7 +61,7 @@ def _place(problem: Mapping[str, Any]) -> str:
 
 
 class MissingError(UserError):
-    """A permission or a tool that the machine lacks."""
+    """An error because the machine lacks a permission or a tool."""
 
     code = Exit.MISSING
 
@@ -72,11 +72,11 @@ class MissingError(UserError):
 
 
 class UncompiledError(MissingError):
-    """A missing part of the compiled module. A checkout compiles this part when it is first needed."""
+    """An error because a part of the module is not compiled. A checkout compiles it when it is first needed."""
 
 
 class UnwrittenError(UserError):
-    """A file that could not be written."""
+    """An error because a file could not be written."""
 
     code = Exit.UNWRITTEN
 

@@ -11,7 +11,7 @@ class Exit(IntEnum):
     about: str
 
     def __new__(cls, code: int, about: str) -> Exit:
-        """Create a member."""
+        """Create a member from its exit code and its description."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.about = about

@@ -44,7 +44,7 @@ class Cut:
     """The part of a film that is encoded, and how it is encoded."""
 
     slots: range
-    """Display slots."""
+    """The display slots of the part."""
     width: int | None = None
     """Larger pictures are scaled down to this width, in samples."""
     quantizer: int | None = None
@@ -58,15 +58,15 @@ class Cut:
 def film(
     viewers: Sequence[Viewer], kind: str, told: Callable[[int, int], None], cut: Cut | None = None
 ) -> bytes | None:
-    """Encode the original and the picture on each viewer's screen, side by side, slot by slot.
+    """Encode the original and the pictures that the viewers saw, side by side.
 
     Args:
         viewers: viewers of one video flow, who watch the same clip.
         kind: the container, one of `FORMATS`.
         told: callback that receives the number of finished slots, and their total.
-        cut: the slots, and the encoding; by default all slots at full size.
+        cut: the slots, and how they are encoded. By default, all slots are encoded at full size.
 
-    Returns: the file's content; `None` if it would exceed the size in ``cut``.
+    Returns: the content of the file, or `None` if it would exceed the largest size in ``cut``.
 
     """
     ladder = viewers[0].ladder
@@ -245,7 +245,7 @@ def _encoding(kind: str) -> Iterator[None]:
     try:
         yield
     except av.error.InvalidDataError:
-        raise  # from decoding
+        raise  # an error of the decoder
     except av.error.FFmpegError as error:
         problem = f"FFmpeg's {FORMATS[kind][0]} can't encode it ({error.strerror})"
         without = named("--no-film", "film=False")

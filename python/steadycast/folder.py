@@ -164,7 +164,7 @@ class Folder:
         return (self.path / f"{name}.parquet").exists()
 
     def table(self, name: str) -> pl.DataFrame:
-        """Read a table and check its columns."""
+        """Read the table ``name`` and check its columns."""
         path = self.path / f"{name}.parquet"
         if not path.exists():
             remedy = (
@@ -308,13 +308,13 @@ class Claim:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Check that the file still has its name. A lock on an unlinked file does not keep other processes away.
                 if _same(file, self._lock):
-                    with suppress(OSError):  # the number is only shown in messages
+                    with suppress(OSError):  # ignored, because the number is only shown in messages
                         os.ftruncate(file, 0)
                         os.write(file, f"{os.getpid()}\n".encode())
                     return file
             except OSError as error:
                 if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
-                    return file  # a file system without locks
+                    return file  # the file system has no locks
                 os.close(file)
                 if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                     raise
@@ -610,7 +610,7 @@ def with_scores(summary: Json) -> Json:
 
 
 def is_spread(value: object) -> bool:
-    """Whether a value is a result of `spread`."""
+    """Whether a value has the form of a result of `spread`."""
     return isinstance(value, dict) and value.keys() == {"mean", "ci95", "min", "max", "n"}
 
 

@@ -37,7 +37,7 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Measure:
-    """One number of the observation."""
+    """One number of the observation, with its bounds."""
 
     name: str
     about: str
@@ -169,14 +169,16 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
         """Make an environment.
 
         Args:
-            scenario: a file, or a `steadycast.scenario.Scenario`; without it a greedy video on 2 Mb/s.
-            networks: named networks, from which each episode draws one by its seed; by default the scenario's own.
-            flow: the controlled video flow; by default the first one.
+            scenario: a file, or a `steadycast.scenario.Scenario`. By default, it is `greedy`.
+            networks: names of networks. Each episode draws one of them by its seed. By default, the scenario's own
+                network is used.
+            flow: the name of the controlled video flow, by default the first video flow.
             set: changes to the scenario, as for `steadycast.run`.
-            reward: returns the reward from an observation, by the names of `OBSERVATION`; by default `Reward`.
+            reward: function that returns the reward for an observation, which has the names of `OBSERVATION` as keys.
+                By default, it is `Reward`.
 
         Raises:
-            UserError: there is no such flow.
+            UserError: the scenario has no such video flow.
 
         """
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -290,7 +292,7 @@ def policy(model: Path | str) -> type:
     )
     try:
         session = onnxruntime.InferenceSession(str(model), one, providers=["CPUExecutionProvider"])
-    except Exception as error:  # they have no common base class
+    except Exception as error:  # ONNX Runtime's errors have no common base class
         raise UserError(
             str(model), f"no ONNX model: {str(error).splitlines()[0]}", "give the file of one"
         ) from None

@@ -34,7 +34,7 @@ def option(written: str, about: str, **more: Any) -> Any:
 
 
 def argument(written: str, about: str, **more: Any) -> Any:
-    """Declare an argument by its name in the help."""
+    """Declare an argument. ``written`` is its name in the help."""
     return typer.Argument(metavar=written, help=about, **more)
 
 
@@ -42,7 +42,7 @@ class Commands(TyperGroup):
     """The list of commands. Its error messages suggest a remedy."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words before the command's name."""
+        """Read the options before the name of the command."""
         try:
             return super().parse_args(ctx, args)
         except _UsageError as error:
@@ -80,7 +80,7 @@ SEEDS = option("--seeds A-B", "The seeds from A to B, both included.")
 
 
 def completed(incomplete: str) -> list[str]:
-    """Complete a scenario: built-in names and TOML files."""
+    """Complete the name of a built-in scenario or of a TOML file."""
     from steadycast import builtin
 
     return _completed(builtin.names(), incomplete)
@@ -212,7 +212,7 @@ class Scenario(Numbers):
         except _UsageError as error:
             told = str(error)
             if told.startswith("Option "):
-                raise  # its value is missing or superfluous
+                raise  # the option's value is missing or superfluous
             if name := getattr(error, "option_name", ""):
                 written = _key(name.lstrip("-").replace("-", "_"))
             else:
@@ -353,7 +353,7 @@ def _run() -> int:
         if end.code == Exit.INTERRUPTED:
             tell("; ".join(["interrupted", *left]))
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":
-            return Exit.UNWRITTEN  # click's sign that stdout was closed
+            return Exit.UNWRITTEN  # click sets this wrapper if stdout was closed
         return end.code if isinstance(end.code, int) else Exit.DONE
     return Exit.DONE
 

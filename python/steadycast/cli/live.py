@@ -1,4 +1,4 @@
-"""Live sessions."""
+"""Commands for live sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands for looking things up: controllers, mistakes in a scenario, the format."""
+"""Commands that give information: about controllers, mistakes in a scenario, and the scenario format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands with many runs: sweeps, experiments, and the IETF's test cases."""
+"""Commands that make many runs: sweeps, experiments, and the IETF's test cases."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def sweep(
     sweeping = base.module("steadycast.sweep")
     planning = base.module("steadycast.sweep.plan")
     axes = [planning.axis(each) for each in over or []]
-    planning.grid(axes)  # refuses a duplicate axis
+    planning.grid(axes)  # raises an error for a duplicate axis
     part = planning.shard(shard) if shard is not None else None
     began = time.monotonic()
     with base.interruptible():

@@ -27,7 +27,7 @@ _KINDS = {1: Kind.I, 2: Kind.P, 3: Kind.B}
 
 @dataclass(frozen=True, eq=False)
 class EncodedClip:
-    """The access units of a clip, and their display slots."""
+    """An encoded clip: its access units (encoded frames), and the display slot of each."""
 
     path: Path
     codec: Codec

@@ -45,7 +45,7 @@ class Frames:
     kinds: tuple[str, ...]
     sizes: I64
     packets: I64
-    """Number of packets per frame."""
+    """Number of packets of each frame."""
     sent_ns: I64
     """When the first packet of each frame was sent. It is `NEVER` if no packet was sent."""
     arrival_ns: I64
@@ -80,12 +80,12 @@ def frames_of(
     """Assign packets to frames in the order of sending. Return the frames with their arrivals, and warnings.
 
     Args:
-        traced: the frames in the order of sending, each with its number of packets.
+        traced: the frames in the order of sending. Each has its number of packets.
         packets: the packets and their arrivals.
-        playout_ns: time from the sending of a frame's first packet to its play-out; without it no frame is late.
+        playout_ns: time from the sending of a frame's first packet to its play-out. Without it, no frame is late.
 
     Raises:
-        UserError: ``playout_ns`` is given, but the clocks of the two ends differ.
+        UserError: ``playout_ns`` is given, but the clocks of sender and receiver differ.
 
     """
     if playout_ns is not None and min(packets.delays_ns, default=0) < 0:
@@ -151,7 +151,7 @@ def check_trace(clip: EncodedClip, traced: Sequence[TracedFrame], path: Path) ->
     """Return warnings about differences between a sender trace and a clip.
 
     Raises:
-        UserError: they have different numbers of frames.
+        UserError: the trace and the clip have different numbers of frames.
 
     """
     if len(traced) != len(clip.units):
@@ -363,7 +363,7 @@ class Evaluation:
         return as_json(self.packets, self.frames, self.seen, self.interval)
 
     def frame_table(self) -> pl.DataFrame:
-        """Return a row per display slot."""
+        """Return a table that has a row for each display slot."""
         clip, frames, seen = self.clip, self.frames, self.seen
         n = len(seen.shown)
         frame_in = {slot: frame for frame, slot in enumerate(clip.slots)}
@@ -428,14 +428,14 @@ def evaluate(
 
     Args:
         clip: the encoded video.
-        traced: its frames with the number of packets of each: `read_sender_trace`, or `by_payload`.
+        traced: the frames and their numbers of packets, from `read_sender_trace` or `by_payload`.
         packets: the packets that were sent, in their order, and their arrivals.
-        original: the raw video; without it pictures are compared only with the encoded video.
-        pixels: FFmpeg's name of the original's pixel format, if it is a `.yuv`.
-        playout_ns: the play-out limit; without it no frame is late.
+        original: the raw video. Without it, pictures are compared only with the encoded video.
+        pixels: FFmpeg's name for the pixel format of the original, if the original is a `.yuv` file.
+        playout_ns: the play-out limit, as for `frames_of`. Without it, no frame is late.
         by: one of `media.quality.BY`.
         interval: the number of frames in an interval of `miv`; by default the frames of one second.
-        video: the file to which what was on screen is saved.
+        video: the file to which the pictures on screen are saved.
         progress: callback that receives the number of finished frames.
 
     """

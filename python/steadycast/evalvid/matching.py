@@ -58,10 +58,10 @@ def exchange(
     """Match the sent and the received packets of two traces, or of one trace that contains both ends.
 
     Args:
-        sent: the sender's trace, or that of the whole network.
-        received: the receiver's trace; `None` if ``sent`` contains both ends.
-        flow: a part of the flow's name, if there are several.
-        receiver: the receiver's node, if there are several.
+        sent: the trace of the sender or of the whole network.
+        received: the trace of the receiver. It is `None` if ``sent`` contains both ends.
+        flow: a part of the flow's name. It is needed if there are several flows.
+        receiver: the node of the receiver. It is needed if there are several receivers.
         clock_offset_ns: the receiver's clock minus the sender's clock.
 
     Raises:

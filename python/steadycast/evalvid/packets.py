@@ -46,16 +46,16 @@ class Event(NamedTuple):
     id: int | None
     """The packet's number in the trace or in the IP header. It is `None` if the packet has no number."""
     size: int | None
-    """The size in bytes, as the trace counts it."""
+    """The size in bytes, with the headers that this kind of trace includes."""
     rtp: tuple[int, int] | None = None
-    """RTP source and sequence number."""
+    """The RTP source (SSRC) and sequence number."""
     digest: int | None = None
     """A hash of the first bytes of the payload."""
 
 
 @dataclass
 class PacketTrace:
-    """The packets of a file."""
+    """The packets that a trace file contains."""
 
     path: Path
     form: str
@@ -63,7 +63,7 @@ class PacketTrace:
     """Packet numbers restart after this number of values. It is `None` if they never restart."""
     events: list[Event] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
-    """Skipped lines and packets, by reason."""
+    """The number of skipped lines and packets, by reason."""
     notes: list[str] = field(default_factory=list)
 
     @property

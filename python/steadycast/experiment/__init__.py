@@ -34,25 +34,27 @@ def run_experiment(
     out: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Experiment:
-    """Run an experiment, or the missing part of it.
+    """Run an experiment. Make only the runs that are missing in the folder ``out``.
 
     Args:
         source: an experiment file, or the name of a built-in experiment.
-        seeds: seeds that replace those of the file.
+        seeds: seeds that replace the seeds of the file.
         only: names of variants, names of scenarios, or values of a scenario's ``about``; by default everything is run.
             A variant may be a controller that is not in the file. The file for a table is only written if all rows of
             the table are run.
         beside: additional controllers for the file's list of controllers: names of the registry,
             ``FILE.py:Class``, or ``exec:`` with a program.
-        draw: the seed of the file's random draws, in place of the file's seed.
-        count: the number of random draws, in place of the file's number.
-        emulated: make all runs in real time with the kernel's TCP; needs the permissions of `steadycast emulate`.
-        jobs: number of processes; by default one per processor.
-        out: the folder of its runs, tables and page; by default runs/NAME. Existing runs in it are not repeated.
-        progress: callback that receives the progress; by default a progress bar if standard error is a terminal.
+        draw: a seed for the random draws, which replaces the seed in the file.
+        count: a number of random draws, which replaces the number in the file.
+        emulated: make all runs in real time with the kernel's TCP. This needs the permissions of
+            `steadycast emulate`.
+        jobs: number of processes. By default, there is one for each processor.
+        out: the folder for runs, tables and the page, by default runs/NAME. Existing runs in it are not repeated.
+        progress: callback that receives the progress. By default, a progress bar is shown if standard error is a
+            terminal.
 
     Raises:
-        UserError: the file has a mistake; the error names its place and the remedy.
+        UserError: the file has a mistake. The error says the place and the remedy.
         UnwrittenError: the disk is full; finished runs are kept.
         KeyboardInterrupt: Ctrl-C was pressed; a repeated call makes only the missing runs.
 

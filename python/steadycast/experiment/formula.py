@@ -1,10 +1,10 @@
-"""Formulas over the figures of a run.
+"""Formulas that are computed from the figures of a run.
 
 A formula consists of paths of summary.json, numbers, ``+ - * / ( )``, comparisons (which are 1 or 0) and functions.
 
-``*`` in a path stands for any name: ``flows.*.loss_frac`` is the loss of each flow, but not of its receivers. Such a
-path must be an argument of a function such as ``mean``. An operator that could be part of a name needs spaces:
-``a - b`` is a difference, ``a-b`` a name.
+``*`` in a path matches any name. For example, ``flows.*.loss_frac`` is the loss of each flow, but not of its receivers.
+Such a path must be an argument of a function such as ``mean``. An operator that could be part of a name needs spaces:
+``a - b`` is a difference, but ``a-b`` is a name.
 
 ``in("NAME", FORMULA)`` is the formula's value in the run of another variant or scenario with the same seed. The
 functions of `FUNCTIONS` are computed from a run's tables: see :mod:`steadycast.experiment.series`.
@@ -35,7 +35,7 @@ _NAME = r"(?:(?!\.receivers\.|\.forward\.|\.back\.).)*"
 
 
 class UnknownError(Exception):
-    """A figure has no value in this run."""
+    """The formula contains a figure that has no value in this run."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Formula:
             place: where it is written, for errors.
 
         Raises:
-            UserError: it is not a valid formula.
+            UserError: the text is not a valid formula.
 
         """
         return _Reader(text, place).formula()
@@ -314,7 +314,7 @@ class _Reader:
 def _applied(function: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
     try:
         return float(function(values))
-    except (ValueError, IndexError):  # as the square root of a negative number
+    except (ValueError, IndexError):  # for example, the square root of a negative number
         raise UnknownError from None
 
 

@@ -101,14 +101,14 @@ def _emulated(base: Base, task: Task, more: Callable[[Run], Mapping[str, float |
     try:
         with TemporaryDirectory(prefix="steadycast-") as folder:
             place = Path(str(base.scenario))
-            if not place.exists():  # an inline scenario
+            if not place.exists():  # the scenario is inline in the experiment file
                 place = Path(folder) / place.name
                 place.write_text(base.text, encoding="utf-8")
             run = emulate(place, set=list(task.sets), quality=False, progress=Silent()).run
         if not run.summary["emulation"]["trustworthy"]:
             raise RuntimeError(next(each for each in run.summary["warnings"] if each.startswith("not trust")))
         found = json.loads(figures(run.summary)) | more(run)
-    except Exception as error:  # nothing, as in a user's controller, may stop the experiment
+    except Exception as error:  # no error, for example in a user's controller, may stop the experiment
         row["error"] = f"{type(error).__name__}: {error}"
     else:
         row |= {"complete": bool(run.summary["complete"]), "error": None, "figures": found}

@@ -20,11 +20,11 @@ from steadycast.result import Run
 
 
 class Text(str):
-    """A text in quotation marks."""
+    """An argument that is written in quotation marks."""
 
 
 Argument = str | float
-"""A name, a text or a number."""
+"""An argument of a function: a name, a text or a number."""
 
 
 class ArgumentError(ValueError):
@@ -32,7 +32,7 @@ class ArgumentError(ValueError):
 
 
 class Series(Protocol):
-    """A number that is computed from a run's tables."""
+    """A function of a formula, which computes a number from a run's tables."""
 
     @property
     def text(self) -> str:
@@ -43,7 +43,7 @@ class Series(Protocol):
         """Parse the function's arguments.
 
         Raises:
-            ArgumentError: they are wrong.
+            ArgumentError: the arguments are wrong.
 
         """
 

@@ -91,7 +91,7 @@ class Measure:
         Return `None` if the measure does not exist there, or if a variable is missing.
 
         Raises:
-            UserError: it is not a valid formula.
+            UserError: the text is not a valid formula.
 
         """
         if self.when.at(point) is not True:
@@ -113,7 +113,7 @@ class Bound:
     min: float | None
     max: float | None
     over: str
-    """The value that the bound limits.
+    """Which value must be within the bound.
 
     - "mean": the mean over the seeds.
     - "each": the value of each seed.
@@ -214,7 +214,7 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Value:
-    """A value of an axis."""
+    """One value of an axis, with its labels and changes."""
 
     labels: tuple[str, ...]
     """One label for each name of the axis."""
@@ -497,7 +497,7 @@ class Spec:
             names: variants, scenarios, or values of a scenario's ``about``.
 
         Raises:
-            UserError: a name is none of these.
+            UserError: a name is neither a variant nor a scenario nor such a value.
 
         """
         about = {name: [*each.about.values()] for name, each in self.scenarios.items()}
@@ -832,7 +832,7 @@ def _refuse_scenario(path: Path, text: str) -> None:
     try:
         keys = tomllib.loads(text).keys()
     except tomllib.TOMLDecodeError:
-        return  # the core reports the line
+        return  # the core will report the line of the mistake
     if {"flow", "topology"} & keys and not {"question", "scenario", "measure"} & keys:
         remedy = f"steadycast run {path}; or write an experiment that names it: docs/experiment.md"
         raise UserError(str(path), "this is a scenario, not an experiment", remedy)

@@ -86,7 +86,7 @@ def kept_by(bound: Bound, values: Sequence[float | None], over: str) -> bool | N
             checked = known
         case "interval":
             one = spread(known)
-            if one["ci95"] is None:  # a single value
+            if one["ci95"] is None:  # a single value has no interval
                 return None
             checked = [one["mean"] - one["ci95"], one["mean"] + one["ci95"]]
         case _:
@@ -156,7 +156,7 @@ class Experiment:
 
     @cached_property
     def judgements(self) -> tuple[Judgement, ...]:
-        """The results of all bounds, one per bound and variant."""
+        """The results of all bounds. There is one for each bound and variant."""
         return tuple(
             Judgement(bound, variant, self._judged(bound, variant, False), self._judged(bound, variant, True))
             for bound in self.spec.bounds

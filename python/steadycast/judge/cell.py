@@ -81,7 +81,7 @@ class Outcome:
     series: Mapping[str, Any] = field(default_factory=dict)
     """Data for the page's diagrams over time."""
     lateness: Mapping[str, Any] = field(default_factory=dict)
-    """How late the emulation's timers expired."""
+    """How late the timers of the emulation expired, as statistics."""
     unknown: tuple[str, ...] = ()
     """The reasons why it is unknown whether the figures can be trusted."""
 

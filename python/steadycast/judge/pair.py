@@ -97,7 +97,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Pair:
-    """The programs that are judged together."""
+    """The programs that are judged together, and the settings for judging them."""
 
     name: str
     programs: tuple[Program, ...]
@@ -237,10 +237,10 @@ class _Table:
         return self.one_of(key, self.take(key, str, otherwise), among)
 
     def one_of(self, key: str, value: str | None, among: Sequence[str]) -> str:
-        """Check a text against a list of choices.
+        """Check that a text is one of the choices in ``among``, and return it.
 
         Raises:
-            UserError: it is not one of them.
+            UserError: the text is missing or is not one of the choices.
 
         """
         if value is None or value not in among:
@@ -364,7 +364,7 @@ def _expect(table: _Table) -> Expect:
 
 
 def need_tools(pair: Pair) -> None:
-    """Check that the programs of a pair, and the tools that start them, are installed."""
+    """Check that the programs of a pair are installed, and also the tools that start them."""
     for program in pair.programs:
         words = program.words({**dict.fromkeys(PLACES, "x"), "here": str(pair.folder)})
         where = f"{program.name}: {words[0]}"

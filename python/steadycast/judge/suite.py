@@ -38,7 +38,7 @@ _SHARE, _MOST = 0.6, 8
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of a judgement."""
+    """What to judge, and how: the options of a judgement."""
 
     pair: Pair
     folder: Path = Path()

@@ -124,7 +124,7 @@ class Pool:
         at_it.add_done_callback(self._at_it.discard)
         return await asyncio.shield(
             at_it
-        )  # free only when its task is done, even if the request was cancelled earlier
+        )  # keep the worker until its task is done, even if the request is cancelled earlier
 
     async def _with(self, worker: Workers, task: Task) -> Any:
         try:
@@ -195,7 +195,7 @@ class Lab:
                 return web.wrong(413, f"a request has at most {_MOST_BODY} bytes")
             try:
                 sent = json.loads(body)
-                json.dumps(sent, ensure_ascii=False).encode()  # fails on a lone surrogate
+                json.dumps(sent, ensure_ascii=False).encode()  # raises an error for a lone surrogate
                 if not isinstance(sent, dict):
                     raise ValueError("a request is an object")
                 return await answer(sent)

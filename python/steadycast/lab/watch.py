@@ -69,7 +69,7 @@ class Watched:
         if at is None:
             return
         if self._rows and at < self._rows[-1]["at_s"]:
-            self._rows.clear()  # another session
+            self._rows.clear()  # another session has begun
         self._rows.append({**row, "at_s": at})
 
     @property

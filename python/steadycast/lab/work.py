@@ -204,7 +204,7 @@ def _film(task: Task, runs: Sequence[Done]) -> bytes:
         viewers.append(viewer)
     told = runs[0].told
     made = film(viewers, task.kind, lambda at, of: told("filming", at, of))
-    assert made is not None  # `film` has no size limit here
+    assert made is not None  # `film` returns `None` only if there is a size limit
     return made
 
 

@@ -121,7 +121,7 @@ class Sound:
                 try:
                     frames = packet.decode()
                 except av.error.InvalidDataError:
-                    continue  # damage becomes a gap
+                    continue  # the damaged part becomes a gap
                 for frame in itertools.chain.from_iterable(map(resampler.resample, frames)):
                     if frame.pts is not None and frame.time_base is not None:
                         begins = frame.pts * frame.time_base - self._began

@@ -76,8 +76,8 @@ class Ends:
         """The results of the session, in the form of those of `steadycast.run`: summary, tables and report.
 
         Raises:
-            UserError: the session was not closed yet.
-            Exception: the error of `close`, after which there are no results.
+            UserError: the session is not closed yet.
+            Exception: `close` has raised this error, so there are no results.
 
         """
         if self._failed is not None:
@@ -120,7 +120,7 @@ class Ends:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            with suppress(Exception):  # the error of the block is the cause
+            with suppress(Exception):  # the error of the block is raised instead
                 self.close()
             return
         self._drain()
@@ -128,7 +128,7 @@ class Ends:
 
 
 def look(core: Any) -> Json:
-    """Return the present status of a core session.
+    """Return the current status of a core session.
 
     Raises:
         TimeoutError: the session does not report its status.

@@ -353,7 +353,7 @@ class _Lines:
             self._file = sys.stdout
             return
         try:
-            self._file = open(name, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the session)
+            self._file = open(name, "a", encoding="utf-8")  # noqa: SIM115  (it stays open during the session)
         except OSError as error:
             raise UnwrittenError.of(name, error, "name another file") from error
 

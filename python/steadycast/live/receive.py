@@ -72,7 +72,7 @@ class Received:
 
     summary: Json
     silent: bool
-    """Whether no usable packet arrived."""
+    """Whether the session received no packet that it could use."""
     unused: tuple[str, ...] = ()
     """Sentences about packets that were discarded."""
 
@@ -598,7 +598,7 @@ def settings_of(options: Options, *, tell: bool = True) -> Json:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
+    except (OSError, ValueError):  # no file can have this name
         return False
 
 
