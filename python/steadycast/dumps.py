@@ -22,7 +22,7 @@ from steadycast.report import say
 BIN_S = 1.0
 _MOST_BYTES = 1 << 28
 _MOST_S = 86_400.0
-"""Longer calls are refused, in seconds."""
+"""The longest call that is accepted, in seconds."""
 _AVERAGES = (
     "one value a second does not say which packets waited for each other (an event log does: "
     "chrome://webrtc-internals, Enable diagnostic packet and event recording)"
@@ -68,7 +68,10 @@ _APART_S = 0.05
 _WORST_S = 10.0
 """The length of the window in which the audio losses are averaged, in seconds."""
 _MIN_AUDIO_PACKETS = 200
-"""Windows with fewer audio packets are ignored, because a single loss would look like many. Silence may not be sent."""
+"""Windows with fewer audio packets are ignored, because a single loss would be a high loss rate.
+
+Such windows occur in silence, because a sender need not send silence.
+"""
 _MOST_DEPTH = 8
 """The deepest nesting of objects in which statistics are found."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
@@ -635,7 +638,7 @@ def _carried_by(stats: Stats, side: str) -> float:
 
 
 def _summary(stats: Stats, side: str) -> Json:
-    """Summarise one direction of a connection in bins of 1 s."""
+    """Summarize one direction of a connection in bins of 1 s."""
     kind, counter = _WAYS[side]
     ids = stats.video(kind)
     set_back = _set_back(stats.of(kind, counter, ids))
@@ -817,7 +820,7 @@ def capture_of(place: Path) -> Path | None:
 
 
 def of_run(place: Path) -> Json:
-    """Summarise the first video of a run from the run's tables.
+    """Summarize the first video of a run from the run's tables.
 
     Raises:
         UserError: it is no run folder, or has no video.

@@ -91,7 +91,7 @@ class Facts:
     def judged(self) -> tuple[float, float]:
         """The judged interval, in seconds.
 
-        It begins `SETTLING_S` after the first video starts, and ends when a video ends.
+        It begins `SETTLING_S` after the first video starts, and ends when the first video ends.
         """
         start = min(flow.active[0][0] for flow in self.videos)
         return start + SETTLING_S, min(flow.active[-1][1] for flow in self.videos)

@@ -169,7 +169,7 @@ class TableSpec:
     against: str | None
     """The name of a variant. If it is set, a "points" table shows the mean differences from this variant."""
     by_bound: bool
-    """Whether a "counts" table counts, for each measure, the points that keep the bounds on it.
+    """Whether a "counts" table shows for each measure how many points keep the bounds on the measure.
 
     The table then also counts the points whose result is unknown or depends on the seed.
     """
@@ -491,7 +491,9 @@ class Spec:
         return replace(self, variants=variants, whole=False)
 
     def only(self, names: Sequence[str]) -> Spec:
-        """Return a copy that has only some variants and scenarios, and those to which the measures of these refer.
+        """Return a copy that has only some variants and scenarios.
+
+        It also keeps the variants and scenarios to which the measures refer.
 
         Args:
             names: variants, scenarios, or values of a scenario's ``about``.
@@ -554,7 +556,7 @@ class Spec:
         return measure.name in measures or measure.name != measure.shown
 
     def formulas(self) -> Iterator[tuple[Measure, Formula]]:
-        """Yield each measure once for each different formula that it has at the points.
+        """Yield each measure with each different formula that it has at some point.
 
         Raises:
             UserError: a measure is not a valid formula, or no point has its variables.
@@ -694,7 +696,7 @@ def _lacks(text: str, variables: Mapping[str, str], place: str) -> bool:
 
 
 def resolved(variables: Mapping[str, str], place: str) -> tuple[tuple[str, str], ...]:
-    """Replace the variables that other variables contain. Leave out variables for which this is impossible."""
+    """Fill in variables that contain other variables. Leave out variables that can't be filled in."""
     known = {name: value for name, value in variables.items() if "${" not in value}
     left = {name: value for name, value in variables.items() if name not in known}
     while left:

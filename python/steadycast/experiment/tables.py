@@ -256,7 +256,7 @@ def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
 
 
 def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point]) -> str:
-    """Return "A/B". These bounds apply to B of the points, and A of these keep the bounds with each seed."""
+    """Return "A/B". The bounds apply to B of the points. A of these points keep the bounds with each seed."""
     found = []
     for point in points:
         each = [

@@ -113,7 +113,7 @@ class Experiment:
         return {point.name: point for point in self.points}
 
     def beside(self, point: Point, name: str) -> Point | None:
-        """Return the point that differs from ``point`` only in having the variant or scenario ``name``.
+        """Return the point that has the variant or scenario ``name``, but otherwise equals ``point``.
 
         Return `None` if it does not exist. Values of axes that the scenario ``name`` lacks are left out.
         """
