@@ -62,8 +62,9 @@ def read(
         file: the path of the file or of the run folder. In a run folder, the capture is read if there is one, and the
             tables otherwise.
         stream: the SSRC of a stream of the call, if a capture contains several calls.
-        side: ``sender`` or ``receiver``. In a log or dump, this selects the direction, by default the direction with
-            more data. For a capture, it is the host that captured, by default the host that fits the file best.
+        side: ``sender`` or ``receiver``. In a log or dump, it selects the direction. By default, it is the direction
+            with more data. For a capture, it is the host that captured. By default, it is the host that fits the file
+            best.
         other: the receiver's log or capture of the same call. Then ``file`` must come from the sender.
         controllers: the names of controllers. Their decisions on the recorded reports are computed.
         beside: the competing flows in the queue, if there are any, in the form that `replay.others` parses.

@@ -1,7 +1,7 @@
 """Observes how long threads wait for a processor, and what else keeps the machine's processors busy.
 
 All values are read from /proc. This needs no permissions and does not disturb the observed threads. /proc/pressure/cpu
-is not used. It also counts waiting threads of low priority, which do not disturb other threads.
+is not used, because it also counts waiting threads of low priority. Such threads do not disturb other threads.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def emulate(
     Raises:
         UserError: the scenario, a clip or a controller is wrong, or requires a feature that the kernel lacks.
         MissingError: the permission to create network namespaces is missing.
-        KeyboardInterrupt: Ctrl-C was pressed; with ``out``, the partial results are in ``out``.part.
+        KeyboardInterrupt: Ctrl-C was pressed. If ``out`` is given, the partial results are in ``out``.part.
 
     """
     program = _one(program)

@@ -592,7 +592,7 @@ def aggregate(summaries: Sequence[Mapping[str, Any]]) -> Json:
 def spread(values: Sequence[float]) -> Json:
     """Return the mean, the half-width of its confidence interval, the minimum, the maximum and the count.
 
-    The interval is the 95 % confidence interval by Student's t distribution. A single value has none.
+    The interval is the 95 % confidence interval by Student's t distribution. A single value has no interval.
     """
     n = len(values)
     ci = student_t95(n - 1) * statistics.stdev(values) / math.sqrt(n) if n > 1 else None

@@ -172,7 +172,7 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
             scenario: a file, or a `steadycast.scenario.Scenario`. By default, it is `greedy`.
             networks: names of networks. Each episode draws one of them by its seed. By default, the scenario's own
                 network is used.
-            flow: the name of the controlled video flow, by default the first video flow.
+            flow: the name of the video flow that the agent controls. By default, it is the first video flow.
             set: changes to the scenario, as for `steadycast.run`.
             reward: function that returns the reward for an observation, which has the names of `OBSERVATION` as keys.
                 By default, it is `Reward`.

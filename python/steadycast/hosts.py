@@ -58,7 +58,10 @@ class Member:
     """
     run: Sequence[str]
     ready: str = ""
-    """When the program is ready: udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:SECONDS. If empty: immediately."""
+    """How to see that the program is ready: udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:SECONDS.
+
+    If the text is empty, the program is ready immediately.
+    """
     env: Mapping[str, str] = field(default_factory=dict)
     ends: bool = True
     """Whether the program may exit with code 0 before the crew ends."""
@@ -74,7 +77,7 @@ class Plan:
 
     members: Sequence[Member]
     waits: str | None = None
-    """The name of the program whose exit ends the crew."""
+    """The name of a program. When this program exits, the crew ends."""
     until_s: float | None = None
     """When the crew ends if `waits` is `None`, in seconds since the emulation's start."""
     counts_from_s: float = 0.0
@@ -184,7 +187,7 @@ class Crew:
         if confined is None:
             return bare(member.run), {**os.environ, **member.env}
         if member.own:
-            # Keep the crew's capabilities. A process without them then can't trace the program (ptrace(2)).
+            # Keep the crew's capabilities, so that a process without capabilities can't trace the program (ptrace(2)).
             return list(member.run), {**os.environ, **member.env}
         return confined.words(member.run), confined.environment(os.environ, member.env)
 
@@ -228,9 +231,10 @@ class Crew:
             raise FailedError("ended-early", member.name, f"{_ended(code)} at {at:.1f} s{remedy}")
 
     def logged(self, name: str) -> int | None:
-        """Return the current size of a running program's log, in bytes. Return `None` if there is no such log.
+        """Return the current size of a running program's log, in bytes. Return `None` if the program has no log.
 
-        Lines after this size may be caused by the signals that end the program.
+        Also return `None` if the program has ended, because then all lines of the log are the program's own. In the
+        log of a running program, later lines may be caused by the signals that end the program.
         """
         running = name in self.running and self.running[name][1].poll() is None
         log = self.running[name][0].log if running else None

@@ -170,7 +170,7 @@ def check_trace(clip: EncodedClip, traced: Sequence[TracedFrame], path: Path) ->
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """The pictures on screen and their quality, in display slots."""
+    """The pictures on screen and their quality. Each array has one entry for each display slot."""
 
     shown: I64
     """The slot of the picture that is on screen. It is −1 while the screen is black before the first picture."""
@@ -434,7 +434,7 @@ def evaluate(
         pixels: FFmpeg's name for the pixel format of the original, if the original is a `.yuv` file.
         playout_ns: the play-out limit, as for `frames_of`. Without it, no frame is late.
         by: one of `media.quality.BY`.
-        interval: the number of frames in an interval of `miv`; by default the frames of one second.
+        interval: the number of frames in an interval of `miv`. By default, an interval lasts for one second.
         video: the file to which the pictures on screen are saved.
         progress: callback that receives the number of finished frames.
 

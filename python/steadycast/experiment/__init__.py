@@ -39,9 +39,9 @@ def run_experiment(
     Args:
         source: an experiment file, or the name of a built-in experiment.
         seeds: seeds that replace the seeds of the file.
-        only: names of variants, names of scenarios, or values of a scenario's ``about``; by default everything is run.
-            A variant may be a controller that is not in the file. The file for a table is only written if all rows of
-            the table are run.
+        only: names of variants, names of scenarios, or values of a scenario's ``about``. By default, everything is
+            run. A variant may be a controller that is not in the file. The file for a table is only written if all rows
+            of the table are run.
         beside: additional controllers for the file's list of controllers: names of the registry,
             ``FILE.py:Class``, or ``exec:`` with a program.
         draw: a seed for the random draws, which replaces the seed in the file.

@@ -235,7 +235,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant: changes to a scenario."""
+    """A variant of the scenarios, which is defined by changes."""
 
     sets: tuple[str, ...]
     emulated: bool

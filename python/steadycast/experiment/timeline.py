@@ -35,7 +35,7 @@ def write(run: Run, place: Path) -> None:
     step = times[1] - times[0] if len(times) > 1 else 1.0
     # Choose the step so that there are at most `_POINTS` steps.
     wide = step * max(1, -(-len(times) // _POINTS))
-    # Add 1e-6. Otherwise, rounding could put a time at the lower edge of a group into the group before.
+    # Add 1e-6, because rounding could otherwise put a time at the lower edge of a group into the earlier group.
     group = (pl.col("t_s") / wide + 1e-6).floor().cast(pl.Int64)
     steps = int(times[-1] / wide + 1e-6) + 1 if times else 0
 

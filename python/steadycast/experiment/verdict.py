@@ -64,7 +64,7 @@ class Kept:
 
 
 def all_of(found: Iterable[bool | None]) -> bool | None:
-    """Return false if a value is false. Otherwise, return `None` if a value is `None`, and true if not."""
+    """Return false if a value is false. Otherwise, return `None` if a value is unknown, or else true."""
     known = list(found)
     return False if False in known else None if None in known else True
 

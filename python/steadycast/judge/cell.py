@@ -306,7 +306,7 @@ class Cause:
     what: str = ""
     remedy: str = ""
     certain: bool = False
-    """Whether the figures are not trusted even if no thread was observed to wait."""
+    """Whether this cause alone makes the figures untrustworthy, even if no thread was observed to wait."""
 
 
 def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:

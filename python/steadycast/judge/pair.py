@@ -103,7 +103,10 @@ class Pair:
     programs: tuple[Program, ...]
     networks: str = "smoke"
     lead_s: float = 10.0
-    """The lead time in seconds. The sender must begin within this time. Times of network events count from its end."""
+    """The lead time in seconds. The sender must begin within this time.
+
+    The times of network events count from the end of the lead time.
+    """
     seconds: float = 60.0
     clip: Marked | None = None
     rtp: Rtp = Rtp()

@@ -48,7 +48,7 @@ _OVERLAP_S = 1.0
 _HEAD_BYTES = 4
 """The number of payload bytes in the column ``head`` of the table ``wire``."""
 _RECENT_PICTURES = 30
-"""A freeze is compared with the mean duration of this number of pictures (W3C, ``freezeCount``)."""
+"""A picture counts as frozen by comparison with the mean duration of this number of pictures (W3C, ``freezeCount``)."""
 _PLAUSIBLE_S = 10.0
 """Maximum time in seconds by which a picture can be late or early. If its mark implies more, the mark was misread."""
 _UNREAD = 0.2

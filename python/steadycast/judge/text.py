@@ -69,11 +69,11 @@ class Judgement:
         return max(known) - min(known) if known else 0.0
 
     def trusted(self, network: str) -> bool:
-        """Whether it is known of all runs on a network that they were undisturbed."""
+        """Whether all runs on a network are known to be undisturbed."""
         return not any(o.doubts or o.unknown for o in self.of(network))
 
     def known(self, network: str, key: str) -> float | None:
-        """Return the value of a figure to which conditions apply. Return `None` if the figure is not trusted."""
+        """Return the value of a figure for conditions and expectations. Return `None` if the figure is not trusted."""
         if not (self.trusted(network) or self.anyway):
             return None
         return number(self.worst(network).get(key))

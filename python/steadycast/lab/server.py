@@ -436,9 +436,9 @@ def serve(
 
     Args:
         bases: the scenarios from which the page can start.
-        port: the port to listen at; by default the first free one from 8765 on.
+        port: the port to listen at. By default, it is the first free port from 8765 on.
         clips: a folder with clips that the page may use.
-        watched: files of status lines; the page then shows these live sessions instead of scenarios.
+        watched: files of status lines. If there are any, the page shows these live sessions instead of scenarios.
         link: the part of the address after the token, which contains a shared scenario.
         opens: whether to open a browser.
         told: callback that receives the address.

@@ -180,7 +180,7 @@ _SHORT = ("queue", "loss", "jitter")
 
 
 def _consequences(tree: Json, path: Where, value: object) -> Iterator[tuple[Where, object]]:
-    """Yield a change and its consequences. For example, another kind of queue drops the parameters of the old kind."""
+    """Yield a change and its consequences. For example, a new kind of queue removes the old kind's parameters."""
     if len(path) > 1 and path[-2] in _SHORT and isinstance(short := _at(tree, path[:-1]), str | int | float):
         yield path[:-1], _long(path[-2], short)
     if list(path[-2:]) == ["queue", "kind"]:
@@ -253,7 +253,7 @@ class Knob:
     group: str
     label: str
     kind: str
-    """"rate", "span", "size", "share", "number", "whole", "choice" or "switch"."""
+    """The kind of control: "rate", "span", "size", "share", "number", "whole", "choice" or "switch"."""
     value: object
     """The value in the text, or the default value. It is `None` if there is neither."""
     about: str

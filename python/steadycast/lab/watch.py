@@ -85,7 +85,8 @@ class Watched:
         """Return the session's charts and numbers, in the same format as for a run (`steadycast.lab.work.shown`).
 
         Args:
-            origin: the start of the page's time axis, in seconds of the hosts' clocks; by default the session's start.
+            origin: the start of the page's time axis, in seconds of the hosts' clocks. By default, it is the session's
+                start.
 
         """
         later = 0.0 if origin is None or self.began is None else self.began - origin

@@ -1,4 +1,4 @@
-"""The base class of `sc.Sender` and `sc.Receiver`, with their pixel formats and the names of arguments in errors."""
+"""Defines the base class of `sc.Sender` and `sc.Receiver`, their pixel formats, and how errors refer to arguments."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Ends:
         raise NotImplementedError
 
     def _finish(self, stop: Callable[[], None], warnings: list[str]) -> bool:
-        """End the session and keep its results. Return false if it had already ended."""
+        """End the session and keep its results. Return false if the session was already closed."""
         with self._closing:
             if self._run is not None or self._failed is not None:
                 return False

@@ -90,7 +90,7 @@ def keys(flow: Flow, clip: str | None) -> dict[str, Any]:
     found = {OPTIONS[name].key: value for name, value in flow.items() if "encode." not in OPTIONS[name].key}
     if "params" in found:
         found["params"] = {str(flow["controller"]): dict(_params(found["params"]))}
-    # Add the unit to a number without a unit, which is in bytes.
+    # A number without a unit is in bytes, so add the unit.
     if re.fullmatch(r"\d+", str(found.get("packet", ""))):
         found["packet"] = f"{found['packet']}B"
     if clip is not None:
