@@ -189,7 +189,7 @@ def _less(call: Json, first: int, last: int) -> str:
 
 
 def _unsent(seen: Json) -> str:
-    """Say that the sender sent no pictures. Return an empty text if this explains less than half of the pauses."""
+    """Say that the sender sent no pictures. Return an empty text if that explains at most half of the pauses."""
     frames = seen.get("frames") or {}
     paused, unsent = (frames.get(key, 0.0) for key in ("paused_s", "unsent_s"))
     if not paused or 2 * unsent <= paused:

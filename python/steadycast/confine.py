@@ -29,8 +29,8 @@ MOST_BYTES = 1 << 30
 MOST_FILES = 10_000
 """The largest number of files and folders of a program that are examined."""
 _NO_RIGHTS = ("--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all")
-# The arguments are: the writable folder, the number of files, the source and the mount point of each file, the number
-# of read-only folders, the read-only folders, and the command.
+# The script has these arguments: the writable folder, the number of files, the source and the mount point of each
+# file, the number of read-only folders, the read-only folders, and the command.
 #
 # `ro` mounts a second time, because a bind mount gets its own flags only when it is mounted again (mount(2)).
 _SCRIPT = """

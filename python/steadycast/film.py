@@ -139,7 +139,7 @@ def _frame(sheet: Any, held: Sequence[bool], width: int, height: int) -> None:
 def smaller(data: bytes, most: int) -> bytes | None:
     """Encode a film in WebM again, so that it has at most ``most`` bytes.
 
-    Returns: the film, or `None` if that needs too low a quality, or if the film is damaged.
+    Returns: the film, or `None` if this size needs too low a quality, or if the film is damaged.
     """
     if len(data) <= most:
         return data

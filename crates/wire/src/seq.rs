@@ -1,8 +1,8 @@
 //! Extended sequence numbers (RFC 3550, appendix A.1).
 
-/// Minimum jump ahead that can be a restart of the source. It is one if the next packet follows in sequence.
+/// A jump ahead by at least this is a restart of the source if the next packet follows in sequence.
 pub const MAX_DROPOUT: u16 = 3000;
-/// A packet counts as late if its number is less than this behind the newest number.
+/// A packet counts as late if its number is behind the newest number by less than this.
 ///
 /// A jump ahead by less than this counts as a loss. [`ExtendedSeq::on_packet_within`] can raise the limit for jumps.
 pub const MAX_MISORDER: u16 = 100;

@@ -48,7 +48,7 @@ _OVERLAP_S = 1.0
 _HEAD_BYTES = 4
 """The number of payload bytes in the column ``head`` of the table ``wire``."""
 _RECENT_PICTURES = 30
-"""A picture counts as frozen by comparison with the mean duration of this number of pictures (W3C, ``freezeCount``)."""
+"""To detect freezes, durations are compared with the mean over this number of pictures (W3C, ``freezeCount``)."""
 _PLAUSIBLE_S = 10.0
 """Maximum time in seconds by which a picture can be late or early. If its mark implies more, the mark was misread."""
 _UNREAD = 0.2
@@ -797,7 +797,10 @@ def _stats(line: str) -> tuple[float, list[dict[str, float]]] | None:
 
 
 def series(cell: Cell) -> dict[str, list[Any]]:
-    """Return series of the scored time per second: rates in bit/s, and the 95th percentile of the delay."""
+    """Return series that have one value for each second of the scored time.
+
+    They are rates in bit/s, and the 95th percentile of the delay in ms.
+    """
     low, high = cell.window
     seconds_ = int(high - low)
     came = cell.way().filter(pl.col("arrived_s").is_not_null())
