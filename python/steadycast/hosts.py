@@ -124,7 +124,7 @@ def space_of(host: str) -> str | None:
 def age_s() -> float:
     """Return the time since the emulation's start in seconds, with a resolution of 10 ms.
 
-    It is the age of this process.
+    The time is measured as the age of this process.
     """
     ticks = int(Path("/proc/self/stat").read_text().rpartition(") ")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")

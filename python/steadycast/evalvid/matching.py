@@ -166,11 +166,10 @@ def _of_one_source(
 
 
 def _identity(ends: Sequence[Sequence[Event]], sent: PacketTrace) -> tuple[str, list[list[Hashable]]]:
-    """Return a name and keys. A packet has the same key in the departures, the arrivals and the drops.
+    """Return the name of the property that identifies packets, and its value for each departure, arrival and drop.
 
-    The key is the RTP sequence number, the number in the trace or in the IP header, or the payload. Only a property
-    that all packets have can be the key. Of these properties, the one with the most distinct values is used. The
-    returned name is its name.
+    The property is the RTP sequence number, the number in the trace or in the IP header, or the payload. All packets
+    must have it. If several properties are possible, the one with the most distinct values is used.
     """
     rtp = [[None if event.rtp is None else event.rtp[1] for event in end] for end in ends]
     ids = [[event.id for event in end] for end in ends]

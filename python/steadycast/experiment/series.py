@@ -96,7 +96,7 @@ STATISTICS: Mapping[str, Statistic] = {
     "share_below": Statistic(lambda values, level: sum(v < level for v in values) / len(values), level=True),
     "longest_below": Statistic(_longest_below, level=True),
 }
-"""The statistics by name. In a formula, a level, if needed, precedes the start and the end of the interval."""
+"""The statistics by name. In a formula, the level precedes the start and the end of the interval."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ _FORMAT = 2
 SSIM_EVERY = 15
 """SSIM is measured only for every 15th picture, because it is ten times as slow as PSNR."""
 _COARSE = 4
-"""The coarse version of a picture has sides that are shorter by this factor. It is used to detect damage.
+"""Side of the squares, in samples, that the coarse version of a picture replaces by their mean.
 
 A received picture is damaged if its PSNR is lower than the PSNR of the coarse version.
 """

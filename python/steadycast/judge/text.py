@@ -188,7 +188,7 @@ def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None)
     for condition in map(_condition, fail_if):
         pattern, _, key = condition.path.rpartition(".")
         for network in _named([*judged.networks], pattern, "--fail-if"):
-            # Skip a network that lacks the figure if the network is "*". For example, `tcp_bps` needs TCP flows.
+            # A condition for all networks ("*") skips those without the figure. For example, `tcp_bps` needs TCP flows.
             if pattern == "*" and key not in was.get(network, {}) and key not in judged.worst(network):
                 continue
             before, now = number(was.get(network, {}).get(key)), judged.known(network, key)

@@ -71,7 +71,8 @@ class Task:
 class Board:
     """Memory that the server and the workers share.
 
-    For each place, it has the number of the newest request (the ticket), and the progress of this request.
+    It has one place for the runs of each tab, and one for the films. A place contains the number of the newest request
+    (the ticket), and the progress of this request.
     """
 
     PLACES = 128

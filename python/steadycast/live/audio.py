@@ -195,7 +195,7 @@ class Work:
     def _blocks(self, sender: Any) -> Iterator[tuple[int, Samples, bool]]:
         """Yield the samples of each packet, the number of the first sample, and whether a new encoder is needed.
 
-        No new encoder is needed for a repetition that follows closely, because it would interrupt the sound for 20 ms.
+        A repetition that follows closely keeps the encoder, because a new encoder would interrupt the sound for 20 ms.
         If a repetition begins before the previous repetition ends, its beginning is cut.
         """
         width = 1 if self._sound.layout == "mono" else 2

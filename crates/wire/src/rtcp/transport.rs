@@ -64,7 +64,7 @@ pub struct TransportFeedback {
 
 impl TransportFeedback {
     /// Encodes the report as RTCP packets of at most `max` bytes each. Each RTCP packet has at least one status, even
-    /// if that exceeds `max`. Their feedback counts begin at `count`. A new RTCP packet begins where consecutive
+    /// if that exceeds `max`. The feedback packet counts begin at `count`. A new RTCP packet begins where consecutive
     /// arrivals are more than 8.19 s apart, because a delta has 16 bits.
     pub fn to_packets(&self, max: usize) -> Vec<Packet> {
         let (mut packets, mut begin, mut last, mut deltas) = (Vec::new(), 0, None, 0);
