@@ -15,7 +15,7 @@ words! {
 }
 
 impl Need {
-    /// Returns the description, as a part of a sentence.
+    /// Returns a description that fits into a sentence.
     pub const fn about(self) -> &'static str {
         match self {
             Self::PacketReports => "reports that list which packets arrived, and when: RFC 8888",

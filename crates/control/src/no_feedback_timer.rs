@@ -1,8 +1,7 @@
 use crate::Wake;
 use steadycast_units::{Span, Time};
 
-/// The no-feedback timer (as in RFC 5348, section 4.4). It starts with a packet, and does not run while nothing is
-/// sent.
+/// The no-feedback timer (as in RFC 5348, section 4.4). Sending a packet starts it, and feedback stops it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NoFeedbackTimer {
     until: Option<Time>,
@@ -18,7 +17,7 @@ impl NoFeedbackTimer {
         self.until = None;
     }
 
-    /// Returns whether the timer has expired. The next packet restarts it.
+    /// Returns whether the timer has expired. After that, the timer is stopped until the next packet is sent.
     pub(crate) fn has_expired(&mut self, now: Time) -> bool {
         let over = self.until.is_some_and(|until| until <= now);
         if over {

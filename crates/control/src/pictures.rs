@@ -1,13 +1,13 @@
-//! The controller's view of the video: groups of pictures (GOP) and quantizers.
+//! The video's properties as a controller sees them: groups of pictures (GOPs) and quantizers.
 
 use steadycast_units::{Rate, Span};
 
-/// A quantizer and its rates, with packet headers.
+/// A quantizer and the rates that it leads to. The rates include packet headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rung {
-    /// The quantizer; larger means lower quality.
+    /// The quantizer. A larger value means lower quality.
     pub quantizer: u8,
-    /// The mean rate of the source.
+    /// The mean rate over the whole video.
     pub rate: Rate,
     /// The rate of the largest GOP.
     pub peak: Rate,
@@ -25,10 +25,10 @@ pub struct Pictures {
 }
 
 impl Pictures {
-    /// Returns a substitute for the video of the MPEG-TFRCP paper: GOPs of 30 frames at 29.97 frames per second, with
-    /// quantizers 2, 4 … 62.
+    /// Returns a substitute for the video of the MPEG-TFRCP paper. It has GOPs of 30 frames, 29.97 frames per second,
+    /// and the quantizers 2, 4 … 62.
     ///
-    /// The paper gives 5.25 Mb/s for quantizer 12. The exponent was chosen to fit the paper's other rates.
+    /// The paper prints 5.25 Mb/s for quantizer 12. The exponent was fitted to the paper's other rates.
     ///
     /// ```text
     ///  rate(Q) = 5.25 Mb/s · (12/Q)^0.9
@@ -50,14 +50,15 @@ impl Pictures {
         self.rungs.iter().map(|r| r.rate).max().unwrap_or(Rate::MAX)
     }
 
-    /// Returns the index of the best quantizer with a mean rate of at most `rate`, else of the cheapest.
+    /// Returns the index of the best quantizer whose mean rate is at most `rate`. If there is none, returns the index
+    /// of the quantizer with the lowest rate.
     pub fn within(&self, rate: Rate) -> usize {
         let cheapest = (0..self.rungs.len()).min_by_key(|i| self.rungs[*i].rate).unwrap_or(0);
-        // Quantizers ascend, so the first that fits is the best.
+        // Quantizers ascend and quality falls with them, so the first quantizer that fits is the best.
         self.rungs.iter().position(|r| r.rate <= rate).unwrap_or(cheapest)
     }
 
-    /// Returns the index of the first quantizer of at least `wanted`, else of the last.
+    /// Returns the index of the first quantizer that is at least `wanted`. If there is none, returns the last index.
     pub fn at_least(&self, wanted: f64) -> usize {
         let place = self.rungs.iter().position(|r| f64::from(r.quantizer) >= wanted);
         place.unwrap_or(self.rungs.len().saturating_sub(1))

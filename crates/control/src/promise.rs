@@ -3,7 +3,7 @@
 /// A promise of a controller ([`Controller::promises`](crate::Controller::promises)) or the session ([`SESSION`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// The name: component, full stop, and a few words.
+    /// The identifier: the name of the component, a full stop, and a few words.
     pub id: &'static str,
     /// The promise, as a sentence without a full stop.
     pub about: &'static str,
@@ -45,14 +45,14 @@ pub const SESSION: &[&Promise] = &[&RTCP_SHARE, &REPAIR_WITHIN_RATE, &REPAIR_NOT
 pub struct Check {
     /// The promise.
     pub promise: &'static Promise,
-    /// The number of checks.
+    /// How often the promise was checked.
     pub checked: u64,
-    /// The number of checks that failed.
+    /// How many of these checks failed.
     pub broken: u64,
 }
 
 impl Check {
-    /// Creates a result without checks.
+    /// Creates a result with zero checks.
     pub const fn new(promise: &'static Promise) -> Self {
         Self { promise, checked: 0, broken: 0 }
     }
@@ -63,10 +63,10 @@ impl Check {
         self.broken += u64::from(!holds);
     }
 
-    /// Adds the results `more` to `all`.
+    /// Adds the results in `more` to those in `all`. Results for the same promise are summed.
     pub fn gather(all: &mut Vec<Self>, more: &[Self]) {
         for check in more {
-            // Every controller has its own copy of a promise.
+            // Compare identifiers, because every controller has its own copy of a promise.
             match all.iter_mut().find(|known| known.promise.id == check.promise.id) {
                 Some(known) => {
                     known.checked += check.checked;
@@ -79,7 +79,7 @@ impl Check {
 }
 
 impl Default for Check {
-    /// Returns a placeholder without a promise, until the controller sets its own check.
+    /// Returns a placeholder with an empty promise. The controller replaces it by its own check.
     fn default() -> Self {
         Self::new(&Promise { id: "", about: "" })
     }

@@ -1,13 +1,14 @@
-//! Detection of a standing queue, which ends a start phase before packets are lost.
+//! Detection of a standing queue. A controller uses it to end its start phase before packets are lost.
 
 use steadycast_units::{OneWay, Span, Time};
 
-/// The minimum delay is taken over this and the previous period. Clocks that differ by 200 ppm drift by 4 ms in two
-/// periods.
+/// Duration of a period. The minimum delay is taken over the current and the previous period. In two periods, clocks
+/// that differ by 200 ppm drift apart by 4 ms.
 const PERIOD: Span = Span::secs(10);
-/// The minimum number of delayed packets in a row; a radio link may delay a single one.
+/// Minimum number of consecutive delayed packets. A radio link may delay a single packet without a queue.
 const IN_A_ROW: u32 = 4;
-/// The minimum duration of the delay, in round trips. A competing slow start's burst has drained by then.
+/// How long packets must be delayed at least, as a multiple of the round-trip time. The burst of a competing slow start
+/// has drained by then.
 const PART: f64 = 0.5;
 
 /// Detects a standing queue from one-way delays. The clocks need not be synchronized.
@@ -17,23 +18,23 @@ pub(crate) struct Queue {
     least: Option<OneWay>,
     before: Option<OneWay>,
     until: Time,
-    /// The number of consecutive delayed packets.
+    /// Number of consecutive delayed packets.
     waited: u32,
-    /// The arrival of the first of these packets.
+    /// When the first of these delayed packets arrived.
     since: Time,
 }
 
 impl Queue {
-    /// Creates a detector with the threshold `limit`; zero disables it.
+    /// Creates a detector whose threshold is `limit`. Zero disables the detector.
     pub(crate) fn new(limit: Span) -> Self {
         Self { limit, ..Self::default() }
     }
 
-    /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns whether there is a queue.
+    /// Adds a packet that arrived at `at` with the one-way delay `way`. Returns whether there is a standing queue.
     ///
-    /// The threshold is at least `short`.
+    /// `short` is a lower bound of the threshold.
     pub(crate) fn on_packet(&mut self, way: OneWay, at: Time, rtt: Span, short: Span) -> bool {
-        // The minimum expires, so that a longer route does not look like a queue forever.
+        // Forget the minimum after a while. Otherwise a change to a longer route would look like a queue forever.
         if at >= self.until {
             (self.before, self.least) = (self.least.take(), None);
             self.until = at + PERIOD;
@@ -57,8 +58,8 @@ mod tests {
     use super::*;
     use steadycast_units::PeerTime;
 
-    /// Sends a packet every 10 ms, and returns the index of the first one at which a queue is detected. `delay` maps
-    /// the time in seconds to the delay in ms.
+    /// Sends a packet every 10 ms. Returns the index of the first packet at which a queue is detected. `delay` returns
+    /// the delay in ms for a time in seconds.
     fn first(limit: u64, seconds: u64, delay: impl Fn(f64) -> f64) -> Option<u64> {
         first_at(limit, seconds, 0, delay)
     }

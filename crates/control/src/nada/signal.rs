@@ -8,13 +8,13 @@ use crate::loss::{LossHistory, LossSettings, ReceivedPacket};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Span, Time};
 
-/// An arrival. All times are on one clock, the sender's or the receiver's.
+/// A packet arrival. All times are on one clock: either the sender's or the receiver's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     pub(super) at: Time,
-    /// The sequence number; `None` for another stream than the media.
+    /// Sequence number of a media packet. `None` for a packet of any other stream.
     pub(super) number: Option<u64>,
-    /// The missing packets before this packet; used only without `number`.
+    /// Number of packets missing directly before this packet. Used only if `number` is `None`.
     pub(super) missing: u64,
     pub(super) size: Bytes,
     pub(super) delay: Option<OneWay>,
@@ -25,7 +25,7 @@ pub(super) struct Packet {
 struct Logged {
     at: Time,
     size: Bytes,
-    /// Whether the packet counts as received. A late packet does not, because it has been counted as missing.
+    /// Whether the packet counts as received. False for a late packet, because it was already counted as missing.
     counts: bool,
     missing: u64,
     queue: Span,
@@ -68,11 +68,12 @@ impl Signal {
             missing = self.highest.map_or(0, |highest| number.saturating_sub(highest).saturating_sub(1));
             self.highest = self.highest.max(Some(number));
             let so_far = self.packets as f64;
-            // The receiver does not know the round-trip time, so losses within DELTA are one event.
+            // The receiver does not know the round-trip time. Treat losses within `delta` as one loss event instead.
             let received = ReceivedPacket { seq: number, at: packet.at, ce: false, rtt: self.config.delta };
             self.history.on_packet(&received, || so_far);
         }
-        // A packet without a measured delay counts with the last delay, so that `queues` has an entry per packet.
+        // If no delay was measured for this packet, repeat the last delay, so that `queues` has an entry for every
+        // packet.
         let queue = packet.delay.map_or_else(
             || self.queues.back().copied().unwrap_or_default(),
             |delay| self.base.queueing(packet.at, delay),
@@ -92,24 +93,24 @@ impl Signal {
         }
     }
 
-    /// Computes the report, and updates the means of loss and marks.
+    /// Computes the report. Also updates the moving averages of the loss rate and of the marked fraction.
     pub(super) fn report(&mut self, now: Time) -> Message {
         self.forget(now);
         let count = |of: fn(&Logged) -> u64| self.log.iter().map(of).fold(0, u64::saturating_add);
         let (lost, got) = (count(|p| p.missing), count(|p| u64::from(p.counts)));
         let (marked, all) = (count(|p| u64::from(p.marked)), self.log.len() as u64);
         let share = |part: u64, of: u64| if of == 0 { 0.0 } else { part as f64 / of as f64 };
-        // A single loss must not dominate the signal (RFC 8698, section 5.1.2).
+        // Smooth the loss rate, so that a single loss does not dominate the signal (RFC 8698, section 5.1.2).
         self.loss += ALPHA * (share(lost, lost.saturating_add(got)) - self.loss);
         self.marks += ALPHA * (share(marked, all) - self.marks);
         let filtered = self.queues.iter().min().copied().unwrap_or_default().as_secs_f64();
         let interval = self.history.rate().map(|p| 1.0 / p.get());
         let delay = warped(filtered, self.history.open(), interval);
         let x = aggregate(delay, self.loss, self.marks, &self.config);
-        // The ramp-up needs a window without loss and queue (RFC 8698).
+        // The sender may ramp up only if the log window has no loss and no queue (RFC 8698).
         let quiet = lost == 0 && self.log.iter().all(|packet| packet.queue < Q_EPS);
         let covered = self.first.map_or(Span::ZERO, |first| now.since(first));
-        // At first, the receive rate is averaged over the time so far.
+        // While the log is shorter than its window, average the receive rate over the time since the first packet.
         let window = covered.clamp(self.config.delta, LOG_WINDOW.max(self.config.delta));
         Message {
             gradual: !quiet || (self.config.own_rules && marked > 0),
@@ -119,10 +120,11 @@ impl Signal {
     }
 }
 
-/// Reduces a long delay after a loss, so that flows that fill the queue do not starve this one (RFC 8698, section 4.2).
+/// Reduces a long delay after a loss (RFC 8698, section 4.2). Without this reduction, flows that fill the queue would
+/// starve this flow.
 ///
-/// `delay` is in seconds. `since` is the number of packets since the last loss, `interval` the mean loss interval in
-/// packets.
+/// `delay` is in seconds. `since` is the number of packets since the last loss. `interval` is the mean loss interval,
+/// in packets.
 ///
 /// ```text
 ///             QTH · exp(−λ (d − QTH)/QTH)    for d ≥ QTH, less than 7 loss intervals after a loss
@@ -130,7 +132,7 @@ impl Signal {
 ///             d                              otherwise
 /// ```
 ///
-/// In the eighth loss interval after a loss, d_tilde rises linearly from the first value to the second.
+/// In the eighth loss interval after a loss, d_tilde rises linearly from the upper expression to the lower.
 fn warped(delay: f64, since: f64, interval: Option<f64>) -> f64 {
     let threshold = Q_TH.as_secs_f64();
     let Some(interval) = interval.filter(|_| delay >= threshold) else { return delay };
@@ -192,8 +194,8 @@ mod tests {
         near(aggregate(1.0, 1.0, 0.0, &config), 3.2767, 1e-9);
     }
 
-    /// Delivers packets every 10 ms, except those for which `lost` is true. `queue` returns a packet's queueing delay
-    /// in ms.
+    /// Delivers packets every 10 ms, and skips a packet if `lost` returns true for its number. `queue` returns the
+    /// queueing delay of a packet, in ms.
     fn run(
         signal: &mut Signal,
         numbers: std::ops::Range<u64>,
@@ -216,10 +218,11 @@ mod tests {
         let mut signal = Signal::new(&config);
         let message = run(&mut signal, 0..100, |_| false, |_| 0);
         assert!(!message.gradual);
-        // Two of fifty packets are marked, and the gain is a tenth: (0.004/0.01)² · 2 ms.
+        // Two of fifty packets are marked, and the smoothing weight is a tenth, so x is (0.004/0.01)² · 2 ms.
         near(message.x.as_secs_f64(), 0.000_32, 1e-6);
         near(message.received.as_bps_f64(), 1e6, 25e3);
-        // One packet of fifty has waited for 12 ms. The minimum of fifteen packets hides it, but the mode reacts to it.
+        // One of fifty packets has waited for 12 ms. The minimum filter over fifteen packets hides this delay. The
+        // ramp-up mode still ends, because it checks every packet.
         let message = run(&mut signal, 100..150, |_| false, |n| if n == 120 { 12 } else { 0 });
         assert!(message.gradual && message.x < Span::millis(3), "{message:?}");
         assert!(!run(&mut signal, 150..250, |_| false, |_| 9).gradual);

@@ -9,7 +9,7 @@ pub(super) const NOTICE_ID: u8 = 5;
 const REPORT_NOW: u8 = 1;
 const HAS_ACKER: u8 = 2;
 
-/// The header extension of each packet: 5 bytes, or 10 once the sender has a report to confirm.
+/// The header extension of each packet. It has 5 bytes, or 10 once the sender has a report to confirm.
 ///
 /// ```text
 ///   0        4       5       6         10
@@ -21,16 +21,16 @@ const HAS_ACKER: u8 = 2;
 pub(super) struct SenderNotice {
     /// The receiver that acknowledges this packet.
     pub(super) acker: Option<ReceiverId>,
-    /// Whether all receivers are to report, so that an acker can be elected.
+    /// Whether the sender requests a report from all receivers, so that it can elect an acker.
     pub(super) report_now: bool,
-    /// The latest report that the sender has received, which suppresses others.
+    /// The latest report that has reached the sender. Receivers with a lower loss rate then suppress their own reports.
     pub(super) confirmed: Option<Confirmation>,
 }
 
-/// The confirmation of a report, as PGM's source confirms a NAK.
+/// Confirms that a report has reached the sender, as a PGM source confirms a NAK.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Confirmation {
-    /// Distinguishes a confirmation from earlier ones.
+    /// Counter that distinguishes a new confirmation from an older one.
     pub(super) count: u8,
     pub(super) loss: f64,
 }
@@ -81,10 +81,10 @@ pub(super) struct ReceiverReport {
     pub(super) purpose: Purpose,
     /// The low 32 bits of the highest sequence number.
     pub(super) lead: u32,
-    /// The last 32 packets; zero except in an acknowledgment.
+    /// Which of the last 32 packets have arrived. Zero except in an acknowledgment.
     pub(super) bitmap: u32,
     pub(super) loss: f64,
-    /// The send time of packet `lead`, plus the time since its arrival.
+    /// The send time of packet `lead`, plus the time between its arrival and this report.
     pub(super) echo: Stamp,
 }
 

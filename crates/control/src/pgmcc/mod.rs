@@ -19,8 +19,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // With feedback every 250 ms, the rate was 0.26 times the rate with a receiver half at the receiver
-    // (`crates/remote/tests/all/matrix.rs`).
+    // With feedback every 250 ms, the rate fell to 0.26 times the rate that the controller reaches when its receiver
+    // part runs at the receiver (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     extension: message::NOTICE_ID,
@@ -42,13 +42,14 @@ const WITHIN: Promise = Promise {
 
 const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
 
-/// The timeouts in a row after which the acker is dropped (the draft).
+/// Number of consecutive timeouts after which the acker is dropped (the draft).
 const ELECT_AFTER: u32 = 2;
-/// The later acknowledgments after which a missing packet is lost (the draft).
+/// Number of later acknowledgments after which a missing packet counts as lost (the draft).
 const DUP_THRESHOLD: u32 = 3;
-/// The minimum retransmission timeout (ns-2.35; RFC 6298 has 1 s).
+/// Minimum retransmission timeout. The value is that of ns-2.35; RFC 6298 asks for 1 s.
 const RTO_MIN: Span = Span::millis(200);
-/// The maximum random delay of an answer to "report now", so that one suppresses the others; not in the draft.
+/// Maximum random delay before a receiver answers "report now". The first answer then suppresses the others. This rule
+/// is not in the draft.
 const BACKOFF: Span = Span::millis(100);
 
 params! {
@@ -74,7 +75,7 @@ params! {
             "Steadycast", [2.0; 2], [1.0, 64.0];
     } {
         sqrt: bool = rank == "sqrt",
-        /// Whether only a used window grows (RFC 7661); the draft has no such rule.
+        /// Whether the window grows only while it is fully used (RFC 7661). The draft has no such rule.
         only_used: bool = values.mode() == Mode::Repaired,
     }
 }

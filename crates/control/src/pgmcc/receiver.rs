@@ -6,10 +6,11 @@ use crate::tfrc::echo;
 use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Chance, PeerTime, Span, Time};
 
-/// The maximum number of missing packets of a gap that are counted. By then the loss filter has reached 1.
+/// Maximum number of missing packets that are counted for one gap. After that many, the smoothed loss rate is
+/// practically 1.
 const LONGEST_GAP: u64 = 8_192;
 
-/// The time after which a repeated request is answered again.
+/// Time after which the receiver answers a repeated request for reports again.
 const ASK_AGAIN: Span = Span::millis(500);
 
 /// The assumed group size in the suppression timer of reports: N in RFC 4654.
@@ -33,11 +34,12 @@ pub(super) struct Receiver {
     loss: f64,
     acker: bool,
     due: Option<(Wake, Purpose)>,
-    /// The time of the answer to the sender's request for reports.
+    /// When this receiver last scheduled an answer to the sender's request for reports.
     asked: Option<Time>,
-    /// When a missing packet is reported, unless another receiver reports at least the same loss.
+    /// When this receiver will report a missing packet. It does not if another receiver reports the same or a higher
+    /// loss first.
     nak: Option<Time>,
-    /// The `count` of the last confirmation of another receiver's report.
+    /// The `count` of the last confirmation in the sender's packets.
     confirmed: Option<u8>,
 }
 
@@ -59,7 +61,7 @@ impl Receiver {
         }
     }
 
-    /// Returns whether other receivers' reports can suppress this receiver's.
+    /// Returns whether reports of other receivers can suppress a report of this receiver.
     fn suppresses(&self) -> bool {
         self.group && !self.config.nak_backoff.is_zero()
     }
@@ -72,24 +74,26 @@ impl Receiver {
         }
     }
 
-    /// Cancels the pending report because of another receiver's, unless the loss here is higher.
+    /// Cancels the pending report if another receiver has reported the loss rate `loss` and the loss here is not
+    /// higher.
     fn suppress_by(&mut self, loss: f64) {
-        // The pending report announces this receiver's loss rate. A report with the same or a higher rate replaces it.
+        // The pending report exists to announce the loss rate here. Another report with the same or a higher rate makes
+        // it needless.
         if self.loss <= loss {
             self.nak = None;
         }
     }
 
-    /// Updates the loss filter by a packet and the missing ones before it.
+    /// Adds a received packet, and the `missing` packets before it, to the smoothed loss rate.
     ///
     /// ```text
     ///  p := (1 − a) p + a x        x = 0: received, 1: missing
     /// ```
     ///
-    /// Source: draft-ietf-rmt-bb-pgmcc. Returns whether packets are missing.
+    /// Source: draft-ietf-rmt-bb-pgmcc. Returns whether any packets are missing.
     fn count(&mut self, missing: u64) -> bool {
         let a = self.config.a_loss;
-        // The gap comes from the network, so the loop needs a bound.
+        // A forged sequence number could make the gap huge. Limit the number of iterations.
         for _ in 0..missing.min(LONGEST_GAP) {
             self.loss += a * (1.0 - self.loss);
         }
@@ -115,7 +119,7 @@ impl ReceiverHalf for Receiver {
         let mut gap = false;
         match self.lead {
             Some(lead) if arrival.seq <= lead.seq => {
-                // A late packet was counted as missing when the gap appeared.
+                // Set only its bit in the bitmap. The late packet was already counted as missing when the gap appeared.
                 let back = lead.seq - arrival.seq;
                 self.bitmap |= if back < 32 { 1 << back } else { 0 };
             }
@@ -136,7 +140,7 @@ impl ReceiverHalf for Receiver {
         if !forward.report_now {
             self.asked = None;
             if matches!(self.due, Some((_, Purpose::Report))) {
-                // Another receiver has already answered.
+                // Cancel the answer, because another receiver has already answered.
                 self.due = None;
             }
         }
@@ -158,7 +162,7 @@ impl ReceiverHalf for Receiver {
             return;
         };
         self.suppress_by(back.loss);
-        // The other report also answers the sender's request.
+        // If the sender has requested reports, the other receiver's report has answered the request.
         if self.asked.is_some() {
             self.due = self.due.filter(|(_, purpose)| *purpose != Purpose::Report);
         }
@@ -176,7 +180,7 @@ impl ReceiverHalf for Receiver {
             None if self.nak.is_some_and(|at| at <= slot.now) => Purpose::Report,
             None => return Reply::Suppress,
         };
-        // This report carries the loss, too.
+        // Cancel the report of a missing packet, because this report also carries the loss rate.
         self.nak = None;
         self.back(purpose, slot.now).map_or(Reply::Suppress, |back| Reply::Body(back.body()))
     }

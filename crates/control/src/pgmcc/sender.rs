@@ -21,7 +21,7 @@ const MOST_WINDOW: f64 = 65_536.0;
 #[derive(Clone, Copy, Debug)]
 struct SentPacket {
     seq: u64,
-    /// The number of later packets that were acknowledged.
+    /// Number of later packets that were acknowledged.
     overtaken: u32,
 }
 
@@ -47,12 +47,13 @@ pub(super) struct Sender {
     cap: Rate,
     /// W, in packets.
     window: f64,
-    /// The packets neither acknowledged nor lost, in order.
+    /// Packets that are neither acknowledged nor lost, in sending order.
     out: VecDeque<SentPacket>,
     highest: Option<u64>,
-    /// The highest packet sent before the last reduction. Losses up to this packet cause no further reduction.
+    /// The highest packet that was sent before the last window reduction. A loss of this or an earlier packet does not
+    /// reduce the window again.
     cut_at: Option<u64>,
-    /// The newest packet that filled the window when it was sent.
+    /// The newest packet that filled the window when the packet was sent.
     filled: Option<u64>,
     /// Whether the window is frozen until a packet after `cut_at` is acknowledged.
     frozen: bool,
@@ -65,13 +66,13 @@ pub(super) struct Sender {
     smoothed: Rate,
     smoothed_at: Time,
     lossy: bool,
-    /// Whether reports are confirmed. A confirmation suppresses other receivers' reports.
+    /// Whether the sender confirms reports. A confirmation suppresses the reports of other receivers.
     confirms: bool,
     /// The last confirmation.
     confirmed: Option<Confirmation>,
     /// Whether a packet has carried the last confirmation.
     confirmation_sent: bool,
-    /// The check that the packets in flight fit the window, with a margin for losses not yet detected.
+    /// Checks that the packets in flight fit the window. The margin is for losses that are not yet detected.
     within: Check,
     rule: &'static str,
 }
@@ -99,10 +100,10 @@ impl Sender {
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
 
-    /// Returns the time after which a packet is sent without an acknowledgment.
+    /// Returns how long the sender waits for an acknowledgment before it sends a packet without one.
     ///
-    /// Without an acker, this time is at most [`FIRST_RTO`]. An acker is elected only if packets arrive, and a long
-    /// back-off would delay the election.
+    /// Without an acker, this time is at most [`FIRST_RTO`]. Packets must keep arriving for an acker to be elected, and
+    /// a long back-off would delay the election.
     fn timeout(&self) -> Span {
         if self.acker.is_some() { self.rto() } else { self.rto().min(FIRST_RTO) }
     }
@@ -120,17 +121,17 @@ impl Sender {
         });
     }
 
-    /// Updates and returns a receiver's round-trip time, smoothed with weight 1/8.
+    /// Updates the round-trip time of a receiver, and returns it. A new sample has weight 1/8.
     fn rtt_of(&mut self, id: ReceiverId, sample: Span) -> Span {
         let rtt = self.rtts.get(&id).map_or(sample, |old| old.scale(0.875) + sample.scale(0.125));
-        // Reports are not authenticated, so the table needs a bound.
+        // Reports are not authenticated, so a forger could fill the table. Limit its size.
         if self.rtts.len() < MOST_RTTS || self.rtts.contains_key(&id) {
             self.rtts.insert(id, rtt);
         }
         rtt
     }
 
-    /// Returns a receiver's rank; 0 without loss. The highest rank limits the rate.
+    /// Returns a receiver's rank, or 0 if it has no loss. The receiver with the highest rank limits the rate.
     fn rank(&self, rtt: Span, loss: f64) -> f64 {
         match LossRate::new(loss) {
             None => 0.0,
@@ -139,7 +140,7 @@ impl Sender {
         }
     }
 
-    /// Elects the acker after a report of `id`. Returns whether it has changed.
+    /// Elects the acker after a report from `id`. Returns whether the acker has changed.
     ///
     /// ```text
     ///  j takes over from i  ⇔  M_j > M_i / c,   M = R √p (1 + 9 p (1 + 32 p²))
@@ -160,7 +161,7 @@ impl Sender {
             }
             Some(_) => {}
             None => {
-                // There was no acker to acknowledge the packets in flight.
+                // Forget the packets in flight, because there was no acker to acknowledge them.
                 self.out.clear();
                 self.timer = None;
             }
@@ -170,10 +171,11 @@ impl Sender {
         true
     }
 
-    /// Removes acknowledged and lost packets, and grows or reduces the window.
+    /// Removes acknowledged and lost packets from `out`. Grows or reduces the window.
     fn acknowledge(&mut self, back: &ReceiverReport, now: Time) {
         let near = self.highest.unwrap_or_default();
-        // Only the low 16 bits of `lead` are used, because a receiver that joined later has counted fewer wraps.
+        // Use only the low 16 bits of `lead`. A receiver that joined late has counted fewer wraps of the sequence
+        // number, so its upper bits are wrong.
         let lead = near.saturating_add_signed(i64::from((back.lead as u16).wrapping_sub(near as u16) as i16));
         if lead > near {
             return;
@@ -199,7 +201,8 @@ impl Sender {
             (self.doublings, self.timeouts) = (0, 0);
             self.timer = (!self.out.is_empty()).then(|| now + self.rto());
         }
-        // An application-limited sender must not grow a window that it has not tested (RFC 7661).
+        // Do not grow the window while the application limits the rate, because the path has not proved that it carries
+        // more (RFC 7661).
         let used = !self.config.only_used || self.filled.is_some_and(|seq| lead <= seq);
         if !self.frozen && used {
             for _ in 0..acked {
@@ -211,14 +214,15 @@ impl Sender {
             }
         }
         if lost.is_some_and(|seq| self.cut_at.is_none_or(|cut| seq > cut)) {
-            // Losses of packets sent before the reduction belong to the same event, as in TCP.
+            // Reduce once per loss event, as TCP does. Losses of packets that were sent before the reduction belong to
+            // the same event.
             self.window = (self.window / 2.0).max(1.0);
             (self.cut_at, self.frozen, self.lossy) = (self.highest, true, true);
             self.rule = "loss: halved";
         }
     }
 
-    /// Confirms a report in the next packet; of several, the one with the largest loss.
+    /// Confirms a report in the next packet. If several reports wait for confirmation, the largest loss is confirmed.
     fn confirm(&mut self, loss: f64) {
         self.confirmed = Some(match self.confirmed {
             Some(last) if !self.confirmation_sent => Confirmation { loss: last.loss.max(loss), ..last },
@@ -227,7 +231,7 @@ impl Sender {
         self.confirmation_sent = false;
     }
 
-    /// Updates the encoder's rate W s / R.
+    /// Updates the rate W s / R that is offered to the encoder.
     fn smooth(&mut self, now: Time) {
         let Some(rtt) = self.rtt else { return };
         let rate = self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window);
@@ -252,7 +256,7 @@ impl SenderHalf for Sender {
         if self.timer.is_none() {
             self.timer = Some(sent.at + self.timeout());
         }
-        // With a floor, packets are sent even without acknowledgments, so `out` needs a bound.
+        // A session with a minimum rate sends even without acknowledgments. Limit the length of `out`.
         if self.out.len() > MOST_WINDOW as usize {
             self.out.pop_front();
         }
@@ -286,14 +290,14 @@ impl SenderHalf for Sender {
         self.rtts.remove(&receiver);
         if self.acker.is_some_and(|acker| acker.id == receiver) {
             self.acker = None;
-            // No acker is left to acknowledge the packets in flight.
+            // Forget the packets in flight, because no acker is left to acknowledge them.
             self.out.clear();
             self.timer = None;
             self.rule = "the acker has left";
         }
     }
 
-    /// The acker has not acknowledged within TCP's retransmission timeout.
+    /// Handles the retransmission timeout: the acker has not acknowledged in time.
     fn on_timer(&mut self, now: Time) {
         if self.timer.is_none_or(|at| at > now) {
             return;
@@ -302,14 +306,14 @@ impl SenderHalf for Sender {
         self.window = 1.0;
         (self.cut_at, self.frozen) = (self.highest, false);
         self.timer = None;
-        // Several timeouts in a row mean that the acker is gone.
+        // Count the timeouts in a row. Several of them mean that the acker is gone.
         self.timeouts = self.timeouts.saturating_add(1);
         self.doublings = (self.doublings + 1).min(8);
         self.rule = "time-out";
         if self.timeouts >= ELECT_AFTER {
             self.acker = None;
         }
-        // The window now allows one packet per timeout.
+        // Reduce the encoder's rate, too: the window now allows only one packet per timeout.
         self.smoothed = self.smoothed.min(self.packet.per(self.rto()));
         self.smoothed_at = now;
     }
@@ -319,7 +323,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // Before a round-trip time is known, only the window limits the sender.
+        // Before the first round-trip time, do not pace below the cap. The window limits the sender.
         let pacing = self.rtt.map_or(self.cap, |rtt| {
             self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window * self.config.pacing)
         });

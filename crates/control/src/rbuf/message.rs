@@ -6,7 +6,7 @@ const REPORT: u8 = 1;
 const BYTES: usize = 20;
 const BYTES_WITH_LOSS: usize = 24;
 
-/// A report: 20 bytes, big-endian, and 4 more with a loss event rate.
+/// A report: 20 bytes, big-endian. If the sender uses the loss event rate, 4 more bytes follow.
 ///
 /// ```text
 ///   0        4         8        12       16         20      24
@@ -16,20 +16,20 @@ const BYTES_WITH_LOSS: usize = 24;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct FeedbackReport {
-    /// The fill level; its size is zero if the receiver has no buffer.
+    /// The buffer's fill level and size. The size is zero if the receiver has no buffer.
     pub(super) buffer: BufferLevel,
-    /// The change of the level since the last report.
+    /// Change of the fill level since the last report, in bytes.
     pub(super) change: i32,
-    /// The stamp of the newest packet that arrived.
+    /// The stamp that the newest arrived packet carried.
     pub(super) echo: Stamp,
-    /// The time from the arrival of this newest packet to the report.
+    /// Time from the arrival of this newest packet until the report was sent.
     pub(super) delay: Span,
-    /// Zero without loss; `None` if the sender does not use it.
+    /// The loss event rate, or zero if no packet was lost. `None` if the sender does not use the rate.
     pub(super) loss: Option<f32>,
 }
 
 impl FeedbackReport {
-    /// Parses a body; `None` if its length or content is invalid.
+    /// Parses a report. Returns `None` if its length or its content is invalid.
     pub(super) fn parse(body: &Body) -> Option<Self> {
         if body.subtype != REPORT || !(body.bytes.len() == BYTES || body.bytes.len() == BYTES_WITH_LOSS) {
             return None;
@@ -38,7 +38,7 @@ impl FeedbackReport {
         let [level, size] = [level, size].map(|bytes| Bytes::new(u64::from(bytes)));
         let change = change.cast_signed();
         let loss = words(&body.bytes).map(|[.., p]: [u32; 6]| f32::from_bits(p));
-        // Values that contradict each other are rejected.
+        // Reject values that contradict each other.
         let sane = level <= size
             && u64::from(change.unsigned_abs()) <= size.get()
             && loss.is_none_or(|p| (0.0..=1.0).contains(&p));

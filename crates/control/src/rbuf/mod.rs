@@ -1,7 +1,7 @@
 //! Rate control by the receiver's buffer (Hong, Park: A Cost-Effective Rate Control for Streaming Video for Wireless
 //! Portable Devices, 2011).
 //!
-//! `rbuf-type1` uses the level and its change, `rbuf-type2` only the level, `no-control` neither.
+//! `rbuf-type1` uses the fill level and its change. `rbuf-type2` uses only the level. `no-control` uses neither.
 
 mod message;
 mod receiver;
@@ -63,11 +63,13 @@ pub(crate) const NO_CONTROL: Controller = Controller {
     ..CONSTANT
 };
 
-/// The RTP header extension element: the smoothed round-trip time, 24 bits, in units of 10 µs; 0 if unknown.
+/// The header extension element that carries the smoothed round-trip time to the receiver: 24 bits, in units of 10 µs.
+/// The value 0 means unknown.
 const EXTENSION: u8 = 7;
 
 params! {
-    /// `no-control` has only the first one, and only `rbuf-type1` has the last one.
+    /// All parameters of the family. `no-control` has only the first parameter. Only `rbuf-type1` has the last
+    /// parameter.
     const {
     span ipd_min: "the minimum delay between two packets, which sets the highest rate",
         "Hong, Park, section 3.3: 1 ms", [Span::millis(1); 2], IPD_RANGE;
@@ -102,20 +104,22 @@ params! {
     }
 }
 
-/// a in t(S) = a + b·S (equation 11). With [`PER_BYTE`], t(1000 B) is 5 ms as in figure 8.
+/// The constant part a of the send time t(S) = a + b·S (equation 11). Together with [`PER_BYTE`] it gives 5 ms for 1000
+/// bytes, as in figure 8.
 const PER_PACKET: Span = Span::millis(1);
-/// b in t(S) = a + b·S.
+/// The time per byte b in t(S) = a + b·S (equation 11).
 const PER_BYTE: Span = Span::micros(4);
-/// γ₁: the factor of the rate in underflow (equation 14, section 4.4).
+/// γ₁: in underflow, the rate is multiplied by this factor (equation 14, section 4.4).
 const GAMMA_UNDER: f64 = 1.2;
-/// γ₂: the factor of the rate in overflow (equation 16, section 4.4).
+/// γ₂: in overflow, the rate is multiplied by this factor (equation 16, section 4.4).
 const GAMMA_OVER: f64 = 0.9;
-/// γ₁ if the buffer moves away from its goal (section 4.4).
+/// Replaces γ₁ while the buffer still drains in underflow (section 4.4).
 const GAMMA_UNDER_FAST: f64 = 1.3;
-/// γ₂ if the buffer moves away from its goal (section 4.4).
+/// Replaces γ₂ while the buffer still fills in overflow (section 4.4).
 const GAMMA_OVER_FAST: f64 = 0.8;
 
-/// `no-control` had only the first two, and only `rbuf-type1` had the last three.
+/// Former parameters that are constants now. `no-control` had only the first two, and only `rbuf-type1` had the last
+/// three.
 const FORMER: &[FormerParam] = &[
     FormerParam::new("t_fixed", Value::Span(PER_PACKET), "eq. 11, figure 8"),
     FormerParam::new("t_per_byte", Value::Span(PER_BYTE), "eq. 11, figure 8"),
@@ -130,15 +134,16 @@ const FORMER: &[FormerParam] = &[
     },
 ];
 
-/// The number of round trips for which ΔB is extrapolated (`stable = "predictive"`); not in the paper.
+/// Number of report rounds ahead for which ΔB is extrapolated (`stable = "predictive"`). The paper has no such rule.
 const HORIZON: f64 = 8.0;
-/// The maximum additive step, as a share of the data sent in a round trip (`stable = "predictive"`); not in the paper.
+/// Maximum additive step, as a share of the data sent in a round trip (`stable = "predictive"`). The paper has no such
+/// rule.
 const STEP: f64 = 0.05;
-/// The weight of the old round-trip time (RFC 6298; equation 17 gives no value).
+/// Weight of the old value in the smoothed round-trip time. The value is that of RFC 6298; equation 17 gives none.
 const ALPHA_SRTT: f64 = 0.875;
 const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 
-/// A sequence of packets with a delay between them: T = S / (t(S) + IPD) (equation 11).
+/// Packets that are sent with a fixed delay between them. Their rate is T = S / (t(S) + IPD) (equation 11).
 #[derive(Clone, Copy, Debug, Default)]
 struct Train {
     packet: Bytes,
@@ -155,7 +160,7 @@ impl Train {
         self.packet.per(self.sending + delay)
     }
 
-    /// Returns the delay for a rate; zero if the rate is too high.
+    /// Returns the delay between packets that leads to `rate`. Returns zero if no delay is short enough.
     fn delay(&self, rate: Rate) -> Span {
         self.packet.at(rate).saturating_sub(self.sending)
     }

@@ -13,10 +13,10 @@ pub(super) struct Receiver {
     said: Option<Bytes>,
     newest: Option<(u64, Stamp, Time)>,
     rtt: Option<Span>,
-    /// The last report; at first, the first packet.
+    /// When the last report was sent. Before the first report: when the first packet arrived.
     last: Option<Time>,
     spoke: bool,
-    /// The loss history, if the sender limits its rate to TCP's share.
+    /// The loss history. `None` unless the sender limits its rate to the share that TCP would get.
     loss: Option<LossHistory>,
     since: Time,
     bytes: Bytes,
@@ -29,7 +29,7 @@ impl Receiver {
     }
 
     fn take(&mut self, buffer: BufferLevel) {
-        // A level above the size would make the report invalid.
+        // Limit the level to the buffer's size, because the sender rejects a report with a higher level.
         self.buffer = BufferLevel { level: buffer.level.min(buffer.size), ..buffer };
     }
 }
@@ -48,7 +48,8 @@ impl ReceiverHalf for Receiver {
         if let Some(history) = &mut self.loss {
             let rtt = self.rtt.unwrap_or(FIRST_ROUND);
             let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
-            // The path's rate is not known, so the first interval is the packets so far.
+            // RFC 5348 computes the first loss interval from the path's rate, which is unknown here. Use the number of
+            // packets so far.
             history.on_packet(&received, || arrival.seq as f64);
         }
         self.bytes += arrival.size;
@@ -62,7 +63,7 @@ impl ReceiverHalf for Receiver {
     }
 
     fn due(&self) -> Due {
-        // An early report gives the sender a round-trip time.
+        // Send the first report at once, so that the sender can measure a round-trip time.
         let round = if self.spoke { self.rtt.unwrap_or(FIRST_ROUND).max(LEAST_ROUND) } else { Span::ZERO };
         self.last.map_or(Due::Hold, |last| Due::At(Wake { at: last + round, why: "buffer report" }))
     }

@@ -7,10 +7,10 @@ use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, 
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 const LEAST_RTT: Span = Span::millis(1);
-/// The number of rounds after a report in which the rate is kept. The next report is due in the first of them.
+/// Number of report rounds without a report during which the rate is kept. The next report is due in the first round.
 const HELD_ROUNDS: u64 = 2;
 
-/// The state of the receiver's buffer (equation 10).
+/// The state of the receiver's buffer, from its fill level (equation 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Underflow,
@@ -18,10 +18,10 @@ enum State {
     Overflow,
 }
 
-/// How type I uses the level's change ΔB.
+/// How `rbuf-type1` uses ΔB, the change of the fill level.
 #[derive(Clone, Copy, Debug)]
 struct Trend {
-    /// Whether ΔB has the signs of section 4.4, as printed (paper mode). They contradict section 3.2.
+    /// Whether ΔB has the signs that section 4.4 prints (paper mode). These signs contradict section 3.2.
     printed: bool,
     predictive: bool,
 }
@@ -33,18 +33,19 @@ pub(super) struct Sender {
     margin: f64,
     by_latency: Option<f64>,
     trend: Option<Trend>,
-    /// Whether equation 15 adds one packet per second; otherwise one packet per round.
+    /// Whether equation 15 adds one packet per second. Otherwise it adds one packet per round trip.
     adds_rate: bool,
     capped: bool,
     least: Rate,
     most: Rate,
     /// T, in bytes per second.
     rate: f64,
-    /// The moving average of ΔB. Its length is the time between two sent packets, but at least a round trip.
+    /// Moving average of ΔB, in bytes. It averages over the time between two sent packets, but over at least one round
+    /// trip.
     change: f64,
     srtt: Option<Span>,
     last_echo: Option<Stamp>,
-    /// When missing feedback next counts as overflow.
+    /// When the rate is reduced as in overflow, unless feedback arrives before.
     silence: Option<Time>,
     loss: Option<LossRate>,
     limit: Limit,
@@ -76,7 +77,7 @@ impl Sender {
         }
     }
 
-    /// Updates the smoothed round-trip time (equation 17). Returns the old value, and the change in seconds.
+    /// Updates the smoothed round-trip time (equation 17). Returns its old value, and its change in seconds.
     fn smooth_rtt(&mut self, sample: Span) -> (Span, f64) {
         let old = self.srtt.unwrap_or(sample);
         let new = Span::from_secs_f64(ALPHA_SRTT * old.as_secs_f64() + (1.0 - ALPHA_SRTT) * sample.as_secs_f64());
@@ -84,7 +85,7 @@ impl Sender {
         (old, new.as_secs_f64() - old.as_secs_f64())
     }
 
-    /// Returns the levels between the states (equation 10), in bytes.
+    /// Returns the fill levels that separate the three states, in bytes (equation 10).
     fn bounds(&self, full: f64, rtt: f64) -> (f64, f64) {
         let margin = match self.by_latency {
             Some(rounds) => rounds * self.rate * rtt,
@@ -98,7 +99,7 @@ impl Sender {
         let rtt = rtt.max(LEAST_RTT).as_secs_f64();
         let (low, high) = self.bounds(full, rtt);
         let change = f64::from(found.change);
-        // At low rates the level falls in each round without a packet, though it is stable on average.
+        // Average ΔB. At a low rate, rounds without a packet make the level fall although it is stable on average.
         let packet = self.train.packet.as_f64();
         let rounds = (packet / (self.rate * rtt)).max(1.0);
         self.change += (change - self.change) / rounds;
@@ -109,7 +110,7 @@ impl Sender {
         } else {
             State::Stable
         };
-        // In `Stable`, the next round's data is spread over this time.
+        // In `Stable`, the data of the next round is spread over this time.
         let round = (rtt + growth).max(LEAST_RTT.as_secs_f64());
         (self.rate, self.rule) = match (state, self.trend) {
             (State::Underflow, trend) => {
@@ -139,7 +140,8 @@ impl Sender {
         self.bound();
     }
 
-    /// Limits the rate to what the delay between packets can produce, and to TCP's share.
+    /// Limits the rate to the range that the delay between packets allows. If `capped`, also limits it to the rate that
+    /// TCP would get.
     fn bound(&mut self) {
         let share = self.loss.zip(self.srtt).filter(|_| self.capped);
         let share = share.map(|(p, rtt)| throughput(self.train.packet, rtt, p));
@@ -163,14 +165,14 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let Some(found) = report.body.and_then(FeedbackReport::parse) else { return };
-        // In 2⁻¹⁸ s. An echo from the future counts as hours old.
+        // `age` is in units of 2⁻¹⁸ s. An echo from the future wraps around to an age of many hours.
         let units = Stamp::of(report.at).0.wrapping_sub(found.echo.0);
         let age = Span::from_secs_f64(f64::from(units) / f64::from(1 << 18));
-        // The hold time can't exceed the echo's age.
+        // Ignore a report that claims to have been held longer than its echo is old.
         if age < found.delay || age > ABSURD_RTT {
             return;
         }
-        // A repeated echo is no new sample.
+        // Take no new round-trip sample from an echo that was already used.
         let (rtt, growth) = match self.srtt {
             Some(old) if self.last_echo == Some(found.echo) => (old, 0.0),
             _ => self.smooth_rtt(age.saturating_sub(found.delay)),
@@ -192,7 +194,7 @@ impl SenderHalf for Sender {
             self.rule = "no report";
             self.bound();
             let done = self.rate <= self.least.as_bytes_per_s();
-            // The rate can't fall further.
+            // Stop the timer at the lowest rate, because the rate can't fall further.
             self.silence = (!done).then(|| now + self.round());
         }
     }
@@ -202,7 +204,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // The delay between packets is in whole nanoseconds.
+        // Round the rate to one that a delay of whole nanoseconds produces.
         let delay = self.train.delay(Rate::from_bytes_per_s(self.rate));
         let rate = self.train.rate(delay).clamp(self.least, self.most);
         let loss = self.loss.map(LossRate::get);
