@@ -14,7 +14,7 @@ pub use crate::entry::{
     Receivers, Setup, Value, Values, Within,
 };
 
-/// All controllers. A new controller is one line here.
+/// All controllers. To add a controller, add one line here.
 pub const ALL: &[&Controller] = &[
     &fixed::CONTROLLER,
     &tfrc::CONTROLLER,
@@ -43,7 +43,8 @@ pub const ALL: &[&Controller] = &[
 /// The defaults of a new entry: `Controller { name: "…", …, ..TEMPLATE }`.
 pub const TEMPLATE: Controller = fixed::CONTROLLER;
 
-/// The controller that replaces others if the receivers send only standard reports ([`Controller::fallback`]).
+/// The controller that replaces the configured controller if the receivers send only standard reports
+/// ([`Controller::fallback`]).
 pub const FALLBACK: &Controller = {
     let mut n = 0;
     while !ALL[n].fallback {
@@ -52,7 +53,7 @@ pub const FALLBACK: &Controller = {
     ALL[n]
 };
 
-/// The controllers that a scenario may name: [`ALL`], and those added by [`Registry::with`].
+/// The controllers that a scenario may select: those in [`ALL`], and those added with [`Registry::with`].
 #[derive(Clone, Debug)]
 pub struct Registry(Vec<&'static Controller>);
 
@@ -63,7 +64,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Adds a controller, or replaces one of the same name.
+    /// Adds a controller. Replaces a controller that has the same name.
     #[must_use]
     pub fn with(mut self, controller: &'static Controller) -> Self {
         self.0.retain(|known| known.name != controller.name);
@@ -79,12 +80,12 @@ impl Registry {
     /// Finds a controller by its name.
     ///
     /// # Errors
-    /// The name is unknown, or it is that of an external controller ([`Outside`]).
+    /// Returns an error if the name is unknown, or if it is the name of an external controller ([`Outside`]).
     pub fn find(&self, name: &str) -> Result<&'static Controller, ParamError> {
         self.0.iter().find(|c| c.name == name).copied().ok_or_else(|| {
             let names = self.names(|_| true);
             let (problem, remedy) = match (Outside::of(name), nearest(name, &names)) {
-                // Live sessions can't run external controllers.
+                // Live sessions can't run external controllers. Say so, instead of proposing a similar name.
                 (Some(outside), _) => {
                     (format!("{} steers simulated and emulated flows alone", outside.about()), Self::choice(&names))
                 }
@@ -101,7 +102,7 @@ impl Registry {
         format!("there are: {}", names.join(", "))
     }
 
-    /// Returns the promises of the session and the controllers, without duplicates.
+    /// Returns the promises of the session and of all controllers, without duplicates.
     pub fn promises(&self) -> Vec<&'static Promise> {
         let mut all: Vec<&Promise> = SESSION.to_vec();
         for promise in self.0.iter().flat_map(|controller| controller.promises) {
@@ -116,9 +117,9 @@ impl Registry {
 /// A controller that is not compiled in. The caller provides its factory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
-    /// A class in Python, `file.py:Class`.
+    /// A Python class, written as `file.py:Class`.
     Class,
-    /// A program with standard input and output, `exec:WORDS`.
+    /// A program that is controlled through its standard input and output, written as `exec:WORDS`.
     Program,
 }
 
@@ -126,7 +127,7 @@ impl Outside {
     /// The syntax of the names of external controllers.
     pub const FORMS: &str = "\"file.py:Class\" or \"exec:PROGRAM ARGUMENTS\"";
 
-    /// Parses a controller's name; `None` if it is not an external controller's.
+    /// Parses the name of an external controller. Returns `None` if it has another form.
     pub fn of(name: &str) -> Option<Self> {
         if let Some(words) = name.strip_prefix("exec:") {
             return (!words.trim().is_empty()).then_some(Self::Program);
@@ -148,15 +149,16 @@ impl Outside {
 /// Finds one of [`ALL`] by its name.
 ///
 /// # Errors
-/// As [`Registry::find`].
+/// Returns the same errors as [`Registry::find`].
 pub fn find(name: &str) -> Result<&'static Controller, ParamError> {
     Registry::default().find(name)
 }
 
-/// Checks that a session offers all that the controller `name` needs.
+/// Checks that a session offers everything in `needs`, the requirements of the controller `name`.
 ///
 /// # Errors
-/// One of `needs` is not `offered`. The error lists the controllers that work without it.
+/// Returns an error if an item of `needs` is not in `offered`. The error lists the controllers that work without this
+/// item.
 pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), ParamError> {
     let Some(need) = needs.iter().find(|need| !offered.contains(need)) else { return Ok(()) };
     let able = ALL.iter().filter(|c| {
@@ -176,13 +178,13 @@ pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), P
     Err(ParamError::new(ParamErrorKind::UnmetNeed, name, problem, remedy))
 }
 
-/// A factory of the halves of one session.
+/// Builds the two parts of a controller, the sender half and the receiver half, for one session.
 pub trait Factory: Send + Sync {
-    /// Builds a sender half.
+    /// Builds the part that runs at the sender.
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf>;
-    /// Builds a receiver half.
+    /// Builds the part that runs at a receiver.
     fn receiver(&self, setup: &Setup) -> Box<dyn ReceiverHalf>;
-    /// Returns the properties that a session needs to know.
+    /// Returns the properties of the controller that a session needs to know.
     fn terms(&self) -> Terms;
 }
 
@@ -206,24 +208,25 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Returns the terms of a controller that schedules its own reports. It has no needs and no header extension.
+    /// Returns the properties of a controller that schedules its own reports. Such a controller has no needs and no
+    /// header extension.
     pub const fn plain(app: [u8; 4]) -> Self {
         let (feedback, receivers) = (FeedbackTiming::Clocked, Receivers::OneOrMany);
         let slowest_feedback = Span::MAX;
         Self { extension: 0, app, feedback, slowest_feedback, repeats: false, needs: &[], receivers }
     }
 
-    /// Returns the needs in a group or in a unicast session.
+    /// Returns what the controller needs from the session. `group` tells whether it is a group or a unicast session.
     ///
-    /// Receivers of a group can't all send per-packet feedback. In a group, a controller for [`Receivers::OneOrMany`]
-    /// works without it, so this need is left out.
+    /// In a group, [`Need::PacketReports`] is left out if the controller is for [`Receivers::OneOrMany`]. The receivers
+    /// of a group can't all send per-packet feedback, and such a controller works without it.
     pub fn needs_in(&self, group: bool) -> Vec<Need> {
         let without = group && self.receivers == Receivers::OneOrMany;
         self.needs.iter().copied().filter(|need| !(without && *need == Need::PacketReports)).collect()
     }
 }
 
-/// A controller whose sender halves are wrapped in a layer.
+/// A controller that wraps another controller: its sender half contains the other controller's sender half.
 pub trait Layer: Send + Sync {
     /// Returns the wrapped controller.
     fn own(&self) -> &dyn Factory;
@@ -248,31 +251,31 @@ impl<L: Layer> Factory for L {
 pub struct Chosen {
     /// The registry entry.
     pub controller: &'static Controller,
-    /// The values of its parameters.
+    /// The values of the controller's parameters.
     pub values: Values,
 }
 
 impl Chosen {
-    /// Selects the entry `name`, with its defaults in `mode` overridden by `given`.
+    /// Selects the entry `name`. Its parameters have the values in `given`, else their defaults in `mode`.
     ///
     /// # Errors
-    /// As [`Chosen::shared`].
+    /// Returns the same errors as [`Chosen::shared`].
     pub fn new(name: &str, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         Self::of(find(name)?, mode, given)
     }
 
-    /// Selects this entry, with its defaults in `mode` overridden by `given`.
+    /// Selects `controller`. Its parameters have the values in `given`, else their defaults in `mode`.
     ///
     /// # Errors
-    /// A parameter is unknown or invalid.
+    /// Returns an error if a parameter is unknown or its value is invalid.
     pub fn of(controller: &'static Controller, mode: Mode, given: &[(String, Given)]) -> Result<Self, ParamError> {
         Ok(Self { controller, values: controller.resolve(mode, given)? })
     }
 
-    /// As [`Chosen::new`], as a factory that all halves of a run share.
+    /// Does the same as [`Chosen::new`], but returns a factory that all senders and receivers of a run share.
     ///
     /// # Errors
-    /// The name is unknown, or a parameter is unknown or invalid.
+    /// Returns an error if the name is unknown, if a parameter is unknown, or if its value is invalid.
     pub fn shared(name: &str, mode: Mode, given: &[(String, Given)]) -> Result<Arc<dyn Factory>, ParamError> {
         Ok(Arc::new(Self::new(name, mode, given)?))
     }
@@ -346,7 +349,7 @@ mod tests {
             let setup = Setup::unicast(Rate::bps(floor), Rate::bps(cap), steadycast_units::Seed(1).part("floor"));
             Setup { mode, ..setup }.alive().floor.as_bps()
         };
-        // 2,666 bit/s are one packet of 1000 bytes in 3 s.
+        // The floor of 2,666 bit/s sends one packet of 1000 bytes in 3 s.
         let cases = [(0, 1_000_000, 2_666), (5_000, 1_000_000, 5_000), (0, 100, 100)];
         for (given, cap, least) in cases {
             assert_eq!(floor(Mode::Repaired, given, cap), least);
@@ -372,7 +375,7 @@ mod tests {
         assert!(FALLBACK.standard_reports && FALLBACK.receivers == Receivers::OneOrMany);
     }
 
-    /// `docs/embedding-reference.md` promises that these names are stable.
+    /// Checks the number of parameters, because `docs/embedding-reference.md` promises that their names are stable.
     #[test]
     fn what_can_be_set_is_little_enough_to_be_promised() {
         for controller in ALL {
@@ -415,7 +418,7 @@ mod tests {
         assert!(error.remedy.contains("tfrc") && !error.remedy.contains("scream"), "{}", error.remedy);
         for controller in ALL.iter().filter(|c| c.standard_reports) {
             let values = Values::resolve(controller.params, Mode::Repaired, &[]).unwrap();
-            // The receivers of a session measure when packets arrive.
+            // Offer arrival times, because the receivers of a session always measure them.
             assert_eq!(controller.missing(&values, &[Need::ArrivalTimes]), None, "{}", controller.name);
         }
     }

@@ -1,20 +1,21 @@
 use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, Wake};
 use steadycast_units::{Bytes, Time};
 
-/// The packets of all streams since the last report.
+/// Counters of the packets that have arrived since the last report, in all streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SinceLastReport {
-    /// The time of the last report; before it, that of the first packet.
+    /// When the last report was sent. Before the first report: when the first packet arrived.
     pub(crate) last: Time,
     pub(crate) packets: u32,
     pub(crate) bytes: Bytes,
-    /// The arrival of the newest packet.
+    /// When the newest packet arrived.
     pub(crate) at: Time,
     /// Whether the newest packet ends a frame.
     pub(crate) ends: bool,
 }
 
-/// Schedules reports without a body. Each packet proposes a time, and the earliest wins.
+/// Schedules reports that carry no body of the controller. Each arriving packet proposes a time for the next report,
+/// and the earliest proposal wins.
 pub(crate) struct ReportScheduler<F> {
     when: F,
     since: Option<SinceLastReport>,
@@ -22,7 +23,7 @@ pub(crate) struct ReportScheduler<F> {
 }
 
 impl<F: Fn(&SinceLastReport) -> Wake> ReportScheduler<F> {
-    /// Creates a scheduler. `when` proposes the time.
+    /// Creates a scheduler. After each packet, `when` returns the proposed time of the next report.
     pub(crate) const fn new(when: F) -> Self {
         Self { when, since: None, due: None }
     }
@@ -31,7 +32,7 @@ impl<F: Fn(&SinceLastReport) -> Wake> ReportScheduler<F> {
         let since = self.since.get_or_insert(SinceLastReport { last: at, ..SinceLastReport::default() });
         *since = SinceLastReport { packets: since.packets + 1, bytes: since.bytes + size, at, ends, ..*since };
         let wanted = (self.when)(since);
-        // A later packet never extends the wait.
+        // Keep the earlier time, because a later packet must not delay the report.
         self.due = self.due.filter(|due| due.at <= wanted.at).or(Some(wanted));
     }
 }

@@ -1,7 +1,8 @@
 //! A receiver's choice of a simulcast group. The groups carry the same video at different rates.
 //!
-//! Each group is a session with its own controller. A group's rate is its send rate, but at least its floor. The sender
-//! announces the groups' rates ([`rates_body`]), and a receiver computes its own rate ([`acceptable`]).
+//! Each group is a session with its own controller. The rate of a group is its send rate, but at least its floor. The
+//! sender announces the rates of all groups ([`rates_body`]). A receiver computes its own rate, which is the rate that
+//! it can accept ([`acceptable`]).
 //!
 //! ```text
 //!  move  condition                            must last      new group
@@ -10,36 +11,36 @@
 //!  up    own rate ≥ 1.2 × next group's rate   10 s (hold)    the next one
 //! ```
 //!
-//! The factor 1.2 and the hold of 10 s are defaults; 2 s is a fifth of the hold. The second rule waits because the own
-//! rate dips after each loss.
+//! The factor 1.2 and the hold time of 10 s are defaults. The 2 s are a fifth of the hold time. The second rule waits
+//! because the own rate dips after each loss.
 //!
-//! A move up is a test. The test has failed if the receiver moves down within four times the hold. The hold before the
-//! next test is then doubled (RLM: McCanne, Jacobson, Vetterli, SIGCOMM 1996).
+//! A move up is a test. The test has failed if the receiver moves down again within four times the hold time. The hold
+//! time before the next test is then doubled (RLM: McCanne, Jacobson, Vetterli, SIGCOMM 1996).
 //!
 //! [`acceptable`]: crate::ReceiverHalf::acceptable
 
 use crate::Body;
 use steadycast_units::{Rate, Span, Time};
 
-/// The name of the APP packet with the rates.
+/// The name of the APP packet that announces the rates.
 pub const APP: [u8; 4] = *b"SIMC";
 
 /// The maximum number of groups.
 pub const MOST_GROUPS: usize = 8;
 
-/// The maximum number of doublings of the hold time: 10 s become 320 s.
+/// Maximum number of times that the hold time is doubled. The default of 10 s becomes 320 s.
 const DOUBLINGS: u32 = 5;
 
-/// A test succeeds if the receiver stays for this number of hold times.
+/// A test has succeeded if the receiver stays in the new group for this number of hold times.
 const LASTING: u64 = 4;
 
-/// Encodes an announcement: the index of the sender's group, and each group's rate in bit/s (32 bits), lowest first.
-/// A group that is not sent has 0.
+/// Encodes an announcement. It contains `place`, the index of the sender's group, and the rate of each group in bit/s
+/// (32 bits), lowest group first. The rate of a group that is not sent is 0.
 pub fn rates_body(place: usize, rates: impl Iterator<Item = Rate>) -> Body {
     Body::of_words(place as u8 & 31, rates.map(|rate| rate.as_bps().min(u64::from(u32::MAX)) as u32))
 }
 
-/// Decodes the rates of an announcement; `None` if it is invalid.
+/// Decodes the rates in an announcement. Returns `None` if the announcement is invalid.
 pub fn read_rates(data: &[u8]) -> Option<Vec<Rate>> {
     let (words, rest) = data.as_chunks::<4>();
     let whole = rest.is_empty() && (1..=MOST_GROUPS).contains(&words.len());
@@ -51,18 +52,19 @@ pub fn read_rates(data: &[u8]) -> Option<Vec<Rate>> {
 pub struct Move {
     /// The time of the move.
     pub at: Time,
-    /// The old group, counted from the lowest.
+    /// Index of the old group. The lowest group has index 0.
     pub from: usize,
-    /// The new group.
+    /// Index of the new group.
     pub to: usize,
-    /// The receiver's own rate.
+    /// The rate that the receiver can accept.
     pub own: Rate,
-    /// The old group's floor, or the next group's rate.
+    /// The rate to which `own` was compared. It is the floor of the old group for a move down, and the rate of the next
+    /// group for a move up.
     pub against: Rate,
 }
 
 impl Move {
-    /// Returns the reason.
+    /// Returns the reason of the move.
     pub const fn why(&self) -> &'static str {
         if self.to < self.from { "below the group's floor" } else { "enough for the next group all through the hold" }
     }
@@ -73,7 +75,7 @@ struct Group {
     floor: Rate,
     /// The announced send rate.
     sent: Rate,
-    /// The number of failed tests in a row.
+    /// Number of consecutive failed tests.
     failed: u32,
 }
 
@@ -83,7 +85,7 @@ impl Group {
     }
 }
 
-/// The group selection of one receiver.
+/// Selects the group of one receiver.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     groups: Vec<Group>,
@@ -92,15 +94,16 @@ pub struct Chooser {
     place: usize,
     entered: Time,
     told: bool,
-    /// Since when the rate suffices for the next group; `None` if it does not.
+    /// Since when the receiver's rate has sufficed for the next higher group. `None` if it does not suffice.
     enough: Option<Time>,
-    /// Since when the rate is below the group's floor; `None` if it is not.
+    /// Since when the receiver's rate has been below the floor of its group. `None` if it is not below.
     short: Option<Time>,
 }
 
 impl Chooser {
-    /// Creates the selection of a receiver that joins the lowest group at `now`. `floors` are the groups' minimum
-    /// rates, lowest first.
+    /// Creates the group selection of a receiver that joins the lowest group at `now`. `floors` are the minimum rates
+    /// of the groups, lowest first. The receiver moves up if its own rate is at least `up` times the next group's rate
+    /// for the time `hold`.
     pub fn new(floors: impl Iterator<Item = Rate>, up: f64, hold: Span, now: Time) -> Self {
         let groups = floors.map(|floor| Group { floor, sent: Rate::ZERO, failed: 0 }).collect();
         Self { groups, up, hold, place: 0, entered: now, told: false, enough: None, short: None }
@@ -111,7 +114,7 @@ impl Chooser {
         self.place
     }
 
-    /// Updates the groups' rates. An announcement without exactly one rate per group is ignored.
+    /// Updates the rates of the groups. Ignores an announcement that does not have exactly one rate per group.
     pub fn on_told(&mut self, rates: &[Rate]) {
         if rates.len() == self.groups.len() {
             self.groups.iter_mut().zip(rates).for_each(|(group, rate)| group.sent = *rate);
@@ -119,7 +122,8 @@ impl Chooser {
         }
     }
 
-    /// Decides whether to move, by the receiver's own rate. The returned move is already applied.
+    /// Decides whether the receiver moves to another group, and returns the move. The move is already applied. `own` is
+    /// the rate that the receiver can accept.
     pub fn look(&mut self, now: Time, own: Option<Rate>) -> Option<Move> {
         let Some(own) = own else {
             (self.enough, self.short) = (None, None);
@@ -129,7 +133,8 @@ impl Chooser {
         if self.place > 0 && own < floor {
             self.enough = None;
             let since = *self.short.get_or_insert(now);
-            // One group at a time would take several hold times.
+            // Move straight to the group that fits, because moving down one group at a time would take several hold
+            // times.
             let to = (1..self.place).rev().find(|n| self.groups[*n].asks() <= own).unwrap_or(0);
             let goes = own < floor.scale(0.5) || now.since(since) >= self.hold / 5;
             return goes.then(|| self.go(now, to, own, floor));
@@ -149,7 +154,7 @@ impl Chooser {
         let from = self.place;
         if to < from {
             let group = &mut self.groups[from];
-            // Leaving soon after joining means that the test has failed.
+            // Leaving a group soon after joining it means that the test has failed.
             let lasted = now.since(self.entered) >= self.hold * (LASTING << group.failed);
             group.failed = if lasted { 0 } else { (group.failed + 1).min(DOUBLINGS) };
         }
@@ -173,14 +178,14 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Creates three groups with floors of 100, 500 and 1000 kb/s. Only the lowest is sent, at 400 kb/s.
+    /// Creates three groups with floors of 100, 500 and 1000 kb/s. Only the lowest group is sent, at 400 kb/s.
     fn chooser() -> Chooser {
         let mut chooser = Chooser::new(kbps(&[100, 500, 1000]).into_iter(), 1.2, HOLD, Time::ZERO);
         chooser.on_told(&kbps(&[400, 0, 0]));
         chooser
     }
 
-    /// Evaluates the rule every 100 ms while `own` returns the receiver's rate. Returns all moves.
+    /// Calls `look` every 100 ms. `own` returns the receiver's rate in kb/s. Returns all moves.
     fn over(chooser: &mut Chooser, from_s: u64, to_s: u64, own: impl Fn(&Chooser) -> u64) -> Vec<Move> {
         let ticks = (from_s * 10..to_s * 10).map(|tick| at(tick * 100));
         ticks.filter_map(|now| chooser.look(now, Some(Rate::kbps(own(chooser))))).collect()
@@ -248,7 +253,7 @@ mod tests {
 
     #[test]
     fn tests_that_fail_come_ever_more_seldom() {
-        // There is no loss in the lowest group, but the rate does not suffice for the next one.
+        // The lowest group has no loss, but the rate does not suffice for the next group.
         let mut chooser = chooser();
         let moves = over(&mut chooser, 0, 300, |c| if c.place() == 0 { 5_000 } else { 450 });
         let ups: Vec<u64> = moves.iter().filter(|m| m.to == 1).map(|m| m.at.as_nanos() / 1_000_000_000).collect();

@@ -143,7 +143,7 @@ const STEP: f64 = 0.05;
 const ALPHA_SRTT: f64 = 0.875;
 const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 
-/// Packets that are sent with a fixed delay between them. Their rate is T = S / (t(S) + IPD) (equation 11).
+/// t(S): how long sending one packet takes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Train {
     packet: Bytes,

@@ -7,7 +7,7 @@ use crate::{Decision, Departing, Limit, Notice, Report, SenderHalf, Sent, Wake, 
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 const LEAST_RTT: Span = Span::millis(1);
-/// Number of report rounds without a report during which the rate is kept. The next report is due in the first round.
+/// Number of round trips without a report during which the rate is kept. The next report is due in the first of them.
 const HELD_ROUNDS: u64 = 2;
 
 /// The state of the receiver's buffer, from its fill level (equation 10).

@@ -4,37 +4,37 @@ use super::constants::{
 };
 use std::collections::VecDeque;
 
-/// The number of samples for the variance of the normalized queueing delay (RFC 8298, section 4.1.2.3).
+/// Number of samples from which the variance of the normalized queueing delay is computed (RFC 8298, section 4.1.2.3).
 const VARIANCE_OVER: usize = 200;
-/// The number of samples for the mean of the normalized queueing delay (RFC 8298, section 4.1.2.3).
+/// Number of samples from which the mean of the normalized queueing delay is computed (RFC 8298, section 4.1.2.3).
 const MEAN_OVER: usize = 50;
-/// If more than this share of round trips has a loss, other flows compete.
+/// If the mean share of round trips with a loss exceeds this value, other flows are assumed to compete.
 const COMPETING_LOSS: f64 = 0.002;
-/// The gain of the mean share of round trips with a loss.
+/// Weight of a new round trip in the mean share of round trips with a loss.
 const LOSS_EVENT_GAIN: f64 = 0.02;
-/// The gain of a rising bias (EricssonResearch/scream).
+/// Weight of a new value in the bias while the bias rises (EricssonResearch/scream).
 const BIAS_GAIN: f64 = 0.125;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
-    /// The target in seconds, which competing flows may raise.
+    /// The queueing delay target in seconds. Competing flows may raise it.
     pub(super) target: f64,
     pub(super) latest: f64,
     pub(super) mean: f64,
-    /// The growth factor in [0, 1], which falls with delay variation.
+    /// A factor in [0, 1] that slows the growth of the window. It falls with delay variation.
     pub(super) scale: f64,
     highest: f64,
     lowest: f64,
     deviation: f64,
-    /// The minimum queueing delay of this round trip.
+    /// The minimum queueing delay in the current round trip, in seconds.
     round_least: Option<f64>,
-    /// The slow mean of the round trips' minima.
+    /// The slow moving average of the round trips' minimum queueing delays, in seconds.
     standing: f64,
-    /// The bias that is subtracted from samples.
+    /// The bias that is subtracted from queueing delay samples, in seconds.
     bias: f64,
-    /// The minimum since the last update of the bias.
+    /// The minimum queueing delay since the last update of the bias, in seconds.
     bias_least: f64,
-    /// The round trips since the last update of the bias.
+    /// Number of round trips since the last update of the bias.
     bias_rounds: u32,
     history: VecDeque<f64>,
     loss_events: f64,
@@ -57,16 +57,16 @@ impl Delay {
         self.round_least = Some(self.round_least.map_or(qdelay, |least| least.min(qdelay)));
     }
 
-    /// Records a delay for the variation only.
+    /// Records a queueing delay that is used only to measure the delay variation.
     pub(super) fn extreme(&mut self, qdelay: f64) {
         self.highest = self.target.min(self.highest.max(qdelay));
         self.lowest = self.lowest.min(qdelay);
     }
 
-    /// Updates the filters every min(cut_interval, s_rtt).
+    /// Updates the filters. Called at most once per `cut_interval` or smoothed round-trip time, whichever is shorter.
     pub(super) fn filter(&mut self, config: &Config) {
         let qdelay = self.latest - self.bias;
-        // A queue that has drained must not reduce the window.
+        // Follow a falling delay at once, because a queue that has drained must not reduce the window.
         if qdelay < self.mean {
             self.mean = qdelay;
         } else {
@@ -84,7 +84,8 @@ impl Delay {
         }
     }
 
-    /// Ends a round trip, with a loss if `lost`. Returns whether there is a standing queue to drain.
+    /// Ends a round trip. `lost` tells whether it had a loss. Returns whether there is a standing queue that must be
+    /// drained.
     pub(super) fn round(&mut self, lost: bool, config: &Config) -> bool {
         self.loss_events += LOSS_EVENT_GAIN * (f64::from(u8::from(lost)) - self.loss_events);
         let Some(least) = self.round_least.take() else { return false };
@@ -95,7 +96,8 @@ impl Delay {
             (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
         }
         self.standing += DRIFT_GAIN * (least - self.standing);
-        // If the mean of the minima exceeds a quarter of the target, the queue does not drain by itself.
+        // A mean of the minima above a quarter of the target is a standing queue, because the queue does not drain by
+        // itself.
         let stands = self.standing > self.target / 4.0;
         if stands {
             (self.standing, self.mean, self.bias) = (0.0, 0.0, 0.0);
@@ -103,7 +105,7 @@ impl Delay {
         stands
     }
 
-    /// Adapts the target to competing flows that keep the queue long (RFC 8298, section 4.1.2.3).
+    /// Raises the target beside competing flows that keep the queue long (RFC 8298, section 4.1.2.3).
     fn compete(&mut self, config: &Config) {
         self.history.push_front(self.latest / config.qdelay_target);
         self.history.truncate(VARIANCE_OVER);
@@ -115,13 +117,13 @@ impl Delay {
         let squares: f64 = self.history.iter().map(|n| (n - all) * (n - all)).sum();
         let variance = squares / self.history.len() as f64;
         let new = (mean(MEAN_OVER) + variance.sqrt()) * config.qdelay_target;
-        // Losses show that another flow fills the queue.
+        // Raise the target most if there are losses, because another flow then fills the queue.
         let target = if self.loss_events > COMPETING_LOSS {
             1.5 * new
-        // Little variation means a standing queue.
+        // The delay hardly varies, so there is a standing queue. Follow it.
         } else if variance < 0.2 {
             new
-        // The target must not stay at a high value.
+        // The delay is below the configured target. Let the raised target fall back fast.
         } else if new < config.qdelay_target {
             new.max(self.target / 2.0)
         } else {
@@ -188,7 +190,7 @@ mod tests {
             delay.sample(0.03);
             delay.round(false, &config)
         });
-        // The number of rounds n follows from 30 ms (1 − (255/256)ⁿ) > 15 ms.
+        // n rounds are needed, where 30 ms (1 − (255/256)ⁿ) > 15 ms.
         assert_eq!(rounds, Some(178));
         let mut low = Delay::new(&config);
         assert!((0..2_000).all(|_| {

@@ -2,7 +2,7 @@ use crate::PacketReport;
 use std::collections::{BTreeMap, VecDeque};
 use steadycast_units::{OneWay, Span, Time};
 
-/// The maximum age of a recorded packet below the highest acknowledged one.
+/// How long a packet is remembered after a later packet was acknowledged, if it is lost or its fate is unknown.
 const MISSING_MAX_AGE: Span = Span::secs(2);
 
 #[derive(Clone, Copy, Debug)]
@@ -10,45 +10,45 @@ struct SentPacket {
     number: u64,
     size: u64,
     sent: Time,
-    /// A packet with an unknown fate is not in flight.
+    /// Whether the packet's fate is unknown. The packet then does not count as in flight.
     unknown: bool,
 }
 
-/// A packet that is not acknowledged although a later one is.
+/// A packet that is not acknowledged, although a later packet is.
 #[derive(Clone, Copy, Debug)]
 struct Missing {
     sent: Time,
     /// When a later packet was first acknowledged.
     passed: Time,
     lost: bool,
-    /// Whether the feedback skips this packet; it then does not count as lost.
+    /// Whether feedback skips this packet. The packet then does not count as lost.
     unknown: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct FeedbackSummary {
-    /// The bytes between the old and the new highest acknowledged packet, lost packets included.
+    /// Bytes between the old and the new highest acknowledged packet. Lost packets between the two are included.
     pub(super) acked: u64,
-    /// The marked bytes among them.
+    /// Bytes of ECN-marked packets in `acked`.
     pub(super) acked_marked: u64,
-    /// The packets newly reported as received.
+    /// Number of packets that were reported as received for the first time.
     pub(super) delivered: u32,
-    /// The packets newly reported as marked.
+    /// Number of ECN-marked packets in `delivered`.
     pub(super) marked: u32,
     pub(super) lost: u32,
-    /// The send time of the newest marked packet.
+    /// Send time of the newest marked packet.
     pub(super) latest_marked: Option<Time>,
-    /// The send time of the newest lost packet.
+    /// Send time of the newest lost packet.
     pub(super) latest_lost: Option<Time>,
-    /// The newest packet's send time, and its one-way delay if it was reported.
+    /// Send time of the newest acknowledged packet. Its one-way delay follows if the report contains it.
     pub(super) newest: Option<(Time, Option<OneWay>)>,
-    /// The minimum and maximum one-way delay.
+    /// The minimum and the maximum one-way delay in this report.
     pub(super) extremes: Option<(OneWay, OneWay)>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct InFlight {
-    /// The packets above the highest acknowledged one, in order.
+    /// Packets above the highest acknowledged packet, in sending order.
     out: VecDeque<SentPacket>,
     pub(super) bytes: u64,
     last: Option<u64>,
@@ -63,7 +63,7 @@ impl InFlight {
     }
 
     pub(super) fn on_sent(&mut self, number: u64, size: u64, sent: Time) {
-        // A repeated number would count twice.
+        // Ignore a repeated number. Its bytes would otherwise count twice.
         if self.last.is_none_or(|last| number > last) {
             self.last = Some(number);
             self.bytes += size;
@@ -71,19 +71,20 @@ impl InFlight {
         }
     }
 
-    /// Takes a packet whose fate is unknown out of flight.
+    /// Removes a packet from the bytes in flight, because its fate is unknown.
     pub(super) fn on_unknown(&mut self, number: u64) {
         if let Ok(place) = self.out.binary_search_by_key(&number, |out| out.number) {
             let out = &mut self.out[place];
             self.bytes -= if out.unknown { 0 } else { out.size };
             out.unknown = true;
-        // The window was already reduced for a packet declared lost.
+        // Leave a lost packet as it is, because the window was already reduced for it.
         } else if let Some(missing) = self.missing.get_mut(&number).filter(|missing| !missing.lost) {
             missing.unknown = true;
         }
     }
 
-    /// Processes a report. The reordering time is at most `most`, a round trip, but at least its initial value.
+    /// Processes a report. The reordering time is limited to `most`, the round-trip time, but never to less than its
+    /// initial value.
     pub(super) fn on_report(&mut self, now: Time, packets: &[PacketReport], most: Span) -> FeedbackSummary {
         let mut summary = FeedbackSummary::default();
         for packet in packets {
@@ -117,12 +118,12 @@ impl InFlight {
             summary.lost += 1;
             summary.latest_lost = summary.latest_lost.max(Some(missing.sent));
         }
-        // Lost packets are kept for a while, because their late arrival shows the reordering time.
+        // Keep lost packets for a while. If one arrives late, its delay shows how long reordering takes.
         self.missing.retain(|_, m| !(m.lost || m.unknown) || now.since(m.passed) < MISSING_MAX_AGE);
         summary
     }
 
-    /// Handles a packet that feedback reports as missing.
+    /// Records that feedback reports a packet as missing. Its fate is then no longer unknown.
     fn on_missing(&mut self, number: u64) {
         if let Ok(place) = self.out.binary_search_by_key(&number, |out| out.number) {
             let out = &mut self.out[place];
@@ -133,11 +134,12 @@ impl InFlight {
         }
     }
 
-    /// Acknowledges a packet and returns its send time; `None` if it is unknown or already acknowledged.
+    /// Acknowledges a packet, and returns its send time. Returns `None` if the packet is unknown or was acknowledged
+    /// before.
     fn acknowledge(&mut self, now: Time, number: u64, marked: bool, summary: &mut FeedbackSummary) -> Option<Time> {
         if let Some(missing) = self.missing.remove(&number) {
             if missing.lost {
-                // The packet was declared lost too early.
+                // The packet was declared lost too early. Wait longer from now on.
                 self.reordering = now.since(missing.passed);
             }
             return Some(missing.sent);
@@ -162,7 +164,7 @@ impl InFlight {
         sent
     }
 
-    /// Declares all packets in flight lost, except those with unknown fates.
+    /// Declares all packets in flight lost. Packets whose fates are unknown are removed, but do not count as lost.
     pub(super) fn clear(&mut self, now: Time) {
         for out in self.out.drain(..) {
             let SentPacket { number, sent, unknown, .. } = out;
@@ -184,7 +186,7 @@ mod tests {
 
     const RTT: Span = Span::millis(200);
 
-    /// Sends ten packets of 1000 bytes, one per millisecond.
+    /// Returns a flight of ten packets of 1000 bytes. One packet is sent per millisecond.
     fn flight() -> InFlight {
         let mut flight = InFlight::new(Span::millis(30));
         (0..10).for_each(|n| flight.on_sent(n, 1_000, ms(n)));

@@ -1,6 +1,6 @@
 //! `scream`: SCReAM version 2 (draft-ietf-ccwg-rfc8298bis-screamv2).
 //!
-//! The window falls with losses, ECN marks and queueing delay; the encoder's rate is one window per round trip.
+//! The window falls with losses, ECN marks and queueing delay. The encoder's rate is one window per round trip.
 //! `docs/controllers/scream.md` has the equations and deviations.
 
 mod constants;
@@ -51,7 +51,7 @@ pub(crate) const CONTROLLER: Controller = Controller {
 };
 
 params! {
-    /// Times are in seconds, sizes in bytes, rates in bit/s.
+    /// The configuration of `scream`. Times are in seconds, sizes in bytes, rates in bit/s.
     Config(values, setup) {
         let choice profile:
             "draft: the rules and values of the Internet-Draft; code: those of the draft's authors' code, also for \
@@ -76,23 +76,22 @@ params! {
         profile: Profile = if profile == "code" { CODE } else { DRAFT },
         qdelay_target: f64 = of_profile(qdelay_target, DRAFT.qdelay_target, profile.qdelay_target).as_secs_f64(),
         reduce_jitter: bool = reduce_jitter || profile.reduce_jitter,
-        /// The minimum interval between two reductions, in seconds. If the round-trip time is shorter, it is used
-        /// instead.
+        /// Minimum interval between two reductions, in seconds. A round-trip time shorter than this replaces it.
         cut_interval: f64 = VIRTUAL_RTT.as_secs_f64().max(profile.cut_interval),
         l4s: bool = setup.ecn == Ecn::Ect1,
-        /// Whether losses and classic marks from before the last reduction are ignored (RFC 9002, section 7.3.2); not
-        /// in the draft.
+        /// Whether a loss or classic mark is ignored if its packet was sent before the last reduction (RFC 9002,
+        /// section 7.3.2). The draft has no such rule.
         once_per_rtt: bool = values.mode() == Mode::Repaired,
         mss: f64 = setup.packet.as_f64().max(1.0),
     }
 }
 
-/// Returns `given`, or the profile's value if `given` is the draft's default.
+/// Returns `given`. If `given` is the draft's default, returns the profile's value instead.
 fn of_profile<T: PartialEq>(given: T, draft: T, profile: T) -> T {
     if given == draft { profile } else { given }
 }
 
-/// Returns the time of the next report (the draft's section on feedback).
+/// Returns when the next report is due (the draft's section on feedback).
 fn report_at(since: &SinceLastReport) -> Wake {
     if since.ends {
         Wake { at: since.at, why: "frame complete" }
@@ -110,7 +109,7 @@ mod tests {
     use crate::registry::{Chosen, Given};
     use steadycast_units::{Rate, Seed};
 
-    /// The configuration of a session with 1000-byte packets without ECN.
+    /// Returns a configuration that sends 1000-byte packets without ECN.
     pub(super) fn config() -> Config {
         config_of("draft")
     }

@@ -1,47 +1,49 @@
 use steadycast_units::Span;
 
-/// The differences between the draft and its authors' code.
+/// The rules and values in which the draft differs from its authors' code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Profile {
-    /// `QDELAY_TARGET_LO`: the minimum queueing delay target.
+    /// `QDELAY_TARGET_LO`: minimum queueing delay target.
     pub(super) qdelay_target: Span,
-    /// `BETA_ECN`: the factor of the window after a classic mark.
+    /// `BETA_ECN`: a classic ECN mark multiplies the window by this factor.
     pub(super) beta_ecn: f64,
-    /// `MUL_INCREASE_FACTOR`: the window's growth per round trip, as a share of itself.
+    /// `MUL_INCREASE_FACTOR`: share of itself by which the window grows per round trip.
     pub(super) mul_increase: f64,
-    /// `REDUCE_JITTER`: whether growth slows down with delay variation.
+    /// `REDUCE_JITTER`: whether the window grows more slowly while the delay varies.
     pub(super) reduce_jitter: bool,
-    /// Whether the delay variation is measured from every packet; otherwise from the newest packet of each report.
+    /// Whether the delay variation is measured from every packet. Otherwise only from the newest packet of each report.
     pub(super) every_packet: bool,
-    /// The cap on the delay variation, in seconds. A larger variation slows growth no further.
+    /// Upper limit of the delay variation, in seconds. A larger variation slows the growth no further.
     pub(super) jitter_most: f64,
-    /// `BYTES_IN_FLIGHT_HEAD_ROOM`: the maximum window, as a multiple of the maximum bytes in flight.
+    /// `BYTES_IN_FLIGHT_HEAD_ROOM`: the window grows to at most this multiple of the maximum bytes in flight.
     pub(super) head_room: f64,
-    /// `POST_CONGESTION_DELAY_RTTS`: the round trips after congestion until growth is at its full rate.
+    /// `POST_CONGESTION_DELAY_RTTS`: number of round trips after congestion until the window grows at its full rate.
     pub(super) post_congestion: f64,
-    /// Whether a reduction by delay counts as congestion in `post_congestion`.
+    /// Whether a reduction because of delay counts as congestion, too, and restarts `post_congestion`.
     pub(super) delay_congests: bool,
-    /// The minimum interval between reductions, in seconds, if longer than `VIRTUAL_RTT`.
+    /// Minimum interval between reductions, in seconds. Ignored if it is shorter than `VIRTUAL_RTT`.
     pub(super) cut_interval: f64,
-    /// Whether a reduction by delay is divided twice by the number of reductions per round trip.
+    /// Whether a reduction because of delay is divided twice by the number of reductions per round trip.
     pub(super) divided_twice: bool,
-    /// Below this ratio of the target to the receive rate, reductions by delay and L4S marks are quartered.
+    /// If the ratio of the target to the receive rate is below this, reductions because of delay or L4S marks are
+    /// quartered.
     pub(super) spare_below: f64,
-    /// Up to this mean loss rate, losses reduce the window only if the queue exceeds a quarter of the target.
+    /// At mean loss rates below this, losses reduce the window only if the queueing delay exceeds a quarter of the
+    /// target.
     pub(super) loss_ignored: f64,
     /// Whether the round-trip time is smoothed twice.
     pub(super) rtt_twice: bool,
-    /// The time added to the round-trip time when the rate is computed, in seconds.
+    /// Time in seconds that is added to the round-trip time when the rate is computed.
     pub(super) rtt_more: f64,
-    /// The round trips over whose minima the bias of the queueing delay is computed.
+    /// Number of round trips after which the bias of the queueing delay is updated.
     pub(super) bias_rounds: u32,
-    /// The divisor of the target.
+    /// The target rate is divided by this number.
     pub(super) rate_divisor: f64,
-    /// `RATE_ADJUST_GAIN`: the gain with which queued frames lower the target.
+    /// `RATE_ADJUST_GAIN`: how strongly frames in the pacer's queue lower the target.
     pub(super) rate_adjust_gain: f64,
-    /// The queueing time, in frame periods, up to which queued frames do not lower the target.
+    /// Queueing time in frame periods. Frames that have waited no longer than this do not lower the target.
     pub(super) queue_goal: f64,
-    /// `FRAME_SIZE_DEV_ALPHA`: the gain of the frames' mean excess over their nominal size.
+    /// `FRAME_SIZE_DEV_ALPHA`: weight of a new frame in the mean by which frames exceed their nominal size.
     pub(super) frame_size_gain: f64,
 }
 
@@ -87,8 +89,8 @@ pub(super) const CODE: Profile = Profile {
     rtt_more: 0.001,
     bias_rounds: 100,
     rate_divisor: 1.1,
-    // ScreamV2Tx.cpp multiplies the divisor 1.1 by 1 + adjust, and its gain is 1/40. Here adjust is added to the
-    // divisor.
+    // ScreamV2Tx.cpp multiplies the divisor 1.1 by 1 + adjust, with a gain of 1/40. Here adjust is added to the
+    // divisor, so scale the gain by 1.1.
     rate_adjust_gain: 1.1 / 40.0,
     queue_goal: 0.5,
     frame_size_gain: 0.0,

@@ -15,36 +15,38 @@ use crate::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// The window of the receive rate (EricssonResearch/scream).
+/// Duration over which the receive rate is measured (EricssonResearch/scream).
 const RECEIVE_RATE_WINDOW: Span = Span::millis(100);
-/// The minimum interval between updates of alpha, in seconds.
+/// Minimum interval between updates of alpha, in seconds.
 const ALPHA_INTERVAL: f64 = 0.01;
-/// The gain of the smoothed round-trip time (RFC 6298, section 2.3).
+/// Weight of a new sample in the smoothed round-trip time (RFC 6298, section 2.3).
 const RTT_GAIN: f64 = 0.125;
-/// The maximum valid round-trip time, in seconds.
+/// A measured round-trip time of this or more is ignored, in seconds.
 const ABSURD_RTT: f64 = 60.0;
-/// The maximum of the term by which old frames in the pacer reduce the target.
+/// Maximum of `adjust`, by which old frames in the pacer lower the target.
 const MOST_ADJUST: f64 = 0.5;
-/// The maximum of the term by which large frames reduce the target.
+/// Maximum of `frame_deviation`, by which large frames lower the target.
 const MOST_FRAME_DEVIATION: f64 = 0.2;
-/// The maximum of the term by which a small window reduces the target.
+/// Maximum share by which a small window lowers the target.
 const MOST_SMALL_WINDOW: f64 = 0.2;
 const SMALL_WINDOW: f64 = 0.1;
-/// A longer interval between frames is a pause of the encoder.
+/// A gap of this length or more between two frames is a pause of the encoder. It does not count as a frame period.
 const ABSURD_PERIOD: Span = Span::millis(500);
-/// The pacing rate before the first feedback, in bit/s.
+/// Minimum pacing rate before the first feedback, in bit/s.
 const FIRST_PACE: f64 = 1e6;
-/// The duration of draining a standing queue, in round trips.
+/// How long a standing queue is drained, in round trips.
 const DRAIN_ROUNDS: f64 = 5.0;
-/// The minimum duration of draining a standing queue.
+/// A standing queue is drained for at least this time.
 const DRAIN_LEAST: Span = Span::millis(200);
-/// The window is limited if the target is above this share of the cap.
+/// If the target is above this share of the maximum rate, the window is limited.
 const NEAR_CAP: f64 = 0.95;
-/// The limit is this multiple of the window that the cap needs, but at least the peak of the bytes in flight.
+/// The window is limited to this multiple of the window that the maximum rate needs, but not below the peak of the
+/// bytes in flight.
 const CAP_HEADROOM: f64 = 1.5;
-/// Added to the round-trip time for the window that the cap needs, in seconds (EricssonResearch/scream).
+/// Time in seconds that is added to the round-trip time when the window for the maximum rate is computed
+/// (EricssonResearch/scream).
 const CAP_RTT_ADDEND: f64 = 0.001;
-/// The maximum gain of the mean loss rate.
+/// Maximum weight of a new packet in the mean loss rate.
 const LOSS_GAIN: f64 = 0.0025;
 const TIMEOUT_RTTS: f64 = 4.0;
 
@@ -61,17 +63,17 @@ pub(super) struct Sender {
     peak: PeakFilter,
     acked: Meter,
     alpha: f64,
-    /// The packets reported since the last update of alpha, and the marked ones among them.
+    /// Since the last update of alpha: the number of packets reported as received, and how many of them are marked.
     reported: (u32, u32),
     alpha_at: Option<Time>,
     filtered_at: Option<Time>,
     s_rtt: Option<f64>,
-    /// The inner mean of a round-trip time that is smoothed twice.
+    /// The once-smoothed round-trip time, if the round-trip time is smoothed twice. In seconds.
     first_rtt: f64,
-    /// The time of the outer mean's last update.
+    /// When the twice-smoothed round-trip time was last updated.
     second_at: Time,
     loss_rate: f64,
-    /// The maximum bytes in flight in this round trip and in the last one.
+    /// The maximum bytes in flight in the current round trip, and in the previous one.
     most: (f64, f64),
     round_began: Option<Time>,
     round_lost: bool,
@@ -122,7 +124,7 @@ impl Sender {
         LEAST_TIMEOUT.max(Span::from_secs_f64(self.s_rtt.unwrap_or(0.0) * TIMEOUT_RTTS))
     }
 
-    /// Records a packet that was sent at `left`; `at` is the current time.
+    /// Records a sent packet. `left` is its send time. `at` is the current time, which may be later.
     fn sent(&mut self, at: Time, left: Time, number: u64, size: Bytes) {
         self.flight.on_sent(number, size.get(), left);
         let bytes = self.flight.bytes as f64;
@@ -131,8 +133,10 @@ impl Sender {
         self.no_feedback.on_sent(at, self.timeout());
     }
 
-    /// Updates the smoothed round-trip time (RFC 6298). An idle source has a short queue, so its falling samples
-    /// count less; otherwise the rate would rise.
+    /// Updates the smoothed round-trip time (RFC 6298).
+    ///
+    /// If the source does not use the whole window, the queue is short for that reason alone. Shorter samples then
+    /// count less, because the rate would rise otherwise.
     fn measure(&mut self, now: Time, mut rtt: f64) {
         let Some(s_rtt) = self.s_rtt else {
             (self.s_rtt, self.first_rtt, self.second_at) = (Some(rtt), rtt, now);
@@ -145,7 +149,7 @@ impl Sender {
             }
             (rtt, self.second_at) = (self.first_rtt, now);
         }
-        // The bytes in flight show whether the source uses the window.
+        // Compare the window with the bytes in flight, to see whether the source uses the whole window.
         let limited = self.window.room(self.most.0.max(self.most.1), &self.config) < self.window.bytes;
         let gain = if rtt < s_rtt && limited { RTT_IDLE_GAIN } else { RTT_GAIN };
         self.s_rtt = Some(s_rtt + gain * (rtt - s_rtt));
@@ -157,7 +161,8 @@ impl Sender {
         if rtt < ABSURD_RTT {
             self.measure(now, rtt);
         }
-        // The reference code samples every packet, the draft the newest of each report.
+        // The reference code measures the delay variation from every packet. The draft takes only the newest packet of
+        // a report.
         if self.config.profile.every_packet
             && let Some((least, most)) = summary.extremes
         {
@@ -197,7 +202,7 @@ impl Sender {
     fn count_marks(&mut self, now: Time, summary: &FeedbackSummary, s_rtt: f64) {
         self.reported.0 += summary.delivered;
         self.reported.1 += summary.marked;
-        // Alpha must not depend on the number of reports.
+        // Update alpha at most once per interval, so that it does not depend on the number of reports.
         let due = self.alpha_at.is_none_or(|at| now.since(at).as_secs_f64() >= ALPHA_INTERVAL.min(s_rtt));
         if due && self.reported.0 > 0 {
             self.alpha = alpha(self.alpha, f64::from(self.reported.1) / f64::from(self.reported.0), &self.config);
@@ -217,7 +222,7 @@ impl Sender {
 
     fn limit_at_cap(&mut self) {
         let (Some(s_rtt), Some(peak)) = (self.s_rtt, self.peak.get()) else { return };
-        // At the cap there may be no congestion, which would otherwise limit the window.
+        // Near the cap there may be no congestion that keeps the window small. Limit it here instead.
         if self.target > NEAR_CAP * self.cap {
             let needed = CAP_HEADROOM * self.cap / 8.0 * (s_rtt + CAP_RTT_ADDEND);
             self.window.limit(peak.max(needed));
@@ -233,7 +238,7 @@ impl Sender {
         if self.s_rtt.is_none() {
             return pace.max(FIRST_PACE);
         }
-        // Near the cap, large frames must not queue at the sender.
+        // Pace faster near the cap, so that large frames do not queue at the sender.
         let above = (self.target / self.cap - RELAXED_PACING) / (1.0 - RELAXED_PACING);
         pace / (1.0 - above.clamp(0.0, 1.0)).clamp(1.0 / RELAXED_PACING_MOST, 1.0)
     }
@@ -270,7 +275,7 @@ impl SenderHalf for Sender {
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let summary = self.flight.on_report(now, report.packets, Span::from_secs_f64(self.s_rtt.unwrap_or(0.0)));
-        // A report without news must not advance the round trip or restart the timer.
+        // Ignore a report without new packets. It must neither end the round trip nor restart the timer.
         if summary == FeedbackSummary::default() {
             return;
         }
@@ -327,7 +332,7 @@ impl SenderHalf for Sender {
 
     fn on_timer(&mut self, now: Time) {
         if self.no_feedback.has_expired(now) {
-            // The packets in flight are taken to be lost; otherwise they would block the sender.
+            // Assume that all packets in flight are lost. Otherwise they would fill the window and block the sender.
             self.flight.clear(now);
             self.window.halve(now);
             self.target = (self.target / 2.0).max(self.floor);
@@ -369,7 +374,7 @@ mod tests {
     fn the_target_is_what_the_window_carries_less_headers_and_room() {
         let config = config();
         near(window_rate(20_000.0, 0.05, 0.0, 0.0, &config), 2_614_379.0);
-        // A small window reduces the target by up to a fifth.
+        // A window of few packets reduces the target by up to a fifth.
         near(window_rate(5_000.0, 0.05, 0.0, 0.0, &config), 588_235.0);
         near(window_rate(20_000.0, 0.05, 0.5, 0.2, &config), 2_614_379.0 * 1.2 / 1.9);
         near(window_rate(20_000.0, 0.05, 0.0, 0.0, &config_of("code")), 160_000.0 / 0.051 / 1.02 / 1.1);

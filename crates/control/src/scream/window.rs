@@ -3,17 +3,18 @@ use super::constants::{BETA_LOSS, MIN_REF_WND, VIRTUAL_RTT};
 use steadycast_settings::words;
 use steadycast_units::{Span, Time};
 
-/// The minimum scale of growth near the inflection point.
+/// Lower bound of the factor that slows growth near the inflection point.
 const LEAST_SCALE: f64 = 0.1;
-/// The scale of growth is the square of `INFLECTION` · (ref_wnd − inflection) / inflection.
+/// The factor that slows growth is the square of `INFLECTION` · (ref_wnd − inflection) / inflection.
 const INFLECTION: f64 = 8.0;
-/// The lower bound of each factor that makes a reduction smaller.
+/// Lower bound of each factor that makes a reduction smaller.
 const LEAST_CUT: f64 = 0.25;
-/// After this many round trips without a reduction, an L4S mark limits the window to the bytes in flight.
+/// If this number of round trips has passed without a reduction, an L4S mark first limits the window to the bytes in
+/// flight.
 const RESET_QUIET_RTTS: f64 = 100.0;
 
-/// Updates alpha, L4S's moving average of the share of marked packets; by default the gains are 1/8 up and 1/128
-/// down.
+/// Updates alpha, the L4S moving average of the share of marked packets, and returns it. By default the gain is 1/8
+/// while alpha rises, and 1/128 while it falls.
 ///
 /// ```text
 ///  α ← F/8 + 7α/8    where F ≥ α        α ← 127 α/128    else
@@ -26,14 +27,14 @@ pub(super) fn alpha(alpha: f64, marked: f64, config: &Config) -> f64 {
     }
 }
 
-/// The inputs of an update, in seconds and bytes.
+/// The inputs of a window update. Numbers without a type of their own are in seconds or bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) now: Time,
     pub(super) s_rtt: f64,
-    /// The send time of the newest lost packet.
+    /// Send time of the newest lost packet.
     pub(super) lost: Option<Time>,
-    /// The send time of the newest marked packet.
+    /// Send time of the newest marked packet.
     pub(super) marked: Option<Time>,
     pub(super) alpha: f64,
     pub(super) loss_rate: f64,
@@ -41,19 +42,19 @@ pub(super) struct Input {
     pub(super) qdelay_mean: f64,
     pub(super) qdelay_target: f64,
     pub(super) delay_scale: f64,
-    /// Whether the target is well below the receive rate.
+    /// Whether the target rate is well below the receive rate.
     pub(super) low: bool,
     pub(super) acked: f64,
     pub(super) acked_marked: f64,
-    /// The maximum bytes in flight in this and the last round trip.
+    /// The maximum bytes in flight in the current and the previous round trip.
     pub(super) flight: f64,
-    /// The maximum bytes in flight in the last round trip.
+    /// The maximum bytes in flight in the previous round trip.
     pub(super) flight_before: f64,
     pub(super) at_cap: bool,
 }
 
 words! {
-    /// The reason of a reduction.
+    /// Why the window was reduced.
     pub(super) enum Cut {
         Loss = "loss",
         ClassicMark = "ECN mark",
@@ -65,18 +66,18 @@ words! {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReferenceWindow {
     pub(super) bytes: f64,
-    /// The window at the last reduction; growth is slow near it.
+    /// The inflection point: the size of the window before the last reduction. The window grows slowly near this size.
     inflection: f64,
-    /// Whether the next reduction sets the inflection point: the window has grown since the last.
+    /// Whether the next reduction sets the inflection point. True if the window has grown since the last reduction.
     may_move: bool,
     /// Whether losses were reported since the last reduction.
     lost: bool,
     /// Whether marks were reported since the last reduction.
     marked: bool,
-    /// The last congestion; `None` before the first.
+    /// When congestion was last seen. `None` before the first congestion.
     congested: Option<Time>,
     reacted: Option<Time>,
-    /// The time of the last reduction by a loss or a classic mark.
+    /// When a loss or a classic mark last reduced the window.
     episode: Option<Time>,
 }
 
@@ -89,13 +90,14 @@ impl ReferenceWindow {
         self.reacted.is_some()
     }
 
-    /// Returns the scale in [0.1, 1]; 1 from a distance of 12.5 % to the inflection point.
+    /// Returns the factor in [0.1, 1] that slows growth near the inflection point. It is 1 if the window is at least
+    /// 12.5 % away from that point.
     fn scale(&self) -> f64 {
         let off = INFLECTION * (self.bytes - self.inflection) / self.inflection;
         (off * off).clamp(LEAST_SCALE, 1.0)
     }
 
-    /// Shrinks and grows the window. Both use the scale of the window before this update.
+    /// Shrinks and grows the window. Both steps use the growth factor from before this update.
     pub(super) fn update(&mut self, input: &Input, config: &Config) -> Option<Cut> {
         let scale = self.scale();
         let cut = self.shrink(scale, input, config);
@@ -104,7 +106,7 @@ impl ReferenceWindow {
     }
 
     fn shrink(&mut self, scale: f64, input: &Input, config: &Config) -> Option<Cut> {
-        // Packets sent before the last reduction belong to the same congestion episode.
+        // Ignore a packet that was sent before the last reduction, because it belongs to the same congestion episode.
         let fresh = |sent: Option<Time>| {
             sent.is_some_and(|sent| !config.once_per_rtt || self.episode.is_none_or(|at| sent > at))
         };
@@ -114,7 +116,7 @@ impl ReferenceWindow {
         if input.lost.is_some() || input.marked.is_some() {
             self.congested = Some(input.now);
         }
-        // The network shows the effect of a reduction after a round trip.
+        // Wait before the next reduction, because the effect of the last one is seen only a round trip later.
         let since = self.reacted.map_or(f64::INFINITY, |at| input.now.since(at).as_secs_f64());
         if since < config.cut_interval.min(input.s_rtt) {
             return None;
@@ -131,26 +133,29 @@ impl ReferenceWindow {
         };
         let before = self.bytes;
         let spared = if input.low { LEAST_CUT } else { 1.0 };
-        // The sum of the reductions in a round trip must not depend on their number.
+        // Divide by the number of reductions per round trip, so that their sum does not depend on it.
         let long_way = (input.s_rtt / config.cut_interval).max(1.0);
         match cut {
             Cut::Loss => self.bytes *= BETA_LOSS,
             Cut::ClassicMark => self.bytes *= config.profile.beta_ecn,
             Cut::L4sMark => {
                 let mut by = input.alpha / 2.0 * spared / long_way;
-                // With a short queue, the reduction is smaller near the inflection point and with delay variation.
+                // While the queue is short, reduce less if the window is near its inflection point or if the delay
+                // varies.
                 if input.qdelay < input.qdelay_target / 4.0 {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
                 let long = RESET_QUIET_RTTS * VIRTUAL_RTT.as_secs_f64().max(input.s_rtt);
-                // After a long growth, the window may be far above what the path carries.
+                // After a long growth without a reduction, the window may be far above what the path carries. Limit it
+                // first.
                 if since > long && self.reacted.is_some() {
                     self.bytes = self.bytes.min(input.flight_before);
                 }
                 self.bytes *= 1.0 - by;
             }
             Cut::Delay => {
-                // Delay acts like a share of marks: 0 at half of the target, 1 at the target.
+                // Treat delay like a share of marks. This share is 0 at half of the target, and 1 at the target and
+                // above.
                 let virtual_alpha = ((input.qdelay_mean - half) / half).clamp(0.0, 1.0);
                 let twice = if config.profile.divided_twice { long_way } else { 1.0 };
                 self.bytes *= 1.0 - virtual_alpha / 2.0 * spared / long_way / twice;
@@ -164,8 +169,9 @@ impl ReferenceWindow {
         }
         self.bytes = self.bytes.max(MIN_REF_WND.as_f64());
         (self.lost, self.marked, self.reacted) = (false, false, Some(input.now));
-        // Losses and classic marks cut the window by a fixed share, so they cut it only once per round trip. Cuts by
-        // L4S marks and by delay may repeat, because they are divided by their number per round trip.
+        // Remember when a loss or a classic mark reduced the window. These reductions have a fixed size, so only one is
+        // made per round trip. Reductions by L4S marks and delay may repeat, because they are divided by their number
+        // per round trip.
         if matches!(cut, Cut::Loss | Cut::ClassicMark) {
             self.episode = Some(input.now);
         }
@@ -180,12 +186,12 @@ impl ReferenceWindow {
     ///                 ref_wnd          25 ms                             ⎝           MSS             ⎠
     /// ```
     ///
-    /// `acked` excludes the marked bytes. `scl` is the argument `scale`, and `d` is `Input::delay_scale`. `post` rises
-    /// from 0 to 1 after congestion.
+    /// `acked` excludes marked bytes. `scl` is the argument `scale`, and `d` is `Input::delay_scale`. `post` rises from
+    /// 0 to 1 after congestion.
     fn grow(&mut self, scale: f64, input: &Input, config: &Config) {
         let ratio = (config.mss / self.bytes).min(1.0);
         let rtts = input.s_rtt.max(VIRTUAL_RTT.as_secs_f64());
-        // The multiplicative part ramps up slowly after congestion.
+        // Let the multiplicative part return slowly after congestion.
         let post = self.congested.map_or(1.0, |at| {
             (input.now.since(at).as_secs_f64() / (config.profile.post_congestion * rtts)).clamp(0.0, 1.0)
         });
@@ -195,14 +201,14 @@ impl ReferenceWindow {
             * scale.max(LEAST_CUT)
             * input.delay_scale.max(LEAST_SCALE)
             * (1.0 + config.profile.mul_increase * self.bytes / config.mss * post * scale);
-        // A larger window would be untested, because the source does not fill it.
+        // Do not grow beyond what the source fills, because a larger window would be untested.
         if by > 0.0 && self.bytes + by <= self.room(input.flight, config) && !input.at_cap {
             self.bytes += by;
             self.may_move = true;
         }
     }
 
-    /// Returns the upper limit of growth, from the bytes in flight.
+    /// Returns the largest window that growth may reach. `flight` is the maximum number of bytes in flight.
     pub(super) fn room(&self, flight: f64, config: &Config) -> f64 {
         config.mss + config.profile.head_room * flight
     }
@@ -215,12 +221,12 @@ impl ReferenceWindow {
         self.bytes = (self.bytes / 2.0).max(MIN_REF_WND.as_f64());
         self.congested = Some(now);
         self.reacted = Some(now);
-        // Losses reported after the timeout belong to the same episode.
+        // A loss that is reported after the timeout belongs to the same episode. Do not reduce for it again.
         self.episode = Some(now);
     }
 }
 
-/// A sliding maximum in slots of 50 ms (EricssonResearch/scream).
+/// Maximum of a value over the last second, in slots of 50 ms (EricssonResearch/scream).
 #[derive(Clone, Debug, Default)]
 pub(super) struct PeakFilter {
     slots: std::collections::VecDeque<f64>,
@@ -242,7 +248,7 @@ impl PeakFilter {
         }
     }
 
-    /// Returns the maximum of the last second; `None` before a second has passed.
+    /// Returns the maximum over the last second. Returns `None` until a second has passed.
     pub(super) fn get(&self) -> Option<f64> {
         (self.slots.len() == Self::SLOTS).then(|| self.slots.iter().copied().fold(0.0, f64::max))
     }
@@ -261,7 +267,7 @@ mod tests {
         Time::ZERO + Span::millis(ms)
     }
 
-    /// Creates an input without events: a round-trip time of 50 ms, and no queue.
+    /// Returns an input without any event. The round-trip time is 50 ms, and there is no queue.
     fn quiet(ms: u64) -> Input {
         Input {
             now: at(ms),
@@ -311,7 +317,7 @@ mod tests {
         {
             near(window(20_000.0 * (1.0 + off), 20_000.0).scale(), want);
         }
-        // The inflection point is initially one byte.
+        // A new window has its inflection point at one byte.
         near(ReferenceWindow::new().scale(), 1.0);
     }
 
@@ -327,7 +333,7 @@ mod tests {
             start.bytes >= 31_250.0
         });
         assert_eq!(rounds, Some(22));
-        // Marked bytes do not increase the window.
+        // Marked bytes must not increase the window.
         let before = window.bytes;
         window.update(&Input { acked: 8_000.0, acked_marked: 8_000.0, ..quiet(100) }, &config);
         near(window.bytes, before);
@@ -362,7 +368,7 @@ mod tests {
             // The reduction is scaled twice by 30 ms/s_rtt, and quartered while the target is low.
             (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.125),
             (&code, Input { qdelay_mean: 0.2, s_rtt: 0.06, low: true, ..quiet(1_000) }, Cut::Delay, 1.0 - 0.03125),
-            // A loss has precedence over a mark, and a mark over delay.
+            // A loss takes precedence over a mark, and a mark takes precedence over delay.
             (&classic, Input { lost: marked, marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::Loss, 0.7),
             (&classic, Input { marked, qdelay_mean: 0.2, ..quiet(1_000) }, Cut::ClassicMark, 0.8),
         ];
@@ -378,8 +384,8 @@ mod tests {
         let config = Config { l4s: true, ..config() };
         let mut window = window(20_000.0, 40_000.0);
         let marked = |ms| Input { marked: Some(at(ms)), alpha: 0.8, ..quiet(ms) };
-        // Far from the inflection point, the whole reduction applies. Afterwards the inflection point is the window
-        // before the reduction.
+        // Far from the inflection point, the whole reduction applies. The window before the reduction becomes the new
+        // inflection point.
         window.update(&marked(1_000), &config);
         near(window.bytes, 16_000.0);
         near(window.inflection, 20_000.0);
@@ -390,7 +396,7 @@ mod tests {
         let grown = window.bytes;
         window.update(&marked(1_200), &config);
         near(window.inflection, grown);
-        // At the inflection point a quarter of the reduction applies.
+        // At the inflection point, only a quarter of the reduction applies.
         let mut near_it = ReferenceWindow { bytes: 20_000.0, inflection: 20_000.0, ..window };
         near_it.update(&marked(2_000), &config);
         near(near_it.bytes, 20_000.0 * (1.0 - 0.2 / 4.0));
@@ -399,14 +405,14 @@ mod tests {
     #[test]
     fn before_the_first_congestion_growth_is_whole_and_the_first_mark_is_no_late_one() {
         let config = Config { l4s: true, ..config() };
-        // The clock is near zero, where a time of zero must not be confused with "never".
+        // Start the clock near zero. The window must not take a time of zero for "never".
         let mut window = window(20_000.0, 1.0);
         window.update(&Input { acked: 20_000.0, ..quiet(1) }, &config);
         near(window.bytes, 21_400.0);
         let first = Input { marked: Some(at(60_000)), flight_before: 5_000.0, ..quiet(60_000) };
         window.update(&first, &config);
         near(window.bytes, 21_400.0);
-        // A mark more than 100 round trips after the last reduction first resets the window to the bytes in flight.
+        // More than 100 round trips after the last reduction, a mark first limits the window to the bytes in flight.
         let late = Input { marked: Some(at(66_000)), flight_before: 5_000.0, ..quiet(66_000) };
         window.update(&late, &config);
         near(window.bytes, 5_000.0);
@@ -441,7 +447,7 @@ mod tests {
 
     #[test]
     fn losses_of_one_round_trip_of_100_ms_cut_once_and_as_printed_four_times() {
-        // These are losses of packets sent between 0 and 100 ms. They are reported every 25 ms from 100 ms on.
+        // The lost packets were sent between 0 and 100 ms. Their losses are reported every 25 ms, starting at 100 ms.
         for (once, want) in [(true, 0.7), (false, 0.7f64 * 0.7 * 0.7 * 0.7)] {
             let config = Config { once_per_rtt: once, ..config() };
             let mut window = window(100_000.0, 1.0);
