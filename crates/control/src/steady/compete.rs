@@ -3,13 +3,14 @@
 //!
 //! The rules of [`CompeteLaw::update`], in order:
 //!
-//! 1. DELAY begins if a scheduler serves this flow's queue separately. [`RateResponse`] or two packet trains
+//! [`CompeteLaw::update`] applies these rules in order:
 //!    ([`super::trains`]) show this.
-//! 2. A loss or a mark cuts the window. A drain may follow ([`CompeteLaw::may_drain`]): less is sent for a moment, to
-//!    see whether the queue empties.
-//! 3. Without a loss or a mark, the window grows as CUBIC's does, up to the session's cap and what the source uses.
-//! 4. In CUBIC's Reno-friendly region, TCP's throughput equation limits the window ([`CompeteLaw::equation_window`]).
-//! 5. The receive rate limits the rate ([`rate_limit`]).
+//! 1. DELAY begins if a scheduler serves this flow's queue separately. [`RateResponse`] shows this, or two packet
+//! trains ([`super::trains`]) do.
+//! 2. A loss or a mark cuts the window. A drain may follow ([`CompeteLaw::may_drain`]): the flow sends less for a
+//! moment, to see whether the queue empties.
+//! 3. If there is no loss or mark, the window grows as CUBIC's does. Its limits are the session's maximum rate and what
+//! the source uses.
 //! 6. If a drain has emptied the queue and no other flow refills it, DELAY begins.
 //! 7. If the queue has stayed empty without a loss, DELAY begins ([`CompeteLaw::is_over`]).
 
@@ -19,106 +20,109 @@ use super::signals::RECEIVED_SPAN_MIN;
 use super::verdict::{CERTAIN_CONGESTION_QUEUE, LossClassifier, RateResponse};
 use crate::equation::{LossRate, time_per_packet};
 
-/// The name of the rule that ends COMPETE because no other flow shares the queue.
+/// Name of the rule that ends COMPETE because no other flow shares the queue.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
 // CUBIC (RFC 9438).
 
 /// CUBIC's constant C in segments per cubic second (section 5).
 const CUBIC_C: f64 = 0.4;
-/// The factor by which a loss multiplies the window (section 4.6).
+/// A loss multiplies the window by this factor (section 4.6).
 pub(super) const CUBIC_BETA: f64 = 0.7;
-/// The factor by which a mark multiplies the window (RFC 8511).
+/// A mark multiplies the window by this factor (RFC 8511).
 const ECN_BETA: f64 = 0.85;
 /// The additive increase of the Reno-friendly window, in segments per round trip. Because CUBIC's cut is smaller than
 /// Reno's, this increase gives Reno's mean window (section 4.3).
 const RENO_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
-/// The window grows to at most this many times its size in a round trip (section 4.2).
+/// In a round trip, the window grows to at most this multiple of its size (section 4.2).
 const ROUND_GROWTH_MAX: f64 = 1.5;
-/// The least window, in segments.
+/// Minimum window, in segments.
 pub(super) const WINDOW_MIN: f64 = 2.0;
-/// Before the first loss, a window starts at this share of W_max, the plateau of CUBIC's curve.
+/// Until the first loss, a window starts at this share of W_max, the plateau of CUBIC's curve.
 const PLATEAU_SHARE: f64 = 0.85;
-/// The factor by which the window grows per round trip until the first loss. Growth is exponential because a TCP that
-/// began at the same time is in slow start, too.
+/// Until the first loss, the window is multiplied by this factor per round trip. The growth is exponential because a
+/// TCP that began at the same time is in slow start, too.
 const SLOW_START_GROWTH: f64 = 1.35;
 
 // Limits of the window and of the rate.
 
-/// The rate is at most this many times the receive rate, plus two packets per round trip ([`rate_limit`]).
+/// The rate is at most this multiple of the receive rate, plus two packets per round trip ([`rate_limit`]).
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
-/// A source of frames is allowed at most this many times the window's rate.
+/// If the source sends frames, its rate may exceed the window's rate by at most this factor.
 const GRANT_MULTIPLE_MAX: f64 = 1.2;
-/// The span over which the usage of a source of frames is measured, in seconds. An encoder that uses less than its rate
-/// is allowed more, so that it sends what a TCP would send.
+/// Duration over which the usage of a source that sends frames is measured, in seconds. An encoder that uses less than
+/// its rate is allowed a higher rate, so that it sends as much as a TCP would.
 const GRANT_SPAN: f64 = 2.0;
-/// If the flow has more than this share of the queue, it has more than its fair share.
+/// A flow that has more than this share of the queue has more than its fair share.
 const FAIR_SHARE_MAX: f64 = 0.5;
-/// The time constant of the loss rate of TCP's equation, in seconds.
+/// Time constant with which the loss rate for TCP's equation is averaged, in seconds.
 const LOSS_RATE_MEMORY: f64 = 20.0;
-/// Of packets lost in a row, at most this many are counted in the loss rate of TCP's equation. A full queue drops a few
-/// packets in a row. A silence of the path drops all packets that were sent in it, but a TCP responds to that once only
-/// (RFC 5348, 5.2: one loss event per round trip). Set by `crates/sim/tests/all/handover.rs`.
+/// Maximum number of consecutive losses that count for the loss rate in TCP's equation. A full queue drops a few
+/// packets in a row. A silence of the path drops all packets that were sent during the silence, but a TCP responds to
+/// it only once (RFC 5348, 5.2: one loss event per round trip). The value was set with
+/// `crates/sim/tests/all/handover.rs`.
 const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
-/// Behind a policer, a TCP's loss rate is assumed to be this many times this flow's loss rate, because a policer drops
+/// Ratio of a TCP's assumed loss rate to this flow's loss rate behind a policer. It is above 1 because a policer drops
 /// the end of a TCP's burst, but few paced packets.
 ///
-/// In eight random networks of 0.7 to 6 Mb/s, a CUBIC flow in this flow's place had 2.2 to 4 times the loss rate. With
-/// factors of 2.2 and 5, more random networks exceeded a bound of `steadycast experiment networks --draw`.
+/// Eight random networks of 0.7 to 6 Mb/s were simulated with a CUBIC flow instead of this flow. The CUBIC flow had 2.2
+/// to 4 times the loss rate. With a ratio of 2.2 or 5, more random networks exceeded a bound of `steadycast experiment
+/// networks --draw`.
 const POLICED_LOSS_MULTIPLE: f64 = 3.0;
-/// The retransmission timeout of TCP's equation, in round trips (RFC 5348, 3.1).
+/// Retransmission timeout in TCP's equation, in round trips (RFC 5348, 3.1).
 const TIMEOUT_RTTS: f64 = 4.0;
-/// The least retransmission timeout, in seconds (Linux).
+/// Minimum retransmission timeout, in seconds (Linux).
 const TIMEOUT_MIN: f64 = 0.2;
 
-// The tests for the absence of other flows.
+// Tests that show that no other flow shares the queue.
 
-/// The queue counts as unshared if this number of trains in a row have shown that.
+/// The queue counts as unshared once this number of consecutive trains have shown it.
 pub(super) const OWN_QUEUE_TRAINS: u32 = 2;
-/// A drain is made only if the queueing delay is above this, in seconds. In a shorter queue, the effect of a drain
+/// A drain begins only if the queueing delay is above this value, in seconds. In a shorter queue, the effect of a drain
 /// would not be visible.
 const DRAIN_QUEUE_MIN: f64 = 0.020;
-/// The longest drain in addition to a round trip, in seconds.
+/// A drain lasts for a round trip plus at most this time, in seconds.
 const DRAIN_TIME_MAX: f64 = 0.3;
 /// After a cut, the rate may jump back to this share of the receive rate before the cut.
 const RESTORED_SHARE: f64 = 0.7;
-/// The span over which the queueing delay is measured in a drain, in seconds.
+/// Duration over which the queueing delay is measured during a drain, in seconds.
 const DRAIN_LOW_SPAN: f64 = 0.030;
-/// A drain has emptied the queue if the queueing delay is below the target, and below this share of the delay at its
-/// start.
+/// A drain has emptied the queue if the queueing delay is below the target and has fallen below this share of its value
+/// at the start of the drain.
 const DRAINED_SHARE_MAX: f64 = 0.1;
-/// A drain has also emptied the queue if the queueing delay is below this value, in seconds.
+/// At queueing delays below this value, in seconds, a drain has emptied the queue in any case.
 const DRAINED_DELAY_MAX: f64 = 0.003;
-/// COMPETE lasts at least this long, in seconds.
+/// Minimum duration of COMPETE, in seconds.
 const COMPETE_TIME_MIN: f64 = 1.0;
-/// The half-life of the highest queueing delay, in seconds.
+/// Half-life of the highest queueing delay, in seconds.
 const HIGH_QUEUE_HALF_LIFE: f64 = 10.0;
-/// The initial value of the highest queueing delay, in seconds.
+/// Initial value of the highest queueing delay, in seconds.
 const HIGH_QUEUE_INITIAL: f64 = 0.010;
 /// If the highest queueing delay is above this, in seconds, the queue counts as empty below a share of that delay
 /// ([`EMPTY_SHARE_MAX`]). Otherwise it counts as empty below half of the target.
 const HIGH_QUEUE_MIN: f64 = 0.020;
 /// The queue counts as empty below this share of the highest queueing delay.
 const EMPTY_SHARE_MAX: f64 = 0.1;
-/// The lower bound, in seconds, of the delay below which the queue counts as empty.
+/// Lower bound of the queueing delay below which the queue counts as empty, in seconds.
 const EMPTY_DELAY_MIN: f64 = 0.003;
-/// An empty queue ends COMPETE only if the last congestion loss was longer ago than this many times the gap between the
-/// last two congestion losses.
+/// An empty queue ends COMPETE only if no congestion loss has occurred for long enough. The required time is this
+/// multiple of the gap between the last two congestion losses.
 const CALM_LOSS_GAPS: f64 = 1.5;
-/// An empty queue ends COMPETE only after ten round trips without a congestion loss. This is the inverse of that
-/// number.
+/// An empty queue ends COMPETE only if no congestion loss has occurred for ten round trips. This constant is the
+/// inverse of ten.
 const CALM_PER_RTT: f64 = 0.1;
-/// An empty queue ends COMPETE only after this time without a congestion loss, in seconds.
+/// An empty queue ends COMPETE only if no congestion loss has occurred for this time, in seconds.
 const CALM_TIME_MIN: f64 = 1.0;
-/// The assumed time between two congestion losses until two were observed, in seconds.
+/// The time between two congestion losses that is assumed until two of them were seen, in seconds.
 const LOSS_GAP_INITIAL: f64 = 1.0;
-/// If COMPETE ended in an unshared queue and begins again soon, it continues with its old window. "Soon" is within this
-/// time, in seconds, plus ten round trips.
+/// COMPETE may end in an unshared queue and begin again soon. It then continues with its old window. "Soon" means
+/// within this time, in seconds, plus ten round trips.
 const REUSED_WINDOW_TIME: f64 = 10.0;
-/// The inverse of the ten round trips that are added to [`REUSED_WINDOW_TIME`]. The round-trip time is divided by it.
+/// The round-trip time is divided by this number. The result is the ten round trips that are added to
+/// [`REUSED_WINDOW_TIME`].
 const REUSED_WINDOW_PER_RTT: f64 = 0.1;
 
-/// CUBIC's window, in segments, with the names of RFC 9438.
+/// CUBIC's window, in segments. The fields have the names of RFC 9438.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cubic {
     cwnd: f64,
@@ -126,12 +130,14 @@ struct Cubic {
     w_est: f64,
     epoch_start: f64,
     k: f64,
-    /// Whether the window grows exponentially: the session competes for the first time, and nothing was lost yet.
+    /// Whether the window grows exponentially. True until the first loss, if the session is in COMPETE for the first
+    /// time.
     slow_start: bool,
 }
 
 impl Cubic {
-    /// Creates a window before its first loss. Its plateau lies above it, so that it grows from the beginning.
+    /// Creates a window that had no loss yet. The plateau lies above the window, so that the window grows from the
+    /// beginning.
     fn new(now: f64, cwnd: f64) -> Self {
         let w_max = cwnd / PLATEAU_SHARE;
         let mut cubic = Self { cwnd, w_max, w_est: cwnd, epoch_start: now, k: 0.0, slow_start: false };
@@ -151,7 +157,7 @@ impl Cubic {
         CUBIC_C * t * t * t + self.w_max
     }
 
-    /// Cuts the window, with fast convergence (section 4.7).
+    /// Cuts the window, and applies fast convergence (section 4.7).
     fn cut(&mut self, now: f64, beta: f64) {
         self.w_max = if self.cwnd < self.w_max { self.cwnd * (1.0 + beta) / 2.0 } else { self.cwnd };
         self.cwnd = (self.cwnd * beta).max(WINDOW_MIN);
@@ -161,8 +167,8 @@ impl Cubic {
         self.set_k();
     }
 
-    /// Grows the window over `dt` seconds (sections 4.2 to 4.5): to the cubic window, or to the Reno-friendly one if
-    /// that is larger.
+    /// Grows the window over `dt` seconds (sections 4.2 to 4.5). The goal is the cubic window, or the Reno-friendly
+    /// window if that is larger.
     fn grow(&mut self, now: f64, dt: f64, rtt: f64) {
         if self.slow_start {
             self.cwnd *= libm::pow(SLOW_START_GROWTH, dt / rtt);
@@ -175,7 +181,7 @@ impl Cubic {
         self.cwnd = (self.cwnd + (goal - self.cwnd) * (dt / rtt).min(1.0)).max(self.w_est);
     }
 
-    /// Whether the Reno-friendly window is the larger one (section 4.3).
+    /// Returns whether the Reno-friendly window is larger than the cubic window (section 4.3).
     fn is_reno_friendly(&self, now: f64, rtt: f64) -> bool {
         !self.slow_start && self.w_est >= self.w_cubic(now - self.epoch_start + rtt)
     }
@@ -200,13 +206,13 @@ struct Drain {
     received: f64,
 }
 
-/// The window of a COMPETE phase that ended in an unshared queue. If two flows yield at the same time, each takes the
-/// queue for an unshared one. COMPETE then begins again soon, with this window.
+/// The window of a COMPETE phase that ended because the queue seemed unshared. Two flows that yield at the same time
+/// each see an unshared queue. COMPETE then soon begins again, and continues with this window.
 #[derive(Clone, Copy, Debug)]
 struct EndedCompetition {
     at: f64,
     cubic: Cubic,
-    /// The receive rate, in bit/s.
+    /// The receive rate at the end of COMPETE, in bit/s.
     path_rate: f64,
 }
 
@@ -229,8 +235,7 @@ pub(super) struct CompeteLaw {
     /// The mean number of lost packets per report.
     lost: f64,
     response: RateResponse,
-    /// The receive rate never limits the rate to less than this, in bit/s, because the path carried this rate before
-    /// the last cut.
+    /// Lower bound of the limit that the receive rate sets, in bit/s. The path carried this rate before the last cut.
     pub(super) restore: f64,
 }
 
@@ -239,8 +244,7 @@ impl CompeteLaw {
         Self { loss_gap: LOSS_GAP_INITIAL, high_queue: HIGH_QUEUE_INITIAL, ..Self::default() }
     }
 
-    /// Updates the highest queueing delay. This is done in all modes, because COMPETE needs the value from its
-    /// beginning.
+    /// Updates the highest queueing delay. Called in all modes, because COMPETE needs the value from its beginning.
     pub(super) fn update_high_queue(&mut self, q: f64, dt: f64) {
         self.high_queue = (self.high_queue * libm::exp2(-dt / HIGH_QUEUE_HALF_LIFE)).max(q);
     }
@@ -251,10 +255,10 @@ impl CompeteLaw {
         if let Some(EndedCompetition { at, cubic: mut kept, path_rate }) = self.ended.take()
             && now - at < REUSED_WINDOW_TIME + rtt / REUSED_WINDOW_PER_RTT
         {
-            // The round-trip time may be shorter than before, so the old window may now be too large for the path rate
-            // that it carried.
+            // Limit the old window to what the path carried. The round-trip time may be shorter now, so the old window
+            // may be too large.
             let most = path_rate * rtt / SEGMENT_BITS;
-            // COMPETE begins after a loss or in a standing queue, so the old window is cut as after a loss.
+            // Cut the old window as after a loss, because COMPETE begins after a loss or in a standing queue.
             kept.cwnd = kept.w_cubic(now - kept.epoch_start).clamp(0.0, kept.w_max);
             kept.cut(now, CUBIC_BETA);
             kept.limit(most);
@@ -268,7 +272,7 @@ impl CompeteLaw {
         self.restore = rate;
     }
 
-    /// Ends COMPETE in an unshared queue, which carries `path_rate` in bit/s.
+    /// Ends COMPETE because the queue is unshared. The queue carries `path_rate`, in bit/s.
     pub(super) fn end_in_own_queue(&mut self, now: f64, path_rate: f64) {
         self.ended = Some(EndedCompetition { at: now, cubic: self.cubic, path_rate });
     }
@@ -306,8 +310,8 @@ impl CompeteLaw {
         let window_rate = cubic.cwnd * SEGMENT_BITS / rtt;
         let mut rate = window_rate;
         if config.frames {
-            // An encoder sends less than it is allowed, whereas a TCP fills its window. The encoder is therefore
-            // allowed more.
+            // Allow the encoder more than the window's rate. An encoder sends less than it is allowed, whereas a TCP
+            // fills its window.
             rate *= signals.rate_per_usage(now, GRANT_SPAN).clamp(1.0, GRANT_MULTIPLE_MAX);
         }
         let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
@@ -323,15 +327,15 @@ impl CompeteLaw {
                 return Transition::Switch(received.unwrap_or(window_rate), "delay: drained");
             }
         }
-        // Behind a policer the queue is always empty, so an empty queue is no evidence there.
+        // Ignore an empty queue behind a policer, because it shows nothing: the queue is always empty there.
         if self.is_over(input, target, config) && !losses.is_policed(now) {
             return Transition::Switch(received.unwrap_or(rate), "delay: queue is empty");
         }
         Transition::Stay(rate, rule)
     }
 
-    /// Whether no other flow shares the queue. Packet trains ([`super::trains`]) show this, or a receive rate that does
-    /// not follow the sent rate.
+    /// Returns whether no other flow shares the queue. Packet trains ([`super::trains`]) show this. A receive rate that
+    /// does not follow the sent rate also shows it.
     ///
     /// The receive rate is ignored if trains show other flows ([`LawInput::is_shared`]).
     fn shows_own_queue(&self, input: &LawInput<'_>) -> bool {
@@ -339,7 +343,8 @@ impl CompeteLaw {
         by_response || input.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS)
     }
 
-    /// Cuts the window. Begins a drain if the drain can show that no other flow is there.
+    /// Cuts the window after a loss or a mark. Begins a drain if the drain can show that no other flow shares the
+    /// queue.
     fn on_congestion(
         &mut self,
         cubic: &mut Cubic,
@@ -357,7 +362,8 @@ impl CompeteLaw {
         if is_congestion {
             (self.loss_gap, self.congested_at) = (now - self.congested_at, now);
         }
-        // A random loss cuts the window as well, because a TCP in this flow's place would also respond to it.
+        // Cut the window after a random loss as well, because a TCP in this flow's place would respond to the loss,
+        // too.
         cubic.cut(now, if input.loss.is_some() { CUBIC_BETA } else { ECN_BETA });
         if let Some(received) = received.filter(|_| self.may_drain(input, config)) {
             let length = (q / (1.0 - config.yield_to)).min(DRAIN_TIME_MAX) + rtt;
@@ -366,14 +372,13 @@ impl CompeteLaw {
         self.restore = RESTORED_SHARE * received.unwrap_or(0.0);
     }
 
-    /// Whether a drain may show that no other flow is there.
+    /// Returns whether a drain could show that no other flow shares the queue.
     fn may_drain(&self, input: &LawInput<'_>, config: &Config) -> bool {
-        // A source of frames sends unevenly, and less than it may. Its drains therefore often empty the queue although
-        // a TCP is there. For such a source, the response of the receive rate must confirm that the queue is not
-        // shared.
+        // A source of frames sends unevenly, and less than it may. Its drains often empty the queue although a TCP
+        // shares it. Drain only if the response of the receive rate confirms that the queue is not shared.
         let is_reliable = !config.frames || self.response.is_shared(input.now) == Some(false);
-        // If trains show a shared queue, an empty queue after a drain is no evidence, because BBR drains its queue,
-        // too.
+        // Do not drain if trains show a shared queue. BBR also drains its queue, so an empty queue after the drain
+        // would show nothing.
         is_reliable && !input.is_shared() && input.signals.q > DRAIN_QUEUE_MIN
     }
 
@@ -381,22 +386,22 @@ impl CompeteLaw {
         let LawInput { now, dt, rtt, signals, .. } = *input;
         let before = cubic.cwnd;
         if input.is_shared() && input.share.is_some_and(|share| share > FAIR_SHARE_MAX) {
-            // The window of a flow with more than its fair share does not grow. The curve's epoch moves by the elapsed
-            // time `dt`, so that the window does not jump afterwards.
+            // Do not grow the window, because this flow has more than its fair share. Move the epoch of the curve by
+            // the elapsed time `dt`, so that the window does not jump afterwards.
             cubic.epoch_start += dt;
         } else {
             cubic.grow(now, dt, rtt);
         }
-        // A window does not grow while the session's cap or the source leaves it unused (RFC 9438, 5.8).
+        // Do not grow a window that the session's maximum rate or the source leaves unused (RFC 9438, 5.8).
         cubic.limit((config.cap * rtt / SEGMENT_BITS).max(before));
         cubic.limit((signals.usage_limit() * rtt / SEGMENT_BITS).max(before));
     }
 
-    /// Returns the window in segments that TCP's equation gives at the loss rate, timeouts included (RFC 5348, 3.1);
-    /// `None` outside the Reno-friendly region.
+    /// Returns the window, in segments, that TCP's equation gives at the current loss rate (RFC 5348, 3.1). The
+    /// equation includes timeouts. Returns `None` outside the Reno-friendly region.
     ///
-    /// The equation gets a TCP's loss rate, which is `losses_of_tcp` times this flow's loss rate. In a short queue, the
-    /// bursts of a TCP lose more packets than paced packets do.
+    /// The equation needs the loss rate of a TCP. It is estimated as `losses_of_tcp` times this flow's loss rate. In a
+    /// short queue, the bursts of a TCP lose more packets than paced packets do.
     fn equation_window(
         &mut self,
         input: &LawInput<'_>,
@@ -415,19 +420,19 @@ impl CompeteLaw {
         Some(config.equation * rtt / time_per_packet(loss, rtt, timeout, 1.0))
     }
 
-    /// Whether COMPETE has lasted long enough to be left.
+    /// Returns whether COMPETE has lasted long enough to end.
     fn may_leave(&self, now: f64) -> bool {
         now - self.begun > COMPETE_TIME_MIN
     }
 
-    /// Whether the drain has emptied the queue and no other flow has refilled it.
+    /// Returns whether the drain has emptied the queue and no other flow has refilled it.
     fn is_drained(&self, input: &LawInput<'_>, drain: &Drain, target: f64) -> bool {
         let empty = target.min(DRAINED_SHARE_MAX * drain.q).max(DRAINED_DELAY_MAX);
         input.signals.low(DRAIN_LOW_SPAN) < empty && !input.is_shared() && self.may_leave(input.now)
     }
 
-    /// Whether the queue has stayed empty although the window grew and no congestion loss occurred. An elastic flow
-    /// would have filled the queue.
+    /// Returns whether the queue has stayed empty although the window grew and no congestion loss occurred. An elastic
+    /// flow would have filled the queue.
     fn is_over(&mut self, input: &LawInput<'_>, target: f64, config: &Config) -> bool {
         let LawInput { now, rtt, signals, .. } = *input;
         let empty = if self.high_queue > HIGH_QUEUE_MIN {
@@ -447,8 +452,8 @@ impl CompeteLaw {
     }
 }
 
-/// Returns the highest permitted rate, in bit/s, at a receive rate: a multiple of that rate, plus two packets per round
-/// trip, so that a low rate can grow.
+/// Returns the highest permitted rate, in bit/s. It is a multiple of the receive rate `received`, plus two packets per
+/// round trip so that a low rate can grow.
 fn rate_limit(received: f64, rtt: f64, config: &Config) -> f64 {
     RECEIVED_RATE_MULTIPLE_MAX * received + 2.0 * config.bits / rtt
 }

@@ -14,30 +14,30 @@ use steadycast_units::{Span, Time};
 
 // START.
 
-/// The rate grows by this factor per round trip in START.
+/// In START, the rate is multiplied by this factor per round trip.
 const START_GROWTH: f64 = 1.35;
-/// The span over which the receive rate is measured in START, in round trips. A span of a whole round trip would lag
-/// behind the growth.
+/// Duration over which START measures the receive rate, in round trips. If it were a whole round trip, the measured
+/// rate would lag behind the growth.
 const START_RECEIVED_RTTS: f64 = 0.6;
-/// The shortest span over which the receive rate is measured in START, in seconds.
+/// Minimum duration over which START measures the receive rate, in seconds.
 const START_RECEIVED_SPAN_MIN: f64 = 0.060;
-/// The longest span over which the receive rate is measured in START, in seconds. Halvings for missing feedback may
-/// slow a start down to a packet each 150 ms. Several packets still fit in this span.
+/// Maximum duration over which START measures the receive rate, in seconds. If feedback is missing, START may slow down
+/// to one packet per 150 ms. Several such packets fit into this duration.
 const START_RECEIVED_SPAN_MAX: f64 = 1.0;
-/// The growth is limited by the receive rate over [`START_RECEIVED_RTTS`], or over this span in seconds if that rate is
-/// higher. The shorter span may lie in a pause of the source.
+/// In START, the receive rate limits the growth. It is measured over [`START_RECEIVED_RTTS`] and over this number of
+/// seconds, and the higher result counts. The shorter measurement may lie in a pause of the source.
 const START_PAUSES_SPAN: f64 = 0.5;
-/// The span over which the queueing delay is measured in START, in seconds.
+/// Duration over which START measures the queueing delay, in seconds.
 const START_LOW_SPAN: f64 = 0.030;
 /// START ends when the queueing delay reaches this share of the target.
 const START_QUEUE_TARGET_SHARE: f64 = 0.7;
-/// START never ends at a queueing delay below this, in seconds, which may be noise.
+/// START does not end at queueing delays up to this value, in seconds, because they may be noise.
 const START_QUEUE_MIN: f64 = 0.004;
-/// After START has built a queue, this share of the receive rate is sent until the queue is gone.
+/// If START has built a queue, the rate falls to this share of the receive rate until the queue is gone.
 const START_DRAIN_SHARE: f64 = 0.7;
-/// After a loss in START, COMPETE begins with this share of the receive rate (RFC 9438, 4.6).
+/// If START ends with a loss, COMPETE begins with this share of the receive rate (RFC 9438, 4.6).
 const START_LOSS_BETA: f64 = 0.7;
-/// After this many halvings in a row for missing feedback, START begins again.
+/// After this number of consecutive halvings because of missing feedback, START begins again.
 const RESTART_HALVINGS: u32 = 3;
 
 /// When COMPETE ends, DELAY begins with this share of the receive rate, so that a remaining queue drains.
@@ -45,51 +45,54 @@ const COMPETE_END_SHARE: f64 = 0.85;
 
 // A policer: losses without a queue.
 
-/// A packet that a policer drops has met at most this queueing delay, in seconds.
+/// Maximum queueing delay, in seconds, that a packet has met if a policer dropped it.
 const POLICER_QUEUE_MAX: f64 = 0.020;
-/// The shortest span over which the receive rate is measured behind a policer, in seconds.
+/// Minimum duration over which the receive rate is measured behind a policer, in seconds.
 const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
-/// The share of the receive rate that is sent behind a policer.
+/// The rate behind a policer, as a share of the receive rate.
 const POLICED_RATE_SHARE: f64 = 0.85;
-/// The initial maximum of the loss rate that counts as random loss. A [`PolicerTrial`] may raise the maximum.
+/// Loss rates up to this value initially count as random loss. A [`PolicerTrial`] may raise the limit.
 const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
-/// The highest loss rate that a TCP's own window causes. In COMPETE, a lower loss rate is not attributed to a policer.
+/// The highest loss rate that the window of a TCP causes by itself. In COMPETE, a loss rate up to this value is not
+/// attributed to a policer.
 const TCP_LOSS_MAX: f64 = 0.1;
-/// A trial is complete once it has covered enough packets to expect this number of losses at the loss rate from before
-/// the trial.
+/// A trial is complete once enough packets were sent in it. At the loss rate from before the trial, this number of them
+/// would be lost.
 const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
-/// After a trial has shown random losses, a loss rate up to this multiple of the trial's loss rate counts as random
-/// loss.
+/// If a trial has shown random losses, loss rates up to this multiple of its loss rate count as random loss.
 const RANDOM_LOSS_MARGIN: f64 = 1.5;
-/// The highest loss rate that a trial can show to be random.
+/// The highest loss rate that can count as random loss after a trial.
 const RANDOM_LOSS_MAX: f64 = 0.2;
 
 // Bursts, pacing and trains.
 
-/// The longest queueing delay that is attributed to a burst of the flow itself, in seconds.
+/// The longest queueing delay that is attributed to the flow's own burst, in seconds.
 const BURST_QUEUE_MAX: f64 = 0.25;
-/// The ratio of the pacing rate to the rate in DELAY, where the queue is kept empty.
+/// Ratio of the pacing rate to the rate in DELAY, where the queue must stay empty.
 const DELAY_PACING: f64 = 1.1;
-/// A train lasts at least this long at the current rate, in seconds, because reports resolve arrivals to a millisecond.
+/// Minimum duration of a train at the current rate, in seconds. It is not shorter because reports round arrival times
+/// to a millisecond.
 const TRAIN_DURATION_MIN: f64 = 0.005;
-/// The maximum number of packets in a train.
+/// Maximum number of packets in a train.
 const TRAIN_PACKETS_MAX: f64 = 16.0;
-/// A train is sent only while the queueing delay is below this share of its highest value.
+/// A train is sent only if the queueing delay is below this share of the highest queueing delay.
 const TRAIN_ROOM_SHARE_MAX: f64 = 0.7;
 
 // Time.
 
-/// The window of the base delay in COMPETE, in seconds. It is long, since the queue may never be empty in COMPETE.
+/// The base delay in COMPETE is the minimum over this time, in seconds. The time is long because the queue may never be
+/// empty in COMPETE.
 const COMPETE_BASE_DELAY_WINDOW: u64 = BASE_RTT_WINDOW;
-/// The window of the base delay in START and DELAY, in seconds. It is short, so that a changed path is detected soon.
+/// The base delay in START and DELAY is the minimum over this time, in seconds. The time is short so that a changed
+/// path is detected soon.
 const BASE_DELAY_WINDOW: u64 = 20;
-/// A longer time between two reports counts as this time, in seconds, so that the rate does not jump.
+/// If two reports are further apart than this, in seconds, this time is used instead, so that the rate does not jump.
 const STEP_TIME_MAX: f64 = 0.5;
-/// The window of the loss rate that is shown to users, in seconds.
+/// Duration over which the loss rate that users see is measured, in seconds.
 const SHOWN_LOSS_SPAN: f64 = 1.0;
 
-/// The margin in the promise that the rate in COMPETE is at most twice the receive rate ([`super::TWICE`]), in packets
-/// per round trip. Without this margin, low rates could not grow.
+/// In COMPETE, the rate is at most twice the receive rate plus this number of packets per round trip
+/// ([`super::TWICE`]). Without this margin, low rates could not grow.
 const PROMISED_PACKETS: f64 = 4.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,11 +102,11 @@ pub(super) enum Mode {
     Compete,
 }
 
-/// A trial: the sender lowers its rate for a while, to see whether losses end.
+/// A trial: the sender lowers its rate for a while, to see whether the losses end.
 #[derive(Clone, Copy, Debug)]
 struct PolicerTrial {
     at: f64,
-    /// The share of packets that was lost before the trial, with consecutive losses counted once.
+    /// Share of packets that were lost before the trial. Consecutive losses count once.
     share: f64,
     /// The receive rate before the trial, in bit/s.
     received: f64,
@@ -113,7 +116,7 @@ struct PolicerTrial {
     lost: u32,
 }
 
-/// The state of all laws, and the rate.
+/// The state of all control laws, and the rate that they set.
 pub(super) struct Law {
     pub(super) config: Config,
     floor: f64,
@@ -127,21 +130,23 @@ pub(super) struct Law {
     scalable: ScalableLaw,
     /// The highest receive rate in START, in bit/s.
     start_carried: f64,
-    /// Whether the scalable law made the last decision. `checks` does not apply to its decisions.
+    /// Whether the law for L4S marks made the last decision. The promises in `checks` do not apply to its decisions.
     marks_rule: bool,
     pub(super) losses: LossClassifier,
     /// The time of the last report, in seconds.
     pub(super) last_report_at: Option<f64>,
-    /// The time of the last response to a loss. Losses of packets that were sent earlier cause no further response.
+    /// When the sender last responded to a loss. A packet that was sent before this time causes no further response if
+    /// it is lost.
     loss_at: Option<f64>,
-    /// The time of the last response to a mark. Marks of packets that were sent earlier cause no further response.
+    /// When the sender last responded to a mark. A packet that was sent before this time causes no further response if
+    /// it is marked.
     mark_at: Option<f64>,
-    /// The time at which the rate was last cut because of losses without a queue.
+    /// When the rate was last cut because of losses without a queue.
     policed_at: Option<f64>,
     trial: Option<PolicerTrial>,
-    /// The highest share of lost packets that counts as random loss.
+    /// Up to this loss rate, losses count as random.
     random_loss_max: f64,
-    /// The number of halvings in a row because of missing feedback.
+    /// Number of consecutive halvings because of missing feedback.
     halvings: u32,
     train_schedule: TrainSchedule,
     pub(super) rule: &'static str,
@@ -177,15 +182,16 @@ impl Law {
         }
     }
 
-    /// Records that the source has frames.
+    /// Records that the source sends video frames.
     pub(super) fn set_frames(&mut self) {
         self.config.frames = true;
     }
 
-    /// Records a sent packet. The frames of its source leave at `pacing` times `rate`, in bit/s.
+    /// Records a sent packet. If the source sends frames, they leave at `pacing` times `rate`, where `rate` is in
+    /// bit/s.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
-        // The delay of a burst is subtracted from the measured delay, but not in an unshared queue: all of that queue
-        // may be due to the burst, and would be hidden.
+        // Subtract the delay of the flow's own bursts from the measured delay. Do not in an unshared queue, because the
+        // burst may cause all of that queue, which would then be hidden.
         let own = self.mode == Mode::Delay && self.delay.has_own_queue(at.as_secs_f64(), self.rate);
         let burst =
             pacing.filter(|_| !own).map(|pacing| Burst { rate: rate.max(1.0), pacing, max_queue: BURST_QUEUE_MAX });
@@ -197,13 +203,13 @@ impl Law {
         if self.mode == Mode::Delay { DELAY_PACING } else { self.config.pacing }
     }
 
-    /// Whether the sender sends packet trains. A source of frames sends none, because it has no packets to send between
-    /// two frames.
+    /// Returns whether the sender sends packet trains. If the source sends frames, it does not: between two frames
+    /// there are no packets for a train.
     fn has_trains(&self) -> bool {
         self.config.probes && !self.config.frames && self.config.train_packets >= 2.0
     }
 
-    /// Returns the number of the last train requested, and the number of its packets.
+    /// Returns the number of the last requested train and its number of packets.
     pub(super) fn train(&self) -> Option<(u32, u32)> {
         if self.mode == Mode::Start || !self.has_trains() {
             return None;
@@ -214,7 +220,7 @@ impl Law {
         self.train_schedule.last_request().map(|number| (number, packets as u32))
     }
 
-    /// Adds the trains that have arrived, and requests the next one.
+    /// Processes the trains that have arrived, and requests the next train.
     fn on_trains(&mut self, now: f64, feedback: &FeedbackSummary) {
         let signals = &mut self.signals;
         for train in &feedback.trains {
@@ -244,21 +250,21 @@ impl Law {
         }
     }
 
-    /// Records that the queue is considered the flow's own.
+    /// Records that no other flow shares the queue.
     #[cfg(test)]
     pub(super) fn set_own_queue(&mut self, now: f64) {
         self.delay.set_own_queue(now, self.rate);
     }
 
-    /// START: the rate grows exponentially until a loss or a queue.
+    /// Runs START: the rate grows exponentially until there is a loss or a queue.
     fn start(&mut self, input: &LawInput<'_>) {
         let LawInput { now, dt, rtt, .. } = *input;
         let config = &self.config;
         let soon = input.signals.received((START_RECEIVED_RTTS * rtt).max(START_RECEIVED_SPAN_MIN));
         let Some(received) = soon.or_else(|| input.signals.received(START_RECEIVED_SPAN_MAX)) else { return };
         if let Some(loss) = &input.loss {
-            // A packet that is lost in a long queue, or while the queue is at its highest, was dropped by a full
-            // buffer, as a TCP fills it.
+            // If the packet met a long queue, or the longest queue so far, a full buffer dropped it. A TCP fills a
+            // buffer in this way.
             let queued = self.losses.on_loss(now, loss, 0.0) || loss.q > CERTAIN_CONGESTION_QUEUE;
             if queued {
                 self.enter_compete(input, START_LOSS_BETA * received, "compete: loss in the start");
@@ -269,8 +275,9 @@ impl Law {
         let low = input.signals.low(START_LOW_SPAN);
         self.start_carried = self.start_carried.max(received);
         if low > (START_QUEUE_TARGET_SHARE * target).max(START_QUEUE_MIN) || input.mark {
-            // While a source sends little, the receive rate is not the path's rate, and a single late packet looks like
-            // a queue. The path has carried the highest receive rate of START.
+            // If the source sends little, do not use its receive rate, because that is not the rate of the path. A
+            // single late packet looks like a queue then. Use the highest receive rate of START, which the path has
+            // carried.
             let carried = if input.signals.is_idle(now) { self.start_carried } else { received };
             self.rate = START_DRAIN_SHARE * carried;
             self.delay.begin(now, carried);
@@ -280,7 +287,8 @@ impl Law {
         }
         let most = 2.0 * received.max(input.signals.received(START_PAUSES_SPAN).unwrap_or(0.0));
         if self.rate < most {
-            // At any round-trip time, the effect of the growth is reported after a report interval at the earliest.
+            // Do not compute with a round trip shorter than two report intervals, because the effect of the growth is
+            // not reported earlier.
             let round = rtt.max(2.0 * config.report_every);
             self.rate = (self.rate * libm::pow(START_GROWTH, dt / round)).min(most);
         }
@@ -303,13 +311,17 @@ impl Law {
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
-    /// Responds to losses without a queue, in any mode. If more packets are lost than chance explains, the rate is set
-    /// below the receive rate, and the mode becomes DELAY. A trial then measures whether the losses end. A policer's
-    /// losses do, and random losses do not. Once a policer is known, COMPETE begins at its next loss: there is no queue
-    /// that would show whether a TCP is behind the policer, too. Returns true if this rule has set the rate.
+    /// Responds to losses without a queue, in any mode. If more packets are lost than by chance, the rate is set below
+    /// the receive rate, and the mode becomes DELAY.
+    ///
+    /// A trial then measures whether the losses end. Losses that a policer causes end, and random losses do not. Once a
+    /// policer is known, COMPETE begins at the next loss. Behind a policer there is no queue that could show a TCP.
+    ///
+    /// Returns true if this rule has set the rate.
     fn respond_to_policer(&mut self, input: &LawInput<'_>) -> bool {
         let LawInput { now, rtt, signals, .. } = *input;
-        // Losses of packets that were sent before the last cut do not show that the lower rate is too high, too.
+        // Count only packets that were sent after the last cut. Earlier losses do not show that the lower rate is too
+        // high.
         let since_cut = self.policed_at.map_or(f64::MAX, |at| now - at - rtt);
         let (packets, share, runs) = signals.loss_shares(now, since_cut);
         let Some(received) = signals.received(rtt.max(POLICED_RECEIVED_SPAN_MIN)) else { return false };
@@ -318,14 +330,14 @@ impl Law {
         if input.loss.is_none_or(|loss| loss.q > POLICER_QUEUE_MAX) {
             return false;
         }
-        // On a path that reorders packets, the losses may be late packets. COMPETE must not respond to them as a TCP
-        // does.
+        // If the path reorders packets, the lost packets may only be late. Do not let COMPETE respond to them as a TCP
+        // would.
         let congested = self.losses.is_policed(now) && !signals.is_reordering();
         if congested && self.mode == Mode::Compete {
             return false;
         }
-        // COMPETE's window has a minimum, so COMPETE can't follow a policer whose rate is below that of the minimum
-        // window.
+        // Enter COMPETE only if the policer passes at least the rate of COMPETE's minimum window. Otherwise COMPETE
+        // could not send slowly enough.
         if congested && received * rtt >= WINDOW_MIN * SEGMENT_BITS {
             self.enter_compete(input, CUBIC_BETA * received, "compete: policed");
             return true;
@@ -334,8 +346,8 @@ impl Law {
         let policed = self.losses.is_policed(now);
         let is_more = LossClassifier::is_more(packets, runs, self.random_loss_max);
         let is_policer = if self.mode == Mode::Compete && !policed {
-            // In COMPETE, a loss rate up to this maximum may be caused by a TCP that shares a short queue with this
-            // flow, and not by a policer.
+            // In COMPETE, loss rates up to this limit are not attributed to a policer. A TCP that shares a short queue
+            // with this flow may cause them.
             LossClassifier::is_more(packets, share, TCP_LOSS_MAX)
         } else {
             policed || is_more
@@ -355,12 +367,12 @@ impl Law {
         true
     }
 
-    /// Evaluates a trial, and returns it if its result is still open. If the losses have ended, a policer caused them.
-    /// If they continue, they are random, and their rate is now known.
+    /// Evaluates a trial. Returns the trial if its result is still open, or `None` if it is complete. If the losses
+    /// have ended, a policer caused them. If they continue, they are random, and their rate is now known.
     fn evaluate_trial(&mut self, input: &LawInput<'_>, trial: PolicerTrial) -> Option<PolicerTrial> {
         let FeedbackSummary { arrived, lost, loss_runs, spurious, .. } = *input.feedback;
         if input.now < trial.at + input.rtt + self.config.report_most {
-            // The packets of this report were sent before the cut.
+            // Do not count this report, because its packets were sent before the cut.
             return Some(trial);
         }
         let packets = trial.packets + (arrived + lost).saturating_sub(spurious);
@@ -376,7 +388,7 @@ impl Law {
         None
     }
 
-    /// Selects one of the control laws, and lets it decide on the rate.
+    /// Selects one of the control laws. The selected law decides on the rate.
     fn decide(&mut self, input: &LawInput<'_>) {
         if self.respond_to_policer(input) {
             return;
@@ -406,7 +418,7 @@ impl Law {
         }
     }
 
-    /// Checks the promises against the decision. `mode` and `rate` are the values before the decision.
+    /// Checks the promises against the decision. `mode` and `rate` are the values from before the decision.
     pub(super) fn check_promises(&mut self, now: f64, (mode, rate): (Mode, f64)) {
         if self.mode != mode || self.marks_rule {
             return;
@@ -429,14 +441,14 @@ impl Law {
 
     fn clamp(&mut self) {
         let rate = if self.rate.is_finite() { self.rate } else { self.floor };
-        // During a trial the rate must not grow. Otherwise the losses would not be comparable with those before the
-        // trial.
+        // Do not let the rate grow during a trial. Otherwise its losses could not be compared with the losses before
+        // it.
         let rate = self.trial.map_or(rate, |trial| rate.min(POLICED_RATE_SHARE * trial.received));
         self.rate = rate.max(RATE_MIN).clamp(self.floor, self.cap);
     }
 
-    /// Processes a report. Returns true if it covers a packet that no earlier report has covered. `rtt` is the measured
-    /// round-trip time.
+    /// Processes a report. Returns true if the report contains a packet that no earlier report contained. `rtt` is the
+    /// measured round-trip time.
     pub(super) fn on_feedback(&mut self, at: Time, rtt: Option<Span>, packets: &[PacketReport]) -> bool {
         let keep = match self.mode {
             Mode::Compete => COMPETE_BASE_DELAY_WINDOW,
@@ -454,8 +466,7 @@ impl Law {
         }
         self.compete.update_high_queue(self.signals.q, dt);
         self.delay.update_jitter(&self.signals, self.rate, dt, &self.config);
-        // There is one response per round trip. A packet that was sent before the last response does not cause another
-        // response.
+        // Respond to losses and marks only once per round trip. Ignore a packet that was sent before the last response.
         let loss = feedback.loss.filter(|loss| self.loss_at.is_none_or(|at| loss.sent > at));
         let mark = feedback.latest_marked.is_some_and(|sent| self.mark_at.is_none_or(|at| sent > at));
         if loss.is_some() {
@@ -465,7 +476,7 @@ impl Law {
             self.mark_at = Some(now);
         }
         let mut share = None;
-        // Without trains, other bursts must not be taken for trains.
+        // Skip this if the sender sends no trains. Other bursts would be mistaken for trains.
         if self.has_trains() {
             self.on_trains(now, &feedback);
             share = self.signals.trains.share(now);
@@ -498,12 +509,12 @@ impl Law {
         }
     }
 
-    /// Returns the share of packets that were lost in the last second; `None` before the first report.
+    /// Returns the share of packets that were lost in the last second. Returns `None` before the first report.
     pub(super) fn loss(&self) -> Option<f64> {
         self.last_report_at.map(|last| self.signals.loss_shares(last, SHOWN_LOSS_SPAN).1)
     }
 
-    /// Returns the round-trip time; `None` before the first report.
+    /// Returns the round-trip time. Returns `None` before the first report.
     pub(super) fn rtt(&self) -> Option<Span> {
         self.last_report_at.map(|_| Span::from_secs_f64(self.signals.rtt()))
     }

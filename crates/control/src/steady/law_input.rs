@@ -1,4 +1,4 @@
-//! The input that all laws take at a report, and the transition that they return.
+//! The input that all control laws get at a report, and the decision that they return.
 
 use super::packet::Loss;
 use super::signals::{FeedbackSummary, Signals};
@@ -11,17 +11,17 @@ const SHARED_QUEUE_SHARE_MAX: f64 = 0.85;
 /// packet size is, so that the windows of both window-based laws are comparable with TCP's.
 pub(super) const SEGMENT_BITS: f64 = 8.0 * 1_500.0;
 
-/// A law's decision at a report. Rates are in bit/s; the text is the rule that decided.
+/// The decision of a control law at a report. Rates are in bit/s. The text is the name of the rule that decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Transition {
-    /// The law stays in charge and sets this rate.
+    /// The same law remains in charge and sets this rate.
     Stay(f64, &'static str),
-    /// The other one of the laws DELAY and COMPETE takes over. The number is COMPETE's first rate, or the receive rate
-    /// with which DELAY begins.
+    /// Control passes from DELAY to COMPETE, or from COMPETE to DELAY. The number is the first rate of COMPETE, or the
+    /// receive rate with which DELAY begins.
     Switch(f64, &'static str),
 }
 
-/// The input of a law at a report.
+/// The input of a control law at a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LawInput<'a> {
     /// The time, in seconds.
@@ -34,11 +34,12 @@ pub(super) struct LawInput<'a> {
     pub(super) rtt: f64,
     pub(super) signals: &'a Signals,
     pub(super) feedback: &'a FeedbackSummary,
-    /// The newest loss, if its packet left after the last response to a loss (one response per round trip).
+    /// The newest loss. `None` if its packet left before the last response to a loss, because there is one response per
+    /// round trip.
     pub(super) loss: Option<Loss>,
-    /// Whether a packet that left after the last response to a mark or a loss was CE-marked.
+    /// Whether a CE-marked packet was reported that left after the last response to a mark or a loss.
     pub(super) mark: bool,
-    /// The flow's share of the queue, as measured by its trains; `None` without trains.
+    /// The flow's share of the queue, as measured by its packet trains. `None` if no train was sent recently.
     pub(super) share: Option<f64>,
 }
 

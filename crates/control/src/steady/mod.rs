@@ -8,16 +8,16 @@
 //!    └──────────────────────────────────────────────────────────────────────────────▶
 //! ```
 //!
-//! A sender can't see whether an elastic flow, such as TCP, shares its queue. As an experiment it yields a third of
-//! its rate: the queue drains unless a TCP flow fills it. Until an experiment shows such a flow, [`delay`] keeps a
-//! packet or two in the queue; from then on [`compete`] runs a paced CUBIC window (RFC 9438). With marked L4S
-//! packets, [`scalable`] decides. `docs/controllers/steady.md` has the rules.
+//! A sender can't see whether an elastic flow, such as TCP, shares its queue. As an experiment, it lowers its rate by a
+//! third. The queue then drains, unless a TCP flow fills it. Until an experiment shows such a flow, [`delay`] keeps a
+//! packet or two in the queue. After that, [`compete`] runs a paced CUBIC window (RFC 9438). While L4S packets are
+//! marked, [`scalable`] decides. `docs/controllers/steady.md` has the rules.
 //!
 //! Dependencies: [`packet`] ← [`trains`] ← [`signals`] ← [`law_input`] ← the laws [`delay`], [`compete`],
 //! [`scalable`] (with [`verdict`]) ← [`law`] ← [`sender`].
 //!
-//! Times are in seconds, rates in bit/s, delays relative to the base delay. A constant without a source is this
-//! project's own choice.
+//! Times are in seconds and rates in bit/s. Delays are relative to the base delay. A constant without a source is a
+//! choice of this project.
 
 mod compete;
 mod delay;
@@ -63,11 +63,11 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// In bit/s, unless the session's cap is lower.
+/// The minimum rate in bit/s, unless the session's maximum rate is lower.
 const RATE_MIN: f64 = 10_000.0;
-/// Without feedback for this time, in seconds, the rate is halved (RFC 8083).
+/// The rate is halved if no feedback arrives for this time, in seconds (RFC 8083).
 const FEEDBACK_TIMEOUT_MIN: f64 = 0.5;
-/// The same timeout in round trips; the longer one applies.
+/// The same timeout as a number of round trips. The longer of both timeouts applies.
 const FEEDBACK_TIMEOUT_RTTS: f64 = 4.0;
 
 const DELAY: Promise = Promise {
@@ -82,7 +82,7 @@ const TWICE: Promise = Promise {
 };
 
 params! {
-    /// Times are in seconds.
+    /// The configuration of `steady`. Times are in seconds.
     Config(values, setup) {
         secs report_every:
             "the interval between two reports of the receiver, if report_bytes have arrived since the last report",
@@ -112,11 +112,11 @@ params! {
     } {
         /// The packet size, in bits.
         bits: f64 = 8.0 * setup.packet.as_f64().max(1.0),
-        /// In bit/s.
+        /// The session's maximum rate, in bit/s.
         cap: f64 = setup.cap.as_bps_f64(),
         /// Whether packets are L4S (ECT(1)).
         l4s: bool = setup.ecn == Ecn::Ect1,
-        /// Whether the source has frames.
+        /// Whether the source sends video frames. Set when the first frame is queued.
         frames: bool = false,
         /// Whether the session sends trains.
         probes: bool = setup.probes,
@@ -124,8 +124,9 @@ params! {
 }
 
 impl Config {
-    /// Returns the time between two reports: the short one if a report is at most 5 % of the bytes that have arrived
-    /// (RFC 3550, section 6.2).
+    /// Returns how long after the last report the receiver sends the next one. `bytes` is the number of bytes that have
+    /// arrived since the last report. The short interval is used if a report is then at most 5 % of these bytes (RFC
+    /// 3550, section 6.2).
     fn report_after(&self, bytes: f64) -> Span {
         let enough = bytes >= self.report_bytes;
         Span::from_secs_f64(if enough { self.report_every } else { self.report_most })

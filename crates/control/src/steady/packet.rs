@@ -1,32 +1,33 @@
-//! Records of single packets: arrivals and losses.
+//! Records of single packets that have arrived or were lost.
 
 use std::collections::VecDeque;
 
-/// An arrival. Times are in seconds; `at` and `came` are on the receiver's clock.
+/// A packet that has arrived. Times are in seconds. `at` and `came` are on the receiver's clock.
 ///
-/// `sent` and `came` are the measured send and arrival time, `whole` is the measured delay. `left`, `at` and `delay`
-/// are the same, but as if bursts had been sent at the pacing rate.
+/// `sent`, `came` and `whole` are the measured send time, arrival time and delay. `left`, `at` and `delay` are
+/// corrected: they are what would have been measured if bursts had been sent at the pacing rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrivedPacket {
     pub(super) left: f64,
     pub(super) at: f64,
-    /// The one-way delay, relative to the first packet's.
+    /// The corrected one-way delay minus the one-way delay of the first packet.
     pub(super) delay: f64,
     pub(super) sent: f64,
     pub(super) came: f64,
-    /// The one-way delay, relative to the first packet's.
+    /// The measured one-way delay minus the one-way delay of the first packet.
     pub(super) whole: f64,
-    /// The bytes that have arrived, with this packet.
+    /// Number of bytes that have arrived so far, including this packet.
     pub(super) bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Loss {
-    /// In seconds.
+    /// Send time of the lost packet, in seconds.
     pub(super) sent: f64,
-    /// The queueing delay of the last packet before it, in seconds.
+    /// Queueing delay of the last packet before the lost packet, in seconds.
     pub(super) q: f64,
-    /// The share of recent packets with a smaller queueing delay; 0.5 on average for random losses.
+    /// Share of recent packets whose queueing delay is smaller than `q`. If losses are random, this share is 0.5 on
+    /// average.
     pub(super) rank: f64,
 }
 
