@@ -193,17 +193,17 @@ pub trait Factory: Send + Sync {
 pub struct Terms {
     /// The identifier of the RTP header extension element; 0 if there is none.
     pub extension: u8,
-    /// The name of the APP packets.
+    /// The name in the controller's RTCP APP packets.
     pub app: [u8; 4],
-    /// The event that clocks the feedback.
+    /// The event that triggers feedback.
     pub feedback: FeedbackTiming,
-    /// As [`Controller::repeats`].
+    /// Same as [`Controller::repeats`].
     pub repeats: bool,
-    /// As [`Controller::slowest_feedback`].
+    /// Same as [`Controller::slowest_feedback`].
     pub slowest_feedback: Span,
-    /// As [`Controller::needs`].
+    /// Same as [`Controller::needs`].
     pub needs: &'static [Need],
-    /// The number of receivers that it can serve.
+    /// Whether the controller can serve one receiver or many.
     pub receivers: Receivers,
 }
 

@@ -134,7 +134,7 @@ const FORMER: &[FormerParam] = &[
     },
 ];
 
-/// Number of report rounds ahead for which ΔB is extrapolated (`stable = "predictive"`). The paper has no such rule.
+/// Number of round trips ahead for which ΔB is extrapolated (`stable = "predictive"`). The paper has no such rule.
 const HORIZON: f64 = 8.0;
 /// Maximum additive step, as a share of the data sent in a round trip (`stable = "predictive"`). The paper has no such
 /// rule.
@@ -143,11 +143,11 @@ const STEP: f64 = 0.05;
 const ALPHA_SRTT: f64 = 0.875;
 const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 
-/// t(S): how long sending one packet takes.
+/// Packets that are sent with a fixed delay between them. Their rate is T = S / (t(S) + IPD) (equation 11).
 #[derive(Clone, Copy, Debug, Default)]
 struct Train {
     packet: Bytes,
-    /// t(S): the time to send a packet.
+    /// t(S): how long sending one packet takes.
     sending: Span,
 }
 

@@ -9,7 +9,8 @@ pub(super) const VIRTUAL_RTT: Span = Span::millis(25);
 pub(super) const BETA_LOSS: f64 = 0.7;
 /// `QDELAY_AVG_G`: weight of a new sample in the mean queueing delay.
 pub(super) const QDELAY_GAIN: f64 = 0.25;
-/// `QDELAY_MIN_MAX_AVG_G`: share by which the minimum and maximum queueing delay move towards each other per update.
+/// `QDELAY_MIN_MAX_AVG_G`: share by which the maximum queueing delay falls per update, and by which the minimum
+/// approaches the maximum.
 pub(super) const JITTER_EXTREMES_GAIN: f64 = 1.0 / 16.0;
 /// `QDELAY_DEV_AVG_G`: weight of a new sample in the mean delay variation.
 pub(super) const JITTER_GAIN: f64 = 1.0 / 32.0;

@@ -98,8 +98,8 @@ const COMPETE_TIME_MIN: f64 = 1.0;
 const HIGH_QUEUE_HALF_LIFE: f64 = 10.0;
 /// Initial value of the highest queueing delay, in seconds.
 const HIGH_QUEUE_INITIAL: f64 = 0.010;
-/// If the highest queueing delay is above this, in seconds, the queue counts as empty below a share of that delay
-/// ([`EMPTY_SHARE_MAX`]). Otherwise it counts as empty below half of the target.
+/// This value, in seconds, selects the test for an empty queue. If the highest queueing delay is above it, the limit is
+/// a share of that delay ([`EMPTY_SHARE_MAX`]). Otherwise the limit is half of the target.
 const HIGH_QUEUE_MIN: f64 = 0.020;
 /// The queue counts as empty below this share of the highest queueing delay.
 const EMPTY_SHARE_MAX: f64 = 0.1;

@@ -110,9 +110,9 @@ struct PolicerTrial {
     share: f64,
     /// The receive rate before the trial, in bit/s.
     received: f64,
-    /// The number of packets reported since the trial began.
+    /// Number of packets reported since the trial began.
     packets: u32,
-    /// The number of packets lost since the trial began, with consecutive losses counted once.
+    /// Number of packets lost since the trial began. Consecutive losses count once.
     lost: u32,
 }
 
@@ -239,8 +239,9 @@ impl Law {
         }
     }
 
-    /// Records that the queue is the flow's own, if trains show this in DELAY while it is in doubt. If it is not in
-    /// doubt, the trains are discarded, because an uncongested path looks the same as an unshared queue.
+    /// Records that no other flow shares the queue, if trains show this. This is done only in DELAY, and only while it
+    /// is in doubt whether the queue is shared. Otherwise the trains are discarded, because an uncongested path looks
+    /// the same as an unshared queue.
     fn check_own_queue(&mut self, now: f64) {
         let in_doubt = self.mode == Mode::Delay && self.delay.is_queue_in_doubt(now, self.rate);
         if in_doubt && self.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS) {

@@ -3,12 +3,12 @@
 use super::packet::Loss;
 use super::signals::{FeedbackSummary, Signals};
 
-/// If the flow's share of the queue is below this, trains show that the queue is shared. In an unshared queue the share
-/// is 1. The limit is lower, because reports resolve a train's duration to a millisecond only.
+/// If trains measure that the flow has less than this share of the queue, other flows share the queue. In an unshared
+/// queue, the true share is 1. The limit is lower because reports round a train's duration to a millisecond.
 const SHARED_QUEUE_SHARE_MAX: f64 = 0.85;
 
-/// A segment of a congestion window, in bits. It is the segment of a TCP with 1500 B packets, whatever the session's
-/// packet size is, so that the windows of both window-based laws are comparable with TCP's.
+/// Size of a segment of a congestion window, in bits. It is that of a TCP with 1500 B packets, and does not depend on
+/// the session's packet size. The windows of both window-based laws can therefore be compared with a TCP's window.
 pub(super) const SEGMENT_BITS: f64 = 8.0 * 1_500.0;
 
 /// The decision of a control law at a report. Rates are in bit/s. The text is the name of the rule that decided.
