@@ -1,4 +1,4 @@
-//! The sending half, which runs the law on reports of single packets.
+//! The part of the controller at the sender. It runs the control laws whenever feedback about packets arrives.
 
 use super::law::Law;
 use super::{Config, FEEDBACK_TIMEOUT_MIN, FEEDBACK_TIMEOUT_RTTS};
@@ -9,9 +9,9 @@ use crate::{
 };
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// In seconds, before the round-trip time is known (RFC 5348, section 4.2).
+/// The no-feedback timeout until the round-trip time is known, in seconds (RFC 5348, section 4.2).
 const INITIAL_FEEDBACK_TIMEOUT: f64 = 2.0;
-/// So high that a train's packets are sent back to back.
+/// Rate at which the packets of a train are sent. It is so high that they leave back to back.
 const TRAIN_SEND_RATE: Rate = Rate::mbps(1_000);
 
 pub(super) struct Sender {
@@ -25,11 +25,11 @@ impl Sender {
         Self { law: Law::new(setup, config), no_feedback: NoFeedbackTimer::default(), by: None }
     }
 
-    /// Records a packet that was sent at `left`; `at` is the current time.
+    /// Records a sent packet. `left` is its send time. `at` is the current time, which may be later.
     fn sent(&mut self, at: Time, left: Time, number: u64, size: u64) {
         let pacing = self.law.config.frames.then(|| self.law.pacing());
         self.law.on_sent(left, number, size, pacing, self.law.rate);
-        // The timeout scales with the path's round trip (RFC 8083).
+        // Scale the timeout with the round-trip time (RFC 8083).
         let rounds = self.law.rtt().map_or(INITIAL_FEEDBACK_TIMEOUT, |rtt| FEEDBACK_TIMEOUT_RTTS * rtt.as_secs_f64());
         let timeout = FEEDBACK_TIMEOUT_MIN.max(rounds);
         self.no_feedback.on_sent(at, Span::from_secs_f64(timeout));

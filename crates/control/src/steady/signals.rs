@@ -1,4 +1,4 @@
-//! What a sender derives about its path from reports of single packets.
+//! What a sender learns about its path from per-packet reports.
 
 use super::packet::{ArrivedPacket, Loss, drop_old};
 use super::trains::{Train, TrainMonitor};
@@ -7,97 +7,99 @@ use crate::fields::ABSURD_RTT;
 use std::collections::VecDeque;
 use steadycast_units::{OneWay, PeerTime, Span, Time};
 
-/// The maximum number of packets in flight, as in a session's history.
+/// Maximum number of packets in flight, as in the history of a session.
 const MAX_IN_FLIGHT: usize = 1 << 14;
 const MAX_ARRIVALS: usize = 1 << 15;
 
-/// In seconds, before the first measurement.
+/// The round-trip time until it is measured, in seconds.
 pub(super) const INITIAL_RTT: f64 = 0.1;
-/// The window of the base round-trip time, in seconds.
+/// The base round-trip time is the minimum over this time, in seconds.
 pub(super) const BASE_RTT_WINDOW: u64 = 600;
 
-/// The history of sent bytes, in seconds, for the sent rate of a round trip ago.
+/// How long sent bytes are remembered, in seconds. They are needed for the sent rate of a round trip ago.
 const SENT_HISTORY: f64 = 6.0;
-/// The history of arrivals, in seconds; also the longest window of rates and delays.
+/// How long arrivals are remembered, in seconds. Rates and delays are measured over at most this time.
 const ARRIVAL_HISTORY: f64 = 3.0;
-/// The window of the loss rate, in seconds.
+/// How long the packet counts of reports are remembered, in seconds. The loss rate is measured over at most this time.
 const REPORT_HISTORY: f64 = 3.0;
 const RATE_HISTORY: f64 = 3.0;
-/// A packet that arrives within this time after its loss, in seconds, is recognised as late.
+/// A lost packet is remembered for this time, in seconds. If it arrives within this time, it is recognised as late.
 const LOST_HISTORY: f64 = 3.0;
-/// After an early packet, the source counts as bursty for this time, in seconds.
+/// After a packet that was sent early, the source counts as bursty for this time, in seconds.
 const BURST_HISTORY: f64 = 3.0;
 
-/// A packet that is sent earlier than the pacing rate permits by more than this, in seconds, is part of a burst.
+/// A packet is part of a burst if it is sent earlier than the pacing rate permits by more than this time, in seconds.
 const BURST_EARLY_MIN: f64 = 0.020;
-/// Packets that have been early for longer than this, in seconds, are no burst: the source sends more than its rate.
+/// If all packets have been early for longer than this time, in seconds, they are no burst. The source sends more than
+/// its rate.
 const BURST_DURATION_MAX: f64 = 1.0;
 
-/// RFC 9002, section 6.1.1: a packet is lost once one with a number higher by this has arrived.
+/// A packet is lost once a packet has arrived whose number is higher by this value (RFC 9002, section 6.1.1).
 const PACKET_REORDER_THRESHOLD: u32 = 3;
-/// The reordering window, as a multiple of the lateness of the last packet that was declared lost too early.
+/// Ratio of the reordering window to the lateness of the last packet that was declared lost too early.
 const REORDER_WINDOW_FACTOR: f64 = 1.25;
-/// The upper limit of the reordering window, in round-trip times (RFC 8985: 1).
+/// Upper limit of the reordering window, in round-trip times (RFC 8985 has 1).
 const REORDER_WINDOW_RTTS_MAX: f64 = 2.0;
-/// The path counts as reordering while the reordering window is above this, in seconds. A window of 30 ms falls to this
-/// in five minutes ([`REORDER_WINDOW_HALF_LIFE`]).
+/// The path counts as reordering while the reordering window is longer than this, in seconds. A window of 30 ms needs
+/// five minutes to fall to this value ([`REORDER_WINDOW_HALF_LIFE`]).
 const REORDERING_MIN: f64 = 0.001;
-/// The reordering window's half-life, in seconds.
+/// Half-life of the reordering window, in seconds.
 const REORDER_WINDOW_HALF_LIFE: f64 = 60.0;
 
-/// A larger change of the delay between packets, in seconds, means that a clock was set.
+/// If the delay changes by more than this between two packets, in seconds, a clock was set.
 const CLOCK_JUMP_MIN: f64 = 10.0;
 
-/// A larger increase of the one-way delay between packets, in seconds, is a silence of the path. Radio links that
-/// serve in bursts of 20 ms stay below it.
+/// If the one-way delay rises by more than this between two packets, in seconds, the path was silent. Radio links that
+/// serve packets in bursts every 20 ms stay below this value.
 const PATH_SILENCE_MIN: f64 = 0.040;
-/// For this time after a silence, in seconds, the receive rate is not the path rate, because the packets that waited
-/// arrive in a burst.
+/// For this time after a silence of the path, in seconds, the receive rate is not the path rate. The packets that
+/// waited during the silence arrive in a burst.
 pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 
-/// A packet with at least this queueing delay, in seconds, has waited in a queue. A shorter delay may be clock noise.
+/// A packet with at least this queueing delay, in seconds, has waited in a queue. A shorter delay may be noise of the
+/// clocks.
 const WAITED_DELAY_MIN: f64 = 0.003;
 
-/// The gain of `unqueued_share`. With 0.01, which differs in the last bit, the results recorded by the tests of
-/// `crates/sim` would change.
+/// Weight of a new packet in `unqueued_share`. Do not write it as 0.01, which differs in the last bit: the results that
+/// the tests of `crates/sim` record would change.
 const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
 /// If at least this share of the packets did not come from a queue, all variation of the delay counts as jitter. If the
-/// share is smaller, a proportional part counts, because a changing queue may cause the variation.
+/// share is smaller, only a proportional part counts, because a changing queue may cause the rest.
 const UNQUEUED_SHARE_FULL: f64 = 0.1;
-/// A packet is compared with a packet sent at least this much earlier, in seconds. In a shorter time, the resolution of
-/// reported arrivals, a millisecond, would matter.
+/// A packet is compared with a packet that was sent at least this much earlier, in seconds. Over a shorter time,
+/// rounding would matter, because reports round arrival times to a millisecond.
 const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
 /// If the time between two packets is this many times shorter at the receiver than at the sender, the second packet did
-/// not come from a queue. A queue separates packets by their transmission times.
+/// not come from a queue. A queue would have separated them by a packet's transmission time.
 const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
 
-/// A row is a sequence of packets that all waited in a queue. A row needs at least this number of packets after the
-/// first packet.
+/// A row is a sequence of packets that all waited in a queue. After its first packet, a row needs at least this number
+/// of packets.
 const ROW_PACKETS_MIN: f64 = 5.0;
-/// The minimum duration of a row at the receiver, in seconds.
+/// A row must take at least this time to arrive, in seconds.
 const ROW_DURATION_MIN: f64 = 0.040;
 
-/// The receive rate before a packet train is known if at least this number of packets arrived.
+/// The receive rate before a packet train is known only if at least this number of packets arrived.
 const RATE_BEFORE_PACKETS_MIN: u32 = 4;
 
-/// The receive rate is measured over a round trip, but at least over this span, in seconds.
+/// The receive rate is measured over a round trip, but over at least this time, in seconds.
 pub(super) const RECEIVED_SPAN_MIN: f64 = 0.150;
-/// A receive rate is known if packets cover this share of its span.
+/// The receive rate over a time is known only if the packets extend over at least this fraction of the time.
 const COVERED_SHARE_MIN: f64 = 0.3;
-/// The minimum span of the recent path rate, in seconds, which covers a source's pauses.
+/// Minimum duration over which the recent path rate is measured, in seconds. It is longer than the pauses of a source.
 const PAUSES_SPAN_MIN: f64 = 0.5;
 
-/// The window of a source's usage, in seconds.
+/// Duration over which the usage of a source is measured, in seconds.
 const USAGE_SPAN: f64 = 2.0;
-/// The maximum rate or window, as a multiple of the usage (RFC 7661, section 4.3). A higher rate would be untested,
+/// Maximum ratio of the rate or window to the source's usage (RFC 7661, section 4.3). A higher rate would be untested,
 /// because the source does not use it.
 const USAGE_MULTIPLE_MAX: f64 = 6.0;
-/// Below this share of its rate a source is idle.
+/// A source is idle if it sends less than this fraction of its rate.
 const IDLE_SHARE_MAX: f64 = 0.8;
-/// The span for deciding whether a source is idle, in seconds.
+/// Duration over which it is decided whether a source is idle, in seconds.
 const IDLE_SPAN: f64 = 0.2;
 
-/// The minimum in a window of whole seconds.
+/// Minimum of a value over the last seconds. Times are rounded down to whole seconds.
 #[derive(Clone, Debug, Default)]
 struct WindowedMin(VecDeque<(u64, f64)>);
 
@@ -109,7 +111,7 @@ impl WindowedMin {
         }
     }
 
-    /// Returns the minimum of the last `seconds`, or else the last value.
+    /// Returns the minimum over the last `seconds`. Returns the last value if there is none in that time.
     fn min(&mut self, now: f64, seconds: u64) -> Option<f64> {
         let from = (now as u64).saturating_sub(seconds);
         while self.0.len() > 1 && self.0.front().is_some_and(|(second, _)| *second < from) {
@@ -124,43 +126,43 @@ struct InFlightPacket {
     number: u64,
     size: u64,
     sent: f64,
-    /// How much earlier than the pacing rate permits, in seconds.
+    /// How much earlier than the pacing rate permits the packet was sent, in seconds.
     early: f64,
-    /// The queueing delay that the packet's own burst causes, in seconds.
+    /// Queueing delay that the packet's own burst causes, in seconds.
     own_queue: f64,
-    /// In seconds, once the arrival is reported.
+    /// The measured delay in seconds. `None` until the arrival is reported.
     delay: Option<f64>,
-    /// Whether feedback skips the packet; it is then neither in flight nor lost.
+    /// Whether feedback skips the packet. The packet is then neither in flight nor lost.
     unknown: bool,
 }
 
-/// The bursts of a source that may exceed its rate.
+/// How a source may send bursts above its rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
-    /// The law's rate, in bit/s.
+    /// The rate that the control law has set, in bit/s.
     pub(super) rate: f64,
-    /// The pacing rate, as a multiple of `rate`.
+    /// Ratio of the pacing rate to `rate`.
     pub(super) pacing: f64,
-    /// The longest queueing delay attributed to the flow's own burst, in seconds.
+    /// Maximum queueing delay that is attributed to the flow's own burst, in seconds.
     pub(super) max_queue: f64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FeedbackSummary {
-    /// The packets whose arrival is newly reported.
+    /// Number of packets whose arrival is reported for the first time.
     pub(super) arrived: u32,
-    /// The newly reported packets with a CE mark.
+    /// Number of these packets that have a CE mark.
     pub(super) marked: u32,
-    /// The packets newly declared lost.
+    /// Number of packets that this report causes to be declared lost.
     pub(super) lost: u32,
-    /// The losses, with consecutive ones counted once.
+    /// Number of losses. Consecutive losses count once.
     pub(super) loss_runs: u32,
-    /// The packets that had been declared lost and have arrived.
+    /// Number of packets that have arrived although they had been declared lost.
     pub(super) spurious: u32,
     pub(super) loss: Option<Loss>,
-    /// The send time of the newest packet with a CE mark, in seconds.
+    /// Send time of the newest packet with a CE mark, in seconds.
     pub(super) latest_marked: Option<f64>,
-    /// The sent and received rates of rows of packets in a queue, in bit/s.
+    /// For each row of packets that waited in a queue, the rates at which it was sent and received, in bit/s.
     pub(super) rows: Vec<(f64, f64)>,
     pub(super) trains: Vec<Train>,
 }
@@ -178,42 +180,43 @@ pub(super) struct Signals {
     flight: VecDeque<InFlightPacket>,
     last_number: Option<u64>,
     highest_arrived: Option<u64>,
-    /// The send times, with the bytes sent up to then.
+    /// Send times in seconds, each with the number of bytes sent until then.
     sent: VecDeque<(f64, u64)>,
     sent_bytes: u64,
     arrivals: VecDeque<ArrivedPacket>,
     arrived_bytes: u64,
     reports: VecDeque<ReportCounts>,
-    /// The law's past rates in bit/s, each with its end.
+    /// Past rates of the control law: until when each rate was in use, and the rate in bit/s.
     rates: VecDeque<(f64, f64)>,
-    /// The delay and arrival of the first packet since a clock was set, to which all others are relative.
+    /// Delay and arrival time of the first packet since a clock was set. All delays and arrival times are relative to
+    /// it.
     anchor: Option<(OneWay, PeerTime)>,
     delays: WindowedMin,
     /// The base delay, in seconds.
     base: f64,
     rtts: WindowedMin,
-    /// The minimum of the last ten minutes, in seconds.
+    /// Minimum round-trip time in the last ten minutes, in seconds.
     pub(super) base_rtt: f64,
-    /// The last packet's queueing delay, in seconds.
+    /// Queueing delay of the last packet, in seconds.
     pub(super) q: f64,
-    /// The first packet of the current row ([`ROW_PACKETS_MIN`]), and the number of packets after the first.
+    /// The first packet of the current row ([`ROW_PACKETS_MIN`]), and the number of packets that followed it.
     row: Option<(ArrivedPacket, u32)>,
-    /// A leaky bucket: the last packet's time, and how long the next packet would have to wait for the pacing rate,
-    /// in seconds.
+    /// A leaky bucket: the send time of the last packet, and how long the next packet would have to wait at the pacing
+    /// rate. In seconds.
     bucket: Option<(f64, f64)>,
-    /// Since when every packet has been early, in seconds; `None` if the last one was not.
+    /// Since when every packet has been sent early, in seconds. `None` if the last packet was not early.
     early_since: Option<f64>,
     burst_at: Option<f64>,
     last_delay: Option<f64>,
-    /// The packets declared lost recently, or with an unknown fate.
+    /// Packets that were recently declared lost, and packets that left the flight with unknown fates.
     lost: VecDeque<InFlightPacket>,
-    /// In seconds.
+    /// How long a packet that was overtaken may still arrive before it is declared lost, in seconds.
     reorder_window: f64,
-    /// The send time of the arrived packet with the highest number.
+    /// Send time of the arrived packet that has the highest number, in seconds.
     newest_sent: f64,
-    /// The mean share of packets that did not come from a queue.
+    /// Mean share of packets that did not come from a queue.
     unqueued_share: f64,
-    /// The first arrival after the path's last silence, in seconds of the receiver's clock.
+    /// When the first packet after the path's last silence arrived, in seconds of the receiver's clock.
     resumed_at: Option<f64>,
     pub(super) trains: TrainMonitor,
 }
@@ -223,9 +226,9 @@ impl Signals {
         Self { base_rtt: INITIAL_RTT, ..Self::default() }
     }
 
-    /// Records a sent packet. `burst` is for a source that may exceed its rate.
+    /// Records a sent packet. `burst` is set if the source may send bursts above its rate.
     ///
-    /// The leaky bucket measures how early the packet is.
+    /// A leaky bucket measures how much earlier than the pacing rate permits the packet is sent.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, burst: Option<Burst>) {
         let at = at.as_secs_f64();
         if self.last_number.is_some_and(|last| number <= last) {
@@ -235,11 +238,12 @@ impl Signals {
         self.sent_bytes += size;
         let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
         self.early_since = self.early_since.filter(|_| early > 0.0).or((early > 0.0).then_some(at));
-        // A source that is early for longer exceeds its rate; its queue is not that of a burst.
+        // Count the packet as on time if the source has been early for long. It then exceeds its rate, and its queue is
+        // not the queue of a burst.
         let is_burst = self.early_since.is_none_or(|since| at - since <= BURST_DURATION_MAX);
         let counted = if is_burst { early } else { 0.0 };
         let own_queue = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.max_queue));
-        // The entries of `sent` must be in the order of time.
+        // Keep the entries of `sent` in the order of time.
         let left = (at + counted).max(self.sent.back().map_or(at, |(before, _)| *before));
         self.sent.push_back((left, self.sent_bytes));
         let packet = InFlightPacket { number, size, sent: at, early: counted, own_queue, delay: None, unknown: false };
@@ -257,8 +261,8 @@ impl Signals {
         drop_old(&mut self.sent, |(was, _)| *was < at - SENT_HISTORY);
     }
 
-    /// Replaces the base delay by the minimum of the last `span` seconds, and discards what was relative to the old
-    /// one.
+    /// Replaces the base delay by the minimum over the last `span` seconds. Discards what was measured relative to the
+    /// old base delay.
     pub(super) fn adopt_path(&mut self, now: f64, span: f64) {
         let raised = self.min_queueing_delay(span, |packet| packet.whole);
         self.base += raised;
@@ -267,7 +271,7 @@ impl Signals {
         self.delays.add(now, self.base);
     }
 
-    /// Marks a packet's fate as unknown. Its bytes count as arrived now, and not again later.
+    /// Records that a packet's fate is unknown. Its bytes count as arrived now, and are not counted again later.
     pub(super) fn on_unknown(&mut self, number: u64) {
         if let Ok(index) = self.flight_index(number)
             && let Some(packet) = self.flight.get_mut(index).filter(|packet| packet.delay.is_none() && !packet.unknown)
@@ -277,19 +281,19 @@ impl Signals {
         }
     }
 
-    /// Whether packets were declared lost too early in the last minutes, because the path had reordered them.
+    /// Returns whether the path reorders packets: in the last minutes, packets were declared lost too early.
     pub(super) fn is_reordering(&self) -> bool {
         self.reorder_window > REORDERING_MIN
     }
 
-    /// Returns the base round-trip time plus the last queueing delay, in seconds. This sum follows a change of the
-    /// queue faster than a smoothed round-trip time does.
+    /// Returns the base round-trip time plus the last queueing delay, in seconds. This sum follows a changing queue
+    /// faster than a smoothed round-trip time.
     pub(super) fn rtt(&self) -> f64 {
         self.base_rtt + self.q
     }
 
-    /// Processes a report. `rate` was the sending rate until now, in bit/s. The base delay is the minimum of the last
-    /// `keep` seconds.
+    /// Processes a report. `rate` is the sending rate until now, in bit/s. The base delay becomes the minimum over the
+    /// last `keep` seconds.
     pub(super) fn on_feedback(
         &mut self,
         at: Time,
@@ -311,7 +315,7 @@ impl Signals {
                 summary.rows.extend(self.finish_row());
                 summary.trains.extend(self.finish_train(sent.size));
             }
-            // A report without an arrival time acknowledges the packet, too; the last delay stands in.
+            // Acknowledge the packet even if the report has no arrival time. Assume the last delay then.
             if let Ok(index) = self.flight_index(sent.number) {
                 self.flight[index].delay = Some(delay.unwrap_or(self.base + self.q));
             }
@@ -326,7 +330,7 @@ impl Signals {
             }
         }
         let measured = rtt.map(Span::as_secs_f64).or(newest.map(|sent| now - sent));
-        // A wrong value would stay in the minimum for ten minutes.
+        // Ignore a wrong value, because it would remain the minimum for ten minutes.
         if let Some(measured) = measured.filter(|r| *r > 0.0 && *r < ABSURD_RTT.as_secs_f64()) {
             self.rtts.add(now, measured);
         }
@@ -351,8 +355,8 @@ impl Signals {
         self.flight.binary_search_by_key(&number, |packet| packet.number)
     }
 
-    /// Returns the packet at the first report of its arrival. If it was declared lost, widens the reordering window
-    /// and corrects the loss counts.
+    /// Returns the packet if its arrival is reported for the first time. If it was declared lost, widens the reordering
+    /// window and corrects the loss counts.
     fn first_arrival(&mut self, number: u64, summary: &mut FeedbackSummary) -> Option<InFlightPacket> {
         if let Ok(index) = self.flight_index(number) {
             return Some(self.flight[index]).filter(|packet| packet.delay.is_none());
@@ -362,7 +366,7 @@ impl Signals {
         if packet.unknown {
             return Some(packet);
         }
-        // The lateness gives the width directly; RFC 8985 widens in fixed steps.
+        // Compute the width from the packet's lateness. RFC 8985 widens the window in fixed steps instead.
         let window = self.reorder_window.max(REORDER_WINDOW_FACTOR * (self.newest_sent - packet.sent));
         self.reorder_window = window.min(REORDER_WINDOW_RTTS_MAX * self.rtt());
         summary.spurious += 1;
@@ -373,7 +377,8 @@ impl Signals {
         Some(packet)
     }
 
-    /// A packet that feedback reports as missing is lost once later packets have overtaken it.
+    /// Records that feedback reports a packet as missing. The packet counts as lost once later packets have overtaken
+    /// it.
     fn on_missing(&mut self, number: u64, summary: &mut FeedbackSummary) {
         if let Ok(index) = self.flight_index(number) {
             self.flight[index].unknown = false;
@@ -390,21 +395,21 @@ impl Signals {
         }
     }
 
-    /// `sent` is the lost packet's send time, and `delay` that of the packet before it.
+    /// Describes a loss. `sent` is the send time of the lost packet, and `delay` is the delay of the packet before it.
     fn loss_at(&self, sent: f64, delay: f64) -> Loss {
         Loss { sent, q: (delay - self.base).max(0.0), rank: self.rank(delay) }
     }
 
-    /// Iterates over the arrivals since `from`, newest first.
+    /// Returns an iterator over the arrivals since `from`, newest first.
     fn arrived_since(&self, from: f64) -> impl Iterator<Item = &ArrivedPacket> {
         self.arrivals.iter().rev().take_while(move |a| a.at >= from)
     }
 
-    /// Adds an arrival. Returns the measured delay.
+    /// Adds an arrival. Returns the measured delay, in seconds.
     fn on_arrival(&mut self, now: f64, packet: &InFlightPacket, at: PeerTime) -> f64 {
         let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(packet.sent), at);
-        // Delays before and after a change of a clock can't be compared. A path that was silent adds at most the time
-        // since the last report.
+        // Detect a change of a clock, because delays before and after it can't be compared. A silence of the path can
+        // lengthen the delay by at most the time since the last report.
         let silent = self.reports.back().map_or(0.0, |report| now - report.at);
         let is_jump = |last: f64, first| {
             let change = way.variation_since(first).as_secs_f64() - last;
@@ -423,18 +428,20 @@ impl Signals {
         self.arrived_bytes += packet.size;
         self.delays.add(now, delay);
         let whole = delay;
-        // A packet that was overtaken is late even if the path was not silent, so packets are compared in sent order.
+        // Compare packets in the order in which they were sent. A packet that was overtaken is late even if the path
+        // was not silent.
         let is_silence = |before: &ArrivedPacket| packet.sent > before.sent && whole - before.whole > PATH_SILENCE_MIN;
         if self.arrivals.back().is_some_and(is_silence) {
             self.resumed_at = Some(came);
         }
-        // A fast path does not delay a burst, so at most the measured queueing delay is subtracted.
+        // Subtract the delay that the flow's own burst causes, but at most the measured queueing delay. On a fast path,
+        // a burst causes no delay.
         let own = packet.own_queue;
         let delay = if own > 0.0 { (whole - own).max(self.base.min(whole)) } else { whole };
-        // The part of `early` that did not show as queueing delay is added to the arrival time.
+        // Add to the arrival time the part of `early` that was not visible as queueing delay.
         let at = (came + (packet.early - (whole - delay)).max(0.0)).max(last.0);
         let left = packet.sent + packet.early;
-        // The comparison is with earlier packets.
+        // Compare the packet with earlier packets, before it is added to them.
         let unqueued = f64::from(u8::from(self.is_unqueued(packet.sent, came)));
         self.unqueued_share += UNQUEUED_SHARE_GAIN * (unqueued - self.unqueued_share);
         let arrived = ArrivedPacket { left, at, delay, sent: packet.sent, came, whole, bytes: self.arrived_bytes };
@@ -446,16 +453,17 @@ impl Signals {
         whole
     }
 
-    /// Whether a packet did not come from a queue: it overtook another packet, or the time since an earlier packet is
-    /// much shorter at the receiver than at the sender ([`UNQUEUED_COMPRESSION_MIN`]).
+    /// Returns whether a packet did not come from a queue. This is so if it overtook another packet. It is also so if
+    /// the time since an earlier packet is much shorter at the receiver than at the sender
+    /// ([`UNQUEUED_COMPRESSION_MIN`]).
     fn is_unqueued(&self, sent: f64, came: f64) -> bool {
         let before = self.arrivals.iter().rev().find(|a| a.sent < sent - UNQUEUED_SEND_GAP_MIN);
         self.arrivals.back().is_some_and(|last| last.sent > sent)
             || before.is_some_and(|a| came - a.came < (sent - a.sent) / UNQUEUED_COMPRESSION_MIN)
     }
 
-    /// Returns the sent and received rates of the row that ends here, in bit/s. Packets that did not wait arrive as
-    /// they were sent, and are left out.
+    /// Returns the rates at which a row was sent and received, in bit/s, if the row ends with the last packet. A packet
+    /// that did not wait in a queue ends the row without a result, because such packets arrive as they were sent.
     fn finish_row(&mut self) -> Option<(f64, f64)> {
         let last = self.arrivals.back().copied()?;
         if last.whole - self.base < WAITED_DELAY_MIN {
@@ -471,7 +479,8 @@ impl Signals {
         if f64::from(*count) < ROW_PACKETS_MIN || came < ROW_DURATION_MIN || sent <= 0.0 {
             return None;
         }
-        // n packets span n − 1 intervals. The last packet begins the next row.
+        // n packets have n − 1 intervals between them, so the first packet's bytes do not count. The last packet begins
+        // the next row.
         let bits = 8.0 * (last.bytes - first.bytes) as f64;
         self.row = Some((last, 0));
         Some((bits / sent, bits / came))
@@ -481,21 +490,21 @@ impl Signals {
         let rate = self.rates.back().map_or(0.0, |(_, rate)| *rate);
         let (first, last) = self.trains.on_arrival(*self.arrivals.back()?, 8.0 * size as f64, rate)?;
         let (bits, duration) = (8.0 * (last.bytes - first.bytes) as f64, last.came - first.came);
-        // At a low rate, the span has to hold twice the minimum number of packets.
+        // At a low rate, look back until twice the minimum number of packets was sent.
         let enough = 2.0 * f64::from(RATE_BEFORE_PACKETS_MIN) * 8.0 * size as f64 / rate.max(1.0);
         let span = self.rtt().max(RECEIVED_SPAN_MIN).max(enough.min(ARRIVAL_HISTORY));
         let was_queued = self.arrived_before(&first, span).all(|a| a.whole - self.base >= WAITED_DELAY_MIN);
         Some(Train { bits, duration, rate_before: self.rate_before(&first, span), was_queued })
     }
 
-    /// Iterates over the arrivals in the `span` seconds up to `end`, newest first.
+    /// Returns an iterator over the arrivals in the `span` seconds up to `end`, newest first.
     fn arrived_before(&self, end: &ArrivedPacket, span: f64) -> impl Iterator<Item = &ArrivedPacket> {
         let (sent, came) = (end.sent, end.came);
         self.arrivals.iter().rev().skip_while(move |a| a.sent > sent).take_while(move |a| a.came >= came - span)
     }
 
-    /// Returns the rate of [`Self::arrived_before`] in bit/s; `None` with too few packets, or if they cover less than
-    /// half of `span`.
+    /// Returns the receive rate of [`Self::arrived_before`], in bit/s. Returns `None` if there are too few packets, or
+    /// if they cover less than half of `span`.
     fn rate_before(&self, end: &ArrivedPacket, span: f64) -> Option<f64> {
         let first = self.arrived_before(end, span).last()?;
         let covered = end.came - first.came;
@@ -503,12 +512,12 @@ impl Signals {
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Declares packets lost that were overtaken by [`PACKET_REORDER_THRESHOLD`] numbers and by the reordering
-    /// window.
+    /// Declares packets lost that were overtaken. The overtaking packet must have a number that is higher by
+    /// [`PACKET_REORDER_THRESHOLD`], and must have been sent later by more than the reordering window.
     fn detect_losses(&mut self, summary: &mut FeedbackSummary) {
         let Some(highest) = self.highest_arrived else { return };
         let mut newest = None;
-        // An overtaken packet may only be late; it has the reordering window to arrive.
+        // Give an overtaken packet the reordering window to arrive, because it may only be late.
         let from = self.newest_sent - self.reorder_window;
         let overtaken = |packet: &InFlightPacket| {
             packet.number.saturating_add(u64::from(PACKET_REORDER_THRESHOLD)) <= highest && packet.sent < from
@@ -517,7 +526,7 @@ impl Signals {
             self.flight.pop_front();
             match packet.delay {
                 Some(delay) => self.last_delay = Some(delay),
-                // A later report can still declare it lost.
+                // Keep the packet, so that a later report can still declare it lost.
                 None if packet.unknown => self.lost.push_back(packet),
                 None => {
                     let last = self.lost.back().filter(|last| !last.unknown);
@@ -533,7 +542,7 @@ impl Signals {
         }
     }
 
-    /// Returns the share of stored packets with a smaller delay. Equal delays count half, so that the mean rank is
+    /// Returns the share of stored packets that have a smaller delay. Equal delays count half, so that the mean rank is
     /// 0.5.
     fn rank(&self, delay: f64) -> f64 {
         let count = |below: fn(&f64, &f64) -> bool| self.arrivals.iter().filter(|a| below(&a.whole, &delay)).count();
@@ -543,19 +552,20 @@ impl Signals {
         }
     }
 
-    /// Returns the standing queue: the minimum queueing delay of the last `span` seconds, in seconds.
+    /// Returns the standing queue, in seconds: the minimum queueing delay over the last `span` seconds.
     pub(super) fn low(&self, span: f64) -> f64 {
         self.min_queueing_delay(span, |packet| packet.delay)
     }
 
-    /// Returns the minimum queueing delay in a window. With [`ArrivedPacket::whole`] as `delay`, it includes the
-    /// source's bursts.
+    /// Returns the minimum queueing delay over the last `span` seconds. `delay` selects which delay of a packet is
+    /// used. [`ArrivedPacket::whole`] includes the delay that the source's own bursts cause.
     pub(super) fn min_queueing_delay(&self, span: f64, delay: impl Fn(&ArrivedPacket) -> f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         (self.arrived_since(newest.at - span).map(&delay).fold(delay(newest), f64::min) - self.base).max(0.0)
     }
 
-    /// Returns the mean minus the minimum delay of the last `span` seconds, reduced to the part that no queue causes.
+    /// Returns the jitter: the mean delay minus the minimum delay over the last `span` seconds. The part that a queue
+    /// may have caused is excluded.
     pub(super) fn jitter(&self, span: f64) -> f64 {
         let Some(newest) = self.arrivals.back() else { return 0.0 };
         let sum = |(sum, count): (f64, f64), a: &ArrivedPacket| (sum + a.delay, count + 1.0);
@@ -569,20 +579,21 @@ impl Signals {
         Some((self.arrivals.get(index)?, newest))
     }
 
-    /// Returns the seconds since the path's last silence.
+    /// Returns the time since the path's last silence, in seconds. Returns `None` if there was no silence.
     pub(super) fn time_since_silence(&self) -> Option<f64> {
         let newest = self.arrivals.back()?;
         self.resumed_at.map(|at| newest.came - at)
     }
 
-    /// Returns [`Self::path_rate`] since the path's last silence, once [`PATH_RESUME_TIME`] has passed.
+    /// Returns [`Self::path_rate`] since the path's last silence. Ignores the silence until [`PATH_RESUME_TIME`] has
+    /// passed.
     pub(super) fn path_rate_since_silence(&self, span: f64, rate: f64) -> Option<f64> {
         let since = self.time_since_silence().filter(|since| *since >= PATH_RESUME_TIME);
         self.path_rate(since.map_or(span, |since| since.min(span)), rate)
     }
 
-    /// Returns the receive rate of the last `span` seconds (at most 3 s), in bit/s; `None` if packets cover too
-    /// little of it.
+    /// Returns the receive rate over the last `span` seconds (at most 3 s), in bit/s. Returns `None` if the packets
+    /// cover too little of that time.
     pub(super) fn received(&self, span: f64) -> Option<f64> {
         let (first, newest) = self.ends(span)?;
         let covered = newest.at - first.at;
@@ -605,21 +616,22 @@ impl Signals {
         Some(received.map_or(rate * share, |received| received.max(rate * share)))
     }
 
-    /// Returns the higher path rate of a short and a longer span. The short one may have few or no packets.
+    /// Returns the path rate over a short and over a longer time, whichever is higher. In the short time, few or no
+    /// packets may have arrived.
     pub(super) fn recent_path_rate(&self, rate: f64) -> Option<f64> {
         let rtt = self.rtt();
         let spans = [rtt.max(RECEIVED_SPAN_MIN), (2.0 * rtt).max(PAUSES_SPAN_MIN)];
         spans.into_iter().filter_map(|span| self.path_rate(span, rate)).reduce(f64::max)
     }
 
-    /// Returns the limit of growth for a source that leaves most of its rate unused, in bit/s (RFC 7661, section
-    /// 4.3).
+    /// Returns up to which rate the law may grow if the source leaves most of its rate unused, in bit/s (RFC 7661,
+    /// section 4.3).
     pub(super) fn usage_limit(&self) -> f64 {
         let used = self.received(USAGE_SPAN);
         used.map_or(f64::INFINITY, |used| USAGE_MULTIPLE_MAX * used)
     }
 
-    /// Returns the sent rate between two times, in bit/s.
+    /// Returns the rate at which was sent between two times, in bit/s.
     fn sent_rate(&self, from: f64, to: f64) -> f64 {
         let up_to = |time: f64| {
             let index = self.sent.partition_point(|(at, _)| *at < time);
@@ -628,23 +640,23 @@ impl Signals {
         8.0 * up_to(to).saturating_sub(up_to(from)) as f64 / (to - from).max(1e-3)
     }
 
-    /// Returns the law's rate over the sent rate in the last `span` seconds.
+    /// Returns the ratio of the law's mean rate to the sent rate over the last `span` seconds.
     pub(super) fn rate_per_usage(&self, now: f64, span: f64) -> f64 {
         let recent = || self.rates.iter().rev().take_while(|(at, _)| *at > now - span);
         let mean = recent().map(|(_, rate)| *rate).sum::<f64>() / recent().count().max(1) as f64;
         mean / self.sent_rate(now - span, now).max(1.0)
     }
 
-    /// Whether the source sent clearly less than its rate a round trip ago, when the packets that arrive now were
-    /// sent.
+    /// Returns whether the source was idle a round trip ago: it sent clearly less than its rate. The packets that
+    /// arrive now were sent at that time.
     pub(super) fn is_idle(&self, now: f64) -> bool {
         let rtt = self.rtt();
         let least = self.rates.iter().map(|(_, rate)| *rate).min_by(f64::total_cmp);
         least.is_some_and(|least| self.sent_rate(now - rtt - IDLE_SPAN, now - rtt) < IDLE_SHARE_MAX * least)
     }
 
-    /// Returns the packets reported in the last `span` seconds (at most 3 s), the share of lost ones, and that share
-    /// with consecutive losses counted once.
+    /// Returns three values for the last `span` seconds (at most 3 s): the number of reported packets, the share of
+    /// lost packets, and the same share if consecutive losses count once.
     pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
         let recent = self.reports.iter().filter(|report| report.at > now - span);
         let sum = |(packets, lost, runs), report: &ReportCounts| {
