@@ -1,7 +1,7 @@
 use crate::ReceiverId;
 use steadycast_units::{Rate, Stamp, Time};
 
-/// The maximum number of reports that await their echo.
+/// Maximum number of reports that wait for their echo.
 const MOST: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +14,8 @@ struct Pending {
     rate: Rate,
 }
 
-/// Selects the stamp to echo (RFC 4654, section 3.5). A new limiting receiver comes first, then receivers without a
-/// round-trip time, then older rounds and lower rates.
+/// Selects the time stamp that the next packet echoes (RFC 4654, section 3.5). A new limiting receiver comes first.
+/// Then come receivers that have no round-trip time, then older rounds, then lower rates.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Echoes {
     waiting: Vec<Pending>,
@@ -34,7 +34,7 @@ impl Echoes {
         fb_nr: u8,
         rate: Rate,
     ) {
-        // The newer report gives the current round-trip time.
+        // Discard an older report of this receiver, because the newer report measures the current round-trip time.
         self.waiting.retain(|p| p.id != id);
         if self.clr.is_some_and(|(clr, ..)| clr == id) {
             self.clr = Some((id, stamp, arrived));
@@ -43,7 +43,7 @@ impl Echoes {
         }
         self.waiting.push(Pending { id, stamp, arrived, has_rtt, fb_nr, rate });
         if self.waiting.len() > MOST
-            // Receivers without a round-trip time need their echo most.
+            // Remove a receiver that has a round-trip time. The others need their echo more.
             && let Some(last) = self.waiting.iter().position(|p| p.has_rtt)
         {
             self.waiting.swap_remove(last);
@@ -82,7 +82,7 @@ impl Echoes {
                 let pending = self.waiting.swap_remove(i);
                 (pending.id, pending.stamp, pending.arrived)
             }
-            // The report arrived after this packet was sent.
+            // Echo nothing, because the report arrived after this packet was sent.
             None if self.clr.is_some_and(|(.., arrived)| arrived > now) => return None,
             None => {
                 (self.clr_is_new, self.clr_echoed) = (false, true);

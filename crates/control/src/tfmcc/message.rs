@@ -1,4 +1,4 @@
-//! The messages between the halves of `tfmcc`.
+//! The messages that the sender and the receivers of `tfmcc` exchange.
 //!
 //! ```text
 //! notice, on every packet:  X_supp f32 bit/s │ fb_nr u8 │ flags u8 │ R_max u16 ms │ CLR u32 │ echo of u32 │ ts'_r u32
@@ -6,8 +6,8 @@
 //! report (APP "TFMC" 1):        ts_r u32 │ ts'_i u32 │ X_r f32 bit/s │ p f32 │ RTT u32 µs │ fb_nr u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! Stamps are in units of 2⁻¹⁸ s. The stamps with a prime are echoed: to the received stamp, the time between its
-//! arrival and the echo is added. Numbers are in network byte order.
+//! Stamps are in units of 2⁻¹⁸ s. A stamp with a prime is an echo: the time between its arrival and the echo was added
+//! to it. Numbers are in network byte order.
 
 use crate::fields::{amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};
@@ -27,28 +27,28 @@ const IS_CLR: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SenderNotice {
-    /// Reports of at least this rate are suppressed; [`Rate::MAX`] at the start of a round.
+    /// Receivers do not report rates of this or more. It is [`Rate::MAX`] at the start of a round.
     pub(super) x_supp: Rate,
-    /// The feedback round.
+    /// The number of the feedback round.
     pub(super) fb_nr: u8,
-    /// The largest round-trip time, in whole milliseconds.
+    /// The longest round-trip time of all receivers (R_max), in whole milliseconds.
     pub(super) r_max: Span,
-    /// The limiting receiver.
+    /// The limiting receiver: the one with the lowest rate.
     pub(super) clr: Option<ReceiverId>,
-    /// The receiver whose stamp is echoed, and the stamp.
+    /// The receiver whose time stamp is echoed, and this time stamp.
     pub(super) echo: Option<(ReceiverId, Stamp)>,
     pub(super) slow_start: bool,
-    /// The send rate, if the profile's timers need it.
+    /// The send rate. `None` if the profile's timers do not need it.
     pub(super) x: Option<Rate>,
 }
 
 impl SenderNotice {
     pub(super) fn notice(&self) -> Notice {
-        // The messages carry no infinity.
+        // The message has no infinity. Write the maximum instead.
         let x_supp = if self.x_supp == Rate::MAX { f32::MAX.to_bits() } else { single(self.x_supp.as_bps_f64()) };
         let flags =
             flags([(self.clr.is_some(), HAS_CLR), (self.echo.is_some(), HAS_ECHO), (self.slow_start, SLOW_START)]);
-        // No receiver's round-trip time may appear longer than R_max.
+        // Round up, so that no receiver's round-trip time appears longer than R_max.
         let ms = u16::try_from(self.r_max.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
         let round = u32::from_be_bytes([self.fb_nr, flags, 0, 0]) | u32::from(ms);
         let clr = self.clr.unwrap_or_default().0;
@@ -76,21 +76,21 @@ impl SenderNotice {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ReceiverReport {
-    /// The receiver's clock at sending.
+    /// The time on the receiver's clock when it sent this report.
     pub(super) ts: Stamp,
-    /// The stamp of the last packet, plus the time since its arrival.
+    /// The time stamp of the last packet, plus the time since this packet arrived.
     pub(super) echo: Stamp,
     pub(super) rate: Rate,
     /// The loss event rate.
     pub(super) loss: f64,
-    /// The round-trip time, or R_max.
+    /// The round-trip time. R_max until it is measured.
     pub(super) rtt: Span,
-    /// The latest round that the receiver knows.
+    /// The latest feedback round that the receiver knows.
     pub(super) fb_nr: u8,
     pub(super) have_rtt: bool,
     pub(super) have_loss: bool,
     pub(super) leave: bool,
-    /// Whether this is the limiting receiver.
+    /// Whether the sender of this report is the limiting receiver.
     pub(super) is_clr: bool,
 }
 

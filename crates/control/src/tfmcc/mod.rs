@@ -1,7 +1,7 @@
 //! `tfmcc`: TCP-Friendly Multicast Congestion Control (RFC 4654).
 //!
-//! The receiver with the lowest rate by TCP's equation, the current limiting receiver (CLR), sets the rate.
-//! `docs/controllers/tfmcc.md` has the equations and deviations.
+//! TCP's equation gives a rate for each receiver. The receiver with the lowest rate, the current limiting receiver
+//! (CLR), sets the rate. `docs/controllers/tfmcc.md` has the equations and deviations.
 
 mod echo;
 mod message;
@@ -22,8 +22,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // In a `Remote` with feedback every 250 ms, the rate was only 0.01 to 0.16 of the rate in a session
-    // (`crates/remote/tests/all/matrix.rs`).
+    // If receivers outside the session report every 250 ms (`Remote`), the rate is only 0.01 to 0.16 of the rate in a
+    // session (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     own_rate: true,
@@ -39,19 +39,19 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// The factor of R_max after a round without a larger sample (RFC 4654, section 3.2).
+/// After a round without a longer round-trip time, R_max is multiplied by this factor (RFC 4654, section 3.2).
 const R_MAX_DECAY: f64 = 0.9;
-/// The clock's granularity: R_max exceeds the packet interval by this (RFC 4654, section 3.2).
+/// Granularity of the clock. R_max exceeds the packet interval by at least this (RFC 4654, section 3.2).
 const GRANULARITY: Span = Span::millis(1);
-/// The weight of the old round-trip time, except at the limiting receiver (RFC 4654, section 4.3.2).
+/// Weight of the old value in the smoothed round-trip time, except at the limiting receiver (RFC 4654, section 4.3.2).
 const Q_OTHER: f64 = 0.5;
-/// The window of the receive rate in round trips (RFC 4654, section 4.3.4).
+/// Duration over which the receive rate is measured, in round trips (RFC 4654, section 4.3.4).
 const K: f64 = 3.0;
-/// The minimum discount factor of older loss intervals (RFC 4654, section 5.5).
+/// Minimum factor by which older loss intervals are discounted (RFC 4654, section 5.5).
 const DISCOUNT: f64 = 0.5;
-/// The minimum rate is one packet in this time (RFC 4654, section 3.3).
+/// The minimum rate is one packet per this time (RFC 4654, section 3.3).
 const X_MIN: Span = Span::secs(8);
-/// The quick start's first feedback round, in round trips; short, for an early report.
+/// Duration of the first feedback round in a quick start, in round trips. It is short, so that reports come early.
 const FIRST_ROUND: f64 = 2.0;
 
 const RISE: Promise = Promise {
@@ -88,7 +88,7 @@ params! {
             _ => Profile::Rfc4654,
         },
         quick: bool = start == "quick",
-        /// The weight of the old round-trip time at the limiting receiver (RFC 4654, section 4.3.2).
+        /// Weight of the old value in the smoothed round-trip time at the limiting receiver (RFC 4654, section 4.3.2).
         q_clr: f64 = if profile == Profile::Sigcomm2001 { 0.95 } else { 0.9 },
     }
 }
@@ -102,7 +102,7 @@ enum Profile {
 }
 
 impl Config {
-    /// Returns the length of a feedback round. `first` is the round before any measurement.
+    /// Returns the duration of a feedback round. `first` is true for the round before any measurement.
     fn round(&self, r_max: Span, first: bool) -> Span {
         r_max.scale(if self.quick && first { self.round.min(FIRST_ROUND) } else { self.round })
     }

@@ -10,17 +10,17 @@ use crate::queue::Queue;
 use crate::{Arrival, Body, Due, ExtraArrival, Overheard, ReceiverHalf, ReceiverId, Reply, Slot, View, Wake};
 use steadycast_units::{Bytes, Chance, OneWay, PeerTime, Rate, Span, Stamp, Time};
 
-/// The time without packets, in round trips, after which losses are discarded (RFC 4654, section 4.3.1).
+/// If no packet arrives for this number of round trips, losses are discarded (RFC 4654, section 4.3.1).
 const LOSS_EXPIRY_RTTS: u64 = 10;
 
-/// The queueing delay that ends a quick start.
+/// Queueing delay that ends a quick start.
 const START_DELAY: Span = Span::millis(20);
 
-/// The minimum queueing delay that ends a quick start, in packet times. On a slow link, a few packets of other flows
-/// cause a delay of more than [`START_DELAY`].
+/// Minimum queueing delay that ends a quick start, in packet transmission times. On a slow link, a few packets of other
+/// flows already cause a delay of more than [`START_DELAY`].
 const LEAST_QUEUE_PACKETS: u64 = 4;
-/// The window of the receive rate in slow start, in round trips. With this value the rate doubles every two round
-/// trips.
+/// Duration over which the receive rate is measured in slow start, in round trips. With this value, the rate doubles
+/// every two round trips.
 const SLOW_START_WINDOW_RTTS: f64 = 1.0;
 
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub(super) struct Receiver {
     have_loss: bool,
     is_clr: bool,
     x_fbr: Rate,
-    /// The time of the next report, if one is planned.
+    /// When the next report is due. `None` if no report is planned.
     fire: Option<Time>,
     news: bool,
     reported: Option<Time>,
@@ -89,7 +89,7 @@ impl Receiver {
         self.rtt().scale(if slow_start { SLOW_START_WINDOW_RTTS } else { K })
     }
 
-    /// Returns the receive rate; one packet per R_max until it is measured.
+    /// Returns the receive rate. Until it is measured, returns the rate of one packet per R_max.
     fn received(&self, now: Time) -> Rate {
         self.meter.rate(now, self.window()).unwrap_or_else(|| self.packet.per(self.r_max()))
     }
@@ -112,14 +112,14 @@ impl Receiver {
         rate.max(self.least)
     }
 
-    /// Returns whether other receivers' reports suppress this one in this round.
+    /// Returns whether reports of other receivers suppress this receiver's report in this round.
     fn silenced(&self, now: Time) -> bool {
         let Some(last) = self.last else { return true };
         let x_supp = last.forward.x_supp;
         x_supp < Rate::MAX && !self.is_far() && (x_supp < self.x_fbr || x_supp < self.desired(now))
     }
 
-    /// Returns whether the round-trip time exceeds R_max and has to be reported.
+    /// Returns whether the round-trip time exceeds R_max. The receiver must report it in this case.
     fn is_far(&self) -> bool {
         self.rtt.is_known() && self.rtt() > self.r_max()
     }
@@ -132,7 +132,7 @@ impl Receiver {
         let bias = forward.x.map(|x| bias(forward.slow_start, self.x_fbr, self.received(now), x));
         let first = forward.slow_start && forward.fb_nr == 0;
         let t = self.config.round(forward.r_max, first);
-        // A single receiver has no others to wait for.
+        // Report at once, because a single receiver need not wait for the reports of others.
         let alone = first && self.config.quick && !self.group;
         let wait = if alone { Span::ZERO } else { draw(&self.config, t, bias, &mut self.chance) };
         self.fire = Some(now + wait);
@@ -152,7 +152,7 @@ impl Receiver {
             self.fire = None;
         }
         let round = before.map(|b| forward.fb_nr.wrapping_sub(b.forward.fb_nr));
-        // A round number counts as new up to half the number space ahead.
+        // A round number is new if it is ahead by at most half of the number range.
         match round {
             None | Some(1..=127) => self.start_round(now, forward),
             _ if self.is_clr => {}
@@ -171,21 +171,21 @@ impl Receiver {
 
     fn count(&mut self, arrival: &Arrival<'_>) {
         let rtt = self.rtt();
-        // Before the first loss, a growing queue counts as a CE mark.
+        // Before the first loss, treat a growing queue like a CE mark.
         let way = OneWay::between(arrival.sent, arrival.at);
         let own = self.packet.at(self.received(arrival.at)) * LEAST_QUEUE_PACKETS;
         let queued = self.queue.on_packet(way, arrival.at, rtt, own) && self.losses.events() == 0;
         let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce() || queued, rtt };
         let (meter, packet, window) = (self.meter, self.packet, self.window());
         let r_max = self.r_max();
-        // At the end of slow start, `rtt` includes a queue that will drain. The mean of `least` and `rtt` includes half
-        // of this queue.
+        // At the end of slow start, `rtt` includes a queue that will drain. Take the mean of `least` and `rtt`, which
+        // includes half of this queue.
         let first_rtt = self.rtt.least().filter(|_| self.config.quick).map_or(rtt, |least| (least + rtt) / 2);
         let quick = self.config.quick;
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
             // `loss_for` inverts `throughput`, so that `desired` begins near the measured rate. `first_interval_sqrt`
-            // leaves out timeouts. With it, `desired` was 1/50 of the measured rate at two packets per round trip
+            // ignores timeouts: with it, `desired` was 1/50 of the measured rate at two packets per round trip
             // (`docs/controllers/tfmcc.md`).
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
@@ -219,7 +219,7 @@ impl Receiver {
     }
 }
 
-/// Returns the stamp of a packet that the sender sent at `sent`.
+/// Returns the time stamp of a packet. `sent` is its send time on the sender's clock.
 fn peer_stamp(sent: PeerTime) -> Stamp {
     let units = (i128::from(sent.as_nanos()) << 18).div_euclid(1_000_000_000);
     Stamp(units as u32)
@@ -239,11 +239,12 @@ impl ReceiverHalf for Receiver {
         let Some(mut forward) = SenderNotice::read(arrival.notice) else { return };
         let before = self.last;
         if let Some(b) = before {
-            // After such a pause the sender starts slowly, and old losses say nothing about the path.
+            // Discard old losses after such a pause. The sender then starts slowly, and old losses say nothing about
+            // the path.
             if now.since(b.at) > self.rtt() * LOSS_EXPIRY_RTTS {
                 self.have_loss = false;
             }
-            // An overtaken packet has an old round.
+            // Keep the newer notice, because an overtaken packet carries an old round number.
             if arrival.seq < b.seq {
                 forward = b.forward;
             }
@@ -256,7 +257,7 @@ impl ReceiverHalf for Receiver {
             Some((_, stamp)) => {
                 let assumed = self.rtt();
                 if self.rtt.on_echo(stamp, way, now, self.is_clr, &self.config) {
-                    // The losses so far were counted with R_max.
+                    // The first losses were counted with R_max instead of the round-trip time. Correct them.
                     let ratio = self.rtt().ratio(assumed);
                     self.losses.rescale_first(ratio * ratio);
                     self.losses.regroup(self.rtt());
@@ -294,7 +295,8 @@ impl ReceiverHalf for Receiver {
             self.fire = Some(now + self.rtt());
             self.news = false;
         } else {
-            // After the sender has stopped, receivers must not all report at the same time.
+            // Wait longer if packets are overdue. After the sender has stopped, receivers must not all report at the
+            // same time.
             let overdue = now.since(last.at).saturating_sub(last.forward.r_max);
             if !overdue.is_zero() {
                 self.fire = Some(now + overdue);
@@ -315,7 +317,8 @@ impl ReceiverHalf for Receiver {
 
     fn acceptable(&self) -> Option<Rate> {
         let loss = self.losses.rate().filter(|_| self.have_loss);
-        // Before the first measurement, the round trip is an assumed maximum, and the rate would be too low.
+        // Return no rate before the first measurement. The round-trip time is then an assumed maximum, and the rate
+        // would be too low.
         self.rtt.is_known().then(|| loss.map_or(Rate::MAX, |p| throughput(self.packet, self.rtt(), p)))
     }
 

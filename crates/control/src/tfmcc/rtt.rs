@@ -4,8 +4,8 @@ use steadycast_units::{Offset, OneWay, Span, Stamp, Time};
 const LEAST: Span = Span::millis(1);
 const MOST: Span = Span::secs(60);
 
-/// A receiver's round-trip time: R_max at first, then smoothed over samples and adjusted by one-way delays in
-/// between.
+/// The round-trip time of a receiver. It is R_max until the first sample. Samples are smoothed, and one-way delays
+/// adjust the result between two samples.
 ///
 /// ```text
 ///  R_sample = arrival_i − ts'_r                                          an echo of the receiver's time stamp
@@ -20,14 +20,14 @@ pub(super) struct RoundTrip {
     smoothed: Option<Span>,
     least: Option<Span>,
     sample: Option<(Span, OneWay)>,
-    /// R'; `None` until a packet arrives after the sample.
+    /// R'. `None` until a packet arrives after the sample.
     current: Option<Span>,
-    /// The slow mean of the delay variation (2001 paper).
+    /// Slow moving average of the delay variation, in seconds (2001 paper).
     drifted: f64,
 }
 
 impl RoundTrip {
-    /// Adjusts the round-trip time by a packet without an echo.
+    /// Adjusts the round-trip time with the one-way delay of a packet that has no echo.
     pub(super) fn on_packet(&mut self, way: OneWay, config: &Config) {
         let (Some((sample, reference)), Some(smoothed)) = (self.sample, self.smoothed) else { return };
         let variation = way.variation_since(reference);
@@ -39,7 +39,7 @@ impl RoundTrip {
         });
     }
 
-    /// Measures the round-trip time by an echo. Returns true for the first measurement.
+    /// Measures the round-trip time with an echo. Returns true for the first measurement.
     pub(super) fn on_echo(&mut self, echo: Stamp, way: OneWay, at: Time, is_clr: bool, config: &Config) -> bool {
         let Some(sample) = elapsed(echo, at) else { return false };
         let q = if is_clr { config.q_clr } else { Q_OTHER };
@@ -47,7 +47,7 @@ impl RoundTrip {
         self.smoothed = Some(self.smoothed.map_or(sample, |old| old.scale(q) + sample.scale(1.0 - q)));
         self.least = Some(self.least.map_or(sample, |least| least.min(sample)));
         self.sample = Some((sample, way));
-        // The new sample is the reference for later variations.
+        // Later delay variations are relative to this new sample.
         self.current = None;
         self.drifted = 0.0;
         first
@@ -61,15 +61,15 @@ impl RoundTrip {
         self.least
     }
 
-    /// Returns the round-trip time; `r_max` before the first sample.
+    /// Returns the round-trip time. Returns `r_max` before the first sample.
     pub(super) fn get(&self, r_max: Span) -> Span {
         self.current.or(self.smoothed).unwrap_or(r_max).max(LEAST)
     }
 }
 
-/// Returns the time since this end's `stamp`, at least 1 ms; `None` if it is too long.
+/// Returns the time since `stamp` on this end's clock, but at least 1 ms. Returns `None` if the time is too long.
 pub(super) fn elapsed(stamp: Stamp, now: Time) -> Option<Span> {
-    // Rounding can put a stamp slightly into the future.
+    // Treat a stamp that is slightly in the future as now, because it may have been rounded up.
     let ahead = stamp.0.wrapping_sub(Stamp::of(now).0);
     let span = if ahead < 1 << 18 { Span::ZERO } else { now.since(stamp.own(now)) };
     (span <= MOST).then(|| span.max(LEAST))
@@ -143,7 +143,8 @@ mod tests {
         let mut rtt = RoundTrip::default();
         rtt.on_echo(Stamp(Stamp::of(at(0)).0.wrapping_sub(100 << 18)), way(0), at(0), true, &config);
         assert!(!rtt.is_known());
-        // The stamp was rounded up by half a unit. The measured time is then zero, and counts as a millisecond.
+        // The stamp was rounded up by half a unit. The measured time is therefore zero, and must count as a
+        // millisecond.
         rtt.on_echo(Stamp(Stamp::of(at(0)).0.wrapping_add(1)), way(0), at(0), true, &config);
         assert_eq!(rtt.get(Span::ZERO), LEAST);
     }

@@ -7,13 +7,13 @@ use crate::equation::initial_window;
 use crate::{Check, Decision, Departing, Leave, Limit, Notice, ReceiverId, Report, SenderHalf, Sent, Wake, Why};
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Without a report of the limiting receiver for this number of round trips, the rate is halved.
+/// If the limiting receiver does not report for this number of round trips, the rate is halved.
 const CLR_HALVE_RTTS: u64 = 4;
-/// The timeout of the limiting receiver, in round trips (RFC 4654, section 3.3).
+/// The limiting receiver is dropped if it does not report for this number of round trips (RFC 4654, section 3.3).
 const CLR_TIMEOUT_RTTS: u64 = 10;
-/// The number of steps per R_max in slow start.
+/// Number of steps per R_max in which the rate rises in slow start.
 const RAMP_STEPS: u64 = 8;
-/// The maximum R_max that the notice can carry.
+/// The longest R_max that a packet's notice can express.
 const MOST_R_MAX: Span = Span::secs(65);
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ struct Clr {
     halved: bool,
 }
 
-/// Slow start: the rate rises by `step` at `next`, and then at regular intervals.
+/// Slow start: the rate rises by `step` at the time `next`, and then at regular intervals, until it is `target`.
 #[derive(Clone, Copy, Debug)]
 struct Ramp {
     target: Rate,
@@ -36,7 +36,7 @@ struct Ramp {
     next: Time,
 }
 
-/// The receive rate at the end of slow start.
+/// Half of the rate that the limiting receiver requested at the end of slow start. The path has carried this rate.
 #[derive(Clone, Copy, Debug)]
 struct ProvenRate {
     rate: Rate,
@@ -44,7 +44,7 @@ struct ProvenRate {
     loss: f64,
 }
 
-/// The sending half (RFC 4654, section 3).
+/// The part of the controller at the sender (RFC 4654, section 3).
 #[derive(Default)]
 pub(super) struct Sender {
     config: Config,
@@ -53,8 +53,8 @@ pub(super) struct Sender {
     cap: Rate,
     x: Rate,
     r_max: Span,
-    /// R_max before [`Sender::stretch`] raises it to the packet interval. Without a quick start, as in the RFC, it
-    /// equals `r_max`.
+    /// R_max before [`Sender::stretch`] raises it to the packet interval. If there is no quick start, it equals
+    /// `r_max`, as in the RFC.
     r_known: Span,
     r_peak: Span,
     raised: bool,
@@ -65,20 +65,20 @@ pub(super) struct Sender {
     round_heard: bool,
     x_supp: Rate,
     clr: Option<Clr>,
-    /// The time before which the rate must not rise, so that receivers with lower rates can report.
+    /// The rate must not rise before this time, so that receivers with lower rates can report first.
     hold: Option<Time>,
     slow_start: bool,
     ramp: Option<Ramp>,
-    /// The send rate rises to this rate without a limit on its slope. The next loss event clears it.
+    /// Up to this rate, the rate may rise without a limit per round trip. A new loss event clears it.
     proven: Option<ProvenRate>,
     raised_at: Option<Time>,
-    /// The bytes sent since this time, which show whether the source is application-limited.
+    /// Number of bytes sent since this time. It shows whether the source is application-limited.
     sent: (Bytes, Time),
     uses: bool,
     halve_at: Option<Time>,
     rule: &'static str,
     echoes: Echoes,
-    /// The check that, outside slow start, the rate rises by at most one packet per R_max within one R_max.
+    /// Checks that, outside slow start, the rate rises by at most one packet per R_max within one R_max.
     rises: Check,
     risen: Option<Time>,
 }
@@ -114,7 +114,7 @@ impl Sender {
         self.stretch();
     }
 
-    /// R_max is at least the interval between two packets.
+    /// Raises R_max to at least the interval between two packets.
     fn stretch(&mut self) {
         let gap = self.packet.at(self.x) + GRANULARITY;
         self.r_max = self.r_known.max(gap).min(MOST_R_MAX);
@@ -127,8 +127,8 @@ impl Sender {
         self.config.round(self.r_max, self.fb_nr == 0 && self.slow_start)
     }
 
-    /// Replaces the assumed R_max by the first measured one. In a group it waits one assumed R_max for other
-    /// receivers' reports.
+    /// Replaces the assumed R_max by the first measured R_max. In a group, it waits for the duration of the assumed
+    /// R_max, so that other receivers can report.
     fn settle_r_max(&mut self, now: Time) {
         if !self.assumed || (self.group && self.round_began.is_none_or(|began| now < began + self.config.r_max)) {
             return;
@@ -152,7 +152,7 @@ impl Sender {
     }
 
     fn new_round(&mut self, now: Time) {
-        // R_max decays only in rounds without a larger sample (RFC 4654, section 3.2).
+        // Lower R_max only after a round that had no longer round-trip time (RFC 4654, section 3.2).
         if !self.raised && !self.assumed {
             self.r_known = self.r_known.scale(R_MAX_DECAY).max(self.r_peak).max(Span::millis(1));
             self.stretch();
@@ -164,7 +164,7 @@ impl Sender {
         self.echoes.new_round();
     }
 
-    /// Returns the end of the round. The round lasts twice as long if only the limiting receiver has reported.
+    /// Returns when the round ends. It lasts twice as long if only the limiting receiver has reported.
     fn round_ends(&self) -> Option<Time> {
         let rounds = if self.round_heard { 1 } else { 2 };
         self.round_began.map(|began| began + self.round() * rounds)
@@ -182,8 +182,8 @@ impl Sender {
         self.hold = Some(now + self.round());
     }
 
-    /// Increases the rate towards `target` by at most one packet per R_max in each R_max (RFC 4654, section 3.3).
-    /// Reports may come more often, so the step grows with the time since the last one.
+    /// Increases the rate towards `target`, by at most one packet per R_max in each R_max (RFC 4654, section 3.3).
+    /// Reports may come more often than that, so the step is proportional to the time since the last report.
     ///
     /// ```text
     ///                         8 s          ⎛    t − t_last ⎞
@@ -191,9 +191,9 @@ impl Sender {
     ///                        R_max         ⎝      R_max    ⎠
     /// ```
     ///
-    /// With the quick start, the limit applies only above the receive rate at the end of slow start.
+    /// In a quick start, the limit applies only above the receive rate that was reached at the end of slow start.
     fn rise(&mut self, target: Rate, now: Time) {
-        // The time of a hold does not count, so that the rate does not jump afterwards.
+        // Do not count the time of a hold, so that the rate does not jump when the hold ends.
         let since = self.raised_at.replace(now).map_or(Span::ZERO, |at| now.since(at));
         if self.hold.is_some_and(|until| now < until) {
             self.rule = "held for a round";
@@ -211,8 +211,8 @@ impl Sender {
     }
 
     fn aim(&mut self, target: Rate, now: Time) {
-        // The first packets underestimate the path, so the rate is at least the initial window per round trip (RFC
-        // 5348, section 4.3).
+        // The first packets underestimate the path. Send at least the initial window per round trip (RFC 5348, section
+        // 4.3).
         let first = initial_window(self.packet).per(self.r_known);
         let target = if self.config.quick && !self.assumed { target.max(first) } else { target };
         if target <= self.x {
@@ -228,16 +228,17 @@ impl Sender {
     fn adjust(&mut self, id: ReceiverId, back: &ReceiverReport, rtt: Span, now: Time) {
         let mut rate = back.rate;
         if back.have_loss && !back.have_rtt {
-            // The receiver has computed the rate with R_max. The sender has measured its round-trip time by the echo.
+            // The receiver has computed the rate with R_max, because it has no round-trip time. The sender has measured
+            // it with the echo. Correct the rate.
             rate = rate.scale(self.r_max.ratio(rtt));
         }
-        // The timeout covers the round trip and the interval to the next packet.
+        // Include the packet interval in the timeout, because a receiver can report only after a packet.
         let patience = rtt.max(back.rtt.min(MOST_R_MAX)).max(self.packet.at(self.x));
         self.proven = self.proven.filter(|proven| proven.by == id || self.clr.is_some_and(|clr| clr.id == proven.by));
         self.proven = self.proven.filter(|proven| proven.by != id || back.loss <= proven.loss);
         if back.have_loss && self.slow_start {
             let clr = self.clr.filter(|clr| clr.id == id && self.config.quick);
-            // In slow start the receiver requests twice its receive rate.
+            // Halve the requested rate, because in slow start a receiver requests twice its receive rate.
             self.proven = clr.map(|clr| ProvenRate { rate: clr.rate.scale(0.5), by: id, loss: back.loss });
             self.slow_start = false;
             self.ramp = None;
@@ -249,7 +250,7 @@ impl Sender {
                 let leaving = back.leave;
                 self.clr =
                     Some(Clr { rtt: patience, heard: now, rate, loss: back.loss, leaving, halved: false, ..clr });
-                // A last report must not raise the rate.
+                // Do not let the last report of a receiver raise the rate.
                 if leaving && rate >= self.x {
                     return;
                 }
@@ -260,8 +261,8 @@ impl Sender {
                 self.elect(id, back, patience, rate, now);
                 self.hold = Some(now + self.round());
             }
-            // While the rate is held or in slow start, it is below the limiting receiver's rate. Reports are then
-            // compared with that rate.
+            // During a hold or in slow start, the rate is below the rate of the limiting receiver. Compare the report
+            // with that receiver's rate, too.
             Some(clr) if rate < self.x || ((held || self.slow_start) && rate < clr.rate) => {
                 self.elect(id, back, patience, rate, now);
             }
@@ -325,7 +326,7 @@ impl Sender {
             if ramp.next > now {
                 return;
             }
-            // A late timer makes up for missed steps, for at most one R_max.
+            // If the timer is late, make up for the missed steps of at most one R_max.
             let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / RAMP_STEPS).max(Span::micros(100));
             self.ramp = (self.x + ramp.step < ramp.target).then_some(Ramp { next, ..ramp });
             self.set((self.x + ramp.step).min(ramp.target), "slow start: twice the least receive rate");
@@ -363,7 +364,7 @@ impl SenderHalf for Sender {
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        // Up to the proven rate there is no limit on the slope.
+        // The slope is limited only above the proven rate. Check the promise from there.
         let known = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);
@@ -372,7 +373,7 @@ impl SenderHalf for Sender {
         if !is_clr && !back.leave {
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
-                // From now on, only receivers with a rate lower by the share g report (RFC 4654, section 3.4).
+                // From now on, only receivers whose rate is lower by the fraction g report (RFC 4654, section 3.4).
                 if self.x_supp > back.rate {
                     self.x_supp = back.rate.scale(1.0 - self.config.g);
                 }
@@ -428,7 +429,7 @@ impl SenderHalf for Sender {
     }
 
     fn notice(&mut self, packet: &Departing) -> Notice {
-        // The limiting receiver's stamp is echoed in the second half of each round at the latest.
+        // Echo the limiting receiver's stamp at the latest in the second half of each round.
         let late = self.round_began.is_some_and(|began| packet.at.since(began) > self.round() / 2);
         let echo = self.echoes.next(packet.at, self.fb_nr, late);
         let forward = SenderNotice {

@@ -2,7 +2,8 @@ use super::{Config, Profile};
 use crate::asmp::suppress;
 use steadycast_units::{Chance, Rate, Span};
 
-/// Draws the report time of a receiver that is not limiting, in a round that lasts `t`.
+/// Draws the random delay after which a receiver reports in a round that lasts `t`. The limiting receiver does not use
+/// it.
 ///
 /// ```text
 ///              ⎛   ⎛        ln u ⎞     ⎞
@@ -12,8 +13,8 @@ use steadycast_units::{Chance, Rate, Span};
 ///
 /// T is `t`, and N is `config.receivers` (RFC 4654, section 4.5).
 ///
-/// The profiles `sigcomm2001` and `norm` return ζ ρ T + (1 − ζ) t₀, where ρ is [`bias`] and ζ is 1/3 or 1/4. `norm`
-/// draws t₀ by [`suppress::timer`].
+/// The profiles `sigcomm2001` and `norm` return ζ ρ T + (1 − ζ) t₀. There ρ is [`bias`], and ζ is 1/3 or 1/4,
+/// respectively. `norm` draws t₀ with [`suppress::timer`].
 pub(super) fn draw(config: &Config, t: Span, bias: Option<f64>, chance: &mut Chance) -> Span {
     let (zeta, plain) = match config.profile {
         Profile::Rfc4654 => return at(t, chance.unit_open(), config.receivers),
@@ -24,11 +25,12 @@ pub(super) fn draw(config: &Config, t: Span, bias: Option<f64>, chance: &mut Cha
 }
 
 fn at(t: Span, u: f64, n: f64) -> Span {
-    // u below 1/N would give a negative time.
+    // Limit the time to zero, because it would be negative for u below 1/N.
     t.scale((1.0 + libm::log(u) / libm::log(n)).max(0.0))
 }
 
-/// Computes the bias ρ of a receiver's timer. `own` is the rate that the receiver requests, and `x` is the send rate.
+/// Computes the bias ρ of a receiver's timer. `own` is the rate that the receiver requests. `received` is its receive
+/// rate, and `x` is the send rate.
 ///
 /// In slow start, ρ is `received` / `x`. Afterwards ρ rises linearly from 0 at `own` = 0.5 `x` to 1 at `own` = 0.9 `x`.
 pub(super) fn bias(slow_start: bool, own: Rate, received: Rate, x: Rate) -> f64 {

@@ -1,11 +1,12 @@
-//! The messages of `tfrc`, and their extension for controllers that build on it.
+//! The messages of `tfrc`. Controllers that build on `tfrc` append their own fields.
 
 use crate::Body;
 use crate::equation::LossRate;
 use crate::fields::{ABSURD_BYTES_PER_S, amount, micros, share, single, span, words};
 use steadycast_units::{PeerTime, Rate, Span, Stamp};
 
-/// The RTP header extension element: R, 24 bits, in units of 10 µs; 0 if unknown.
+/// The header extension element that carries the round-trip time R to the receiver: 24 bits, in units of 10 µs. The
+/// value 0 means unknown.
 pub(super) const EXTENSION: u8 = 2;
 pub(super) const RTT_UNIT: Span = Span::micros(10);
 const REPORT: u8 = 1;
@@ -14,7 +15,7 @@ pub(crate) const REPORT_BYTES: usize = 20;
 pub(crate) fn rtt_notice(rtt: Option<Span>) -> [u8; 3] {
     let units = rtt.map_or(0, |r| {
         let rounded = (r.as_nanos() + RTT_UNIT.as_nanos() / 2) / RTT_UNIT.as_nanos();
-        // Zero means that R is unknown.
+        // Do not write zero, which means that R is unknown.
         rounded.clamp(1, 0xff_ffff)
     });
     [(units >> 16) as u8, (units >> 8) as u8, units as u8]
@@ -26,7 +27,7 @@ pub(crate) fn read_rtt_notice(bytes: &[u8]) -> Option<Span> {
     (units > 0).then(|| RTT_UNIT * units)
 }
 
-/// Returns the stamp that a packet carried. `sent` is this stamp, converted to nanoseconds and rounded.
+/// Returns the time stamp that a packet carried. `sent` is this time stamp, converted to nanoseconds and rounded.
 pub(crate) fn echo(sent: PeerTime) -> Stamp {
     Stamp(((i128::from(sent.as_nanos()) << 18) + 500_000_000).div_euclid(1_000_000_000) as u32)
 }
@@ -41,14 +42,14 @@ pub(crate) fn echo(sent: PeerTime) -> Stamp {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FeedbackReport {
-    /// The send time of the newest packet.
+    /// Send time of the newest packet.
     pub(super) echo: Stamp,
-    /// The time from its arrival to the report.
+    /// Time from the arrival of this packet until the report was sent.
     pub(super) delay: Span,
-    /// Zero if it was not measured.
+    /// The receive rate X_recv. Zero if it was not measured.
     pub(super) received: Rate,
     pub(super) loss: Option<LossRate>,
-    /// The share of packets missing since the last report, for the record of the run.
+    /// Share of packets that were missing since the last report. It is only for the records of a run.
     pub(super) missing: f32,
 }
 
@@ -60,12 +61,12 @@ impl FeedbackReport {
         Body::of_words(REPORT, words)
     }
 
-    /// Parses a report; `None` if it is invalid.
+    /// Parses a report. Returns `None` if the report is invalid.
     pub(crate) fn read(body: &Body) -> Option<Self> {
         (body.subtype == REPORT).then(|| Self::parse(&body.bytes)).flatten()
     }
 
-    /// Parses a report; `None` if it is invalid.
+    /// Parses the bytes of a report. Returns `None` if the report is invalid.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != REPORT_BYTES {
             return None;
@@ -81,7 +82,8 @@ impl FeedbackReport {
     }
 }
 
-/// Follows R in the header extension of controllers that count losses among marked packets: 5 bytes, big-endian.
+/// Follows R in the header extension of controllers that count losses only among some of the packets, the marked ones.
+/// It has 5 bytes, big-endian.
 ///
 /// ```text
 ///   0       1        3        5
@@ -91,11 +93,11 @@ impl FeedbackReport {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Mark {
-    /// Whether the packet counts in the loss rate.
+    /// Whether the packet counts for the loss rate.
     pub(crate) marked: bool,
-    /// The number among the marked packets; an unmarked packet has that of the last marked one.
+    /// The packet's number among the marked packets. An unmarked packet has the number of the last marked packet.
     pub(crate) vseq: u16,
-    /// The number of connections that the stream stands for.
+    /// The number of TCP connections that the stream stands for.
     pub(crate) connections: f64,
 }
 
@@ -106,7 +108,7 @@ impl Mark {
         [u8::from(self.marked), v, w, n, m]
     }
 
-    /// Parses a mark; `None` if the length is wrong or `connections` is below 1.
+    /// Parses a mark. Returns `None` if the length is wrong or `connections` is below 1.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let [flags, v, w, n, m] = *bytes else { return None };
         let connections = f64::from(u16::from_be_bytes([n, m])) / 256.0;

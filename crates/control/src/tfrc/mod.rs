@@ -1,7 +1,7 @@
 //! `tfrc`: TCP-friendly rate control for one receiver (RFC 5348).
 //!
-//! The receiver reports the loss event rate p and the receive rate X_recv once per round trip. The sender uses the
-//! rate of a TCP connection, at most 2 X_recv.
+//! The receiver reports the loss event rate p and the receive rate X_recv once per round trip. The sender uses the rate
+//! that a TCP connection would have, but at most twice X_recv.
 
 mod message;
 mod receiver;
@@ -61,7 +61,7 @@ params! {
             "Steadycast; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
     } {
         profile: Profile = if profile == "ns2" { NS2 } else { RFC },
-        // The profile replaces a parameter's default.
+        // A profile's value replaces a parameter that has its default value.
         loss: LossSettings = LossSettings {
             discount: if discount_threshold == RFC.discount { profile.discount } else { discount_threshold },
             ndupack: profile.ndupack,
@@ -72,22 +72,22 @@ params! {
 }
 
 impl Settings {
-    /// Returns TFRC's settings for a controller that builds on TFRC. Parameters that `values` lacks have TFRC's
-    /// defaults.
+    /// Returns TFRC's settings for a controller that builds on TFRC. If `values` lacks a parameter, it has TFRC's
+    /// default.
     pub(crate) fn of_profile(values: &Values) -> Self {
         Self::new(&values.of(PARAMS))
     }
 }
 
-/// t_mbi: the maximum time between packets (RFC 5348, section 4.3).
+/// t_mbi: maximum time between two packets (RFC 5348, section 4.3).
 const T_MBI: Span = Span::secs(64);
 const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "RFC 5348, 4.3: t_mbi");
 
-/// The default of `start_delay` in `Mode::Repaired`. At 6 Mb/s or more, a TCP's initial burst of ten packets causes a
-/// shorter queueing delay.
+/// Default of `start_delay` in `Mode::Repaired`. The initial burst of a TCP has ten packets. On a link of 6 Mb/s or
+/// more, it causes a shorter queueing delay.
 const START_DELAY: Span = Span::millis(20);
 
-/// The former parameters of TFRC and the controllers that build on it.
+/// Former parameters of TFRC and of the controllers that build on it. They are constants now.
 pub(crate) const FORMER: &[FormerParam] = &[
     T_MBI_PARAM,
     FormerParam { name: "discount_threshold", of: PARAMS[1].of, source: PARAMS[1].source },
@@ -95,27 +95,29 @@ pub(crate) const FORMER: &[FormerParam] = &[
     FormerParam { name: "start_delay", of: PARAMS[3].of, source: PARAMS[3].source },
 ];
 
-/// The values that a profile sets.
+/// The constants that the parameter `profile` selects.
 #[derive(Clone, Copy, Debug, Default)]
 struct Profile {
-    /// The minimum discount factor of older loss intervals (RFC 5348, section 5.5).
+    /// Minimum factor by which older loss intervals are discounted (RFC 5348, section 5.5).
     discount: f64,
-    /// NDUPACK: the later packets after which a missing one is lost (RFC 5348, section 5.1).
+    /// NDUPACK: number of later packets after which a missing packet counts as lost (RFC 5348, section 5.1).
     ndupack: u32,
-    /// The weight q of the old round-trip time (RFC 5348, section 4.3), and q2 for damping (section 4.5).
+    /// Weight of the old value in the smoothed round-trip time. It is q in RFC 5348, section 4.3, and q2 for damping in
+    /// section 4.5.
     q: f64,
-    /// The no-feedback timeout in round trips (RFC 5348, section 4.3, step 3).
+    /// No-feedback timeout, in round trips (RFC 5348, section 4.3, step 3).
     nofeedback: f64,
-    /// The receiver's feedback interval in round trips (RFC 5348, section 6.2).
+    /// Interval between the receiver's reports, in round trips (RFC 5348, section 6.2).
     report: f64,
-    /// Whether the equation uses TCP's timer with ticks of 0.1 s instead of four round trips (RFC 5348, section 3.1).
+    /// Whether the equation uses the retransmission timeout of a TCP with ticks of 0.1 s. Otherwise it uses four round
+    /// trips (RFC 5348, section 3.1).
     tcp_rto: bool,
-    /// Whether increases are limited as in ns-2, and only the latest X_recv counts.
+    /// Whether increases are limited as in ns-2. Also whether only the latest X_recv counts.
     gentle: bool,
 }
 
-/// The constants of RFC 5348, but no history discounting. With discounting, a smooth stream takes more than twice the
-/// rate of a TCP flow at a drop-tail queue.
+/// The constants of RFC 5348, but without history discounting. With discounting, a smooth stream takes more than twice
+/// the rate of a TCP flow at a drop-tail queue.
 const RFC: Profile =
     Profile { discount: 1.0, ndupack: 3, q: 0.9, nofeedback: 4.0, report: 1.0, tcp_rto: false, gentle: false };
 /// The defaults of ns-2.35.

@@ -8,16 +8,16 @@ use crate::{Arrival, Due, ExtraArrival, ReceiverHalf, Reply, Slot, View, Wake};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, OneWay, Rate, Span, Stamp, Time};
 
-/// The maximum number of entries in `marks`.
+/// Maximum number of entries in `marks`.
 const MOST_EXPIRIES: usize = 16;
-/// The assumed round-trip time until a packet carries a measured one.
+/// The round-trip time that is assumed until a packet carries a measured one.
 const INITIAL_RTT: Span = Span::millis(500);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CountedPackets {
     #[default]
     All,
-    /// Only the marked packets, which have their own numbers ([`Mark`]).
+    /// Only the marked packets count. They have a separate numbering ([`Mark`]).
     Marked,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct Receiver {
     history: LossHistory,
     queue: Queue,
     least_rtt: Option<Span>,
-    /// The R of the newest packet.
+    /// The round-trip time R that the newest packet carried.
     rtt: Option<Span>,
-    /// The newest packet's sequence number, stamp and arrival time.
+    /// The newest packet's sequence number, time stamp and arrival time.
     latest: Option<(u64, Stamp, Time)>,
     total: Bytes,
-    /// The times of past timer expiries and reports, each with the bytes received until then.
+    /// When the feedback timer expired or a report was sent, each time with the bytes received until then.
     marks: VecDeque<(Time, Bytes)>,
     timer: Option<Time>,
     reported: Option<Time>,
@@ -58,8 +58,8 @@ impl Receiver {
         }
     }
 
-    /// Computes X_recv since the latest timer expiry at least a round trip ago (RFC 5348, section 6.2). It is at
-    /// least one packet per round trip.
+    /// Computes the receive rate X_recv, but at least one packet per round trip (RFC 5348, section 6.2). The
+    /// measurement begins at the latest timer expiry that is at least a round trip ago.
     fn measure(&self, now: Time) -> Option<Rate> {
         let rtt = self.rtt?;
         let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= rtt).or(self.marks.front())?;
@@ -70,7 +70,7 @@ impl Receiver {
     fn mark(&mut self, at: Time, total: Bytes) {
         self.marks.push_back((at, total));
         let rtt = self.rtt.unwrap_or_default();
-        // The measurement starts at the latest expiry older than a round trip.
+        // Keep the latest entry that is older than a round trip, because the measurement of X_recv begins there.
         while self.marks.len() > MOST_EXPIRIES || self.marks.get(1).is_some_and(|(old, _)| at.since(*old) >= rtt) {
             self.marks.pop_front();
         }
@@ -80,23 +80,26 @@ impl Receiver {
         rtt.scale(self.settings.profile.report)
     }
 
-    /// Returns the full number whose low 16 bits are `low`: the one that is nearest to the highest number so far.
+    /// Returns the full number whose low 16 bits are `low`. It is the number that is nearest to the highest number so
+    /// far.
     fn extended(&mut self, low: u16) -> u64 {
-        // The middle of the range leaves room for reordered packets before the first.
+        // Begin in the middle of the range, so that packets that were sent before the first arrived packet fit below
+        // it.
         let near = self.vseq.unwrap_or((1 << 32) | u64::from(low));
         let seq = near.saturating_add_signed(i64::from(low.wrapping_sub(near as u16) as i16));
         self.vseq = Some(near.max(seq));
         seq
     }
 
-    /// Records the timer expiries up to `now` without new data. Returns whether there was one.
+    /// Records all timer expiries up to `now`, if no data has arrived since the last report. Returns whether the timer
+    /// has expired.
     fn expired_in_silence(&mut self, now: Time) -> bool {
         let (Some(timer), Some(rtt), false) = (self.timer, self.rtt, self.fresh) else { return false };
         if now < timer {
             return false;
         }
         let interval = self.interval(rtt).max(RTT_UNIT);
-        // Nothing has arrived between these expiries.
+        // Count the expiries that followed. Nothing has arrived between them.
         let more = now.since(timer).as_nanos() / interval.as_nanos();
         if more > 0 {
             self.mark(timer + interval * (more - 1), self.total);
@@ -106,7 +109,8 @@ impl Receiver {
         true
     }
 
-    /// Returns the reason for an immediate report. `silence` is true if the packet ends an interval without data.
+    /// Returns why a report is needed immediately, or `None` if it is not. `silence` is true if the packet ends an
+    /// interval without data.
     fn reason(&self, change: &Change, silence: bool, now: Time, rtt: Span) -> Option<&'static str> {
         if change.removed_loss_event {
             Some("loss event taken back")
@@ -133,7 +137,7 @@ impl ReceiverHalf for Receiver {
         let silence = self.expired_in_silence(now);
         let before = self.total;
         self.total += arrival.size;
-        // A reordered packet must not set R and the echo back.
+        // Ignore a reordered packet, so that it does not replace R and the echo by older values.
         if self.latest.is_none_or(|(seq, ..)| arrival.seq > seq) {
             self.latest = Some((arrival.seq, echo(arrival.sent), now));
             self.rtt = read_rtt_notice(round_trip).or(self.rtt);
@@ -151,12 +155,13 @@ impl ReceiverHalf for Receiver {
         let previous = self.history.rate();
         let mark = Mark::read(rest);
         let connections = mark.map_or(1.0, |m| m.connections);
-        // Before the first loss, a growing queue counts as a CE mark.
+        // Before the first loss, treat a growing queue like a CE mark.
         let way = OneWay::between(arrival.sent, now);
         let queued = self.queue.on_packet(way, now, rtt, Span::ZERO) && self.history.events() == 0;
-        // `rtt` includes this queue, which will drain.
+        // Compute the first loss interval with the shortest round-trip time, because `rtt` includes the queue, which
+        // will drain.
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
-        // The first interval is that of a single connection.
+        // Divide the rate by the number of connections, because the first loss interval is that of a single connection.
         let first = || 1.0 / equation::loss_for(best.scale(1.0 / connections).max(half), packet, first_rtt).get();
         let received = |seq| ReceivedPacket { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
         let change = match (self.among, mark) {
@@ -191,7 +196,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let Some((_, echo, arrived)) = self.latest.filter(|_| self.fresh) else { return Reply::Suppress };
         let now = slot.now;
-        // The first report has no round trip to measure over, so its rate is zero.
+        // In the first report the rate is zero, because there is no earlier report to measure from.
         let received = self.measure(now).filter(|_| self.reported.is_some());
         let loss = self.history.rate();
         if let Some(rate) = received {

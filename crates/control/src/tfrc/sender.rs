@@ -7,14 +7,14 @@ use crate::{Check, Decision, Departing, Limit, Notice, ReceiverId, Report, Sende
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// The no-feedback timeout before the first round-trip measurement (RFC 5348, section 4.2).
+/// No-feedback timeout before the first round-trip measurement (RFC 5348, section 4.2).
 const FIRST_TIMER: Span = Span::secs(2);
-/// The maximum number of entries in `not_limited`, enough for about two round trips.
+/// Maximum number of entries in `not_limited`. They suffice for about two round trips.
 const MOST_RUNS: usize = 64;
-/// The number of entries in X_recv_set (RFC 5348, section 8.2.2).
+/// Maximum number of entries in X_recv_set (RFC 5348, section 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;
 
-/// TCP's retransmission timeout as in ns-2's TFRC: in whole ticks of 0.1 s, without a minimum.
+/// TCP's retransmission timeout, computed as in the TFRC of ns-2: in whole ticks of 0.1 s and without a minimum.
 #[derive(Clone, Copy, Debug, Default)]
 struct TcpRto {
     /// The smoothed round-trip time, in eighths of a tick.
@@ -47,43 +47,44 @@ impl TcpRto {
 struct RoundTrip {
     smoothed: Span,
     latest: Span,
-    /// The mean of the square roots of all samples, R_sqmean.
+    /// R_sqmean: mean of the square roots of all round-trip samples.
     root_mean: f64,
 }
 
-/// The sending half of one TFRC connection.
+/// The part of one TFRC connection at the sender.
 #[derive(Default)]
 pub(crate) struct Sender {
     packet: Bytes,
     floor: Rate,
     cap: Rate,
     settings: Settings,
-    /// The number of TCP connections that the flow stands for; a factor of the equation's rate.
+    /// The number of TCP connections that the flow stands for. The equation's rate is multiplied by it.
     connections: f64,
-    /// X, the rate that the network allows, before floor and cap.
+    /// X: the rate that the network allows, before the session's minimum and maximum rates are applied.
     allowed: Rate,
     rtt: Option<RoundTrip>,
     rto: TcpRto,
     loss: Option<LossRate>,
-    /// X_recv_set, oldest first. It is never empty; at first it has "no limit".
+    /// X_recv_set, oldest first. It is never empty, because it begins with the entry "no limit".
     received: Vec<(Rate, Time)>,
     doubled: Time,
     changed: Time,
-    /// Whether the throughput equation has set the rate before.
+    /// Whether the throughput equation has already set the rate once.
     lossy: bool,
     first_sent: Option<Time>,
     nofeedback: Option<Time>,
-    /// The longest interval between reports if none is lost.
+    /// The longest interval between two reports if no report is lost.
     apart: Span,
-    /// Whether nothing was sent since the no-feedback timer was set.
+    /// Whether no packet was sent since the no-feedback timer was set.
     idle: bool,
-    /// The runs of packets sent while not data-limited: first and last send time, oldest first.
+    /// Runs of packets during which the sender was not data-limited. Each has its first and last send time, oldest
+    /// first.
     not_limited: VecDeque<(Time, Time)>,
     unlimited: bool,
     covered_to: Option<Time>,
     rule: &'static str,
     by: Option<ReceiverId>,
-    /// The check that, with losses, the rate is at most twice the receive rate.
+    /// Checks that, after a loss, the rate is at most twice the receive rate.
     twice: Check,
 }
 
@@ -112,7 +113,7 @@ impl Sender {
         rate.max(self.floor).min(self.cap)
     }
 
-    /// Sets the factor of the equation's rate from the next report on.
+    /// Sets the number of TCP connections that the flow stands for. It applies from the next report on.
     pub(crate) fn set_connections(&mut self, n: f64) {
         self.connections = n;
     }
@@ -153,7 +154,7 @@ impl Sender {
     fn update_received(&mut self, rate: Rate, now: Time, rtt: Span) {
         self.received.push((rate, now));
         self.received.retain(|(_, at)| now.since(*at) <= rtt * 2);
-        // ns-2 uses only the latest X_recv.
+        // Keep only the latest X_recv if the profile is ns-2's.
         let keep = if self.settings.profile.gentle { 1 } else { RECEIVED_ENTRIES };
         let surplus = self.received.len().saturating_sub(keep);
         self.received.drain(..surplus);
@@ -165,14 +166,15 @@ impl Sender {
         self.received = vec![(self.most_received(), now)];
     }
 
-    /// Returns whether the sender was data-limited for the whole round trip that ends with the packet sent at `to`
-    /// (RFC 5348, section 8.2.1).
+    /// Returns whether the sender was data-limited for the whole round trip that ends with the packet sent at `to` (RFC
+    /// 5348, section 8.2.1).
     ///
-    /// The RFC stores only two times at which the sender was not data-limited. With two reports in a round trip, a
-    /// sender that always has data would then seem data-limited.
+    /// The RFC stores only two times at which the sender was not data-limited. If there are two reports in a round
+    /// trip, a sender that always has data would then seem data-limited.
     fn was_data_limited(&mut self, to: Time, rtt: Span) -> bool {
         let from = to.before(rtt);
-        // Reports arrive in order.
+        // Forget runs that ended before this round trip. Later reports are about later packets, so they do not need
+        // these runs.
         while self.not_limited.front().is_some_and(|(_, last)| *last <= from) {
             if self.not_limited.len() == 1 && self.unlimited {
                 break;
@@ -184,7 +186,8 @@ impl Sender {
         !self.not_limited.iter().enumerate().any(|(n, (first, last))| *first <= to && (*last > from || going_on(n)))
     }
 
-    /// Step 4 of RFC 5348, section 4.3, with `limit` for recv_limit. `name` is the rule if `limit` applies.
+    /// Performs step 4 of RFC 5348, section 4.3. `limit` is the RFC's recv_limit. `name` becomes the rule if `limit`
+    /// applies.
     fn allow(&mut self, now: Time, rtt: Span, limit: Rate, name: &'static str) {
         if let Some(loss) = self.loss {
             let fair = self.equation(rtt, loss);
@@ -202,7 +205,7 @@ impl Sender {
             self.changed = now;
             self.lossy = true;
         } else if now.since(self.doubled) + RTT_UNIT >= rtt {
-            // A report may arrive just before R has passed, because the receiver gets R in whole units.
+            // Accept a report that arrives just before R has passed, because the receiver knows R only in whole units.
             let twice = self.allowed.scale(2.0);
             self.rule = if twice <= limit { "slow start" } else { "slow start: twice the received rate" };
             self.allowed = twice.min(limit).max(equation::initial_window(self.packet).per(rtt));
@@ -211,7 +214,8 @@ impl Sender {
     }
 
     fn set_timer(&mut self, now: Time) {
-        // By default max(4 R, 2 s / X) as in RFC 5348, section 4.3, step 5, but at least two report intervals.
+        // By default, the timeout is max(4 R, 2 s / X) as in RFC 5348, section 4.3, step 5. Here it is also at least
+        // two report intervals.
         let round_trips = self.rtt.map_or(Span::ZERO, |r| r.smoothed.scale(self.settings.profile.nofeedback));
         let packets = (self.packet + self.packet).at(self.bounded(self.allowed));
         self.nofeedback = Some(now + round_trips.max(packets).max(self.apart * 2));
@@ -222,10 +226,10 @@ impl Sender {
         self.allowed = equation::initial_window(self.packet).per(rtt);
         self.rule = "initial window";
         (self.doubled, self.changed) = (now, now);
-        // "No limit" is valid for two round trips from here.
+        // The entry "no limit" is valid for two round trips from now.
         self.received = vec![(Rate::MAX, now)];
         if let Some(loss) = self.loss {
-            // Unlike in the RFC, a loss in the first report limits the initial window by the equation.
+            // If the first report already has a loss, limit the initial window by the equation. The RFC does not.
             let fair = self.equation(rtt, loss);
             if fair < self.allowed {
                 self.allowed = fair.max(self.least());
@@ -246,8 +250,8 @@ impl Sender {
         let recover = equation::initial_window(self.packet).per(rtt);
         let received = self.most_received();
         match self.loss {
-            // An idle sender may send at `recover` after the pause, so a receive rate below `recover` causes no cut
-            // (RFC 5348, section 4.4).
+            // Do not cut the rate of an idle sender whose receive rate is below `recover`. It may send at `recover`
+            // after the pause (RFC 5348, section 4.4).
             Some(_) if self.idle && received < recover => false,
             None if self.idle && self.allowed < recover.scale(2.0) => false,
             None => {
@@ -264,19 +268,21 @@ impl Sender {
                 let limit = if fair > received.scale(2.0) { received } else { fair.scale(0.5) };
                 let limit = limit.max(self.least());
                 self.received = vec![(limit.scale(0.5), now)];
-                // By the RFC's text, an expiry before the second report could raise the rate here.
+                // Never raise the rate here. According to the RFC's text, an expiry before the second report could
+                // raise it.
                 self.allow(now, rtt, limit.min(self.allowed), "no report: halved");
                 true
             }
         }
     }
 
-    /// Processes a report and returns its round-trip sample; `None` if it is invalid or was overtaken.
+    /// Processes a report. Returns its round-trip sample, or `None` if the report is invalid or was overtaken by a
+    /// newer report.
     pub(crate) fn on_feedback(&mut self, feedback: &FeedbackReport, now: Time, from: ReceiverId) -> Option<Span> {
         let sent = feedback.echo.own(now);
-        // The stamp is rounded down.
+        // The stamp is rounded down. `left` is the latest time at which the packet can have been sent.
         let left = sent + Stamp::UNIT;
-        // The report was overtaken, or its stamp is older than the first packet.
+        // Ignore a report that was overtaken by a newer report, or that echoes a time before the first packet.
         let first = self.first_sent?;
         if left < first || self.covered_to.is_some_and(|to| left < to) {
             return None;
@@ -292,13 +298,14 @@ impl Sender {
         self.loss = feedback.loss;
         self.by = Some(from);
         let received = feedback.received;
-        // A data-limited sender must not be limited by its own low rate (RFC 5348, section 4.3, step 4).
+        // Do not let the receive rate limit a data-limited sender, because this rate is low only for lack of data (RFC
+        // 5348, section 4.3, step 4).
         let data_limited = self.was_data_limited(left, rtt) && received > Rate::ZERO;
         if is_first {
             self.first_report(now, rtt);
         } else if data_limited && worse {
             for (rate, _) in self.received.iter_mut().filter(|(rate, _)| *rate != Rate::MAX) {
-                // The path does not carry the recorded rates (RFC 5348, section 4.3).
+                // Halve the recorded rates, because the path does not carry them (RFC 5348, section 4.3).
                 *rate = rate.scale(0.5);
             }
             self.maximize_received(received.scale(0.85), now);
@@ -358,7 +365,8 @@ impl SenderHalf for Sender {
                 self.rule = "no report: halved";
                 self.set_timer(now);
             } else {
-                // Further expiries while idle change nothing. The next packet sets the timer.
+                // Stop the timer, because further expiries change nothing while the sender is idle. The next packet
+                // sets the timer.
                 self.nofeedback = None;
             }
         }
@@ -373,7 +381,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // RFC 5348, section 4.5: after a long round-trip sample, packets are paced more slowly.
+        // Pace packets more slowly after a long round-trip sample (RFC 5348, section 4.5).
         let instant = match self.rtt {
             Some(rtt) if self.settings.damping => {
                 self.allowed.scale(rtt.root_mean / rtt.latest.as_secs_f64().sqrt()).max(self.least())

@@ -2,14 +2,14 @@ use crate::Body;
 use crate::fields::words;
 use steadycast_units::Stamp;
 
-/// The APP subtype of packet counts.
+/// APP subtype of a message with packet counts.
 const COUNTS: u8 = 1;
-/// The APP subtype of acknowledgments.
+/// APP subtype of an acknowledgment.
 const ACK: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// The packets since the previous report.
+    /// Numbers of packets since the previous report.
     ///
     /// ```text
     ///   0          4          8
@@ -22,12 +22,12 @@ pub(super) enum Message {
 }
 
 impl Message {
-    /// Parses a body; `None` if its length or content is invalid.
+    /// Parses a message. Returns `None` if its length or content is invalid.
     pub(super) fn parse(body: &Body) -> Option<Self> {
         match (body.subtype, body.bytes.len()) {
             (COUNTS, 8) => {
                 let [expected, received] = words(&body.bytes)?;
-                // A session can't send more packets between two reports.
+                // Reject higher counts, because a session can't send more packets between two reports.
                 (received <= expected && expected < 1 << 24).then_some(Self::Counts { expected, received })
             }
             (ACK, 4) => words(&body.bytes).map(|[stamp]| Self::Ack(Stamp(stamp))),

@@ -1,7 +1,8 @@
 //! MPEG-TFRCP: the rate is set once per control interval (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
 //!
-//! After an interval with loss, the rate is TCP's throughput equation. Without loss, the variants differ ([`Law`]).
-//! The loss is that of the interval, or of the session (`-cl`).
+//! After an interval with a loss, TCP's throughput equation gives the rate. After an interval without a loss, each
+//! variant has another rule ([`Law`]). The loss rate is that of the interval. In the variants named `-cl`, it is that
+//! of the whole session.
 
 mod message;
 mod receiver;
@@ -28,7 +29,7 @@ enum Law {
 #[derive(Clone, Copy, Debug)]
 struct Variant {
     law: Law,
-    /// Whether the loss counts from the session's start (equation 4).
+    /// Whether the loss rate is that of the whole session (equation 4).
     cumulative: bool,
 }
 
@@ -40,7 +41,8 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         source: "Miyabayashi et al. 2001",
         receivers: Receivers::One,
         feedback: FeedbackTiming::Clocked,
-        // The sender halves its rate after four reporting periods without a report. Standard reports come less often.
+        // The sender halves its rate after four reporting periods without a report. Standard reports are too rare for
+        // that.
         standard_reports: false,
         app: *b"MTFR",
         colour: "#8c564b",
@@ -83,9 +85,10 @@ pub(crate) const QAI_CL: Controller = Controller {
     ..entry("tfrcp-qai-cl", "as tfrcp-qai, but the loss is that of the whole session", &[4.0; 2], STEPS_CL)
 };
 
-/// The minimum of T₀ = srtt + 4 rttvar, as in Linux; the paper gives none.
+/// Minimum of the retransmission timeout T₀ = srtt + 4 rttvar. It is that of Linux, because the paper gives none.
 const RTO_MIN: Span = Span::millis(200);
-/// The pacing rate as a multiple of the mean rate. With a lower one, large I frames would wait long. Not in the paper.
+/// Ratio of the pacing rate to the mean rate. If it were lower, large I frames would wait long. The paper has no such
+/// ratio.
 const PACE: f64 = 1.25;
 
 params! {
@@ -107,11 +110,11 @@ params! {
         "open in the paper; its figure 11 needs the session's", ["cumulative"; 2], &["cumulative", "interval"];
 }
 
-/// The frames between two sender reports, which receivers answer immediately (section II.B).
+/// Number of frames between two sender reports. Receivers answer a sender report immediately (section II.B).
 const SR_FRAMES: f64 = 5.0;
-/// The first quantizer (section III.B).
+/// The quantizer at the start (section III.B).
 const FIRST_QUANTIZER: f64 = 60.0;
-/// The quantizer's decrease without loss (section III.B).
+/// By how much the quantizer falls after an interval without loss (section III.B).
 const QUANTIZER_STEP: f64 = 2.0;
 
 const FORMER: &[FormerParam] = &[
@@ -130,8 +133,8 @@ struct Settings {
     k: f64,
     by_frame: bool,
     per_packet: bool,
-    /// Whether the receiver counts the packets between sender reports (section II.B). Otherwise receiver reports'
-    /// counters are used, which survive lost reports.
+    /// Whether the receiver counts the packets between two sender reports (section II.B). Otherwise the cumulative
+    /// counters in receiver reports are used. They remain correct if a report is lost.
     counts: bool,
 }
 

@@ -3,14 +3,14 @@ use super::message::Message;
 use crate::{Arrival, Due, ReceiverHalf, Reply, Slot, View, Wake, tfrc};
 use steadycast_units::{Stamp, Time};
 
-/// The receiving half. It answers each sender report, or each packet, without delay.
+/// The part of the controller at the receiver. It answers each sender report, or each packet, without delay.
 #[derive(Default)]
 pub(super) struct Receiver {
     per_packet: bool,
     counts: bool,
     /// Since when an answer is due.
     answer: Option<Time>,
-    /// Whether sender reports or packets trigger answers instead of RTCP's timer.
+    /// Whether sender reports or packets trigger answers. Otherwise RTCP's timer does.
     asked: bool,
     newest: Option<Stamp>,
     view: View,
@@ -40,7 +40,7 @@ impl ReceiverHalf for Receiver {
         match self.answer {
             Some(at) => Due::At(Wake { at, why: "answer" }),
             None if self.asked => Due::Hold,
-            // Another program's sender may report rarely, so RTCP's timer applies.
+            // Use RTCP's timer, because the sender may be another program that rarely sends reports.
             None => Due::Rtcp,
         }
     }

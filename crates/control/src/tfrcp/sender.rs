@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
-/// The time before the next group of pictures at which an interval ends, so that the encoder gets the rate in time.
+/// An interval ends this much before the next group of pictures, so that the encoder gets the new rate in time.
 const EARLY: Span = Span::micros(1);
 const LEAST_RTT: Span = Span::millis(1);
-/// The margin over the rate of a quantizer's largest group, for rounding errors.
+/// Factor by which the rate must exceed that of a quantizer's largest group, to allow for rounding errors.
 const ROUNDING: f64 = 1.001;
-/// The minimum rate is one packet in this time.
+/// The minimum rate is one packet per this time.
 const LONGEST_GAP: Span = Span::secs(64);
 
 #[derive(Clone, Copy, Debug)]
@@ -35,14 +35,15 @@ impl Smoothed {
     }
 }
 
-/// Returns the age of an echoed stamp. A stamp from the future gets an age of hours, which the caller discards.
+/// Returns the age of an echoed time stamp. A stamp from the future gets an age of many hours, and the caller discards
+/// it.
 fn age(stamp: Stamp, now: Time) -> Span {
-    // In units of 2⁻¹⁸ s.
+    // The difference is in units of 2⁻¹⁸ s.
     let units = Stamp::of(now).0.wrapping_sub(stamp.0);
     Span::from_secs_f64(f64::from(units) / f64::from(1 << 18))
 }
 
-/// The packets that reports have covered.
+/// Numbers of packets, according to the reports.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     expected: u64,
@@ -55,9 +56,10 @@ impl Counts {
         self.lost = self.lost.saturating_add(lost);
     }
 
-    /// Returns the loss fraction; `None` without expected or lost packets. Late packets reduce it, at most to zero.
+    /// Returns the fraction of lost packets. Late packets reduce it, but not below zero. Returns `None` if no packet
+    /// was expected or none was lost.
     fn fraction(&self) -> Option<LossRate> {
-        // 0/0 is NaN, which `min` would turn into 1.
+        // Return early if no packet was expected, because 0/0 is NaN, which `min` would turn into 1.
         let of = (self.expected > 0).then_some(self.expected as f64)?;
         LossRate::new((self.lost as f64 / of).min(1.0))
     }
@@ -71,22 +73,22 @@ pub(super) struct Sender {
     floor: Rate,
     cap: Rate,
     map: Arc<Pictures>,
-    /// Whether the source has frames; otherwise it always has data.
+    /// Whether the source sends frames. Otherwise it always has data to send.
     pictured: bool,
     start: Option<Time>,
-    /// The number of groups of pictures, or of frames, between `start` and `ends`.
+    /// Number of groups of pictures, or of frames, between `start` and `ends`.
     units: u64,
     began: Time,
     ends: Time,
     rate: Rate,
     rung: usize,
-    /// Whether the rate is exactly that of the quantizer `rung`.
+    /// Whether the rate is exactly the rate of the quantizer `rung`.
     on_rung: bool,
     rtt: Option<Smoothed>,
     interval: Counts,
     session: Counts,
     heard: bool,
-    /// The time at which the rate is halved if no report arrives.
+    /// When the rate is halved unless a report arrives before.
     silence: Time,
     next_sr: Time,
     limit: Limit,
@@ -99,8 +101,8 @@ impl Sender {
         let map = setup.pictures.clone().unwrap_or_else(|| Arc::new(Pictures::stand_in()));
         let pictured = setup.pictures.is_some();
         let cap = setup.cap.min(map.highest().max(map.rungs.iter().map(|r| r.peak).max().unwrap_or(Rate::ZERO)));
-        // A floor at the lowest quantizer's rate comes from the encoder, not from a user. It does not limit the rate,
-        // because the encoder can skip frames.
+        // Ignore a minimum rate that equals the lowest quantizer's rate. It comes from the encoder, and not from a
+        // user. The encoder can skip frames, so the rate may fall below it.
         let own = setup.packet.per(LONGEST_GAP);
         let floor = if setup.floor == map.lowest() { own } else { setup.floor.max(own) }.min(cap);
         let steps = variant.law == Law::Quantizer;
@@ -147,7 +149,7 @@ impl Sender {
         self.rtt.map(|r| r.mean.max(LEAST_RTT))
     }
 
-    /// Begins the next interval, of k·RTT rounded up to whole groups or frames.
+    /// Begins the next interval. It lasts for k round trips, rounded up to whole groups of pictures or frames.
     fn begin(&mut self, now: Time) {
         let Some(start) = self.start else { return };
         let unit = self.unit();
@@ -156,7 +158,7 @@ impl Sender {
             None => self.map.group,
         };
         let length = wanted.as_nanos().div_ceil(unit.as_nanos()).max(1);
-        // After a late call, the interval must not lie in the past.
+        // Skip the intervals that have already passed, if this call is late.
         let behind = now.since(start).as_nanos() / unit.as_nanos();
         self.began = start + unit * self.units;
         self.units = self.units.max(behind) + length;
@@ -167,14 +169,14 @@ impl Sender {
     fn end(&mut self, now: Time) {
         match self.srtt() {
             Some(rtt) if self.heard => self.decide(rtt),
-            // Without a report in this interval, the rate stays. The paper assumes that no report is lost.
+            // Keep the rate if no report has arrived in this interval. The paper assumes that no report is lost.
             Some(_) => {}
             None => self.decide_without_rtt(),
         }
         self.begin(now);
     }
 
-    /// The equation needs a round-trip time. Without it, a loss halves the rate.
+    /// Halves the rate after a loss. Used until the round-trip time is known, because the equation needs it.
     fn decide_without_rtt(&mut self) {
         if let Some(p) = self.interval.fraction() {
             self.set(self.rate.scale(0.5), Limit::Network);
@@ -213,7 +215,7 @@ impl Sender {
             Law::Quantizer => {
                 let now = f64::from(self.map.rungs[self.rung].quantizer);
                 let better = self.map.at_least(now - QUANTIZER_STEP);
-                // The source's quantizers may be further apart than the step.
+                // Take at least the next better quantizer. The source's quantizers may be further apart than the step.
                 self.rung = if better == self.rung { self.rung.saturating_sub(1) } else { better };
                 let rung = self.map.rungs[self.rung];
                 self.set_exactly(rung.rate, limit);
@@ -244,11 +246,11 @@ impl Sender {
             Some(Message::Counts { expected, received }) if self.settings.counts => {
                 Some((u64::from(expected), i64::from(expected) - i64::from(received)))
             }
-            // Cumulative counters survive lost reports.
+            // Use the cumulative counters, which remain correct if a report is lost.
             _ => report.reception.map(|r| (r.expected, r.lost)),
         };
         if let Some((expected, lost)) = counts {
-            // More lost than expected packets are invalid.
+            // Limit the number of lost packets, because more packets can't be lost than were expected.
             let lost = lost.min(i64::try_from(expected).unwrap_or(i64::MAX));
             self.interval.add(expected, lost);
             self.session.add(expected, lost);
@@ -314,7 +316,7 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // The quantizer's largest group has to fit, too.
+        // Leave room for the quantizer's largest group, which may exceed its mean rate.
         let target =
             if self.on_rung { self.rate.max(self.map.rungs[self.rung].peak.scale(ROUNDING)) } else { self.rate };
         let target = target.min(self.cap);
@@ -322,7 +324,8 @@ impl SenderHalf for Sender {
         Decision { target, pacing, window: None, limit: self.limit, why: self.why.clone() }
     }
 
-    /// Below the rate of the lowest quality, the interval's budget is sent and further frames are skipped.
+    /// Returns the byte budget of the interval if the rate is below that of the lowest quality. Frames that do not fit
+    /// into the budget are skipped.
     fn allowance(&self) -> Option<Allowance> {
         let short = self.pictured && self.rate < self.map.lowest();
         short.then(|| Allowance { bytes: self.rate.over(self.ends.since(self.began)), until: self.ends })
