@@ -1,4 +1,4 @@
-//! IPv4 datagrams, as far as the relay parses them.
+//! Parser for the fields of IPv4 datagrams that the relay needs.
 
 use std::net::Ipv4Addr;
 use steadycast_link::Ecn;
@@ -14,7 +14,7 @@ pub(crate) struct Datagram<'a> {
 }
 
 impl<'a> Datagram<'a> {
-    /// Returns `None` if the datagram is truncated or not IPv4.
+    /// Parses a datagram. Returns `None` if it is truncated or not IPv4.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let header = usize::from(first & 15) * 4;
@@ -44,19 +44,20 @@ impl<'a> Datagram<'a> {
         self.bytes[9]
     }
 
-    /// Returns the bytes after the IP header; `None` for another protocol, or a fragment after the first.
+    /// Returns the bytes after the IP header. Returns `None` if the datagram carries another protocol or is not the
+    /// first fragment.
     fn carried(&self, protocol: u8) -> Option<&'a [u8]> {
         let fragment = u16::from_be_bytes([self.bytes[6], self.bytes[7]]) & 0x1fff;
         (self.protocol() == protocol && fragment == 0).then(|| &self.bytes[self.header..])
     }
 
-    /// Returns the source and destination ports of UDP or TCP.
+    /// Returns the source port and the destination port of a UDP or TCP datagram.
     pub(crate) fn ports(&self) -> Option<(u16, u16)> {
         let [a, b, c, d] = *self.carried(UDP).or_else(|| self.carried(TCP))?.first_chunk()?;
         Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
     }
 
-    /// Returns the payload of UDP.
+    /// Returns the payload of a UDP datagram.
     pub(crate) fn udp(&self) -> Option<&'a [u8]> {
         self.carried(UDP)?.get(8..)
     }
@@ -80,11 +81,11 @@ impl<'a> Datagram<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// The source and destination ports.
+    /// The source port and the destination port.
     pub(crate) ports: (u16, u16),
     pub(crate) seq: u32,
     pub(crate) syn: bool,
-    /// The length in bytes.
+    /// Length of the payload, in bytes.
     pub(crate) payload: u32,
 }
 

@@ -1,8 +1,8 @@
 //! The emulated world: runs a scenario in real time over kernel sockets.
 //!
-//! Hosts are unnamed network namespaces, each with a TUN device as its default route. A relay thread passes their
-//! datagrams through the simulator's network model ([`steadycast_network::Datagrams`]), and writes each to its
-//! destination's device at its arrival time.
+//! Hosts are unnamed network namespaces. Each has a TUN device as its default route. A relay thread reads the datagrams
+//! of all hosts and passes them through the simulator's network model ([`steadycast_network::Datagrams`]). When a
+//! datagram arrives in the model, the relay writes it to the device of its destination.
 
 mod datagram;
 mod kernel;

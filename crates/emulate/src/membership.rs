@@ -1,4 +1,4 @@
-//! Multicast membership, as hosts' kernels report it by IGMP (RFC 3376, RFC 2236).
+//! Multicast membership of hosts. The hosts' kernels report it by IGMP (RFC 3376, RFC 2236).
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -14,22 +14,22 @@ type Source = [u8; 4];
 /// A change of a host's membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change<'a> {
-    /// The host receives from all sources. Excluded sources are not supported, and are received as well.
+    /// The host wants to receive from all sources. A list of excluded sources is ignored, so they are received as well.
     All,
-    /// The host receives from these sources only. Without any, it leaves the group.
+    /// The host wants to receive from these sources only. An empty list means that it leaves the group.
     Only(&'a [Source]),
-    /// The host receives from these sources in addition.
+    /// The host wants to receive from these sources, too.
     More(&'a [Source]),
-    /// The host no longer receives from these sources.
+    /// The host no longer wants to receive from these sources.
     Fewer(&'a [Source]),
 }
 
 /// The sources from which a host receives a group.
 #[derive(Debug)]
 pub(crate) enum Sources {
-    /// The host receives from all sources. Excluded ones are not tracked.
+    /// The host receives from all sources. Excluded sources are not tracked.
     All,
-    /// The host receives from these sources. Without any, it is not in the group.
+    /// The host receives from these sources. If the set is empty, the host is not in the group.
     Only(BTreeSet<Source>),
 }
 
@@ -46,7 +46,7 @@ impl Sources {
             (_, Change::Only(these)) => *self = Self::Only(these.iter().copied().collect()),
             (Self::Only(sources), Change::More(these)) => sources.extend(these),
             (Self::Only(sources), Change::Fewer(these)) => sources.retain(|one| !these.contains(one)),
-            // In exclude mode, these only change the excluded sources.
+            // Ignore the change, because it only concerns the excluded sources, which are not tracked.
             (Self::All, Change::More(_) | Change::Fewer(_)) => {}
         }
     }
@@ -57,7 +57,7 @@ impl Sources {
     }
 }
 
-/// Calls `change` for each group record. Ignores truncated and unknown messages.
+/// Calls `change` for each group record in an IGMP message. Ignores truncated and unknown messages.
 pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>)) {
     let group = |at: usize| Some(Ipv4Addr::from(<[u8; 4]>::try_from(igmp.get(at..at + 4)?).ok()?));
     match igmp.first() {
@@ -74,11 +74,11 @@ pub(crate) fn changes(igmp: &[u8], mut change: impl FnMut(Ipv4Addr, Change<'_>))
                     2 | 4 => change(group, Change::All),
                     1 | 3 => change(group, Change::Only(sources)),
                     5 => change(group, Change::More(sources)),
-                    // Linux also leaves a source-specific group this way (RFC 3376, section 5.1).
+                    // Linux also sends this record when it leaves a source-specific group (RFC 3376, section 5.1).
                     6 => change(group, Change::Fewer(sources)),
                     _ => {}
                 }
-                // Auxiliary data follows; its length is in words.
+                // Skip the auxiliary data. Its length is in 32-bit words.
                 at = end + 4 * usize::from(head[1]);
             }
         }
@@ -95,7 +95,7 @@ mod tests {
     const A: Source = [10, 0, 0, 1];
     const B: Source = [10, 0, 0, 2];
 
-    /// Checks the calls for a message.
+    /// Checks which calls of `change` a message causes.
     fn check_changes(igmp: &[u8], expected: &[(Ipv4Addr, Change<'_>)]) {
         let mut at = 0;
         changes(igmp, |group, change| {
@@ -105,8 +105,8 @@ mod tests {
         assert_eq!(at, expected.len(), "{igmp:?}");
     }
 
-    /// Returns a report of two records. The first has this type and these sources, and the second accepts all sources
-    /// of another group.
+    /// Returns a report with two records. The first record has the type `kind` and these sources. The second record
+    /// accepts all sources of another group.
     fn report(kind: u8, sources: &[Source]) -> Vec<u8> {
         let mut bytes = vec![0x22, 0, 0, 0, 0, 0, 0, 2];
         bytes.extend([kind, 0, 0, sources.len() as u8, 239, 0, 0, 1]);
@@ -134,7 +134,7 @@ mod tests {
         check_changes(&report(7, &[A]), &[other]);
     }
 
-    /// Returns whether a host is in the group after each of these records.
+    /// Applies these records in order. Returns, after each, whether the host is in the group.
     fn is_in(records: &[(u8, &[Source])]) -> Vec<bool> {
         let mut sources = Sources::default();
         let mut apply = |&(kind, these): &(u8, &[Source])| {
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_source_specific_group_is_left_with_its_last_source() {
-        // Kernels repeat reports, which must not change the membership.
+        // Kernels repeat their reports. A repeated report must not change the membership.
         assert_eq!(is_in(&[(5, &[A]), (5, &[B]), (5, &[B]), (6, &[A]), (6, &[A])]), [true; 5]);
         assert_eq!(
             is_in(&[(5, &[A, B]), (6, &[A]), (6, &[B]), (6, &[B]), (5, &[A])]),

@@ -1,4 +1,4 @@
-//! Unnamed network namespaces, which the kernel removes with their last descriptor, however the program ends.
+//! Unnamed network namespaces. The kernel removes a namespace with its last descriptor, however the program ends.
 
 use crate::kernel;
 use crate::world::{EmulateError, during};
@@ -21,21 +21,22 @@ impl Namespace {
         Ok(Self { fd: File::open("/proc/thread-self/ns/net")? })
     }
 
-    /// Returns the path for `nsenter --net=`, valid while this process holds the namespace.
+    /// Returns a path for `nsenter --net=`. The path is valid while this process keeps the namespace open.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.fd.as_raw_fd()))
     }
 
-    /// Moves the calling thread into the namespace. Its later sockets belong to the host permanently.
+    /// Moves the calling thread into the namespace. Sockets that the thread opens afterwards belong to this host
+    /// permanently.
     ///
     /// # Errors
-    /// A privilege is missing.
+    /// Returns an error if a privilege is missing.
     pub fn enter(&self) -> io::Result<()> {
         Ok(move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 }
 
-/// Runs `work`, which may change its namespace without moving the caller.
+/// Runs `work` in a separate thread, so that it can change its namespace and the caller keeps its own.
 pub(crate) fn in_separate_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sc-setup".into()).spawn_scoped(scope, work)?;
@@ -43,17 +44,19 @@ pub(crate) fn in_separate_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io
     })
 }
 
-/// Returns the host's namespace, which the calling thread is then in, and the relay's end of its device.
+/// Creates a host. Returns its namespace and the relay's end of its TUN device. The calling thread is in the host's
+/// namespace afterwards.
 pub(crate) fn host(addr: Ipv4Addr, mtu: u16) -> Result<(Namespace, OwnedFd), EmulateError> {
     kernel::new_network().map_err(during("network namespaces"))?;
-    // If this fails, the host works, but also sends IPv6 datagrams and caches TCP metrics between runs.
+    // Ignore errors here. The host also works without these settings, but sends IPv6 datagrams and keeps TCP metrics
+    // from one run to the next.
     set("ipv6/conf/all/disable_ipv6", "1");
     set("ipv4/tcp_no_metrics_save", "1");
     let tun = kernel::open_tun(addr, mtu).map_err(during("/dev/net/tun"))?;
     Ok((Namespace::own().map_err(during("the hosts"))?, tun))
 }
 
-/// Sets a value of the caller's namespace under /proc/sys/net. Returns whether it succeeded.
+/// Sets a value under /proc/sys/net in the caller's namespace. Returns whether it succeeded.
 pub(crate) fn set(key: &str, value: &str) -> bool {
     std::fs::write(format!("/proc/sys/net/{key}"), value).is_ok()
 }

@@ -12,26 +12,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-/// The environment variable whose value identifies the emulation's owner by process ID and start time.
+/// Environment variable that identifies the process that owns an emulation. Its value contains that process's ID and
+/// start time.
 const MARK: &str = "STEADYCAST_EMULATION";
 
-/// A program on a host.
+/// A program that runs on a host.
 pub struct Program {
-    /// The host's name.
+    /// The name of the host.
     pub host: String,
-    /// The program and its arguments.
+    /// The name of the program, and its arguments.
     pub command: Vec<String>,
 }
 
 pub(crate) struct Started {
     thread: Option<JoinHandle<()>>,
     ended: Arc<Mutex<Option<io::Result<ExitStatus>>>>,
-    /// The value of [`MARK`] in the environment of the program and its children.
+    /// The value of the environment variable [`MARK`] in the program and its children.
     mark: String,
 }
 
 impl Started {
-    /// Starts a program on `host`, where the names of `hosts` resolve.
+    /// Starts a program on `host`. There, the names of `hosts` resolve to their addresses.
     pub(crate) fn new(program: &Program, host: &Host, hosts: &[Host]) -> io::Result<Self> {
         let names: Vec<(String, String)> =
             hosts.iter().map(|h| (h.name.clone(), crate::host_address(h.node).to_string())).collect();
@@ -42,10 +43,10 @@ impl Started {
         let mark = new_mark();
         let marked = mark.clone();
         let spaces: Vec<(String, PathBuf)> = hosts.iter().map(|h| (h.name.clone(), h.namespace.path())).collect();
-        // The kernel kills the child when the thread that started it ends, so the thread waits for the child.
+        // Wait for the child in this thread, because the kernel kills the child when the thread that started it ends.
         let work = move || {
             let spawned = space.enter().and_then(|()| {
-                // Without names, the program can still use addresses.
+                // Ignore an error, because the program can use addresses instead of names.
                 let _ = name_hosts(&names, &marked);
                 let (name, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
                 let mut command = Command::new(name);
@@ -80,7 +81,8 @@ impl Started {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Ends the program and its children. Returns its exit code, or 128 plus the signal's number.
+    /// Ends the program and its children. Returns its exit code. If a signal ended it, returns 128 plus the signal's
+    /// number.
     pub(crate) fn end(mut self) -> i32 {
         if !self.ended() {
             end_all(|owner| owner == self.mark, Signal::TERM);
@@ -92,7 +94,7 @@ impl Started {
                 kernel::pause_ms(50);
             }
         }
-        // SIGKILL ends processes that ignore SIGTERM, and those that the program left running.
+        // End the processes that ignored SIGTERM, and the processes that the program left behind.
         end_all(|owner| owner == self.mark, Signal::KILL);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -108,14 +110,14 @@ impl Started {
     }
 }
 
-/// Returns the name of a host's environment variable. With `NET_` as `what`, the variable has the path of the host's
-/// namespace; with an empty `what`, the host's address.
+/// Returns the name of an environment variable about the host `name`. If `what` is `NET_`, the variable contains the
+/// path of the host's namespace. If `what` is empty, it contains the host's address.
 fn variable(what: &str, name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("STEADYCAST_{what}{}", name.chars().map(letter).collect::<String>())
 }
 
-/// Makes the names resolve for the calling thread and its processes.
+/// Makes the hosts' names resolve for the calling thread and the processes that it starts.
 fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     let mut text = String::from("127.0.0.1 localhost\n");
     for (name, address) in names {
@@ -124,44 +126,44 @@ fn name_hosts(names: &[(String, String)], mark: &str) -> io::Result<()> {
     let file: PathBuf = std::env::temp_dir().join(format!("steadycast-hosts-{mark}"));
     fs::write(&file, text)?;
     let mounted = kernel::new_mounts().and_then(|()| {
-        // Without private propagation the whole machine would see the bind mount.
+        // Make mounts private first. Otherwise the bind mount would apply to the whole machine.
         mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
         mount_bind(&file, "/etc/hosts")?;
         Ok(())
     });
-    // The bind mount still shows the removed file's contents.
+    // Remove the file at once. Its contents remain visible through the bind mount.
     fs::remove_file(&file)?;
     mounted
 }
 
-/// Creates a mark for a program that this process emulates: the ID and start time of this process, and a counter. The
-/// start time distinguishes this process from a later one with the same ID.
+/// Creates the mark of a program. It consists of the ID and start time of this process, and a counter. The start time
+/// distinguishes this process from a later process with the same ID.
 fn new_mark() -> String {
     static PROGRAMS: AtomicU64 = AtomicU64::new(0);
     let id = std::process::id();
     format!("{id}-{}-{}", began(id).unwrap_or(0), PROGRAMS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns whether the process named by this mark has ended.
+/// Returns whether the process that created this mark has ended.
 fn orphaned(mark: &str) -> bool {
     let mut parts = mark.split('-').map(str::parse::<u64>);
     let (Some(Ok(id)), Some(Ok(at))) = (parts.next(), parts.next()) else { return false };
     u32::try_from(id).is_ok_and(|id| began(id) != Some(at))
 }
 
-/// Returns a process's start time in kernel ticks, if it exists.
+/// Returns the start time of a process, in kernel ticks. Returns `None` if there is no such process.
 fn began(id: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-    // The name in brackets may contain spaces and brackets.
+    // Skip the process name in parentheses. It may contain spaces and parentheses.
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
-/// Signals the processes whose mark matches. Returns their number.
+/// Sends a signal to all processes for whose mark `of` returns true. Returns the number of processes.
 fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     let Ok(all) = fs::read_dir("/proc") else { return 0 };
     let mut count = 0;
     for id in all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        // The process may have ended, or belong to another user.
+        // Skip a process that has ended or belongs to another user.
         let Ok(environment) = fs::read(format!("/proc/{id}/environ")) else { continue };
         let own = environment
             .split(|b| *b == 0)
@@ -176,7 +178,7 @@ fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     count
 }
 
-/// Kills the processes of emulations whose owner has ended, which ends their namespaces. Returns the number of
+/// Kills the processes of emulations whose owner has ended. Their namespaces disappear with them. Returns the number of
 /// processes.
 pub fn sweep() -> usize {
     end_all(orphaned, Signal::KILL)

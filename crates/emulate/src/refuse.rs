@@ -1,21 +1,23 @@
-//! Checks whether a scenario can be emulated.
+//! Checks that a scenario can be emulated.
 
 use std::collections::BTreeMap;
 use steadycast_scenario::{self as sc, FlowKind, Loaded, Problem};
 use steadycast_tcp::{Config, Hystart, LINUX_WINDOW};
 use steadycast_units::{Bytes, Span};
 
-/// The smallest packet has IP and UDP headers, sequence number and send time.
+/// Size of the smallest packet: IP and UDP headers, sequence number, and send time.
 const MIN_PLAIN_PACKET: Bytes = Bytes::new(48);
 
-/// Returns the parts that the emulation can't reproduce, each with its place.
+/// Returns a problem for each part of the scenario that the emulation can't reproduce. Each problem has its place in
+/// the file.
 pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
     let scenario = &loaded.scenario;
     let places = loaded.places();
     let mut all = Vec::new();
     let mut refuse = |flow: &sc::Flow, key: &str, what: String, remedy: &str| {
         let path = format!("flow.{}.{key}", flow.name);
-        // A key that is not in the file gets its value from one of these, whose line the problem then names.
+        // If the key is not in the file, one of these keys has set its value. The problem then refers to the line of
+        // that key.
         let others = ["preset", "congestion", "kind"].map(|other| format!("flow.{}.{other}", flow.name));
         let at = [path.clone()].into_iter().chain(others).find(|p| places.contains_key(p)).unwrap_or(path);
         all.push(loaded.problem(&at, &what, remedy));
@@ -33,7 +35,8 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
                 let Config { sack, timestamps, ecn, .. } = spec.config;
                 let wanted = [("sack", "SACK", sack), ("timestamps", "timestamps", timestamps), ("ecn", "ECN", ecn)];
                 for host in flow.to.iter().chain([&flow.from]) {
-                    // Linux sets these per network namespace, which is per host.
+                    // Compare the settings of all flows of a host, because Linux sets them per network namespace, and a
+                    // host is a namespace.
                     let (first, other) = *hosts.entry(*host).or_insert((wanted, &flow.name));
                     for (key, name, _) in wanted.into_iter().filter(|one| !first.contains(one)) {
                         let what = format!("a host has {name} for all its TCP or for none; flow.{other} differs");
@@ -83,13 +86,13 @@ fn kernel_tcp(spec: &sc::Tcp) -> Vec<(&'static str, String)> {
         }
     };
     say(!spec.config.tick.is_zero(), "tick", format!("the kernel's TCP has no clock of {}", spec.config.tick));
-    // Linux begins with ten packets (RFC 6928).
+    // Linux always begins with ten packets (RFC 6928).
     say(
         spec.config.initial_window != 10,
         "initial_window",
         format!("the kernel's TCP begins with 10 packets, not {}", spec.config.initial_window),
     );
-    // Linux begins with 1 s (RFC 6298, section 2).
+    // Linux always begins with a timeout of 1 s (RFC 6298, section 2).
     say(
         spec.config.init_rto != Span::secs(1),
         "init_rto",

@@ -1,4 +1,4 @@
-//! The relay between hosts: passes their kernels' datagrams through the network model.
+//! The relay between the hosts. It passes the datagrams of their kernels through the network model.
 
 use crate::datagram::Datagram;
 use crate::kernel;
@@ -21,38 +21,38 @@ use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
 
-/// The lateness beyond which a datagram's release counts as late.
+/// A datagram counts as late if it is released later than this after it was due.
 pub const LATE: Span = Span::millis(1);
 
 const MAX_PROGRAM_GROUPS: usize = 256;
 
-/// Maximum number of datagrams read from one host before the others are served.
+/// Maximum number of datagrams that are read from one host before the other hosts are served.
 const READ_BATCH: usize = 64;
 
-/// The largest IPv4 datagram.
+/// Size of the largest IPv4 datagram, in bytes.
 const MAX_DATAGRAM: usize = 65_536;
 
-/// A host's node and the relay's end of its TUN device.
+/// The node of a host, and the relay's end of the host's TUN device.
 pub(crate) struct Gate {
     pub(crate) node: NodeIx,
     pub(crate) addr: Ipv4Addr,
     pub(crate) tun: OwnedFd,
 }
 
-/// The relay's timing.
+/// How punctual the relay is.
 #[derive(Clone, Debug, Default)]
 pub struct Punctuality {
-    /// Datagrams read from hosts.
+    /// Number of datagrams that were read from hosts.
     pub read: u64,
-    /// Datagrams written to hosts.
+    /// Number of datagrams that were written to hosts.
     pub written: u64,
-    /// Datagrams that a host's kernel rejected.
+    /// Number of datagrams that the kernel rejected when they were written to a host.
     pub refused: u64,
-    /// Datagrams without a destination in this network.
+    /// Number of datagrams that have no destination in this network.
     pub astray: u64,
-    /// Datagrams written later than [`LATE`] after they were due.
+    /// Number of datagrams that were written later than [`LATE`] after they were due.
     pub late: u64,
-    /// Lateness of releases.
+    /// How late datagrams were released.
     pub lateness: Spread,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct MembershipChange {
     pub(crate) join: bool,
 }
 
-/// Wakes, informs or stops a relay from another thread.
+/// Lets another thread wake or stop a relay, or change a membership.
 #[derive(Clone)]
 pub(crate) struct RelayHandle {
     stop: Arc<AtomicBool>,
@@ -86,13 +86,13 @@ impl RelayHandle {
     }
 
     pub(crate) fn change_membership(&self, change: MembershipChange) {
-        // A relay that has ended needs no changes.
+        // Ignore an error: a relay that has ended needs no changes.
         let _ = self.membership_changes.send(change);
         self.ring();
     }
 
     fn ring(&self) {
-        // This fails only if the counter is at its limit; the relay then wakes anyway.
+        // Ignore an error. The write fails only if the counter is at its limit, and the relay then wakes anyway.
         let _ = write(&self.event, &1u64.to_ne_bytes());
     }
 }
@@ -103,7 +103,7 @@ pub(crate) struct Inbox {
     membership_changes: mpsc::Receiver<MembershipChange>,
 }
 
-/// A source or receiver of one of the scenario's groups.
+/// A host that sends to or receives from one of the scenario's groups.
 pub(crate) struct Member {
     pub(crate) group: u32,
     pub(crate) host: NodeIx,
@@ -115,7 +115,7 @@ pub(crate) struct Relay {
     network: Datagrams,
     clock: Clock,
     gates: Vec<Gate>,
-    /// The index of each node's gate.
+    /// The index of the node's gate.
     places: BTreeMap<NodeIx, usize>,
     hosts: BTreeMap<Ipv4Addr, NodeIx>,
     groups: Groups,
@@ -123,18 +123,18 @@ pub(crate) struct Relay {
     streams: Streams,
     tap: Option<Tap>,
     timing: Punctuality,
-    /// The datagrams that are held to emulate send jitter, each with the index of its gate. The keys are the release
-    /// time and the order of arrival.
+    /// Datagrams that are held to emulate send jitter. Each has the index of its gate. The key is the release time and
+    /// the order in which the datagram was read.
     held: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
 }
 
 struct Groups {
-    /// The scenario's groups.
+    /// The groups of the scenario.
     own: BTreeMap<Ipv4Addr, u32>,
-    /// The groups that programs have joined and that are not in the scenario, one per source.
+    /// The other groups, which only programs have joined. There is a group in the network for each source.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
     joined: BTreeMap<(Ipv4Addr, NodeIx), Sources>,
-    /// Memberships that the scenario controls, so that IGMP messages about them are ignored.
+    /// Memberships that the scenario controls. IGMP messages about them are ignored.
     planned: BTreeSet<(Ipv4Addr, NodeIx)>,
 }
 
@@ -180,10 +180,11 @@ impl Relay {
         }
     }
 
-    /// Runs until it is stopped.
+    /// Runs the relay until it is stopped.
     pub(crate) fn run(mut self) -> io::Result<Relayed> {
         kernel::precise_waits();
-        // Without real-time priority, which may be denied, a busy machine delays releases by whole scheduler slices.
+        // Ask for real-time priority, which may be denied. Without it, releases on a busy machine are late by whole
+        // scheduler time slices.
         kernel::set_realtime_priority(true);
         let mut buffer = vec![0; MAX_DATAGRAM];
         let mut ready: Vec<usize> = Vec::new();
@@ -209,7 +210,7 @@ impl Relay {
         }
     }
 
-    /// Waits until a release is due or a descriptor is readable.
+    /// Waits until a release is due or a descriptor is readable. Adds the indices of readable gates to `ready`.
     fn wait(&mut self, ready: &mut Vec<usize>) -> io::Result<()> {
         let held = self.held.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at);
         let until = self.network.next().min(held);
@@ -227,14 +228,14 @@ impl Relay {
         let readable = |p: &PollFd<'_>| p.revents().contains(PollFlags::IN);
         ready.extend(polled.iter().take(self.gates.len()).enumerate().filter(|(_, p)| readable(p)).map(|(n, _)| n));
         if rung {
-            // The read resets the event's counter.
+            // Read the event, which resets its counter.
             let _ = read(&self.inbox.event, &mut [0; 8]);
         }
         Ok(())
     }
 
     fn take(&mut self, n: usize, buffer: &mut [u8]) -> io::Result<()> {
-        // A host that sends continuously must not delay the others.
+        // Limit the number of datagrams, so that a host that sends continuously does not delay the other hosts.
         for _ in 0..READ_BATCH {
             match read(&self.gates[n].tun, &mut *buffer) {
                 Ok(len) => self.offer(n, &buffer[..len]),
@@ -247,12 +248,12 @@ impl Relay {
     }
 
     fn offer(&mut self, n: usize, bytes: &[u8]) {
-        // Kernels also send datagrams by themselves, for example IPv6.
+        // Ignore datagrams that are not IPv4. Kernels also send datagrams by themselves, for example IPv6.
         let Some(datagram) = Datagram::read(bytes) else { return };
         let host = self.hosts.get(&datagram.to()).copied();
         self.timing.read += 1;
         match host.and_then(|to| self.streams.hold(self.clock.now(), &datagram, to)) {
-            // The count keeps datagrams with the same release time in order.
+            // Add the count to the key, so that datagrams with the same release time keep their order.
             Some(until) => drop(self.held.insert((until, self.timing.read), (n, bytes.to_vec()))),
             None => self.pass(n, bytes),
         }
@@ -261,7 +262,7 @@ impl Relay {
     fn pass(&mut self, n: usize, bytes: &[u8]) {
         let Some(datagram) = Datagram::read(bytes) else { return };
         let now = self.clock.now();
-        // Datagrams that are due leave the network before this one enters it.
+        // First let the datagrams that are due leave the network. Then this datagram enters it.
         self.release(now);
         let (from, to) = (self.gates[n].node, datagram.to());
         if let Some(igmp) = datagram.igmp() {
@@ -286,7 +287,7 @@ impl Relay {
         if let (Some(tap), Some(number)) = (&mut self.tap, taken) {
             tap.sent(now, number, from, host, &datagram);
         }
-        // Without rates or delays on the path, the datagram arrives immediately.
+        // Release again. If the path has neither rates nor delays, the datagram arrives immediately.
         self.release(now);
     }
 
@@ -295,7 +296,7 @@ impl Relay {
         network.advance(now, |passed| {
             let DatagramEvent::Arrival(arrival) = passed else { return streams.sample() };
             let Some(gate) = places.get(&arrival.host).map(|n| &gates[*n]) else { return };
-            // The network may have marked or cleared the ECN field.
+            // Check whether the network has changed the ECN field.
             let as_sent = arrival.bytes.get(1).is_none_or(|tos| Ecn::from_bits(*tos) == arrival.ecn);
             let written = if as_sent {
                 write(&gate.tun, arrival.bytes)
@@ -304,7 +305,7 @@ impl Relay {
                 mark(&mut marked, arrival.ecn);
                 write(&gate.tun, &marked)
             };
-            // The lateness includes the system call.
+            // Measure the lateness after the system call, so that it is included.
             let late = clock.now().since(arrival.at);
             match written {
                 Ok(_) => {
@@ -324,7 +325,7 @@ impl Relay {
 
 impl Groups {
     fn change(&mut self, network: &mut Datagrams, now: Time, group: Ipv4Addr, host: NodeIx, change: Change<'_>) {
-        // Groups 224.0.0.x are link-local and not forwarded (RFC 5771).
+        // Ignore the groups 224.0.0.x, because they are link-local and not forwarded (RFC 5771).
         if group.octets()[..3] == [224, 0, 0] {
             return;
         }
@@ -335,12 +336,12 @@ impl Groups {
         if !join {
             self.joined.remove(&(group, host));
         }
-        // Kernels repeat their reports, and send one per source.
+        // Stop if nothing has changed. Kernels repeat their reports, and send one report per source.
         if join == before {
             return;
         }
         if let Some(own) = self.own.get(&group) {
-            // A program may also join a group of the scenario.
+            // Add the host to the group's members first, because a program may join a group of the scenario.
             network.add_member(*own, host);
             network.set_membership(now, *own, host, join);
         }
@@ -350,7 +351,7 @@ impl Groups {
         }
     }
 
-    /// Returns the group's number for this sender, whose first datagram creates the tree.
+    /// Returns the number of the group for this sender. The first datagram of a sender creates its multicast tree.
     fn find(
         &mut self,
         network: &mut Datagrams,
@@ -367,7 +368,7 @@ impl Groups {
         }
         let new = network.add_group(from)?;
         self.others.insert((group, from), new);
-        // Any host may join later, so the tree needs routes to all.
+        // Add all hosts to the tree's routes, because any host may join later.
         gates.iter().for_each(|gate| network.add_member(new, gate.node));
         for ((_, host), _) in self.joined.range((group, NodeIx(0))..=(group, NodeIx(u32::MAX))) {
             network.set_membership(now, new, *host, true);

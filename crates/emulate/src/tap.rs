@@ -1,4 +1,4 @@
-//! Records datagrams of tapped hosts: their departure and arrivals.
+//! Records when datagrams of selected hosts are sent and when they arrive.
 
 use crate::datagram::Datagram;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use steadycast_scenario::{NodeIx, Scenario};
 use steadycast_units::Time;
 use steadycast_wire::rtp::RtpHeader;
 
-/// Taps datagrams from or to some hosts, including those to groups.
+/// Records the datagrams that some hosts send or receive, including datagrams to groups.
 pub(crate) struct Tap {
     hosts: BTreeSet<NodeIx>,
     sent: Rows<Departure>,
@@ -24,10 +24,10 @@ struct Departure {
     number: u32,
     at: Time,
     from: u32,
-    /// The address of a host or a group.
+    /// The destination address: that of a host or a group.
     to: u32,
     protocol: u32,
-    /// The source and destination port, 16 bits each.
+    /// The source port and the destination port, 16 bits each.
     ports: Option<u32>,
     bytes: u32,
     ecn: u32,
@@ -36,7 +36,7 @@ struct Departure {
 
 row!(Departure { number, at, from, to, protocol, ports, bytes, ecn, rtp });
 
-/// The header of a datagram that may be RTP.
+/// The RTP header of a datagram, if the datagram really is RTP.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rtp {
     ssrc: u32,
@@ -49,7 +49,7 @@ struct Rtp {
 
 row!(Rtp { ssrc, payload_type, seq, timestamp, marker, head });
 
-/// The arrival of a datagram or of a copy of it.
+/// The arrival of a datagram. A datagram arrives more than once if it is duplicated or sent to a group.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrival {
     number: u32,
@@ -65,12 +65,12 @@ impl Tap {
         Self { hosts, sent: Rows::stored(store.cloned()), came: Rows::stored(store.cloned()) }
     }
 
-    /// Returns whether a datagram is recorded. `to` is `None` for a group.
+    /// Returns whether a datagram is recorded. `to` is `None` if it is sent to a group.
     fn sees(&self, from: NodeIx, to: Option<NodeIx>) -> bool {
         self.hosts.contains(&from) || to.is_none_or(|to| self.hosts.contains(&to))
     }
 
-    /// Records a datagram under the network's `number`.
+    /// Records that a datagram was sent. `number` is its number in the network.
     pub(crate) fn sent(&mut self, now: Time, number: u32, from: NodeIx, to: Option<NodeIx>, datagram: &Datagram<'_>) {
         if !self.sees(from, to) {
             return;
@@ -97,17 +97,17 @@ impl Tap {
         }
     }
 
-    /// Reads the rows back from the store.
+    /// Reads the recorded rows back from the store.
     ///
     /// # Errors
-    /// The store can't be read.
+    /// Returns an error if the store can't be read.
     pub(crate) fn recall(&mut self) -> io::Result<()> {
         self.sent.recall()?;
         self.came.recall()
     }
 
-    /// Returns the table `wire` in the order of departure: a row per arrival, and one for each datagram that did not
-    /// arrive.
+    /// Returns the table `wire`, in the order in which datagrams were sent. It has a row for each arrival, and a row
+    /// for each datagram that did not arrive.
     pub(crate) fn table(&self, scenario: &Scenario) -> Option<Table> {
         let mut table = Table::called("wire")?;
         let name = |node: u32| scenario.node_name(NodeIx(node));
@@ -115,16 +115,17 @@ impl Tap {
         let hosts: BTreeMap<u32, &str> = all.collect();
         let rtp = rtp_paths(&self.sent);
         let mut came: Vec<&Arrival> = self.came.iter().collect();
-        // The stable sort keeps arrivals of one datagram in the order of time.
+        // The sort is stable, so the arrivals of a datagram remain in order of time.
         came.sort_by_key(|came| came.number);
         let mut came = &came[..];
         for sent in &self.sent {
             let (own, rest) = came.split_at(came.partition_point(|came| came.number <= sent.number));
             came = rest;
-            // A datagram can look like RTP by chance, so only paths with an RTP stream count.
+            // Leave the RTP columns empty if the path has no RTP stream, because a datagram can look like RTP by
+            // chance.
             let told = Departure { rtp: sent.rtp.filter(|_| rtp.contains(&sent.path())), ..*sent };
             for (n, one) in own.iter().enumerate() {
-                // A group's datagram arrives at several hosts.
+                // Count the copies per host, because a datagram to a group arrives at several hosts.
                 let copy = own[..n].iter().filter(|other| other.host == one.host).count();
                 told.put(&mut table, name(sent.from), name(one.host), Some((one, copy)));
             }
@@ -152,12 +153,12 @@ impl Rtp {
 }
 
 impl Departure {
-    /// Returns source host, destination address and ports.
+    /// Returns the source host, the destination address and the ports.
     fn path(&self) -> (u32, u32, Option<u32>) {
         (self.from, self.to, self.ports)
     }
 
-    /// Writes a row. `came` is the arrival and the number of the copy.
+    /// Writes a row. `came` is the arrival and the number of the copy that arrived.
     fn put(&self, into: &mut Table, from: &str, to: &str, came: Option<(&Arrival, usize)>) {
         into.whole(&wire::NUMBER, self.number.into());
         into.real(&wire::SENT, self.at.as_secs_f64());
@@ -189,18 +190,18 @@ impl Departure {
     }
 }
 
-/// Minimum number of packets of an RTP stream.
+/// Minimum number of packets in an RTP stream.
 const MIN_STREAM_PACKETS: u32 = 16;
-/// Maximum step between consecutive sequence numbers of an RTP stream.
+/// Maximum step between two consecutive sequence numbers in an RTP stream.
 const MAX_STREAM_STEP: u16 = 64;
 
-/// Returns the paths with an RTP stream: at least [`MIN_STREAM_PACKETS`] packets with one SSRC and payload type. At
-/// least nine of ten sequence numbers must be 1 to [`MAX_STREAM_STEP`] above the previous number.
+/// Returns the paths that have an RTP stream: at least [`MIN_STREAM_PACKETS`] packets with the same SSRC and payload
+/// type. At least nine of ten sequence numbers must exceed the previous sequence number by 1 to [`MAX_STREAM_STEP`].
 ///
-/// A header alone does not prove RTP. For example, QUIC's long headers look like RTP if the fixed bit is greased (RFC
-/// 9287).
+/// A single header does not prove RTP. For example, the long headers of QUIC look like RTP if the fixed bit is greased
+/// (RFC 9287).
 fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
-    // The values are the number of packets, the number of regular steps, and the last sequence number.
+    // Each value has the number of packets, the number of regular steps, and the last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
     for (one, rtp) in sent.iter().filter_map(|one| Some((one, one.rtp?))) {
         let (packets, steps, last) = streams.entry((one.path(), rtp.ssrc, rtp.payload_type)).or_default();
@@ -222,7 +223,7 @@ mod tests {
     use steadycast_record::Values;
     use steadycast_units::{Bytes, Rate, Span};
 
-    /// Returns a UDP datagram between hosts 0 and 1 with these ports.
+    /// Returns a UDP datagram from host 0 to host 1 with these ports.
     fn datagram(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
         let total = 28 + payload.len();
         let mut bytes = vec![0x45, 0, (total >> 8) as u8, total as u8, 0, 0, 0, 0, 64, 17, 0, 0];
@@ -240,7 +241,7 @@ mod tests {
         Scenario::parse(&text, Path::new("test.toml")).unwrap_or_else(|p| panic!("{p}")).scenario
     }
 
-    /// Returns a tap of host `tapped` after datagrams were sent from a to b at intervals of `gap`.
+    /// Returns a tap of the host `tapped`. Host a has sent these datagrams to host b at intervals of `gap`.
     fn tapped(network: &mut Datagrams, tapped: u32, gap: Span, datagrams: impl IntoIterator<Item = Vec<u8>>) -> Tap {
         let mut tap = Tap::new([NodeIx(tapped)].into(), None);
         let note = |tap: &mut Tap, passed: DatagramEvent<'_>| {
@@ -295,8 +296,8 @@ mod tests {
             prop_assert!(firsts.map(|(number, _)| *number).eq(0..count as i64));
             for (n, at) in arrived.iter().enumerate().filter(|(_, at)| !at.is_nan()) {
                 prop_assert_eq!(sent[n], Span::micros(gap_us * numbers[n] as u64).as_secs_f64());
-                // The delay is 1 ms of transmission, 1 ms for each earlier datagram in the queue and in the
-                // transmitter, the extra delay, and one more packet time for a duplicate.
+                // The delay is the sum of 1 ms of transmission, 1 ms for each earlier datagram in the queue and in the
+                // transmitter, the extra delay, and 1 ms more for a duplicate.
                 let own = Bytes::new(1000).at(Rate::mbps(8)).as_secs_f64();
                 let most = own * f64::from(limit + 2) + 0.017 + if copies[n] > 0 { own } else { 0.0 };
                 prop_assert!((own + 0.01 - 1e-9..most + 1e-9).contains(&(at - sent[n])), "{} s", at - sent[n]);

@@ -1,4 +1,4 @@
-//! The kernels' TCP: connections between hosts, their workloads, and their statistics.
+//! The TCP of the hosts' kernels: connections, what is sent over them, and statistics.
 
 use crate::kernel;
 use crate::namespace::Namespace;
@@ -18,34 +18,34 @@ use steadycast_scenario::{self as sc, Workload};
 use steadycast_tcp::LINUX_WINDOW;
 use steadycast_units::{Bytes, Chance, Span, Time};
 
-/// The interval between readings of the kernel's statistics.
+/// Interval at which the kernel's statistics are read.
 const STATS_INTERVAL: Span = Span::millis(10);
 
-/// Maximum number of bytes per write.
+/// Maximum number of bytes that are written at once.
 const WRITE_CHUNK: usize = 64 * 1024;
 
-/// The length of IP and TCP headers in bytes, without and with timestamps.
+/// Size of IP and TCP headers in bytes: first without, then with the timestamps option.
 const HEADERS: [u32; 2] = [40, 52];
 
-/// Options of `linux/tcp.h` that some C libraries lack.
+/// Socket options from `linux/tcp.h` that some C libraries do not define.
 const TCP_RTO_MAX_MS: libc::c_int = 44;
 const TCP_RTO_MIN_US: libc::c_int = 45;
 const TCP_DELACK_MAX_US: libc::c_int = 46;
 
-/// A session of a TCP flow.
+/// A TCP flow between two hosts.
 pub(crate) struct Session {
     pub(crate) flow: String,
     pub(crate) spec: sc::Tcp,
     pub(crate) from: (Arc<Namespace>, Ipv4Addr),
     pub(crate) to: (Arc<Namespace>, SocketAddrV4),
-    /// When the session starts (`true`) and stops (`false`).
+    /// When the session starts (`true`) and when it stops (`false`).
     pub(crate) plan: VecDeque<(Time, bool)>,
     pub(crate) chance: Chance,
     pub(crate) figures: KernelSource,
 }
 
 impl Session {
-    /// Returns the payload of a full segment in bytes.
+    /// Returns the payload size of a full segment, in bytes.
     pub(crate) fn payload(&self) -> u32 {
         payload(&self.spec)
     }
@@ -61,7 +61,7 @@ struct Running {
     listener: Socket,
     accepted: Vec<Socket>,
     open: Option<Open>,
-    /// Whether the flow is between a start and a stop.
+    /// Whether the last transition in `plan` was a start.
     active: bool,
     work: Work,
 }
@@ -69,7 +69,7 @@ struct Running {
 struct Open {
     socket: Socket,
     connected: bool,
-    /// Bytes that the application still has to write.
+    /// Number of bytes that the application still has to write.
     left: u64,
     /// Whether the connection is closed after these bytes.
     last: bool,
@@ -80,23 +80,25 @@ pub(crate) struct Runner {
     running: Vec<Running>,
 }
 
-/// Returns the kernel's name of a congestion control.
+/// Returns the name that the kernel has for a congestion control.
 pub(crate) fn name(congestion: sc::Congestion) -> &'static str {
     match congestion {
         sc::Congestion::Reno | sc::Congestion::NewReno | sc::Congestion::Sack => "reno",
-        // Mainline kernels have BBR version 1 under this name.
+        // Mainline kernels have BBR version 1 under the name "bbr".
         sc::Congestion::Bbr | sc::Congestion::Bbr1 => "bbr",
         congestion => congestion.name(),
     }
 }
 
 impl Runner {
-    /// Opens the listening sockets and tries the congestion controls. Changes the caller's namespace.
+    /// Opens the listening sockets, and checks that the kernel supports the flows' options. Changes the caller's
+    /// namespace.
     pub(crate) fn new(sessions: Vec<Session>) -> Result<Self, BuildError> {
         Ok(Self { running: sessions.into_iter().map(Running::new).collect::<Result<_, _>>()? })
     }
 
-    /// Drives the connections until `stop` is set. Writes and samples until `end`. Changes the caller's namespace.
+    /// Runs the connections until `stop` is set. Writes data and records samples until `end`. Changes the caller's
+    /// namespace.
     pub(crate) fn run(
         mut self,
         clock: Clock,
@@ -135,7 +137,8 @@ impl Runner {
             fds.push(PollFd::new(&running.listener, PollFlags::IN));
             fds.extend(running.accepted.iter().map(|s| PollFd::new(s, PollFlags::IN)));
             if let Some(open) = &running.open {
-                // A socket is nearly always writable, so waiting for it without data to write would make the loop spin.
+                // Wait for the socket to become writable only if there is data. It nearly always is, so the loop would
+                // spin otherwise.
                 let wants = if open.writes() { PollFlags::OUT | PollFlags::IN } else { PollFlags::IN };
                 fds.push(PollFd::new(&open.socket, wants));
             }
@@ -159,7 +162,7 @@ impl Running {
         let spec = &session.spec;
         let enter = |space: &Namespace| space.enter().map_err(|e| wrong("from", e.to_string()));
         enter(&session.from.0)?;
-        // The trial reports an unsupported option before the run.
+        // Configure a trial socket, so that an unsupported option is reported before the run.
         let trial = tcp_socket().map_err(|e| wrong("kind", e.to_string()))?;
         configure(&trial, spec).map_err(|(key, error)| {
             let what = match key {
@@ -210,12 +213,12 @@ impl Running {
         self.work.turn(now, chance, &mut figures.activity);
         let Some(open) = &mut self.open else { return Ok(()) };
         if let Work::OnOff { gap: None, writing, .. } = self.work {
-            // Without a rate, the source writes as fast as the connection allows.
+            // A source that has no rate writes as fast as the connection allows.
             open.left = if writing { u64::MAX } else { 0 };
         }
         let payload = u64::from(payload(spec));
         while self.work.writes(now) {
-            // Data beyond the window is not written, as if the socket's buffer were full.
+            // Do not write more data than the window allows. The socket's buffer then seems full.
             if open.left < u64::from(spec.config.window) * payload {
                 open.left += payload;
             }
@@ -240,7 +243,7 @@ impl Running {
         }
     }
 
-    /// Stops the source immediately: queued data is not sent.
+    /// Stops the source immediately. Queued data is discarded.
     fn stop(&mut self, now: Time) {
         if !std::mem::replace(&mut self.active, false) {
             return;
@@ -249,7 +252,7 @@ impl Running {
         if let Some(open) = self.open.take() {
             observe(&mut self.session, &open.socket, now);
             self.session.figures.close();
-            // A linger time of zero resets the connection and discards the kernel's data.
+            // Set the linger time to zero, which resets the connection and discards the data in the kernel.
             let _ = open.socket.set_linger(Some(Duration::ZERO));
         }
     }
@@ -258,7 +261,7 @@ impl Running {
         self.session.from.0.enter()?;
         let socket = tcp_socket()?;
         configure(&socket, &self.session.spec).map_err(|(_, error)| error)?;
-        // Nagle's algorithm would delay a paced source.
+        // Switch Nagle's algorithm off, because it would delay a paced source.
         socket.set_tcp_nodelay(true)?;
         socket.set_nonblocking(true)?;
         socket.bind(&SockAddr::from(SocketAddrV4::new(self.session.from.1, 0)))?;
@@ -283,7 +286,7 @@ impl Running {
             match open.socket.peer_addr() {
                 Ok(_) => open.connected = true,
                 Err(_) if matches!(open.socket.take_error(), Ok(None)) => return Ok(()),
-                // The attempt timed out. It is repeated, as a user would do.
+                // The attempt has timed out. Repeat it, as a user would do.
                 Err(_) => {
                     let (left, last) = (open.left, open.last);
                     return self.connect(left, last);
@@ -295,7 +298,7 @@ impl Running {
             match (&open.socket).write(&chunk[..most]) {
                 Ok(n) => open.left = if open.left == u64::MAX { u64::MAX } else { open.left - n as u64 },
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // The connection was reset or timed out.
+                // The connection was reset, or it has timed out.
                 Err(_) => {
                     self.finish(now, false);
                     return Ok(());
@@ -305,7 +308,7 @@ impl Running {
         if open.last && open.left == 0 && !std::mem::replace(&mut open.shut, true) {
             let _ = open.socket.shutdown(std::net::Shutdown::Write);
         }
-        // The peer closes after all data has arrived, so the transfer is complete.
+        // The peer closes the connection once it has received all data. The transfer is then complete.
         if !read_all(&open.socket, false) {
             let whole = open.shut;
             self.finish(now, whole);
@@ -336,19 +339,20 @@ impl Running {
     }
 }
 
-/// Discards received bytes. Returns whether more may arrive.
+/// Discards received bytes. If `prompt` is true, acknowledges each segment at once. Returns whether more bytes may
+/// arrive.
 fn read_all(socket: &Socket, prompt: bool) -> bool {
     loop {
         match kernel::discard(socket.as_raw_fd(), 1 << 24) {
             Ok(0) => return false,
             Ok(_) if prompt => {
-                // TCP_QUICKACK only lasts until the next segment.
+                // Set TCP_QUICKACK again, because it lasts only until the next segment.
                 let _ = kernel::tcp_option(socket.as_raw_fd(), libc::TCP_QUICKACK, 1);
             }
             Ok(_) => {}
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // `ENOTCONN` means that the socket is still connecting.
+            // The socket is still connecting if the error is `ENOTCONN`.
             Err(e) => return e.raw_os_error() == Some(libc::ENOTCONN),
         }
     }
@@ -361,11 +365,11 @@ fn tcp_socket() -> io::Result<Socket> {
 fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::Error)> {
     let fd = socket.as_raw_fd();
     socket.set_tcp_congestion(name(spec.config.congestion).as_bytes()).map_err(|e| ("congestion", e))?;
-    // TCP_MAXSEG includes the timestamps' option bytes.
+    // Do not subtract the bytes of the timestamps option, because TCP_MAXSEG includes them.
     let mss = (spec.config.packet.get() as u32).saturating_sub(HEADERS[0]);
     kernel::tcp_option(fd, libc::TCP_MAXSEG, mss).map_err(|e| ("packet", e))?;
     let linux = (Span::millis(200), Span::secs(120));
-    // Older kernels lack these options.
+    // Set these options only if they differ from the default, because older kernels lack them.
     if spec.config.min_rto != linux.0 {
         let us = (spec.config.min_rto.as_nanos() / 1_000) as u32;
         kernel::tcp_option(fd, TCP_RTO_MIN_US, us).map_err(|e| ("min_rto", e))?;
@@ -379,13 +383,14 @@ fn configure(socket: &Socket, spec: &sc::Tcp) -> Result<(), (&'static str, io::E
         kernel::tcp_option(fd, libc::TCP_WINDOW_CLAMP, clamp).map_err(|e| ("window", e))?;
     }
     if !spec.config.delayed_ack {
-        // On older kernels without this option, the read loop sets TCP_QUICKACK for each segment.
+        // Ignore an error. If an older kernel lacks this option, the read loop sets TCP_QUICKACK for each segment
+        // instead.
         let _ = kernel::tcp_option(fd, TCP_DELACK_MAX_US, 1);
     }
     Ok(())
 }
 
-/// Length of `struct tcp_info` in Linux 6.7, the first version with `tcpi_total_rto`.
+/// Size of `struct tcp_info` in Linux 6.7, in bytes. That version is the first to have `tcpi_total_rto`.
 const TCP_INFO_LEN: usize = 248;
 
 fn observe(session: &mut Session, socket: &Socket, now: Time) {
@@ -396,7 +401,7 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
     };
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
     let (retransmitted, sent, rtt, ssthresh) = (word(100), word(156), word(68), word(76));
-    // `long` takes the first word as the low half, as on little-endian machines.
+    // Swap the halves on big-endian machines, because `long` takes the first word as the low half.
     let bytes = if cfg!(target_endian = "little") { long(200) } else { long(200).rotate_left(32) };
     let header = u64::from(HEADERS[usize::from(session.spec.config.timestamps)]);
     session.figures.observe(
@@ -407,10 +412,10 @@ fn observe(session: &mut Session, socket: &Socket, now: Time) {
             retransmitted: u64::from(retransmitted),
             timeouts: u64::from(word(240) & 0xffff),
             cwnd: f64::from(word(80)),
-            // 0x7fffffff is the kernel's infinity.
+            // The kernel uses 0x7fffffff for an infinite threshold.
             ssthresh: if ssthresh >= 0x7fff_ffff { f64::INFINITY } else { f64::from(ssthresh) },
             srtt: (rtt > 0).then(|| Span::micros(u64::from(rtt))),
-            // These are the unacknowledged segments, and the unsent bytes.
+            // Data waits if there are unacknowledged segments (first word) or unsent bytes (second word).
             waits: word(24) > 0 || word(144) > 0,
         },
     );

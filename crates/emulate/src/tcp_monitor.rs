@@ -1,4 +1,4 @@
-//! Measures the kernels' TCP at the relay: the segments that delivered new bytes, and their times.
+//! Observes the TCP of the hosts' kernels at the relay. It finds out which segments deliver new bytes, and when.
 
 use crate::datagram::{Datagram, Segment};
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ pub(crate) struct Stream {
     pub(crate) source: AgentIx,
     pub(crate) sink: AgentIx,
     pub(crate) intake: Intake,
-    /// The payload of a full segment in bytes, which converts byte offsets to packet numbers.
+    /// Payload size of a full segment, in bytes. It converts byte offsets to packet numbers.
     pub(crate) payload: u32,
-    /// The records of sent and arrived packets.
+    /// Records of the sent packets and of the arrived packets.
     pub(crate) logs: Option<(Rows<PacketRow>, Rows<PacketRow>)>,
-    /// Maximum send jitter. Packets are held for a random time, uniform between 0 and this.
+    /// Maximum send jitter. A packet is held for a random time between 0 and this time, with uniform distribution.
     jitter: Span,
     chance: Chance,
     until: Time,
@@ -46,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// Adds send jitter as in the simulation.
+    /// Adds send jitter in the same way as the simulation.
     pub(crate) fn jittered(mut self, jitter: Span, chance: Chance) -> Self {
         (self.jitter, self.chance) = (jitter, chance);
         self
@@ -58,17 +58,18 @@ impl Stream {
     }
 }
 
-/// The streams by destination host and port.
+/// The streams, each under its destination's host and port.
 #[derive(Default)]
 pub(crate) struct Streams {
     pub(crate) all: BTreeMap<(NodeIx, u16), Stream>,
 }
 
 impl Streams {
-    /// Returns the time at which a datagram may leave its host; `None` if the datagram is not held.
+    /// Returns until when a datagram must be held at its host. Returns `None` if it need not be held.
     pub(crate) fn hold(&mut self, now: Time, datagram: &Datagram<'_>, to: NodeIx) -> Option<Time> {
         let stream = self.all.get_mut(&(to, datagram.tcp()?.ports.1)).filter(|s| !s.jitter.is_zero())?;
-        // A stream's held packets leave together at `until`. The first packet after `until` draws a new time.
+        // All packets that a stream holds leave together at `until`. The first packet after that time draws a new
+        // `until`.
         if stream.until <= now {
             stream.until = now + stream.chance.span_between(Span::ZERO, stream.jitter);
         }
@@ -88,7 +89,7 @@ impl Streams {
         let Some(datagram) = Datagram::read(arrival.bytes) else { return };
         let Some(segment) = datagram.tcp() else { return };
         let Some(stream) = self.all.get_mut(&(arrival.host, segment.ports.1)) else { return };
-        // `place` comes before `add`, because it resolves the sequence number near `next`, which `add` advances.
+        // Call `place` before `add`. `place` finds the offset that is nearest to `next`, and `add` advances `next`.
         let offset = stream.bytes.place(segment.seq);
         if stream.bytes.add(&segment) {
             stream.intake.add(arrival.at, Bytes::new(datagram.len() as u64), arrival.sent);
@@ -110,29 +111,29 @@ impl Streams {
 
 #[derive(Debug, Default)]
 struct ReceivedBytes {
-    /// The sequence number of the first byte.
+    /// Sequence number of the first byte.
     base: u32,
     /// All bytes before this offset were received.
     next: u64,
-    /// Received ranges after a gap: their ends by their starts.
+    /// The ranges that were received after a gap. The key is the start of a range, and the value is its end.
     ahead: BTreeMap<u64, u64>,
 }
 
-/// TCP's maximum window (RFC 7323). A segment further ahead can't belong to the connection.
+/// The maximum window of TCP (RFC 7323). A segment that is further ahead can't belong to the connection.
 const MAX_WINDOW: i64 = 1 << 30;
 
 impl ReceivedBytes {
-    /// Returns a byte's offset in the stream.
+    /// Returns the offset of a byte in the stream.
     fn place(&self, seq: u32) -> u64 {
-        // The signed distance resolves the wrap of the numbers.
+        // Compute a signed distance, so that the result is right when the sequence numbers wrap.
         let from_next = seq.wrapping_sub(self.base.wrapping_add(self.next as u32)) as i32;
         self.next.saturating_add_signed(i64::from(from_next))
     }
 
-    /// Returns whether the segment contains a new byte.
+    /// Adds a segment. Returns whether it contains a new byte.
     fn add(&mut self, segment: &Segment) -> bool {
         if segment.syn {
-            // A SYN begins a new connection, or is retransmitted before any data.
+            // Start over. A SYN begins a new connection, or it is a retransmission before any data.
             *self = Self { base: segment.seq.wrapping_add(1), ..Self::default() };
             return false;
         }

@@ -1,4 +1,4 @@
-//! Video and plain-traffic endpoints on UDP sockets in the namespaces of their hosts.
+//! Endpoints of video and plain traffic, on UDP sockets in the network namespaces of their hosts.
 
 use crate::relay::{MembershipChange, RelayHandle};
 use std::cell::RefCell;
@@ -17,25 +17,25 @@ use steadycast_wire::rtcp::Compound;
 use steadycast_wire::rtp::RtpHeader;
 use steadycast_wire::{IP_UDP_OVERHEAD, is_rtcp};
 
-/// The bytes of the payload: four zeros, the packet's number, and its send time. The zeros distinguish the payload from
-/// RTCP.
+/// Size of the payload in a packet of plain traffic, in bytes: four zeros, the packet's number, and its send time. The
+/// zeros distinguish the packet from RTCP.
 pub(crate) const PLAIN_PAYLOAD: usize = 20;
 
-/// The number of packets that are kept for parity in addition to those that the session still needs, because send
-/// jitter may delay parity.
+/// Number of additional packets that are kept for computing parity. They are needed because send jitter may delay
+/// parity.
 const JITTER_MARGIN: u64 = 256;
 
-/// Maximum number of successive calls of an agent before other agents are served.
+/// Maximum number of consecutive calls of one agent before other agents are served.
 const MAX_CALLS: usize = 1_000;
 
-/// A session's sent packets. A receiver looks up the frame fragment of a datagram here, because the datagram does not
-/// contain its number.
+/// The packets that a session has sent. A datagram does not contain the frame fragment that it stands for, so a
+/// receiver looks the fragment up here.
 #[derive(Default)]
 pub(crate) struct Sent {
     streams: BTreeMap<u32, Stream>,
 }
 
-/// The packets with one SSRC.
+/// The packets that have the same SSRC.
 #[derive(Default)]
 struct Stream {
     packets: VecDeque<(Media, Time)>,
@@ -43,7 +43,7 @@ struct Stream {
     parity: bool,
 }
 
-/// Maximum number of stored packets. With more packets, 16-bit sequence numbers would be ambiguous.
+/// Maximum number of stored packets. With more of them, 16-bit sequence numbers would be ambiguous.
 const MAX_STORED_PACKETS: usize = 1 << 16;
 
 impl Sent {
@@ -53,16 +53,16 @@ impl Sent {
         stream.add(now, media);
     }
 
-    /// Returns the latest packet with this header, its send time, and whether it is parity.
+    /// Returns the latest packet that has this header. Also returns its send time, and whether it is parity.
     fn find(&self, header: &RtpHeader) -> Option<(&Media, Time, bool)> {
         let stream = self.streams.get(&header.ssrc)?;
         let (media, at) = stream.numbered(header.seq)?;
-        // The header of a packet recovered from parity has no `send_time`.
+        // Ignore `send_time` if the header has none, because a packet that was recovered from parity lacks it.
         let sent = RtpHeader { send_time: header.send_time.and(media.header.send_time), ..media.header };
         (sent == *header).then_some((media, *at, stream.parity))
     }
 
-    /// Returns the header of the source's latest packet with this sequence number, without its extension.
+    /// Returns the header of the latest packet with this SSRC and sequence number. The header extension is left out.
     fn bare(&self, ssrc: u32, number: u16) -> Option<RtpHeader> {
         let (media, _) = self.streams.get(&ssrc)?.numbered(number)?;
         Some(RtpHeader { send_time: None, ..media.header })
@@ -84,25 +84,25 @@ impl Stream {
 
     fn numbered(&self, number: u16) -> Option<&(Media, Time)> {
         let last = self.first + (self.packets.len() as u64).checked_sub(1)?;
-        // The 16-bit distance resolves the wrap of the numbers.
+        // Compute the distance in 16 bits, so that the result is right when the numbers wrap.
         let back = (last as u16).wrapping_sub(number);
         self.packets.get(last.checked_sub(u64::from(back))?.checked_sub(self.first)? as usize)
     }
 }
 
-/// An endpoint without its agent.
+/// The properties of an endpoint, apart from its agent.
 pub(crate) struct Hosted {
     pub(crate) ix: AgentIx,
-    /// Index among the sessions of all flows.
+    /// Index of the session among the sessions of all flows.
     pub(crate) session: usize,
     pub(crate) host: NodeIx,
-    /// When the endpoint starts (`true`) and stops (`false`).
+    /// When the endpoint starts (`true`) and when it stops (`false`).
     pub(crate) plan: VecDeque<(Time, bool)>,
-    /// The destination of RTCP; `None` for the peer or the group.
+    /// Where RTCP is sent to. `None` means that it is sent to the peer or to the group.
     pub(crate) reports_to: Option<SocketAddr>,
-    /// The group that the endpoint joins and leaves itself.
+    /// The group that the endpoint joins when it starts and leaves when it stops.
     pub(crate) member_of: Option<u32>,
-    /// Maximum send jitter. Packets are held for a random time, uniform between 0 and this.
+    /// Maximum send jitter. A packet is held for a random time between 0 and this time, with uniform distribution.
     pub(crate) jitter: Span,
     pub(crate) chance: Chance,
 }
@@ -111,18 +111,18 @@ pub(crate) struct UdpEnd {
     pub(crate) agent: Agent,
     pub(crate) hosted: Hosted,
     pub(crate) log: Option<Rows<PacketRow>>,
-    /// The packets that the endpoint's session has sent.
+    /// The packets that all senders of the endpoint's session have sent.
     sent: Rc<RefCell<Sent>>,
     relay: RelayHandle,
     held: VecDeque<(Time, Ecn, Body)>,
     outgoing: Vec<(Bytes, Ecn, Body)>,
     leaves: bool,
     zeros: Vec<u8>,
-    /// The number of packets of media or plain traffic.
+    /// Number of packets of media or plain traffic that were received.
     pub(crate) received_packets: u64,
-    /// The symbols of sent packets, from which parity is computed.
+    /// Contents of sent packets. Parity is computed from them.
     kept: SentSymbols,
-    /// The symbols of received packets, from which lost packets are recovered.
+    /// Contents of received packets. Lost packets are recovered from them.
     received_symbols: ReceivedSymbols,
 }
 
@@ -152,7 +152,7 @@ impl UdpEnd {
         }
     }
 
-    /// Ends the run for the agent, which then sends nothing new.
+    /// Tells the agent that the run ends. The agent then sends no new data.
     pub(crate) fn finish(&mut self, now: Time, out: &mut Outbox) {
         self.agent.finish(now, &mut Out { packets: &mut self.outgoing });
         self.settle(now, out);
@@ -164,7 +164,7 @@ impl UdpEnd {
         }
     }
 
-    /// Sends or holds the agent's packets.
+    /// Sends the packets that the agent has produced, or holds them to emulate send jitter.
     fn settle(&mut self, now: Time, out: &mut Outbox) {
         for (size, ecn, body) in std::mem::take(&mut self.outgoing) {
             if let Some(log) = &mut self.log {
@@ -178,7 +178,7 @@ impl UdpEnd {
             if self.hosted.jitter.is_zero() {
                 self.send(now, size, ecn, &body, out);
             } else {
-                // As in the simulation, all held packets leave together.
+                // Let all held packets leave together, as in the simulation.
                 let until = match self.held.back() {
                     Some((until, _, _)) => *until,
                     None => now + self.hosted.chance.span_between(Span::ZERO, self.hosted.jitter),
@@ -197,14 +197,14 @@ impl UdpEnd {
         }
         let first = self.first_kept().unwrap_or(u64::MAX);
         self.kept.forget_before(first.saturating_sub(JITTER_MARGIN));
-        // The BYE has been sent by now.
+        // Leave the group now, if the agent has sent its BYE.
         if self.leaves && !self.agent.leaving() {
             self.leaves = false;
             self.change_membership(false);
         }
     }
 
-    /// Returns the extended sequence number of the first packet that may still be retransmitted or protected.
+    /// Returns the extended sequence number of the first packet that may still be retransmitted or protected by parity.
     fn first_kept(&self) -> Option<u64> {
         let Agent::VideoSource(source) = &self.agent else { return None };
         source.session().and_then(Sender::first_kept)
@@ -248,7 +248,7 @@ impl UdpEnd {
         }
     }
 
-    /// Returns the packet and its send time.
+    /// Parses a datagram. Returns the packet, and its send time if it is known.
     fn read(&self, which: Which, bytes: &[u8]) -> Option<(Body, Option<Time>)> {
         if matches!(self.agent, Agent::PlainSink(_)) {
             let number = u64::from_be_bytes(bytes.get(4..12)?.try_into().ok()?);
@@ -264,7 +264,7 @@ impl UdpEnd {
         let (media, at, parity) = sent.find(&header)?;
         let body = if parity {
             let (header, _) = ParityHeader::parse(payload).ok()?;
-            // Recovery works on bytes here, so it needs no description of the packets.
+            // Leave the list of protected packets empty, because the emulation recovers packets from their bytes.
             Body::Parity(Box::new((*media, Protection { header, packets: Arc::from([]) })))
         } else {
             Body::Rtp(Box::new(*media))
@@ -272,11 +272,11 @@ impl UdpEnd {
         Some((body, Some(at)))
     }
 
-    /// Passes a datagram to the agent. For a video receiver, lost packets are recovered from parity.
+    /// Passes a datagram to the agent. If the agent is a video receiver, also recovers lost packets from parity.
     fn deliver(&mut self, now: Time, arriving: &Arriving<'_>, bytes: &[u8]) {
         let out = &mut Out { packets: &mut self.outgoing };
         let Agent::VideoSink(sink) = &mut self.agent else { return self.agent.on_packet(now, arriving, out) };
-        // Only parity needs bytes.
+        // Keep the packet's bytes only if the session has parity, because only parity needs them.
         let source = sink.session().filter(|session| session.has_parity()).and_then(Receiver::source);
         match (arriving.body, source) {
             (Body::Rtp(media), Some(_)) if media.repairs.is_none() => {
@@ -290,7 +290,8 @@ impl UdpEnd {
                     && let Some(original) = self.sent.borrow().bare(ssrc, number)
                 {
                     let mut whole = Vec::new();
-                    // Payloads are zeros, so the header determines the original's bytes.
+                    // Rebuild the bytes of the original packet from its header. This is possible because payloads are
+                    // zeros.
                     original.encode(&[], &vec![0; original.payload_len.into()], &mut whole);
                     self.received_symbols.on_packet(ssrc, number, &whole);
                 }
@@ -316,11 +317,11 @@ impl UdpEnd {
     }
 }
 
-/// Returns a sender's identity, which is its host.
+/// Returns a number that identifies a sender: the address of its host.
 fn sender(address: SocketAddr) -> AgentIx {
     match address.ip() {
         IpAddr::V4(v4) => AgentIx(u32::from(v4)),
-        // Hosts have IPv4 addresses only.
+        // This does not happen, because hosts have only IPv4 addresses.
         IpAddr::V6(_) => AgentIx(u32::MAX),
     }
 }
@@ -340,11 +341,12 @@ impl End for UdpEnd {
                 self.change_membership(true);
             } else {
                 self.agent.stop(now, packets);
-                // The host stays in the group until the BYE is sent, which a large group delays.
+                // Stay in the group until the BYE is sent. In a large group, it is sent with a delay.
                 self.leaves = self.hosted.member_of.is_some();
             }
         }
-        // A plain source sends one packet per call. An agent whose timer does not advance must not block the loop.
+        // Repeat the call, because a plain source sends only one packet per call. Limit the number of calls, so that an
+        // agent whose timer does not advance can't block the loop.
         for _ in 0..MAX_CALLS {
             if self.agent.wake() > now {
                 break;
@@ -359,7 +361,7 @@ impl End for UdpEnd {
         self.received_packets += u64::from(!matches!(body, Body::Rtcp { .. }));
         let ecn = datagram.meta.ecn;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        // RTCP carries no send time.
+        // RTCP carries no send time. Use the arrival time instead.
         let sent = sent.unwrap_or(now);
         if let Some(log) = &mut self.log {
             log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));

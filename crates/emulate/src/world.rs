@@ -1,4 +1,4 @@
-//! The emulated world: hosts, the network between them, and the endpoints on them.
+//! The emulated world: the hosts, the network between them, and the endpoints that run on them.
 
 use crate::kernel;
 use crate::namespace::{self, Namespace};
@@ -29,39 +29,39 @@ use steadycast_scenario::{self as sc, NodeIx, Scenario};
 use steadycast_tcp::Config;
 use steadycast_units::{Span, Spread, Time};
 
-/// The RTP port of the first session, with RTCP on the next one. Each further session uses the next two.
+/// The RTP port of the first session. Its RTCP port is the next port. Each further session uses the next two ports.
 pub const RTP_PORT: u16 = 5004;
-/// iperf's default port, for the first session. Each further session uses the next one.
+/// The port of the first TCP session, which is iperf's default port. Each further session uses the next port.
 pub const TCP_PORT: u16 = 5001;
 
-/// The sessions' ports must fit below the kernel's ephemeral ports.
+/// Maximum number of sessions. Their ports must be below the ephemeral ports of the kernel.
 const MAX_SESSIONS: usize = 10_000;
 
-/// The pacer catches up after a call that is late by at most this, so that it keeps its rate.
+/// If the pacer is called late by at most this time, it catches up, so that it keeps its rate.
 const PACER_CREDIT: Span = Span::millis(5);
 
 const CHECK_INTERVAL: Span = Span::millis(50);
 
-/// After the scenario's end, the run continues until no packet has arrived for this time.
+/// After the end of the scenario, the run continues until no packet has arrived for this time.
 const GRACE_IDLE: Span = Span::millis(400);
 const GRACE_TOTAL: Span = Span::secs(3);
 
-/// Maximum share of late releases in a trustworthy run.
+/// Maximum share of late releases. If it is exceeded, the run is not trustworthy.
 const MAX_LATE_SHARE: f64 = 0.01;
 
-/// Maximum 99th percentile of the lateness of endpoint calls in a trustworthy run.
+/// Maximum lateness of endpoint calls, as the 99th percentile. If it is exceeded, the run is not trustworthy.
 const MAX_ENDS_LATENESS: Span = Span::millis(5);
 
-/// A scenario that can't be emulated.
+/// Why a scenario can't be emulated.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulateError {
-    /// A problem of the network or of a flow.
+    /// A problem in the network or in a flow.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A host that does not exist.
+    /// There is no host of this name.
     #[error("no host is called \"{0}\"")]
     NoHost(String),
-    /// A program that can't be started.
+    /// A program can't be started.
     #[error("{name}: can't be started ({error})")]
     Program {
         /// The program's name.
@@ -69,8 +69,8 @@ pub enum EmulateError {
         /// The system's error.
         error: io::Error,
     },
-    /// A system error, with the name of the resource. The resources "network namespaces" and "/dev/net/tun" may require
-    /// privileges.
+    /// A system error, and the name of the resource that it concerns. Access to "network namespaces" and "/dev/net/tun"
+    /// may require privileges.
     #[error("{0}: {1}")]
     Io(&'static str, io::Error),
 }
@@ -79,14 +79,14 @@ pub(crate) fn during(what: &'static str) -> impl FnOnce(io::Error) -> EmulateErr
     move |error| EmulateError::Io(what, error)
 }
 
-/// Options beyond the scenario.
+/// Options that are not part of the scenario.
 #[derive(Default)]
 pub struct Options {
-    /// Nodes that get a host although they are not the end of a flow.
+    /// Nodes that get a host although no flow begins or ends there.
     pub hosts: Vec<String>,
-    /// Whether the scenario's flows are left out.
+    /// Whether the flows of the scenario are left out.
     pub only_network: bool,
-    /// A program that runs at the same time as the flows and ends the run.
+    /// A program that runs during the flows. The run ends when the program ends.
     pub program: Option<Program>,
     /// Hosts whose datagrams are recorded in the table `wire`.
     pub tap: Vec<String>,
@@ -94,11 +94,11 @@ pub struct Options {
 
 /// A host of the emulated world.
 pub struct Host {
-    /// The name of the node.
+    /// Name of the host's node.
     pub name: String,
-    /// The node.
+    /// The host's node.
     pub node: NodeIx,
-    /// The network namespace.
+    /// The host's network namespace.
     pub namespace: Arc<Namespace>,
 }
 
@@ -109,10 +109,10 @@ struct Ready {
     log: Option<Rows<PacketRow>>,
 }
 
-/// A scenario in real time: prepared, running, or finished.
+/// A scenario that is emulated in real time. It is prepared, running, or finished.
 pub struct Emulation {
     scenario: Scenario,
-    /// All hosts.
+    /// All hosts of the emulated world.
     pub hosts: Vec<Host>,
     agents: Vec<Agent>,
     flows: Vec<FlowEnds>,
@@ -120,17 +120,17 @@ pub struct Emulation {
     logs: Vec<Option<Vec<PacketRow>>>,
     step: Span,
     now: Time,
-    /// The parts that the run needs; `None` once it has started.
+    /// The parts that the run needs. `None` once the run has started.
     ready: Option<Prepared>,
-    /// The network; `None` before the end of the run.
+    /// The network model. `None` until the end of the run.
     network: Option<Datagrams>,
     tap: Option<Tap>,
     timing: Punctuality,
     sessions: usize,
     program: Option<Program>,
-    /// The program's exit code.
+    /// The exit code of the program.
     pub code: Option<i32>,
-    /// The lateness of calls of the flows' endpoints over the whole run.
+    /// How late the endpoints of the flows were called, over the whole run.
     ends_late: Spread,
     ends_late_last: Spread,
 }
@@ -140,7 +140,7 @@ struct Prepared {
     gates: Vec<Gate>,
     members: Vec<Member>,
     ends: Vec<Ready>,
-    /// One source per session of the kernels' TCP, in the order of the sessions.
+    /// The source of each session that uses the kernel's TCP, in the order of the sessions.
     sources: Vec<AgentIx>,
     tcp: Runner,
     streams: Streams,
@@ -148,22 +148,22 @@ struct Prepared {
 }
 
 impl Emulation {
-    /// Creates the hosts and opens the flows' sockets.
+    /// Creates the hosts, and opens the sockets of the flows.
     pub fn build(scenario: &Scenario, inputs: &mut Inputs, options: Options) -> Result<Self, EmulateError> {
         inputs.credit = PACER_CREDIT;
-        // Processes of an earlier run that crashed would compete with this run.
+        // Kill processes of earlier runs that have crashed, because they would compete with this run.
         sweep();
         let mut scenario = scenario.clone();
         if options.only_network {
             scenario.flows.clear();
             scenario.record.packets.clear();
-            // Without flows, only events that change the network remain.
+            // Without flows, keep only the events that change the network.
             scenario.events.retain(|e| matches!(e.kind, sc::EventKind::Set(_)));
         }
         let more = options.hosts.iter().chain(options.program.iter().map(|p| &p.host)).chain(&options.tap);
         let nodes = hosts_of(&scenario, more)?;
         let mut network = Datagrams::new(&scenario, &nodes)?;
-        // Without a store, the record stays in memory.
+        // If there is no store, the record stays in memory.
         let store = TempStore::new().ok().map(|spool| -> Arc<dyn Store> { Arc::new(spool) });
         if let Some(store) = &store {
             network.keep_in(store);
@@ -171,7 +171,7 @@ impl Emulation {
         let tapped: BTreeSet<NodeIx> = options.tap.iter().filter_map(|name| scenario.node(name)).collect();
         let tap = (!tapped.is_empty()).then(|| Tap::new(tapped, store.as_ref()));
         let mtu = scenario.links.iter().flat_map(|l| [l.forward.mtu, l.back.mtu]).map(|m| m.get()).min();
-        // 68 bytes is IPv4's minimum MTU (RFC 791).
+        // The minimum MTU of IPv4 is 68 bytes (RFC 791).
         let mtu = mtu.unwrap_or(1500).clamp(68, 65_535) as u16;
         let (hosts, gates) = make_hosts(&scenario, &nodes, mtu)?;
         let ways = scenario.flows.iter().map(|flow| network.directions_of_flow(flow)).collect();
@@ -220,10 +220,11 @@ impl Emulation {
         })
     }
 
-    /// Starts the pcapng captures of the scenario. `open` returns the stream for a link's name.
+    /// Starts the pcapng captures of the scenario. `open` returns the stream to which the capture of a link is written.
+    /// Its argument is the name of the link.
     ///
     /// # Errors
-    /// The first error of a stream, with the link's name.
+    /// Returns the first error of a stream, with the name of its link.
     pub fn capture(
         &mut self,
         open: impl FnMut(&str) -> io::Result<Box<dyn Write + Send>>,
@@ -235,25 +236,26 @@ impl Emulation {
     /// Ends the captures.
     ///
     /// # Errors
-    /// The first error of a stream during the run, with the link's name.
+    /// Returns the first error that a stream had during the run, with the name of its link.
     pub fn end_capture(&mut self) -> Result<(), (String, io::Error)> {
         self.network.as_mut().map_or(Ok(()), Datagrams::end_capture)
     }
 
-    /// Returns the end of the run.
+    /// Returns the time at which the run ends.
     pub fn end(&self) -> Time {
         Time::ZERO + self.scenario.duration
     }
 
-    /// Returns how many packets have left a link so far.
+    /// Returns how many times packets have left a link so far.
     pub fn hops(&self) -> u64 {
         self.network.as_ref().map_or(0, Datagrams::hops)
     }
 
-    /// Runs while `go_on`, which is called every 50 ms, returns true. Returns whether the end was reached.
+    /// Runs the scenario while `go_on` returns true. `go_on` is called every 50 ms. Returns whether the end of the
+    /// scenario was reached.
     ///
     /// # Errors
-    /// The system has no memory or descriptors left.
+    /// Returns an error if the system has no memory or descriptors left.
     pub fn run(&mut self, mut go_on: impl FnMut(Time) -> bool) -> Result<bool, EmulateError> {
         let Some(ready) = self.ready.take() else { return Ok(false) };
         let Prepared { network, gates, members, ends, sources, tcp, streams, tap } = ready;
@@ -272,7 +274,7 @@ impl Emulation {
                 let ran = self.drive(&mut world, &tcp, &mut go_on);
                 Ok((ran?, world))
             });
-            // The TCP thread must end even if the endpoints failed.
+            // End the TCP thread even if the endpoints have failed.
             stop.store(true, Ordering::Release);
             for (ix, figures) in sources.iter().zip(joined(tcp, "TCP")?) {
                 self.agents[ix.0 as usize] = Agent::KernelSource(Box::new(figures));
@@ -310,12 +312,12 @@ impl Emulation {
     ) -> Result<bool, EmulateError> {
         let program = self.begin()?;
         let (end, step) = (self.end(), self.step);
-        // This thread paces packets, so it takes precedence over threads that only compute. The relay's thread has set
-        // its own real-time priority.
+        // Give this thread real-time priority. It paces packets, so it takes precedence over threads that only compute.
+        // The relay's thread sets its own priority.
         kernel::set_realtime_priority(false);
         let over = || tcp.is_finished() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);
-        // The program may end before or after the flows.
+        // Wait for the program as well, because it may end before or after the flows.
         if let Some(program) = program {
             while matches!(ran, Ok(true)) && !program.ended() && go_on(end) {
                 ran = world.idle().map(|()| true);
@@ -357,7 +359,8 @@ impl Emulation {
         Some(use_it(&record))
     }
 
-    /// Returns the run's summary, without figures that need pixels. `complete` is true if its end was reached.
+    /// Returns the summary of the run. Figures that need decoded pixels are left out. `complete` tells whether the run
+    /// reached its end.
     pub fn summary(&self, complete: bool) -> Value {
         let summary = self.with_record(|record| {
             let mut tree = record.tree(complete);
@@ -394,7 +397,7 @@ impl Emulation {
         }
     }
 
-    /// Returns the table called `name`, if there is one.
+    /// Returns the table `name`. Returns `None` if there is no such table.
     pub fn table(&self, name: &str) -> Option<Table> {
         match &self.tap {
             Some(tap) if name == "wire" => tap.table(&self.scenario),
@@ -415,11 +418,11 @@ fn joined<T>(thread: JoinHandle<io::Result<T>>, what: &'static str) -> Result<T,
 struct Udp {
     driver: Loop<UdpEnd>,
     count: usize,
-    /// The lateness before the last part of the run.
+    /// How late endpoints were called, until the last part of the run began.
     late_before: Spread,
 }
 
-/// The share of a run that counts as its last part.
+/// The last part of a run, as a share of its duration.
 const LAST_PART: f64 = 0.05;
 
 impl Udp {
@@ -459,14 +462,14 @@ impl Udp {
                 return Ok(now >= end);
             }
         }
-        // Packets in flight still arrive, so that the last frames don't count as lost.
+        // Let the packets in flight arrive, so that the last frames do not count as lost.
         self.each(|ix, driver| driver.call(ix, |end, now, out| end.finish(now, out)));
         let (mut last, mut seen) = (clock.now(), 0);
         while clock.now() < (last + GRACE_IDLE).min(end + GRACE_TOTAL) {
             self.turn(clock.now() + CHECK_INTERVAL)?;
             let mut received_packets = 0;
             self.each(|ix, driver| received_packets += driver.end(ix).received_packets);
-            // While packets arrive, more may be under way.
+            // As long as packets arrive, wait for more.
             if received_packets > seen {
                 (last, seen) = (clock.now(), received_packets);
             }
@@ -478,7 +481,7 @@ impl Udp {
         self.driver.late.clone()
     }
 
-    /// Drives the endpoints without sampling.
+    /// Drives the endpoints, but records no samples.
     fn idle(&mut self) -> io::Result<()> {
         self.turn(self.driver.clock.now() + CHECK_INTERVAL)
     }
@@ -498,7 +501,7 @@ impl Udp {
     }
 }
 
-/// Returns the nodes that get a host: ends of flows, nodes with a single link, and `more`.
+/// Returns the nodes that get a host: the ends of flows, the nodes that have only one link, and the nodes in `more`.
 fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> Result<Vec<NodeIx>, EmulateError> {
     let mut hosts: BTreeSet<NodeIx> =
         scenario.flows.iter().flat_map(|f| [f.from].into_iter().chain(f.to.clone())).collect();
@@ -526,12 +529,12 @@ fn make_hosts(scenario: &Scenario, nodes: &[NodeIx], mtu: u16) -> Result<(Vec<Ho
     Ok((hosts, gates))
 }
 
-/// Sets up the agents of an emulation. Its methods move the calling thread into the hosts' network namespaces.
+/// Creates the agents of an emulation. Its methods move the calling thread into the network namespaces of hosts.
 struct Planner<'a> {
     scenario: &'a Scenario,
     inputs: &'a Inputs,
     spaces: BTreeMap<NodeIx, Arc<Namespace>>,
-    /// The store for the older part of the record.
+    /// Where older parts of the record are stored.
     store: Option<Arc<dyn Store>>,
     agents: Vec<Agent>,
     ends: Vec<Ready>,
@@ -540,7 +543,7 @@ struct Planner<'a> {
     members: Vec<Member>,
     sessions: usize,
     groups: u32,
-    /// When the flows' ends start, stop, join and leave.
+    /// When each end of a flow starts, stops, joins, or leaves.
     turns: Vec<Transition>,
 }
 
@@ -577,12 +580,12 @@ impl Planner<'_> {
     }
 
     fn reserve(&mut self) -> AgentIx {
-        // This is a placeholder, replaced at the end of the run by the agent that holds the record.
+        // Add a placeholder. At the end of the run, the agent that has the record replaces it.
         self.agents.push(Agent::KernelSource(Box::default()));
         AgentIx(self.agents.len() as u32 - 1)
     }
 
-    /// Returns when an end becomes active (`true`) or inactive.
+    /// Returns when an end of flow `n` becomes active (`true`) or inactive (`false`).
     fn turns(&self, n: u32, end: End) -> VecDeque<(Time, bool)> {
         transitions_of(&self.turns, sc::FlowIx(n), end).map(|(at, does)| (at, does.begins())).collect()
     }
@@ -614,10 +617,10 @@ impl Planner<'_> {
             let (source, sink) = (self.reserve(), self.reserve());
             ends.sources.push(source);
             ends.sinks.push(sink);
-            // Streams are distinguished by destination host and port.
+            // Give each session its own port, because streams are distinguished by destination host and port.
             let port = TCP_PORT + self.sessions as u16;
             self.sessions += 1;
-            // These settings apply to a namespace, not to a socket.
+            // Apply the settings to both namespaces, because they do not exist per socket.
             for node in [flow.from, *to] {
                 self.enter(node)?;
                 host_wide(flow, spec)?;
@@ -633,7 +636,7 @@ impl Planner<'_> {
             };
             let chance = scenario.seed.part(&format!("flow.{name}.src.jitter"));
             let stream = Stream::new(source, sink, intake.clone(), session.payload(), self.log(n).zip(self.log(n)));
-            // The kernel itself causes jitter of up to `KERNEL_JITTER`.
+            // Add only the jitter above `KERNEL_JITTER`, because the kernel itself causes that much.
             let stream = stream.jittered(flow.send_jitter.saturating_sub(sc::KERNEL_JITTER), chance);
             self.streams.all.insert((*to, port), stream);
             self.tcp.push((source, session));
@@ -652,7 +655,7 @@ impl Planner<'_> {
         let mut makers = cast.makers(n, ends)?;
         let group = (flow.cast == sc::Cast::Multicast).then_some(self.groups);
         self.groups += u32::from(group.is_some());
-        // The source receives the members' reports.
+        // Make the source a member of its group, because it must receive the members' reports.
         self.members.extend(group.map(|group| Member { group, host: flow.from, joined: true }));
         let outside = scenario.starts_outside(sc::FlowIx(n));
         let each = flow.cast == sc::Cast::UnicastEach;
@@ -661,7 +664,7 @@ impl Planner<'_> {
         for (place, to) in flow.to.iter().enumerate() {
             let name = flow.session(place);
             let first = place == 0 || each;
-            // Each receiver has its own session only with `UnicastEach`.
+            // Each receiver has a session of its own only if the flow's cast is `UnicastEach`.
             let session = self.sessions - usize::from(!first);
             self.sessions += usize::from(first);
             // RTP and RTCP have consecutive ports (RFC 3550, section 11).
@@ -675,7 +678,7 @@ impl Planner<'_> {
                 local: Some(port),
                 ..PairOptions::default()
             };
-            // The receivers send their reports to the sender's unicast address if `reports` is `Source`, as with
+            // If `reports` is `Source`, the receivers send their reports to the unicast address of the sender, as in
             // source-specific multicast.
             let alone = group.is_none()
                 || matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
@@ -716,13 +719,14 @@ impl Planner<'_> {
             let pair = Pair::receiver(target, &options(*to)).map_err(net)?;
             self.ends.push(Ready { agent: self.keeping((makers.sink)(place, &name)), hosted, pair, log: self.log(n) });
         }
-        // Sinks must have joined before the first packet is sent.
+        // Add the sources last, because sinks must have joined before the first packet is sent.
         self.ends.extend(sources);
         Ok(())
     }
 }
 
-/// Sets the flow's keys that apply to all TCP connections of a host, whose namespace the caller must have entered.
+/// Applies the keys of a flow that concern all TCP connections of a host. The caller must have entered the host's
+/// network namespace.
 fn host_wide(flow: &sc::Flow, spec: &sc::Tcp) -> Result<(), BuildError> {
     let Config { sack, timestamps, ecn, .. } = spec.config;
     for (key, differs, value) in [("sack", !sack, "0"), ("timestamps", !timestamps, "0"), ("ecn", ecn, "1")] {
