@@ -1,21 +1,22 @@
-//! The periods in which a source that pauses had data to send.
+//! The periods in which a source had data to send. Such a source may pause between them.
 
 use steadycast_units::{Span, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stretch {
     from: Time,
-    /// [`Time::NEVER`] while it lasts.
+    /// The end of the period. [`Time::NEVER`] while the period lasts.
     until: Time,
     complete: bool,
 }
 
-/// The periods in which a source had data: until all is acknowledged or, without acknowledgments, sent.
+/// The periods in which a source had data to send. A period ends when all data is acknowledged. If the source gets no
+/// acknowledgments, the period ends when all data is sent.
 #[derive(Clone, Debug, Default)]
 pub struct Activity(Vec<Stretch>);
 
 impl Activity {
-    /// Begins a period, unless one is open.
+    /// Begins a period. Does nothing if a period is already open.
     pub fn begin(&mut self, now: Time) {
         if self.open().is_none() {
             self.0.push(Stretch { from: now, until: Time::NEVER, complete: false });
@@ -40,23 +41,23 @@ impl Activity {
         self.0.last_mut().filter(|stretch| stretch.until == Time::NEVER)
     }
 
-    /// Returns each complete transfer's begin and end.
+    /// Returns the begin and the end of each complete transfer.
     pub fn transfers(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().filter(|stretch| stretch.complete).map(|stretch| (stretch.from, stretch.until))
     }
 
-    /// Returns each period's begin and end.
+    /// Returns the begin and the end of each period.
     pub(crate) fn stretches(&self) -> impl Iterator<Item = (Time, Time)> {
         self.0.iter().map(|stretch| (stretch.from, stretch.until))
     }
 }
 
-/// Returns how much of the time lies within the periods.
+/// Returns how much of the time between `from` and `until` lies within the periods.
 pub(crate) fn within(stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> Span {
     stretches.map(|(start, stop)| stop.min(until).since(start.max(from))).fold(Span::ZERO, |sum, span| sum + span)
 }
 
-/// Returns whether a single period covers all the time.
+/// Returns whether a single period contains all the time between `from` and `until`.
 pub(crate) fn throughout(mut stretches: impl Iterator<Item = (Time, Time)>, from: Time, until: Time) -> bool {
     stretches.any(|(start, stop)| start <= from && until <= stop)
 }
@@ -78,7 +79,8 @@ mod tests {
         activity.end(at(60));
         activity.begin(at(90));
         assert_eq!(activity.transfers().collect::<Vec<_>>(), [(at(10), at(30))]);
-        // This is 5 ms of the first period, the whole second one, and the part of the third before the end.
+        // The sum of 5 ms of the first period, the whole second period, and the part of the third period before the
+        // end.
         assert_eq!(within(activity.stretches(), at(25), at(100)), Span::millis(5 + 10 + 10));
         assert!(throughout(activity.stretches(), at(10), at(30)));
         assert!(!throughout(activity.stretches(), at(25), at(55)));

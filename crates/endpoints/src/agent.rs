@@ -1,4 +1,4 @@
-//! The endpoints of flows, which process packets and timers, and return packets to send.
+//! The endpoints of flows. They process packets and timers, and return the packets to send.
 
 mod kernel;
 mod plain;
@@ -26,9 +26,9 @@ use steadycast_record::{Figures, Table};
 use steadycast_units::{Bytes, Rate, Span, Time};
 pub(crate) use tcp::TcpPoint;
 
-/// The packets that an agent sends.
+/// Collects the packets that an agent sends.
 pub struct Out<'a> {
-    /// Each packet's IP size, ECN field and content, in the order of sending.
+    /// IP size, ECN field and content of each packet, in the order of sending.
     pub packets: &'a mut Vec<(Bytes, Ecn, Body)>,
 }
 
@@ -39,11 +39,11 @@ impl Out<'_> {
     }
 }
 
-/// The results of an agent, for the record of a run.
+/// What an agent contributes to the record of a run.
 pub(crate) trait Recorded {
     fn figures(&self, _about: &FigureContext<'_>, _into: &mut Figures) {}
 
-    /// Returns a digest and the number of the agent's actions. A sink's actions are the arrivals.
+    /// Returns a digest of the agent's actions, and their number. The actions of a sink are the arrivals of packets.
     fn digest(&self) -> (u64, u64) {
         self.intake().map_or_else(Default::default, |intake| (intake.digest.value(), intake.packets()))
     }
@@ -57,20 +57,20 @@ pub(crate) trait Recorded {
         Time::ZERO
     }
 
-    /// Returns when a source that may pause had data to send.
+    /// Returns the periods in which the source had data to send. Returns `None` if the source never pauses.
     fn activity(&self) -> Option<&Activity> {
         None
     }
 
-    /// Returns a source's bytes and rates per step of the series.
+    /// Returns the bytes that a source sent in each step of the series, and its rates.
     fn sent(&self) -> Vec<SentStep> {
         self.windows().iter().map(|step| SentStep::plain(step.bytes)).collect()
     }
 
-    /// Writes a row per decision of a sender, or per report of a receiver.
+    /// Writes a row for each decision of a sender, or for each report of a receiver.
     fn decisions(&self, _origin: &RowOrigin<'_>, _into: &mut Table) {}
 
-    /// Returns TCP's window in each step.
+    /// Returns the state of TCP's window in each step of the series.
     fn windows(&self) -> &[TcpPoint] {
         &[]
     }
@@ -79,30 +79,30 @@ pub(crate) trait Recorded {
         Vec::new()
     }
 
-    /// Returns RTCP's share of the session bandwidth per step.
+    /// Returns RTCP's share of the session bandwidth in each step of the series.
     fn rtcp_shares(&self) -> &[f64] {
         &[]
     }
 }
 
 pub(crate) struct FigureContext<'a> {
-    /// The time for which the agent's flow was active.
+    /// How long the agent's flow was active.
     pub(crate) active: Span,
-    /// The start of mean values.
+    /// When the measurement of mean values begins.
     pub(crate) from: Time,
-    /// The first step of mean values.
+    /// Index of the first step that counts for mean values.
     pub(crate) first_step: usize,
-    /// A video sink's source.
+    /// The source from which a video sink receives.
     pub(crate) source: Option<&'a VideoSource>,
-    /// The flow's other sources, if each receiver has its own.
+    /// The other sources of the flow, if each receiver has its own source.
     pub(crate) others: Vec<&'a Agent>,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct SentStep {
-    /// The number of IP bytes.
+    /// Number of IP bytes sent in the step.
     pub(crate) bytes: u64,
-    /// A video's target and pacing rate at the end of the step.
+    /// The target rate and the pacing rate of a video at the end of the step.
     pub(crate) decided: Option<(Rate, Rate)>,
 }
 
@@ -115,25 +115,25 @@ impl SentStep {
 pub(crate) struct RowOrigin<'a> {
     pub(crate) flow: &'a str,
     pub(crate) node: &'a str,
-    /// The flow's receivers by SSRC.
+    /// The names of the flow's receivers, by SSRC.
     pub(crate) receivers: &'a BTreeMap<u32, String>,
-    /// The end of the run.
+    /// When the run ends.
     pub(crate) until: Time,
 }
 
 /// One end of a flow.
 pub enum Agent {
-    /// A source of packets at a constant rate, always or in periods.
+    /// A source that sends packets at a constant rate, either always or in periods.
     PlainSource(Box<PlainSource>),
-    /// A sink of packets at a constant rate.
+    /// A sink for the packets of a [`PlainSource`].
     PlainSink(Box<PlainSink>),
     /// A TCP sender.
     TcpSource(Box<TcpSource>),
     /// A TCP receiver.
     TcpSink(Box<TcpSink>),
-    /// A TCP sender in a kernel.
+    /// A TCP sender in the kernel.
     KernelSource(Box<KernelSource>),
-    /// A TCP receiver in a kernel.
+    /// A TCP receiver in the kernel.
     KernelSink(Box<KernelSink>),
     /// The sender of a video session, with its encoder.
     VideoSource(Box<VideoSource>),
@@ -163,7 +163,7 @@ impl Agent {
         if let Self::VideoSink(sink) = self { Some(sink) } else { None }
     }
 
-    /// Processes a packet. For TCP, use [`TcpSource::take`] and [`TcpSink::take`].
+    /// Processes a packet. For TCP, use [`TcpSource::take`] and [`TcpSink::take`] instead.
     pub fn on_packet(&mut self, now: Time, packet: &Arriving<'_>, out: &mut Out<'_>) {
         match (self, packet.body) {
             (Self::PlainSink(sink), Body::Plain(n)) => sink.on_packet(now, *n, packet.size, packet.sent),
@@ -177,12 +177,13 @@ impl Agent {
                 sink.on_rtcp(now, packet.from, parsed, bytes.len(), out)
             }
             (Self::VideoSource(source), Body::Rtcp { bytes, .. }) => source.on_rtcp(now, packet.from, bytes, out),
-            // Members of a multicast group ignore their own packets and other members' media.
+            // Ignore all other packets. Members of a multicast group also receive their own packets and the media of
+            // other members.
             _ => {}
         }
     }
 
-    /// Processes the timer of [`Agent::wake`].
+    /// Handles the expiry of the timer that [`Agent::wake`] returns.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.on_wake(now, out),
@@ -194,7 +195,7 @@ impl Agent {
         }
     }
 
-    /// Returns when [`Agent::on_wake`] is due; `Time::NEVER` if only packets are awaited.
+    /// Returns when [`Agent::on_wake`] is due. Returns `Time::NEVER` if the agent only waits for packets.
     pub fn wake(&self) -> Time {
         match self {
             Self::PlainSource(source) => source.wake(),
@@ -206,7 +207,7 @@ impl Agent {
         }
     }
 
-    /// Starts the agent. Of the sinks, only video sinks need this call.
+    /// Starts the agent. Video sinks are the only sinks that need this call.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.start(now),
@@ -217,7 +218,7 @@ impl Agent {
         }
     }
 
-    /// Stops the agent from new transmissions.
+    /// Stops the agent. It then sends no new data.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::PlainSource(source) => source.stop(now),
@@ -228,16 +229,16 @@ impl Agent {
         }
     }
 
-    /// Returns whether the agent has still to leave its group.
+    /// Returns whether the agent is about to leave its group, but has not left yet.
     pub fn leaving(&self) -> bool {
         matches!(self, Self::VideoSink(sink) if sink.leaving())
     }
 
-    /// Ends the run: no new data is sent.
+    /// Tells the agent that the run ends. It then sends no new data.
     pub fn finish(&mut self, now: Time, out: &mut Out<'_>) {
         match self {
             Self::VideoSource(source) => source.finish(now),
-            // Receivers stay until the last packets have arrived.
+            // Do not stop a receiver, because the last packets have not arrived yet.
             Self::VideoSink(_) => {}
             other => other.stop(now, out),
         }
@@ -256,20 +257,20 @@ impl Agent {
         }
     }
 
-    /// Sets the store for the older rows.
+    /// Sets the store in which older rows are kept.
     pub fn keep_in(&mut self, store: &Arc<dyn Store>) {
         self.stored_rows().into_iter().for_each(|rows| rows.keep_in(store));
     }
 
-    /// Fetches the rows from the store after the run.
+    /// Reads the rows back from the store after the run.
     ///
     /// # Errors
-    /// Returns an error of the store.
+    /// Returns an error if the store returns one.
     pub fn recall(&mut self) -> io::Result<()> {
         self.stored_rows().into_iter().try_for_each(StoredRows::recall)
     }
 
-    /// Appends the present time step to the series.
+    /// Appends the current time step to the series.
     pub fn sample(&mut self, now: Time) {
         match self {
             Self::PlainSource(source) => source.sample(),
@@ -277,7 +278,7 @@ impl Agent {
             Self::TcpSource(source) => source.sample(now),
             Self::TcpSink(sink) => sink.sample(),
             Self::KernelSource(source) => source.sample(),
-            // The emulation samples this sink's `intake` itself.
+            // Do nothing, because the emulation samples the sink's `intake` itself.
             Self::KernelSink(_) => {}
             Self::VideoSource(source) => source.sample(now),
             Self::VideoSink(sink) => sink.sample(now),

@@ -1,4 +1,4 @@
-//! The two ends of a kernel's TCP connection, observed from outside.
+//! The two ends of a TCP connection of the kernel, observed from outside.
 
 use super::tcp::{SegmentCounts, TcpPoint, WindowArea, tcp_figures};
 use super::{FigureContext, Recorded};
@@ -7,24 +7,24 @@ use crate::{Activity, Rows};
 use steadycast_record::Figures;
 use steadycast_units::{Bytes, Span, Spread, Time};
 
-/// A connection's state as the kernel reports it.
+/// The state of a connection, as the kernel reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// Data segments sent, retransmissions included.
+    /// Number of data segments sent, including retransmissions.
     pub sent: u64,
-    /// The IP bytes of these segments.
+    /// IP bytes of these segments.
     pub bytes: Bytes,
-    /// Number of segments retransmitted.
+    /// Number of retransmitted segments.
     pub retransmitted: u64,
-    /// Number of retransmission time-outs.
+    /// Number of retransmission timeouts.
     pub timeouts: u64,
-    /// The congestion window in packets.
+    /// Congestion window in packets.
     pub cwnd: f64,
-    /// The slow-start threshold in packets; infinite at first.
+    /// Slow-start threshold in packets. It is infinite until the first loss.
     pub ssthresh: f64,
-    /// The smoothed RTT.
+    /// Smoothed round-trip time. `None` before the first measurement.
     pub srtt: Option<Span>,
-    /// Whether written data is unsent or unacknowledged.
+    /// Whether the connection still has data that is unsent or unacknowledged.
     pub waits: bool,
 }
 
@@ -33,28 +33,28 @@ pub struct Observed {
 pub struct KernelSource {
     past: Observed,
     now: Observed,
-    /// The smoothed RTTs, weighted by segments.
+    /// Smoothed round-trip times. Each counts once per segment.
     pub srtt: Spread,
     window: WindowArea,
     last: Option<Time>,
     last_bytes: Bytes,
-    /// TCP's state in each step of the series.
+    /// State of TCP in each step of the series.
     pub samples: Rows<TcpPoint>,
-    /// When the application had data to send.
+    /// The periods in which the application had data to send.
     pub activity: Activity,
-    /// A digest of the observations and their times.
+    /// A digest of all observations and their times.
     pub digest: Digest,
 }
 
 impl KernelSource {
-    /// Adds an observation, at intervals short against the RTT.
+    /// Adds an observation. Observations must follow each other at intervals that are short compared to the RTT.
     pub fn observe(&mut self, now: Time, seen: Observed) {
         if let Some(last) = self.last.replace(now) {
-            // Each observed window counts until the next observation.
+            // Assume that the previously observed window was valid until now.
             self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {
-            // Per segment, as in simulated TCP, so that percentiles are comparable.
+            // Count the value once per segment, so that percentiles are comparable with those of simulated TCP.
             for _ in self.now.sent..seen.sent.max(self.now.sent) {
                 self.srtt.add(srtt);
             }
@@ -63,7 +63,7 @@ impl KernelSource {
         self.now = seen;
     }
 
-    /// Closes the connection. The counts continue.
+    /// Ends the connection. The counts of later connections are added to its counts.
     pub fn close(&mut self) {
         let (past, now) = (&mut self.past, &self.now);
         past.sent += now.sent;
@@ -79,17 +79,17 @@ impl KernelSource {
         of(&self.past) + of(&self.now)
     }
 
-    /// Returns whether data waited at the last observation.
+    /// Returns whether data was unsent or unacknowledged at the last observation.
     pub const fn waits(&self) -> bool {
         self.now.waits
     }
 
-    /// Returns all connections' IP bytes.
+    /// Returns the IP bytes of all connections.
     pub fn sent_bytes(&self) -> Bytes {
         self.past.bytes + self.now.bytes
     }
 
-    /// Appends the present time step to the series.
+    /// Appends the current time step to the series.
     pub fn sample(&mut self) {
         let bytes = self.sent_bytes();
         self.samples.push(TcpPoint {
@@ -102,10 +102,10 @@ impl KernelSource {
     }
 }
 
-/// A TCP receiver in the kernel. Its arrivals are the segments that reached its host.
+/// A TCP receiver in the kernel. A packet counts as arrived when it reaches the receiver's host.
 #[derive(Clone, Debug)]
 pub struct KernelSink {
-    /// Segments with new data.
+    /// Counts of the segments that delivered new data.
     pub intake: Intake,
 }
 
@@ -154,8 +154,7 @@ mod tests {
         source.sample();
         assert_eq!(source.counts(), SegmentCounts { sent: 38, retransmitted: 0, timeouts: 0 });
         assert_eq!(source.samples.iter().map(|s| s.bytes).collect::<Vec<_>>(), [45_000, 12_000]);
-        // Each of the two connections has a window of ten packets for 100 ms. The time between the connections does not
-        // count.
+        // Each of the two connections has a window of ten packets for 100 ms. The time between them does not count.
         assert_eq!(source.window.over, Span::millis(200));
         assert!((source.window.packet_seconds - 2.0).abs() < 1e-9, "{:?}", source.window);
     }

@@ -1,4 +1,4 @@
-//! Traffic at a constant rate, always or in periods, and its sink.
+//! Traffic at a constant rate, and its sink. The source sends always or in periods.
 
 use super::{Agent, FigureContext, Out, Recorded, SentStep};
 use crate::intake::{Bundle, Intake};
@@ -8,25 +8,25 @@ use steadycast_record::{Figures, flow};
 use steadycast_scenario::{Pareto, PeriodDist, Periods};
 use steadycast_units::{Bytes, Chance, Rate, Span, Time};
 
-/// After a late call of `poll`, missed packets are sent if they were due within this time. Older packets are skipped,
-/// because they would be a burst.
+/// If `poll` is called late, missed packets are still sent if they were due within this time. Older packets are
+/// skipped, because sending all of them would be a burst.
 const MAX_CATCH_UP: Span = Span::millis(20);
 
-/// The sending pattern of a source.
+/// When a source sends.
 pub enum Beat {
     /// The source always sends.
     Always,
     /// The source sends in periods.
     OnOff {
-        /// The distribution of sending periods.
+        /// Distribution of the durations of the sending periods.
         on: Periods,
-        /// The distribution of pauses.
+        /// Distribution of the durations of the pauses.
         off: Periods,
-        /// The end of the present period.
+        /// When the current period or pause ends.
         until: Time,
-        /// Whether the source sends now.
+        /// Whether the source is in a sending period.
         sending: bool,
-        /// The periods' random source.
+        /// Random source for the durations.
         chance: Chance,
     },
 }
@@ -40,24 +40,24 @@ pub(super) fn draw(periods: &Periods, chance: &mut Chance) -> Span {
     }
 }
 
-/// A source of packets of one size at a constant rate.
+/// A source that sends packets of one size at a constant rate.
 pub struct PlainSource {
     packet: Bytes,
     gap: Span,
     beat: Beat,
     next: Time,
-    /// The number of packets sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// The IP bytes sent.
+    /// IP bytes sent.
     pub bytes: Bytes,
     last_bytes: Bytes,
-    /// The IP bytes sent in each step of the series.
+    /// IP bytes sent in each step of the series.
     pub samples: Rows<u64>,
     activity: Activity,
 }
 
 impl PlainSource {
-    /// Creates a source that sends nothing before its start.
+    /// Creates a source. It sends nothing until it is started.
     pub fn new(rate: Rate, packet: Bytes, beat: Beat) -> Self {
         Self {
             packet,
@@ -72,7 +72,7 @@ impl PlainSource {
         }
     }
 
-    /// Starts the source, also after a stop.
+    /// Starts the source. May be called again after a stop.
     pub fn start(&mut self, now: Time) {
         self.next = now;
         self.activity.begin(now);
@@ -88,7 +88,7 @@ impl PlainSource {
         self.activity.end(now);
     }
 
-    /// Returns a packet's IP size.
+    /// Returns the IP size of a packet.
     pub const fn packet(&self) -> Bytes {
         self.packet
     }
@@ -98,7 +98,7 @@ impl PlainSource {
         self.next
     }
 
-    /// Returns the due packet's number, if any.
+    /// Returns the number of the packet that is due. Returns `None` if no packet is due.
     #[inline]
     pub fn poll(&mut self, now: Time) -> Option<u64> {
         if now < self.next {
@@ -113,7 +113,7 @@ impl PlainSource {
                 } else {
                     self.activity.end(*until);
                 }
-                // A zero period must not make this loop endless.
+                // Replace a duration of zero, which could make this loop endless.
                 *until += period.max(Span::nanos(1));
             }
             if !*sending {
@@ -123,7 +123,7 @@ impl PlainSource {
         }
         self.sent += 1;
         self.bytes += self.packet;
-        // After a late call, the next packets are due immediately, which keeps the mean rate.
+        // If this call is late, let the next packets be due immediately. This keeps the mean rate.
         self.next = (self.next + self.gap).max(now.before(MAX_CATCH_UP));
         Some(self.sent - 1)
     }
@@ -134,43 +134,43 @@ impl PlainSource {
         }
     }
 
-    /// Appends the present time step to the series.
+    /// Appends the current time step to the series.
     pub fn sample(&mut self) {
         self.samples.push(self.bytes.saturating_sub(self.last_bytes).get());
         self.last_bytes = self.bytes;
     }
 }
 
-/// A sink that counts arrivals.
+/// A sink that counts arriving packets.
 pub struct PlainSink {
-    /// The counts of arrived packets.
+    /// Counts of the arrived packets.
     pub intake: Intake,
     first: Option<u64>,
     next: u64,
-    /// The arrived packets before `next`, the newest in the lowest bit.
+    /// Which of the packets before `next` have arrived. The lowest bit stands for the newest packet.
     arrived: u128,
 }
 
 impl PlainSink {
-    /// Creates a sink without arrivals.
+    /// Creates a sink that has received nothing.
     pub fn new(intake: Intake) -> Self {
         Self { intake, first: None, next: 0, arrived: 0 }
     }
 
-    /// Counts packet `number`, sent at `sent`, unless it is a duplicate.
+    /// Counts the packet `number`, which was sent at `sent`. Ignores a duplicate.
     #[inline(always)]
     pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
         self.first.get_or_insert(number);
         if number == self.next {
-            // This is the most frequent case.
+            // Handle the most frequent case first.
             (self.next, self.arrived) = (number + 1, self.arrived << 1 | 1);
             return self.intake.add(now, size, sent);
         }
         let ahead = (number + 1).saturating_sub(self.next);
-        // A jump by 128 or more clears the mask.
+        // Clear the mask if the number jumps by 128 or more.
         self.arrived = self.arrived.checked_shl(u32::try_from(ahead).unwrap_or(u32::MAX)).unwrap_or(0);
         self.next += ahead;
-        // A packet older than the mask counts as new.
+        // If the packet is too old for the mask, it counts as new.
         let bit = u32::try_from(self.next - 1 - number).ok().and_then(|back| 1u128.checked_shl(back));
         if bit.is_some_and(|bit| self.arrived & bit != 0) {
             return;
@@ -179,10 +179,11 @@ impl PlainSink {
         self.intake.add(now, size, sent);
     }
 
-    /// Counts consecutive packets from `first` on. Returns false, without effect, if they need individual counting.
+    /// Counts several consecutive packets, the first of which has the number `first`. If they must be counted one by
+    /// one, changes nothing and returns false.
     pub(crate) fn on_bundle(&mut self, first: u64, bundle: &Bundle) -> bool {
         let n = bundle.packets();
-        // Right after the newest packet there are no duplicates.
+        // Only accept packets that directly follow the newest packet, because none of them can be a duplicate.
         if first != self.next || n >= u64::from(u128::BITS) || !self.intake.add_all(bundle) {
             return false;
         }
@@ -192,12 +193,12 @@ impl PlainSink {
         true
     }
 
-    /// Returns the number of packets from the first to the newest.
+    /// Returns the number of packets from the first packet to the newest, including missing packets.
     pub fn expected(&self) -> u64 {
         self.next - self.first.unwrap_or(self.next)
     }
 
-    /// Appends the present time step to the series.
+    /// Appends the current time step to the series.
     pub fn sample(&mut self) {
         let expected = self.expected();
         self.intake.sample(expected);

@@ -10,27 +10,27 @@ use steadycast_scenario::Workload;
 use steadycast_tcp::{Ack, Config, Poll, Receiver, Segment, Sender};
 use steadycast_units::{Bytes, Chance, Span, Spread, Time, sums};
 
-/// A TCP sender with its application.
+/// A TCP sender and its application.
 pub struct TcpSource {
     /// The TCP configuration.
     pub config: Config,
     work: Work,
-    /// The present or, in a pause, the last connection.
+    /// The current connection. In a pause, it is the last connection.
     pub sender: Sender,
     chance: Chance,
     running: bool,
     done: bool,
-    /// The number of the transfer in progress.
+    /// The number of the current transfer.
     number: u32,
-    /// The counts of closed connections.
+    /// Segment counts of the closed connections.
     past: SegmentCounts,
-    /// The smoothed RTTs, weighted by segments.
+    /// Smoothed round-trip times. Each counts once per acknowledgment.
     pub srtt: Spread,
     window: WindowArea,
     last: Time,
-    /// TCP's state in each step of the series.
+    /// State of TCP in each step of the series.
     pub samples: Rows<TcpPoint>,
-    /// The IP bytes sent.
+    /// IP bytes sent.
     pub sent_bytes: Bytes,
     last_bytes: Bytes,
     activity: Activity,
@@ -38,20 +38,20 @@ pub struct TcpSource {
     pub digest: Digest,
 }
 
-/// The segment counts of a flow's connections.
+/// Segment counts of all connections of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentCounts {
-    /// Number of segments sent, retransmissions included.
+    /// Number of segments sent, including retransmissions.
     pub sent: u64,
-    /// Number of segments retransmitted.
+    /// Number of retransmitted segments.
     pub retransmitted: u64,
-    /// Number of retransmission time-outs.
+    /// Number of retransmission timeouts.
     pub timeouts: u64,
 }
 
 sums!(SegmentCounts { sent, retransmitted, timeouts });
 
-/// A congestion window over time.
+/// The integral of a congestion window over time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct WindowArea {
     /// ∫ cwnd dt, in packets times seconds.
@@ -65,7 +65,7 @@ impl WindowArea {
         self.over += span;
     }
 
-    /// Returns the mean window in packets.
+    /// Returns the mean congestion window in packets. Returns `None` if no time has passed.
     fn mean(&self) -> Option<f64> {
         (!self.over.is_zero()).then(|| self.packet_seconds / self.over.as_secs_f64())
     }
@@ -76,7 +76,7 @@ impl WindowArea {
 pub struct TcpPoint {
     /// Congestion window in packets.
     pub cwnd: f64,
-    /// Slow-start threshold in packets; infinite at first.
+    /// Slow-start threshold in packets. It is infinite until the first loss.
     pub ssthresh: f64,
     /// Smoothed round-trip time.
     pub srtt: Option<Span>,
@@ -87,7 +87,7 @@ pub struct TcpPoint {
 row!(TcpPoint { cwnd, ssthresh, srtt, bytes });
 
 impl TcpSource {
-    /// Creates a source that sends nothing before its start.
+    /// Creates a source. It sends nothing until it is started.
     pub fn new(config: Config, source: &Workload, chance: Chance) -> Self {
         Self {
             sender: Sender::new(&config),
@@ -109,13 +109,13 @@ impl TcpSource {
         }
     }
 
-    /// Starts the source, also after a stop.
+    /// Starts the source. May be called again after a stop.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;
         }
         if self.sender.sent > 0 {
-            // A restart opens a new connection.
+            // Open a new connection when the source is started again.
             self.renew();
         }
         self.running = true;
@@ -126,7 +126,7 @@ impl TcpSource {
         self.drain(now, out);
     }
 
-    /// Stops the application's writes.
+    /// Stops the application, which then writes no more data.
     pub fn stop(&mut self, now: Time) {
         self.account(now);
         self.running = false;
@@ -141,10 +141,10 @@ impl TcpSource {
         self.sender.wake().unwrap_or(Time::NEVER).min(self.work.wake())
     }
 
-    /// Processes an acknowledgment. Returns whether the source has to be polled.
+    /// Processes an acknowledgment. Returns whether [`TcpSource::poll`] must be called.
     #[inline(always)]
     pub fn take(&mut self, now: Time, transfer: u32, ack: &Ack) -> bool {
-        // The packet belongs to a closed connection.
+        // Ignore the packet if it belongs to a closed connection.
         if !self.running || transfer != self.number {
             return false;
         }
@@ -156,7 +156,7 @@ impl TcpSource {
         true
     }
 
-    /// Processes a timer, or the application's next write.
+    /// Handles the expiry of a timer, or lets the application write.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if !self.running {
             return;
@@ -174,17 +174,17 @@ impl TcpSource {
         }
         self.work.turn(now, &mut self.chance, &mut self.activity);
         while self.work.writes(now) {
-            // The application blocks while a full window is unsent.
+            // Do not write if a full window is unsent. The application is blocked then.
             if self.sender.unsent() < self.config.window {
                 self.sender.offer(now, 1);
             }
         }
     }
 
-    /// Writes for an application that always has data.
+    /// Writes data if the application always has data.
     #[inline]
     fn feed(&mut self, now: Time) {
-        // One packet at a time, so that nothing is unsent when the period ends.
+        // Write one packet at a time, so that no data is unsent when the period ends.
         if let Work::OnOff { writing: true, gap: None, .. } = self.work
             && self.sender.unsent() == 0
         {
@@ -198,12 +198,12 @@ impl TcpSource {
         }
     }
 
-    /// Returns the number of the transfer in progress.
+    /// Returns the number of the current transfer.
     pub const fn transfer(&self) -> u32 {
         self.number
     }
 
-    /// Returns the next segment and its ECN field; `None` until the next event.
+    /// Returns the next segment and its ECN field. Returns `None` if nothing can be sent before the next event.
     #[inline(always)]
     pub fn poll(&mut self, now: Time) -> Option<(Ecn, Segment)> {
         self.feed(now);
@@ -221,16 +221,16 @@ impl TcpSource {
         }
     }
 
-    /// Ends the transfer or period after the last acknowledgment.
+    /// Ends the current transfer or period. Called when all data is acknowledged.
     fn finished(&mut self, now: Time) {
-        // An on-off application has no transfers.
+        // An on-off application has periods instead of transfers.
         if let Work::OnOff { writing, .. } = self.work {
             if !writing {
                 self.activity.end(now);
             }
             return;
         }
-        // A finished connection returns `Done` at each poll.
+        // Complete the transfer only once, although the connection returns `Done` at every further poll.
         if std::mem::replace(&mut self.done, true) {
             return;
         }
@@ -240,7 +240,7 @@ impl TcpSource {
 
     fn renew(&mut self) {
         self.past = self.counts();
-        // Random numbers must not depend on the length of earlier connections.
+        // Derive new random numbers for the new connection. They must not depend on the length of earlier connections.
         self.config.draws = self.config.draws.derive("next");
         self.sender = Sender::new(&self.config);
         self.number += 1;
@@ -253,12 +253,12 @@ impl TcpSource {
     }
 
     fn account(&mut self, now: Time) {
-        // The window was constant since the last event, so the integral is exact.
+        // The window was constant since the last event, so this integral is exact.
         self.window.add(self.sender.cwnd, now.since(self.last));
         self.last = now;
     }
 
-    /// Appends the present time step to the series.
+    /// Appends the current time step to the series.
     pub fn sample(&mut self, now: Time) {
         if self.running {
             self.account(now);
@@ -278,27 +278,27 @@ pub struct TcpSink {
     receiver: Receiver,
     transfer: u32,
     config: Config,
-    /// The arrivals, without duplicates.
+    /// Counts of the arrived packets, without duplicates.
     pub intake: Intake,
     distinct: u64,
 }
 
 impl TcpSink {
-    /// Creates a sink without a connection.
+    /// Creates a sink that has no connection yet.
     pub fn new(config: Config, intake: Intake) -> Self {
         Self { receiver: Receiver::new(&config), transfer: 0, config, intake, distinct: 0 }
     }
 
-    /// Processes a segment of this transfer. Returns the acknowledgment and its IP size.
+    /// Processes a segment of the transfer `transfer`. Returns the acknowledgment to send, and its IP size.
     #[inline(always)]
     pub fn take(&mut self, now: Time, packet: &Arriving<'_>, transfer: u32, segment: &Segment) -> Option<(Bytes, Ack)> {
-        // The network may have marked the packet.
+        // Copy the mark, because the network may have marked the packet.
         let segment = match packet.ecn {
             Ecn::Ce => &Segment { ecn: Ecn::Ce, ..*segment },
             _ => segment,
         };
         match transfer.cmp(&self.transfer) {
-            // The transfer's connection is closed.
+            // Ignore the segment, because the connection of its transfer is closed.
             Ordering::Less => return None,
             Ordering::Equal => {}
             Ordering::Greater => {
@@ -307,7 +307,7 @@ impl TcpSink {
         }
         let ack = self.receiver.on_segment(now, segment);
         let distinct = self.receiver.distinct_segments;
-        // Duplicates do not count as arrivals.
+        // Do not count a duplicate as an arrival.
         if distinct > self.distinct {
             self.intake.add(now, packet.size, packet.sent);
         }
@@ -315,7 +315,7 @@ impl TcpSink {
         ack.map(|ack| (self.config.len_of(&ack), ack))
     }
 
-    /// Sends a due delayed acknowledgment.
+    /// Sends a delayed acknowledgment if one is due.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if let Some(ack) = self.receiver.on_timer(now) {
             out.send(self.config.len_of(&ack), Ecn::NotEct, Body::TcpAck(self.transfer, ack));
@@ -327,7 +327,7 @@ impl TcpSink {
         self.receiver.wake().unwrap_or(Time::NEVER)
     }
 
-    /// Appends the present time step to the series.
+    /// Appends the current time step to the series.
     pub fn sample(&mut self) {
         let packets = self.intake.packets();
         self.intake.sample(packets);

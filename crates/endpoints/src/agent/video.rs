@@ -1,4 +1,4 @@
-//! The two ends of a video session: the sender with an encoder, and the receiver with a frame assembly.
+//! The two ends of a video session. The sender has an encoder, and the receiver assembles frames.
 
 mod audio;
 mod figures;
@@ -29,14 +29,14 @@ use steadycast_wire::IP_UDP_OVERHEAD;
 use steadycast_wire::rtcp::{Compound, Packet};
 use steadycast_wire::rtp::RtpHeader;
 
-/// A decision of the controller, with the time from which it was valid.
+/// A decision of the controller, and since when it was valid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecisionRow {
-    /// The start of the decision's validity.
+    /// Since when the decision was valid.
     pub at: Time,
-    /// The decision, with its reason.
+    /// The decision and its reason.
     pub decision: Decision,
-    /// Whether the encoder's best quality needed less than the decided rate.
+    /// Whether the encoder's best quality needed less than the rate that was decided.
     pub by_encoder: bool,
 }
 
@@ -46,7 +46,7 @@ impl Row for DecisionRow {
         self.at.pass(by);
         target.pass(by);
         pacing.pass(by);
-        // This code both writes and reads a row. To be read, the window has to be rebuilt from `bytes` and `free`.
+        // This function writes or reads a row. When reading, rebuild the window from `bytes` and `free`.
         let (mut bytes, mut free) = match *window {
             None => (None, 0),
             Some(Window::Packets(free)) => (Some(false), u64::from(free)),
@@ -57,7 +57,7 @@ impl Row for DecisionRow {
             free.pass(by);
             *window = Some(if bytes { Window::Bytes(Bytes::new(free)) } else { Window::Packets(free as u32) });
         }
-        // The limit is stored as its index in this list.
+        // Store the limit as its index in this list.
         by.one_of(limit, &[Limit::Start, Limit::Network, Limit::Cap, Limit::Floor]);
         why.rule.pass(by);
         why.loss.pass(by);
@@ -69,12 +69,12 @@ impl Row for DecisionRow {
     }
 }
 
-/// The state of a controller's receiver half when it wrote a report.
+/// What a controller's receiver part had measured when it wrote a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewRow {
-    /// The time of the report.
+    /// When the report was written.
     pub at: Time,
-    /// The receiver half's state.
+    /// The measured values.
     pub view: View,
 }
 
@@ -82,115 +82,117 @@ row!(ViewRow { at, view.rate, view.loss, view.rtt, view.state });
 
 const SECOND: Span = Span::secs(1);
 
-/// The time for which each cause limited the rate.
+/// How long each cause limited the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitShares {
-    /// The network.
+    /// Limited by the network.
     pub network: Span,
-    /// The encoder, whose best quality needed less than the allowed rate.
+    /// Limited by the encoder, because its best quality needed less than the allowed rate.
     pub encoder: Span,
-    /// The start phase.
+    /// Limited because the controller was in its start phase.
     pub start: Span,
-    /// The session's cap.
+    /// Limited by the session's maximum rate.
     pub cap: Span,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// The first frame's index.
+    /// Index of the first frame.
     first: u32,
     at: Time,
-    /// The first frame's due time on the encoder's clock.
+    /// When the first frame is due, on the encoder's clock.
     due: Span,
-    /// The first audio packet's due time on the source's clock.
+    /// When the first audio packet is due, on the audio source's clock.
     audio: Span,
 }
 
 impl Epoch {
-    /// Converts a time of the audio source's clock to the network's.
+    /// Converts a time on the audio source's clock to the network's time.
     fn audio_at(&self, at: Span) -> Time {
         if at == Span::MAX { Time::NEVER } else { self.at + at.saturating_sub(self.audio) }
     }
 }
 
-/// The sender of a video session, with its encoder.
+/// The sender of a video session, and its encoder.
 pub struct VideoSource {
     settings: SenderSettings,
     make: Box<dyn Fn(SenderSettings, Time) -> Sender + Send>,
     sender: Option<Sender>,
     encoder: Option<Box<dyn Feed>>,
-    /// The audio, if the session has any.
+    /// The audio source. `None` if the session has no audio.
     pub audio: Option<Box<dyn AudioFeed>>,
-    /// Whether the cap is the ladder's highest rate.
+    /// Whether the session's maximum rate is the highest rate of the encoder's ladder.
     capped_by_ladder: bool,
-    /// The maximum rate that the source needs: the cap, or the best quality's mean rate.
+    /// The highest rate that the source can use: the session's maximum rate, or less if the best quality's mean rate is
+    /// lower.
     pub(crate) most: Rate,
-    /// The periods of sending, each until a stop or the end of the data.
+    /// The periods in which the source sends. A period ends when the source is stopped or has sent all data.
     pub(crate) sending: Activity,
     epochs: Vec<Epoch>,
-    /// Whether a session is running.
+    /// Whether a session is currently running.
     pub running: bool,
     finished: bool,
-    /// When the session has to be polled again.
+    /// When the session must be polled again.
     until: Time,
     past_repairs: Repairs,
-    /// Number of key frames that receivers requested.
+    /// Number of key frames that the receivers have requested.
     pub key_frames: u64,
-    /// Whether the source is between its start and its stop.
+    /// Whether the source has been started and not stopped since.
     open: bool,
-    /// All frames, with the packets of each.
+    /// All frames, and the packets of each frame.
     pub frames: SentFrames,
     keep_frames: bool,
-    /// The IP bytes that a greedy source sends after each start, rounded up to full packets. `None` means no limit.
+    /// Number of IP bytes that a source without frames sends after each start, rounded up to full packets. `None` means
+    /// no limit.
     pub(crate) amount: Option<Bytes>,
-    /// The part of `amount` that is still to be sent.
+    /// How much of `amount` has not been sent yet.
     left: Option<Bytes>,
-    /// The decisions with their times.
+    /// All decisions of the controller, with their times.
     pub decisions: Rows<DecisionRow>,
-    /// The time for which each cause limited the rate.
+    /// How long each cause limited the rate.
     pub limits: LimitShares,
-    /// The time up to which `limits` is complete.
+    /// Until when `limits` is complete.
     limits_since: Time,
-    /// The end of the warm-up.
+    /// When the warm-up ends. Mean values begin there.
     means_from: Time,
     /// Number of RTP media packets sent.
     pub sent_packets: u64,
     /// Number of audio packets sent.
     pub audio_packets: u64,
-    /// Each audio packet's departure, if recorded.
+    /// When each audio packet was sent. `None` if this is not recorded.
     pub(crate) audio_sent: Option<Rows<Time>>,
-    /// The IP bytes of media, audio, repair and padding sent.
+    /// IP bytes sent for media, audio, repair and padding.
     pub sent_bytes: Bytes,
-    /// `sent_bytes` at the last step of the series.
+    /// The value of `sent_bytes` at the last step of the series.
     last_bytes: Bytes,
-    /// The IP bytes of RTCP sent.
+    /// IP bytes of the RTCP that was sent.
     pub rtcp_bytes: Bytes,
-    /// The bytes and rates in each step of the series.
+    /// Bytes and rates in each step of the series.
     pub samples: Rows<SourcePoint>,
-    /// RTCP's share of the session bandwidth per step ([`RTCP_SHARE`](steadycast_control::promise::RTCP_SHARE)).
+    /// RTCP's share of the session bandwidth in each step ([`RTCP_SHARE`](steadycast_control::promise::RTCP_SHARE)).
     pub rtcp_shares: Rows<f64>,
-    /// The counts of previous sessions.
+    /// Feedback counts of the previous sessions.
     past_feedback: FeedbackCounts,
     past_ecn: EcnCounts,
     past_padding: (u64, Bytes),
     past_checks: Vec<Check>,
     past_skipped: u64,
-    /// The time from a frame being ready to each packet's departure.
+    /// How long packets wait: the time from when a frame is ready until each of its packets is sent.
     pub backlog: steadycast_units::Spread,
-    /// A digest of all packets and decisions with their times.
+    /// A digest of all packets and decisions, and their times.
     pub digest: Digest,
-    /// Further figures, set by the caller. They replace this source's figures of the same name.
+    /// More figures, which the caller sets. They replace figures of this source that have the same name.
     pub also: Figures,
 }
 
-/// One step of a video source's series.
+/// One step in the series of a video source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SourcePoint {
-    /// IP bytes of media sent in the step.
+    /// IP bytes that were sent in the step.
     pub bytes: u64,
-    /// The target at the end of the step.
+    /// Target rate at the end of the step.
     pub target: Rate,
-    /// The pacing rate at the end of the step.
+    /// Pacing rate at the end of the step.
     pub pacing: Rate,
 }
 
@@ -208,7 +210,7 @@ impl VideoSource {
         means_from: Time,
     ) -> Self {
         let reserved = settings.audio.map_or(Rate::ZERO, |audio| audio.rate);
-        // Audio is sent in addition to the pictures at their best quality.
+        // Add the rate of the audio, which is sent in addition to the pictures at their best quality.
         let best = encoder.as_ref().and_then(|encoder| encoder.best()).map(|best| best + reserved);
         let most = setup.cap.min(best.unwrap_or(Rate::MAX));
         let make = move |settings, now| Sender::new(settings, factory.sender(&setup), chance.clone(), now);
@@ -255,25 +257,26 @@ impl VideoSource {
         }
     }
 
-    /// Returns whether the path preserves the ECN field, with the ECN counts; `None` unless packets are ECN-capable.
+    /// Returns whether the path preserves the ECN field, and the ECN counts. Returns `None` if packets are not
+    /// ECN-capable.
     pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
         let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
         self.settings.ecn.is_capable().then(|| (path, self.past_ecn + counts))
     }
 
-    /// Returns the number of padding packets and their IP bytes; `None` without padding.
+    /// Returns the number of padding packets and their IP bytes. Returns `None` if the session sends no padding.
     pub fn padding(&self) -> Option<(u64, Bytes)> {
         let (packets, bytes) = self.sender.as_ref().and_then(Sender::padding).unwrap_or_default();
         self.settings.padding.then_some((self.past_padding.0 + packets, self.past_padding.1 + bytes))
     }
 
-    /// Returns the counts of repair; `None` if disabled.
+    /// Returns the repair counts of all sessions. Returns `None` if the session does not repair losses.
     pub fn repairs(&self) -> Option<Repairs> {
         let present = self.sender.as_ref().map(Sender::repairs).unwrap_or_default();
         (self.settings.repair.is_some() || self.settings.parity.is_some()).then(|| self.past_repairs + present)
     }
 
-    /// Starts the source, also after a pause. In a simulcast, it then waits for the first receiver.
+    /// Starts the source. May be called again after a stop. In a simulcast, the source waits for its first receiver.
     pub fn start(&mut self, now: Time, out: &mut Out<'_>) {
         self.open = true;
         if self.settings.siblings.is_none() {
@@ -281,14 +284,14 @@ impl VideoSource {
         }
     }
 
-    /// Begins a session, which continues the previous one's numbers.
+    /// Begins a session. It continues the packet numbers of the previous session.
     fn begin(&mut self, now: Time, out: &mut Out<'_>) {
         if self.running {
             return;
         }
         let mut sender = (self.make)(self.settings.clone(), now);
         if let Some(old) = &self.sender {
-            // To receivers, both sessions are one stream.
+            // To receivers, the old and the new session are the same stream.
             sender.continue_after(old);
             self.past_repairs = self.past_repairs + old.repairs();
             self.past_feedback = self.feedback();
@@ -297,30 +300,30 @@ impl VideoSource {
             self.past_checks = self.checks();
             self.past_skipped = self.skipped();
             if let Some(encoder) = &mut self.encoder {
-                // A new session begins with an I frame, to which the encoder may skip.
+                // Skip to the next I frame, because a new session begins with one.
                 self.frames.skip_to(encoder.resume());
             }
         }
         self.sender = Some(sender);
-        // A first frame of unknown time counts as due now.
+        // If it is unknown when the first frame is due, assume that it is due now.
         let due = self.encoder.as_ref().map(|e| e.due()).filter(|due| *due < Span::MAX).unwrap_or(Span::ZERO);
         let begins = |due: Span| if due < Span::MAX { due } else { Span::ZERO };
         let audio = self.audio.as_ref().map_or(Span::ZERO, |audio| begins(audio.due()));
         self.epochs.push(Epoch { first: self.frames.count(), at: now, due, audio });
         (self.limits_since, self.running, self.until) = (now, true, Time::NEVER);
-        // Each start sends the whole amount again.
+        // Send the whole amount again after each start.
         self.left = self.amount;
         self.sending.begin(now);
         self.drain(now, out);
     }
 
-    /// Stops with a BYE, which RTCP's rules delay in a large group.
+    /// Stops the source and sends a BYE. In a large group, RTCP's rules delay the BYE.
     pub fn stop(&mut self, now: Time, out: &mut Out<'_>) {
         self.end(now);
         self.drain(now, out);
     }
 
-    /// Ends the source's activity, before its BYE.
+    /// Ends the source's activity. The BYE is sent later.
     fn end(&mut self, now: Time) {
         self.account(now);
         self.sending.end(now);
@@ -330,37 +333,39 @@ impl VideoSource {
         }
     }
 
-    /// Ends the session without a BYE, because no receiver is left.
+    /// Ends the session because it has no receiver. It sends no BYE.
     fn pause(&mut self, now: Time) {
         self.account(now);
         self.sending.end(now);
         (self.running, self.until) = (false, Time::NEVER);
-        // Each sender of a simulcast announces the rates of all its senders. A rate of zero means a paused sender.
+        // Announce a rate of zero, which means that this sender is paused. Each sender of a simulcast announces the
+        // rates of all senders.
         if let Some(siblings) = &self.settings.siblings {
             siblings.set_rate(Rate::ZERO);
         }
-        // No controller runs during the pause.
+        // Record a decision for the pause, because no controller runs in it.
         let why = Why::rule("nobody is there: paused");
         let decision = Decision { target: Rate::ZERO, pacing: Rate::ZERO, window: None, limit: Limit::Start, why };
         self.decisions.push(DecisionRow { at: now, decision, by_encoder: false });
     }
 
-    /// Returns whether the source is started but waits for a receiver.
+    /// Returns whether the source has been started but waits for a receiver.
     fn paused(&self) -> bool {
         self.settings.siblings.is_some() && self.open && !self.running
     }
 
-    /// Returns when the source pauses, unless a receiver reports.
+    /// Returns when the source will pause if no receiver reports until then. Returns `Time::NEVER` if it will not
+    /// pause.
     fn deserted_at(&self) -> Time {
         let sender = self.sender.as_ref().filter(|_| self.settings.siblings.is_some() && self.running);
         sender.map_or(Time::NEVER, Sender::deserted_at)
     }
 
-    /// Ends the run: encodes no more frames, but sends the pacer's backlog.
+    /// Tells the source that the run ends. It encodes no more frames, but sends the packets that the pacer still has.
     pub fn finish(&mut self, now: Time) {
         self.account(now);
         (self.finished, self.open) = (true, false);
-        // Without frames there is no backlog.
+        // A source without frames ends immediately, because its pacer has no backlog.
         self.running &= self.keep_frames;
     }
 
@@ -368,7 +373,7 @@ impl VideoSource {
     pub fn wake(&self) -> Time {
         match (self.running, self.finished) {
             (true, _) => self.frame_due().min(self.audio_due()).min(self.until).min(self.deserted_at()),
-            // The BYE may still have to be sent.
+            // Wake up to send the BYE, if it has not been sent yet.
             (false, false) => self.until,
             (false, true) => Time::NEVER,
         }
@@ -395,7 +400,7 @@ impl VideoSource {
 
     /// Processes a datagram from the RTCP port.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, bytes: &[u8], out: &mut Out<'_>) {
-        // In a simulcast, a receiver's first report starts the session.
+        // In a simulcast, the first report of a receiver starts the session.
         if self.paused() && continues(bytes) {
             self.begin(now, out);
         }
@@ -411,14 +416,14 @@ impl VideoSource {
         }
     }
 
-    /// Processes a due frame or a timer of the session.
+    /// Encodes a frame that is due, or handles the expiry of a timer of the session.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         if self.deserted_at() <= now {
             self.pause(now);
         }
         self.take_audio(now);
         while self.running && self.frame_due() <= now {
-            // The encoder has not delivered the frame yet. The next wake-up tries again.
+            // Try again at the next wake-up if the encoder has not delivered the frame yet.
             if !self.frame(now) {
                 break;
             }
@@ -426,14 +431,14 @@ impl VideoSource {
         self.drain(now, out);
     }
 
-    /// Encodes the due frame. Returns false if the encoder has not delivered it yet.
+    /// Encodes the frame that is due. Returns false if the encoder has not delivered it yet.
     fn frame(&mut self, now: Time) -> bool {
         self.account(now);
         let (Some(encoder), Some(sender)) = (&mut self.encoder, &mut self.sender) else { return false };
         let backlog = sender.backlog().bytes;
         let Some(coded) = encoder.next(sender.media_target(now), backlog) else { return false };
         let by_encoder = encoder.limited();
-        // `by_encoder` may change between two decisions.
+        // Add a row if `by_encoder` has changed, because it may change between two decisions.
         if let Some(row) = self.decisions.last().filter(|row| row.by_encoder != by_encoder) {
             let decision = row.decision.clone();
             self.decisions.push(DecisionRow { at: now, decision, by_encoder });
@@ -448,7 +453,7 @@ impl VideoSource {
 
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         loop {
-            // The paused session's sender must not be polled.
+            // Do not poll the sender of a paused session.
             if self.paused() {
                 return;
             }
@@ -457,7 +462,7 @@ impl VideoSource {
             if sender.take_change() {
                 let decision = sender.decision().clone();
                 if let Some(encoder) = &mut self.encoder {
-                    // The encoder gets the target minus the share of repair.
+                    // Give the encoder the target rate minus the share that repair needs.
                     encoder.on_rate(sender.media_target(now));
                 }
                 self.digest.add(now.as_nanos() ^ decision.target.as_bps() << 20);
@@ -470,7 +475,7 @@ impl VideoSource {
             match output {
                 Output::Media(media) => {
                     self.media(now, media, out);
-                    // A source with a given amount ends with its last packet.
+                    // End a source that has sent its whole amount.
                     if self.running && self.left == Some(Bytes::ZERO) {
                         self.end(now);
                     }
@@ -490,7 +495,7 @@ impl VideoSource {
     fn media(&mut self, now: Time, media: Media, out: &mut Out<'_>) {
         let ecn = media.ecn;
         self.sent_bytes += media.size;
-        // Repair and padding do not count towards the amount.
+        // Do not count repair and padding towards the amount.
         let original = media.stream == Stream::Media;
         self.sent_packets += u64::from(original);
         if media.stream == Stream::Audio {
@@ -500,7 +505,7 @@ impl VideoSource {
             }
         }
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
-        // Inverted, so that a repair's digest differs from an original's.
+        // Invert the value for a repair packet, so that its digest differs from that of an original packet.
         let sign = if original { 0 } else { u64::MAX };
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
         if self.keep_frames && original {
@@ -510,7 +515,7 @@ impl VideoSource {
             }
         }
         let sender = self.sender.as_ref().filter(|_| media.stream == Stream::Parity);
-        // A simulated parity packet has no bytes that describe its coverage.
+        // Attach the list of protected packets, because a simulated parity packet has no bytes that contain it.
         let body = match sender.and_then(Sender::protection) {
             Some(protection) => Body::Parity(Box::new((media, protection.clone()))),
             None => Body::Rtp(Box::new(media)),
@@ -518,9 +523,9 @@ impl VideoSource {
         out.send(media.size, ecn, body);
     }
 
-    /// Adds the time since the previous call to the cause that limited the rate.
+    /// Adds the time since the previous call to `limits`, under the cause that limited the rate.
     pub fn account(&mut self, now: Time) {
-        // Like all means, the shares leave out the warm-up.
+        // Leave out the warm-up, as for all mean values.
         let span = now.since(self.limits_since.max(self.means_from));
         self.limits_since = now;
         let Some(row) = self.decisions.last().filter(|_| self.running) else { return };
@@ -533,7 +538,8 @@ impl VideoSource {
         *share += span;
     }
 
-    /// Returns for each second how long the encoder's best quality or the cap limited the rate.
+    /// Returns, for each second of the run, how long the encoder's best quality or the session's maximum rate limited
+    /// the rate.
     pub(crate) fn self_limited(&self, now: Time) -> Vec<Span> {
         let mut seconds = vec![Span::ZERO; now.as_secs_f64().ceil() as usize];
         let ends = self.decisions.iter().skip(1).map(|next| next.at).chain([now]);
@@ -553,7 +559,7 @@ impl VideoSource {
         seconds
     }
 
-    /// Returns what limited the rate during a decision: network, floor, encoder, start or cap.
+    /// Returns what limited the rate while a decision was valid: network, floor, encoder, start or cap.
     pub fn limit(&self, row: &DecisionRow) -> &'static str {
         match row.decision.limit {
             _ if row.by_encoder => "encoder",
@@ -562,22 +568,22 @@ impl VideoSource {
         }
     }
 
-    /// Returns when the frame with this display index was sampled.
+    /// Returns when the frame with this display index was captured.
     pub fn shown_at(&self, display: u32) -> Time {
         self.encoder.as_ref().map_or(Time::ZERO, |e| shown_at(&self.epochs, &**e, display))
     }
 
-    /// Returns the session, once it has started.
+    /// Returns the sender of the session. Returns `None` before the first start.
     pub fn session(&self) -> Option<&Sender> {
         self.sender.as_ref()
     }
 
-    /// Returns the counts of feedback.
+    /// Returns the feedback counts of all sessions.
     pub fn feedback(&self) -> FeedbackCounts {
         self.past_feedback + self.sender.as_ref().map(Sender::feedback).unwrap_or_default()
     }
 
-    /// Returns the run-time checks of the present session and all past ones.
+    /// Returns the results of the run-time checks in all sessions.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.sender.as_ref().map_or(&[][..], Sender::checks));
@@ -587,36 +593,37 @@ impl VideoSource {
         all
     }
 
-    /// Returns the number of frames skipped because of the backlog.
+    /// Returns the number of frames that were skipped because of the backlog.
     pub fn skipped(&self) -> u64 {
         self.past_skipped + self.sender.as_ref().map_or(0, |s| s.backlog().skipped)
     }
 
-    /// Returns the frame period; zero without frames.
+    /// Returns the time between two frames. Returns zero if the source has no frames.
     pub fn frame_period(&self) -> Span {
         self.encoder.as_ref().map_or(Span::ZERO, |e| e.period())
     }
 
-    /// Returns whether the flow paused after the frame with this display index.
+    /// Returns whether the flow paused directly after the frame with this display index.
     pub fn pauses_after(&self, display: u32) -> bool {
-        // [`Epoch::first`] counts in coding order. Groups of pictures are closed, so the first frame after a pause has
-        // the same index in display order.
+        // [`Epoch::first`] is an index in coding order. It can be compared with a display index, because groups of
+        // pictures are closed: the first frame after a pause has the same index in both orders.
         self.epochs.iter().skip(1).any(|epoch| epoch.first == display + 1)
     }
 
-    /// Returns the index of the audio packet `seq` that arrived at `at`, if recorded.
+    /// Returns the index of the audio packet that has the sequence number `seq` and arrived at `at`. Returns `None` if
+    /// audio packets are not recorded.
     pub(crate) fn audio_index(&self, seq: u64, at: Time) -> Option<usize> {
         audio::index_of(self.audio_sent.as_ref()?, self.settings.audio?.first_seq, seq, at)
     }
 
-    /// Returns the rows for the record.
+    /// Returns the rows that are kept in the store.
     pub fn stored_rows(&mut self) -> Vec<&mut dyn StoredRows> {
         let mut all: Vec<&mut dyn StoredRows> = vec![&mut self.samples, &mut self.rtcp_shares, &mut self.decisions];
         all.extend(self.audio_sent.as_mut().map(|sent| sent as &mut dyn StoredRows));
         all
     }
 
-    /// Appends the present time step to the series.
+    /// Appends the current time step to the series.
     pub fn sample(&mut self, now: Time) {
         let (target, pacing) = match self.sender.as_ref().filter(|_| self.running) {
             Some(sender) => {
@@ -630,25 +637,26 @@ impl VideoSource {
     }
 }
 
-/// Returns when the frame with this display index was sampled.
+/// Returns when the frame with this display index was captured.
 fn shown_at(epochs: &[Epoch], encoder: &dyn Feed, display: u32) -> Time {
     at_epoch(epochs, display, encoder.shown_at(display))
 }
 
-/// Converts a time of the encoder's clock to the network's time, for the frame with display index `display`.
+/// Converts a time on the encoder's clock to the network's time. `display` is the display index of the frame that the
+/// time belongs to.
 fn at_epoch(epochs: &[Epoch], display: u32, at: Span) -> Time {
     let epoch = epochs.iter().rev().find(|e| e.first <= display).or(epochs.first());
     epoch.map_or(Time::ZERO, |e| e.at + at.saturating_sub(e.due))
 }
 
-/// Returns whether the compound's sender stays in the session.
+/// Returns whether the sender of this RTCP compound stays in the session.
 fn continues(rtcp: &[u8]) -> bool {
     Compound::parse(rtcp).is_ok_and(|c| !c.packets.iter().any(|p| matches!(p, Packet::Bye { .. })))
 }
 
 fn send_rtcp(bytes: Vec<u8>, out: &mut Out<'_>) {
     let size = Bytes::new((bytes.len() + IP_UDP_OVERHEAD) as u64);
-    // A session's own unreadable RTCP is a bug.
+    // Ignore RTCP that can't be parsed. It would be a bug, because the session has written it itself.
     let Ok(parsed) = Compound::parse(&bytes) else {
         debug_assert!(false, "a session wrote RTCP that it can't read");
         return;
@@ -660,78 +668,79 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
-/// The cumulative jitter of a frame: the one-way delay of its last packet, minus that of the first frame
-/// (Multi-Evalvid-RA, equations 3 and 4).
+/// The cumulative jitter of frames: the one-way delay of a frame's last packet, minus the one-way delay of the first
+/// frame's last packet (Multi-Evalvid-RA, equations 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
-    /// The first frame's SSRC and one-way delay. Another source has another clock.
+    /// SSRC and one-way delay of the first frame. It is replaced when the SSRC changes, because another source has
+    /// another clock.
     anchor: Option<(u32, OneWay)>,
     /// The highest value so far.
     pub max: Offset,
 }
 
-/// Creates the receiver for join number `n`, from 0.
+/// Creates the receiver for a join. The second argument is the number of the join, from 0.
 pub type MakeReceiver = Box<dyn Fn(Time, u32) -> Receiver + Send>;
 
-/// The receiver of a video session, with its frame assembly.
+/// The receiver of a video session. It assembles the frames.
 pub struct VideoSink {
-    /// The SSRCs, one per join.
+    /// The SSRCs of the receiver. Each join has its own SSRC.
     pub ssrcs: Vec<u32>,
     make: MakeReceiver,
     receiver: Option<Receiver>,
-    /// The packets expected before the latest join.
+    /// Number of packets that were expected before the latest join.
     past_expected: u64,
     past_checks: Vec<Check>,
     past_requests: Requests,
-    /// [`VideoSink::untold`] in earlier sessions.
+    /// The values of [`VideoSink::untold`] in earlier sessions.
     past_untold: (u64, u64),
-    /// Media packets that arrived in the present session, without repairs.
+    /// Number of media packets that arrived in the current session, without repairs.
     media_packets: u64,
-    /// Whether lost packets are requested or recovered from parity.
+    /// Whether lost packets are requested again or recovered from parity.
     pub repair: bool,
-    /// The packets that only arrived as repairs.
+    /// The packets of which only a repair has arrived.
     pub repaired: Repaired,
-    /// Lost packets whose bytes are computable from parity.
+    /// Lost packets whose bytes can be computed from parity.
     computable: Vec<Recovered>,
-    /// The time of the first join.
+    /// When the sink first joined.
     pub joined: Time,
-    /// The periods from each join to the leave.
+    /// The periods of membership, each from a join to the leave.
     stays: Vec<(Time, Time)>,
-    /// The counts of arrived packets.
+    /// Counts of the arrived packets.
     pub intake: Intake,
-    /// The assembly of frames, if there are frames.
+    /// Assembles frames. `None` if the flow has no frames.
     pub assembly: Option<Assembly>,
-    /// The play-out buffer, if any.
+    /// The play-out buffer. `None` if the receiver has none.
     pub buffer: Option<Box<PlayBuffer>>,
-    /// The play-out of audio, if any.
+    /// The play-out of audio. `None` if the session has no audio.
     pub audio: Option<Box<AudioPlayout>>,
-    /// Arrivals of audio packets, if recorded.
+    /// The arrivals of audio packets. `None` if they are not recorded.
     pub(crate) audio_arrivals: Option<Box<Rows<AudioArrival>>>,
-    /// The player, which decides how long to wait for a frame.
+    /// The player. It decides how long to wait for a frame.
     pub player: Player,
     first_seq: u64,
-    /// The session's clock. All other times here are the network's.
+    /// The receiver's clock. All other times in this struct are the network's time.
     pub(crate) skew: Skew,
-    /// When the receiver has to be polled again.
+    /// When the receiver must be polled again.
     until: Time,
-    /// The IP bytes of RTCP sent.
+    /// IP bytes of the RTCP that was sent.
     pub rtcp_bytes: Bytes,
-    /// The number of RTCP compounds sent.
+    /// Number of RTCP compounds sent.
     pub rtcp_packets: u64,
-    /// RTP packets by ECN field on arrival.
+    /// Number of RTP packets, by their ECN field on arrival.
     pub by_ecn: [u64; 4],
     /// The cumulative jitter of the frames.
     pub jitter: CumulativeJitter,
-    /// The controller's view at each report.
+    /// What the controller had measured at each report.
     pub views: Rows<ViewRow>,
-    /// Whether views are recorded. In a large group they take too much memory.
+    /// Whether `views` is recorded. In a large group, it would take too much memory.
     pub(crate) keep_views: bool,
-    /// Further figures, set by the caller. They replace this sink's figures of the same name.
+    /// More figures, which the caller sets. They replace figures of this sink that have the same name.
     pub also: Figures,
 }
 
 impl VideoSink {
-    /// Creates a sink outside of the session.
+    /// Creates a sink that has not joined the session yet.
     pub fn new(make: MakeReceiver, intake: Intake, frames: bool, first_seq: u16) -> Self {
         Self {
             ssrcs: Vec::new(),
@@ -766,15 +775,15 @@ impl VideoSink {
         }
     }
 
-    /// Returns the counts of requests and repaired packets; `None` without repair.
+    /// Returns the counts of requests and of repaired packets. Returns `None` if losses are not repaired.
     pub fn requests(&self) -> Option<Requests> {
         let present = self.receiver.as_ref().map(Receiver::requests).unwrap_or_default();
         self.repair.then_some(self.past_requests + present)
     }
 
-    /// Joins the session. Each further join is a new session with another SSRC.
+    /// Joins the session. Each further join begins a new session, which has another SSRC.
     pub fn join(&mut self, now: Time) {
-        // A new session counts from zero, but the totals continue.
+        // Save the totals, because the new session counts from zero.
         self.past_expected = self.expected();
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
@@ -788,7 +797,7 @@ impl VideoSink {
         let own = self.skew.own(now);
         let mut receiver = (self.make)(own, self.ssrcs.len() as u32);
         self.ssrcs.push(receiver.ssrc());
-        // The RTCP timer starts with the join, before any packet.
+        // Poll at once, because the RTCP timer starts with the join, before any packet arrives.
         if let Output::Wait(Some(wake)) = receiver.poll(own) {
             self.until = self.skew.network(wake.at);
         }
@@ -804,12 +813,13 @@ impl VideoSink {
         }
     }
 
-    /// Returns whether the sink was in the session at this time. Otherwise packets are not expected.
+    /// Returns whether the sink was a member of the session at the time `at`. Outside its membership, no packets are
+    /// expected.
     pub fn stayed(&self, at: Time) -> bool {
         self.stays.iter().any(|(from, until)| *from <= at && at < *until)
     }
 
-    /// Leaves the session with a BYE.
+    /// Leaves the session. Sends a BYE.
     pub fn leave(&mut self, now: Time, out: &mut Out<'_>) {
         self.end_stay(now);
         if let Some(receiver) = &mut self.receiver {
@@ -818,12 +828,13 @@ impl VideoSink {
         }
     }
 
-    /// Returns whether the sink is leaving and its BYE is still scheduled.
+    /// Returns whether the sink is leaving, but has not sent its BYE yet.
     pub fn leaving(&self) -> bool {
         self.receiver.as_ref().is_some_and(Receiver::leaving)
     }
 
-    /// Returns the number of unreported arrivals, and of messages that were too long for a datagram.
+    /// Returns the number of arrivals that were not reported, and the number of messages that did not fit into a
+    /// datagram.
     pub(crate) fn untold(&self) -> (u64, u64) {
         let (packets, messages) = self.receiver.as_ref().map_or((0, 0), Receiver::untold);
         (self.past_untold.0 + packets, self.past_untold.1 + messages)
@@ -833,14 +844,14 @@ impl VideoSink {
         self.past_expected + self.receiver.as_ref().map_or(0, Receiver::expected)
     }
 
-    /// Returns the run-time checks of the present session and all past ones.
+    /// Returns the results of the run-time checks in all sessions.
     pub(crate) fn checks(&self) -> Vec<Check> {
         let mut all = self.past_checks.clone();
         Check::gather(&mut all, self.receiver.as_ref().map_or(&[][..], Receiver::checks));
         Check::gather(&mut all, self.receiver.as_ref().map(Receiver::mtu_check).as_slice());
         if let Some(receiver) = self.receiver.as_ref().filter(|_| self.repair) {
             Check::gather(&mut all, receiver.repair_check().as_slice());
-            // Repairs must not count as received.
+            // Check that repaired packets do not count as received.
             let mut losses = Check::new(&LOSSES_COUNT);
             losses.see(receiver.received() == self.media_packets);
             Check::gather(&mut all, &[losses]);
@@ -853,17 +864,17 @@ impl VideoSink {
         self.until
     }
 
-    /// Processes a timer of the session.
+    /// Handles the expiry of a timer of the session.
     pub fn on_wake(&mut self, now: Time, out: &mut Out<'_>) {
         self.drain(now, out);
     }
 
-    /// Returns which packets [`VideoSink::catch_up`] may deliver later.
+    /// Returns which packets may be delivered later, by [`VideoSink::catch_up`].
     pub fn batchable(&self) -> Option<Batchable> {
         self.receiver.as_ref().filter(|_| self.buffer.is_none())?.batchable()
     }
 
-    /// Delivers a packet that [`VideoSink::batchable`] accepted and that arrived at `at`.
+    /// Delivers a packet that arrived at `at`. [`VideoSink::batchable`] must have accepted it.
     pub fn catch_up(&mut self, at: Time, packet: &Arriving<'_>) {
         match packet.body {
             Body::Rtp(media) => {
@@ -872,7 +883,7 @@ impl VideoSink {
             Body::Rtcp { bytes, parsed } => self.take_rtcp(at, packet.from, parsed, bytes.len()),
             _ => {}
         }
-        // Checks what `batchable` guarantees: no transmission, and no earlier timer.
+        // Check what `batchable` guarantees: the packet causes no transmission, and no timer becomes due earlier.
         if cfg!(debug_assertions) {
             let (until, mut sent) = (self.until, Vec::new());
             self.drain(at, &mut Out { packets: &mut sent });
@@ -887,14 +898,14 @@ impl VideoSink {
         received
     }
 
-    /// Forwards to [`Receiver::on_clock_gap`].
+    /// Calls [`Receiver::on_clock_gap`].
     pub fn on_clock_gap(&mut self, now: Time) {
         if let Some(receiver) = &mut self.receiver {
             receiver.on_clock_gap(self.skew.own(now));
         }
     }
 
-    /// Forwards to [`Receiver::begin_run`].
+    /// Calls [`Receiver::begin_run`].
     pub fn begin_run(&mut self, now: Time, from: AgentIx, header: &RtpHeader) {
         if let Some(receiver) = &mut self.receiver {
             receiver.begin_run(self.skew.own(now), Origin(u64::from(from.0)), header);
@@ -919,7 +930,7 @@ impl VideoSink {
             self.intake.add_repair(now, packet.size);
         }
         if let (Received::Audio(seq), Some(audio)) = (received, &mut self.audio) {
-            // Figures of audio leave out the warm-up and the pauses.
+            // Leave out the warm-up and the pauses, because the figures of audio do not include them.
             let counts = self.intake.counts(now);
             let gap = if counts { audio.on_packet(now, seq, now.since(packet.sent)) } else { Span::ZERO };
             if let Some(arrivals) = &mut self.audio_arrivals {
@@ -928,7 +939,7 @@ impl VideoSink {
         }
         let (fragment, ends, stamp) = (media.fragment, media.header.marker, Some(media.header.timestamp));
         if let (Received::Repaired(seq), Some(original)) = (received, media.repairs) {
-            // Counted from the flow's first packet, as in the record of sent frames.
+            // Count from the flow's first packet, as in the record of sent frames.
             let number = original - self.first_seq;
             self.repaired.insert(seq, now, fragment.frame);
             self.deliver(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
@@ -937,7 +948,7 @@ impl VideoSink {
             self.media_packets += 1;
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
-            // An earlier repair has already been passed on.
+            // Do not deliver the packet again if an earlier repair was already delivered.
             if !self.repaired.remove(media.header.ssrc, seq) {
                 self.deliver(number, media.size, ArrivedPacket { now, sent: Some(packet.sent), stamp, fragment, ends });
             }
@@ -946,7 +957,7 @@ impl VideoSink {
             {
                 let way = OneWay::between(stamp.peer(None), now);
                 let ssrc = media.header.ssrc;
-                // The clocks may differ, so only differences from the first frame's delay count.
+                // Compare delays only with the first frame's delay, because the clocks may differ.
                 let anchor = self.jitter.anchor.filter(|(of, _)| *of == ssrc).map_or(way, |(_, anchor)| anchor);
                 self.jitter.anchor = Some((ssrc, anchor));
                 self.jitter.max = self.jitter.max.max(way.variation_since(anchor));
@@ -956,7 +967,7 @@ impl VideoSink {
         received
     }
 
-    /// Reports an authenticated packet without media.
+    /// Records an authenticated packet that contains no media.
     pub fn on_padding(
         &mut self,
         now: Time,
@@ -973,7 +984,7 @@ impl VideoSink {
         self.drain(now, out);
     }
 
-    /// Processes a parity packet that covers the packets in `protection`.
+    /// Processes a parity packet. `protection` lists the packets that it protects.
     pub fn on_parity(
         &mut self,
         now: Time,
@@ -997,7 +1008,7 @@ impl VideoSink {
         received
     }
 
-    /// Processes packets recovered from parity. A packet without known headers is stored for
+    /// Processes the packets that were recovered from parity. If the headers of a packet are unknown, it is saved for
     /// [`VideoSink::take_computable`], because only the caller has its bytes.
     fn recover(&mut self, now: Time) {
         let Some(receiver) = &mut self.receiver else { return };
@@ -1009,18 +1020,19 @@ impl VideoSink {
         }
     }
 
-    /// Returns the packets that became computable from parity since the last call.
+    /// Returns the packets that can be computed from parity, if they were not returned before.
     pub fn take_computable(&mut self) -> Vec<Recovered> {
         std::mem::take(&mut self.computable)
     }
 
-    /// Processes a packet recovered from parity. `packet.seq` is the receiver's number, [`Recovered::seq`].
+    /// Processes a packet that was recovered from parity. `packet.seq` is the number that the receiver uses,
+    /// [`Recovered::seq`].
     pub fn on_recovered(&mut self, now: Time, packet: &Protected) {
         self.on_recovered_as(now, packet.seq, packet);
     }
 
-    /// Processes a packet recovered from parity. `counted` is the receiver's number, [`Recovered::seq`]. `packet.seq`
-    /// is the sender's number.
+    /// Processes a packet that was recovered from parity. `counted` is the number that the receiver uses,
+    /// [`Recovered::seq`]. `packet.seq` is the number that the sender uses.
     pub fn on_recovered_as(&mut self, now: Time, counted: u64, packet: &Protected) {
         let Protected { seq, fragment, marker } = *packet;
         let number = seq.saturating_sub(self.first_seq);
@@ -1029,28 +1041,29 @@ impl VideoSink {
         self.deliver(number, size, ArrivedPacket { now, sent: None, stamp: None, fragment, ends: marker });
     }
 
-    /// Passes an original or repaired packet on; `number` counts from the flow's first packet.
+    /// Delivers an original or repaired packet to the decoder and the player. `number` is its number, counted from the
+    /// flow's first packet.
     fn deliver(&mut self, number: u64, size: Bytes, packet: ArrivedPacket) {
         let ArrivedPacket { now, fragment, .. } = packet;
-        // What the play-out buffer has no room for does not reach the decoder.
+        // Do not decode a packet for which the play-out buffer has no room.
         let kept = self.buffer.as_mut().is_none_or(|b| b.offer(now, size, fragment.frame));
         if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
             assembly.on_packet(now, number, fragment);
         }
-        // A constant play-out delay needs no measurement.
+        // Stop here if the play-out delay is constant, because nothing must be measured.
         if !self.player.adapts() {
             return;
         }
         let Some(receiver) = &mut self.receiver else { return };
         if let Some(delay) = self.player.on_packet(&packet, receiver.repair_time(self.skew.own(now))) {
             receiver.set_playout(delay);
-            // The play-out delay decides which frames are late.
+            // Add the play-out delay to the digest, because it decides which frames are late.
             self.intake.digest.add(delay.as_nanos());
         }
     }
 
-    /// Tells the session whether the decoder needs a key frame: `Some(true)` after a join, `Some(false)` for another
-    /// reason.
+    /// Tells the session whether the decoder needs a key frame. `Some(true)` means that it needs one after a join, and
+    /// `Some(false)` that it needs one for another reason. `None` means that it needs none.
     pub fn lacks_key_frame(&mut self, now: Time, lacks: Option<bool>, out: &mut Out<'_>) {
         let own = self.skew.own(now);
         if let Some(receiver) = &mut self.receiver {
@@ -1062,7 +1075,7 @@ impl VideoSink {
         }
     }
 
-    /// Processes an RTCP compound of `len` bytes.
+    /// Processes an RTCP compound. `len` is its size in bytes.
     pub fn on_rtcp(&mut self, now: Time, from: AgentIx, compound: &Compound, len: usize, out: &mut Out<'_>) {
         self.take_rtcp(now, from, compound, len);
         self.drain(now, out);
@@ -1077,7 +1090,7 @@ impl VideoSink {
     fn drain(&mut self, now: Time, out: &mut Out<'_>) {
         let Some(receiver) = &mut self.receiver else { return };
         let own = self.skew.own(now);
-        // A report may depend on the buffer's level.
+        // Update the buffer level first, because a report may contain it.
         if let Some(level) = level_of(self.buffer.as_mut(), now) {
             receiver.on_buffer(own, level);
         }
@@ -1100,19 +1113,19 @@ impl VideoSink {
         }
     }
 
-    /// Returns the present session, or the last one.
+    /// Returns the receiver of the current session, or of the last session.
     pub fn session(&self) -> Option<&Receiver> {
         self.receiver.as_ref()
     }
 
-    /// Returns the rows for the record.
+    /// Returns the rows that are kept in the store.
     pub fn stored_rows(&mut self) -> Vec<&mut dyn StoredRows> {
         let mut all: Vec<&mut dyn StoredRows> = vec![&mut self.intake.samples, &mut self.views, self.repaired.rows()];
         all.extend(self.audio_arrivals.as_mut().map(|arrivals| &mut **arrivals as &mut dyn StoredRows));
         all
     }
 
-    /// Appends the present time step to the series.
+    /// Appends the current time step to the series.
     pub fn sample(&mut self, now: Time) {
         let expected = self.expected();
         self.intake.sample(expected);
@@ -1123,7 +1136,7 @@ impl VideoSink {
         }
     }
 
-    /// Returns the longest time from a frame being ready to its completion.
+    /// Returns the longest time from when a frame was ready until all its packets had arrived.
     pub fn playout_needed(&self, sent: &SentFrames) -> Option<Span> {
         let assembly = self.assembly.as_ref()?;
         let whole = sent.frames.iter().enumerate().filter_map(|(n, frame)| {

@@ -1,34 +1,35 @@
-//! The play-out of a receiver's audio, which measures what losses and delays do to the listener.
+//! The play-out of a receiver's audio. It measures how losses and delays affect the listener.
 
 use std::collections::BTreeSet;
 use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
 use steadycast_record::row;
 use steadycast_units::{Span, Time};
 
-/// Bounds of the play-out delay. A jitter of one packet needs at least 40 ms, the duration of two packets.
+/// Bounds of the play-out delay. The minimum is the duration of two packets, 40 ms, because packets may be late by one
+/// packet.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
-/// A missing packet is given up when a sequence number this much higher has arrived.
+/// A missing packet is given up once a packet has arrived whose sequence number is higher by this value.
 const MAX_REORDERING: u64 = 50;
 
-/// An adaptive play-out ([`Playout`]), which counts the gaps that a player conceals. A late packet's gap is the rise of
-/// the play-out delay; a lost packet's gap is [`AUDIO_PACKET_TIME`].
+/// An adaptive play-out ([`Playout`]). It counts the gaps that a player would have to conceal. If a packet is late, the
+/// gap is as long as the rise of the play-out delay. If a packet is lost, the gap is [`AUDIO_PACKET_TIME`].
 #[derive(Debug)]
 pub struct AudioPlayout {
     playout: Playout,
-    /// The first sequence number, and the sequence number after the newest.
+    /// The first sequence number, and the number that follows the newest sequence number.
     range: Option<(u64, u64)>,
-    /// The duration of all packets before the last pause, including lost packets.
+    /// Duration of all packets before the last pause, including lost packets.
     covered_before: Span,
-    /// Missing packets that may still arrive.
+    /// Sequence numbers of missing packets that may still arrive.
     missing: BTreeSet<u64>,
-    /// The last lost packet, and the length of its run of losses.
+    /// Sequence number of the last lost packet, and how many packets were lost in a row up to it.
     run: Option<(u64, u64)>,
     lost: u64,
     /// Number of packets that arrived after their play-out time.
     pub late: u64,
-    /// Number of gaps longer than one packet.
+    /// Number of gaps that are longer than a packet.
     pub long_gaps: u64,
-    /// The total duration of the gaps.
+    /// Total duration of the gaps of late packets, and of lost packets that were given up.
     concealed: Span,
 }
 
@@ -49,11 +50,11 @@ impl Default for AudioPlayout {
 }
 
 impl AudioPlayout {
-    /// Processes the packet `seq`, which arrived `took` after its departure. Returns the rise of the play-out delay;
-    /// zero if the packet is on time.
+    /// Processes the packet `seq`, which arrived the time `took` after it was sent. Returns how much the play-out delay
+    /// has risen because the packet is late, or zero if it is on time.
     pub fn on_packet(&mut self, now: Time, seq: u64, took: Span) -> Span {
         let (first, next) = self.range.unwrap_or((seq, seq));
-        // Reordered packets may still arrive.
+        // Remember the skipped packets as missing, because they may still arrive out of order.
         self.missing.extend(next..seq);
         self.missing.remove(&seq);
         let next = next.max(seq + 1);
@@ -69,9 +70,9 @@ impl AudioPlayout {
         gap
     }
 
-    /// Begins again after a pause.
+    /// Starts again after a pause.
     pub(crate) fn restart(&mut self) {
-        // Packets from before the pause can no longer arrive.
+        // Give up all missing packets, because packets from before the pause can no longer arrive.
         self.give_up(u64::MAX);
         self.covered_before = self.covered();
         (self.range, self.run) = (None, None);
@@ -82,7 +83,7 @@ impl AudioPlayout {
         self.lost + self.missing.len() as u64
     }
 
-    /// Returns the total time that a player had to conceal.
+    /// Returns the total time that a player had to conceal. Packets that are still missing are included.
     pub fn concealed(&self) -> Span {
         self.concealed + AUDIO_PACKET_TIME * self.missing.len() as u64
     }
@@ -93,13 +94,13 @@ impl AudioPlayout {
             self.lost += 1;
             self.concealed += AUDIO_PACKET_TIME;
             let length = self.run.filter(|(last, _)| last + 1 == seq).map_or(1, |(_, length)| length + 1);
-            // A run of losses counts once, when it exceeds one packet.
+            // Count a run of losses once, when its second packet is lost.
             self.long_gaps += u64::from(length == 2);
             self.run = Some((seq, length));
         }
     }
 
-    /// Returns the duration of all packets, including lost packets.
+    /// Returns the total duration of all packets, including lost packets.
     pub fn covered(&self) -> Span {
         self.covered_before + self.range.map_or(Span::ZERO, |(first, next)| AUDIO_PACKET_TIME * (next - first))
     }
@@ -108,21 +109,21 @@ impl AudioPlayout {
 /// The arrival of an audio packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AudioArrival {
-    /// The time of the arrival.
+    /// When the packet arrived.
     pub at: Time,
-    /// The packet's RTP sequence number.
+    /// The extended RTP sequence number.
     pub seq: u64,
-    /// The rise of the play-out delay by this packet; zero if the packet is on time.
+    /// How much the play-out delay has risen because the packet is late. Zero if the packet is on time.
     pub gap: Span,
 }
 
 row!(AudioArrival { at, seq, gap });
 
-/// Returns the index in `sent` of the packet `seq` that arrived at `at`; `None` if no such packet was sent. `first_seq`
-/// is the sequence number of `sent[0]`.
+/// Returns the index in `sent` of the packet that has the sequence number `seq` and arrived at `at`. `first_seq` is the
+/// sequence number of the packet `sent[0]`. Returns `None` if no such packet was sent.
 pub(crate) fn index_of(sent: &[Time], first_seq: u16, seq: u64, at: Time) -> Option<usize> {
     let newest = sent.partition_point(|left| *left <= at).checked_sub(1)?;
-    // Only the low 16 bits of `seq` are known: a receiver that joined late can't count earlier wraps.
+    // Use only the low 16 bits of `seq`. A receiver that joined late does not know how often the numbers have wrapped.
     let behind = (newest as u16).wrapping_add(first_seq).wrapping_sub(seq as u16);
     newest.checked_sub(usize::from(behind))
 }
@@ -157,7 +158,8 @@ mod tests {
         let sent: Vec<Time> = (0..200_000).map(|n| Time::ZERO + AUDIO_PACKET_TIME * n).collect();
         for (first, index) in [(0, 0), (65_530, 3), (65_530, 9), (7, 65_529), (7, 131_071), (40_000, 199_999)] {
             let seq = u64::from(first) + index as u64;
-            // The packet takes up to 10 s. `counted` includes either all wraps of the sequence numbers or none.
+            // The packet takes up to 10 s to arrive. `counted` includes either all wraps of the sequence numbers or
+            // none.
             for (delay, counted) in [(0, seq), (10_000, seq), (30, seq & 0xffff)] {
                 let at = sent[index] + Span::millis(delay);
                 assert_eq!(index_of(&sent, first, counted, at), Some(index), "{first} {index} {delay}");

@@ -1,4 +1,4 @@
-//! The figures and table rows of a video's two ends.
+//! The figures and table rows of a video's sender and receiver.
 
 use super::{LimitShares, VideoSink, VideoSource, ViewRow};
 use crate::Freezes;
@@ -20,7 +20,7 @@ impl Recorded for VideoSource {
         let feedback = all.iter().map(|source| source.feedback()).fold(FeedbackCounts::default(), Add::add);
         let repairs = all.iter().filter_map(|source| source.repairs()).reduce(Add::add);
         let padding = all.iter().filter_map(|source| source.padding()).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
-        // If the receivers' paths differ, the worst result counts.
+        // Report the worst result if the paths of the receivers differ.
         let ecn = all.iter().filter_map(|source| source.ecn()).reduce(|a, b| (a.0.max(b.0), a.1 + b.1));
         let again = repairs.map_or(0, |repairs| repairs.packets + repairs.parities);
         let sent = sum(|source| source.sent_packets + source.audio_packets)
@@ -28,7 +28,7 @@ impl Recorded for VideoSource {
             + padding.map_or(0, |(packets, _)| packets);
         into.put(&flow::SENT_PACKETS, sent);
         into.put(&flow::FEEDBACK_PACKETS, feedback.packets);
-        // An active time of zero can't be a divisor.
+        // Avoid a division by an active time of zero.
         into.put(&flow::FEEDBACK_BPS, feedback.bytes.per(about.active.max(Span::nanos(1))).as_bps_f64());
         into.put(&flow::FEEDBACK_REFUSED, feedback.refused);
         if let Some(repairs) = repairs {
@@ -63,7 +63,7 @@ impl Recorded for VideoSource {
             (&flow::LIMITED_BY_START, limited(|by| by.start)),
             (&flow::LIMITED_BY_CAP, limited(|by| by.cap)),
         ] {
-            // Without a decision in the measured time, the shares are unknown.
+            // The shares are unknown if there was no decision in the measured time.
             into.put(figure, (total > 0.0).then(|| span / total));
         }
         into.extend(&self.also);
@@ -148,7 +148,7 @@ impl Recorded for VideoSink {
         into.put_span(&receiver::JITTER, self.session().map(|s| s.jitter()));
         into.put_span(&receiver::CUMULATIVE_JITTER_MAX, Some(self.jitter.max.later()));
         into.put(&receiver::FEEDBACK_PACKETS, self.rtcp_packets);
-        // Indexed by the ECN field: 01 is ECT(1), 10 is ECT(0), 11 is CE (RFC 3168, section 5).
+        // The index is the ECN field: 01 is ECT(1), 10 is ECT(0), and 11 is CE (RFC 3168, section 5).
         let [_, ect1, ect0, marked] = self.by_ecn;
         if ect0 + ect1 + marked > 0 {
             into.put(&receiver::ECN_CAPABLE, ect0 + ect1 + marked);
@@ -178,7 +178,7 @@ impl Recorded for VideoSink {
     }
 
     fn decisions(&self, origin: &RowOrigin<'_>, into: &mut Table) {
-        // Reports after the run's end are left out.
+        // Leave out reports that were written after the end of the run.
         for ViewRow { at, view } in self.views.iter().filter(|row| row.at <= origin.until) {
             into.real(&decisions::T, at.as_secs_f64());
             into.text(&decisions::FLOW, origin.flow);
@@ -197,8 +197,8 @@ impl Recorded for VideoSink {
 }
 
 impl VideoSink {
-    /// Computes the viewing score from the smoothness of `slots` and the bit rate of `media`. Each slot has its
-    /// duration, and whether a new picture is shown.
+    /// Computes the viewing score from how smoothly frames are shown and from the bit rate. `slots` lists whether a new
+    /// picture is shown in each slot, and the slot's duration. `media` is the number of bytes of the shown video.
     fn score(&self, slots: &[(bool, Span)], media: Bytes, period: Span, into: &mut Figures) {
         let smooth = smooth(slots.iter().copied(), period);
         let total = slots.iter().fold(Span::ZERO, |sum, (_, lasts)| sum + *lasts);
@@ -211,12 +211,12 @@ impl VideoSink {
         into.put(&receiver::SMOOTH, smooth);
     }
 
-    /// Writes the figures of the frames sent to this sink.
+    /// Writes the figures about the frames that were sent to this sink.
     fn frames(&self, source: &VideoSource, about: &FigureContext<'_>, into: &mut Figures) {
         let Some(assembly) = &self.assembly else { return };
         let (sent, schedule) = (&source.frames, &self.player.schedule);
         let fates = assembly.fates(sent, schedule);
-        // Frames before the end of the warm-up or outside of the membership do not count.
+        // Count only frames that were ready after the end of the warm-up and while the sink was a member.
         let judged = |since: Time| {
             let of = |n: &usize| {
                 let frame = &sent.frames[*n];
@@ -238,12 +238,12 @@ impl VideoSink {
         into.put(&receiver::FRAMES_UNDECODABLE, count(FrameFate::Undecodable));
         let mut slots: Vec<(u32, bool)> =
             owed.iter().map(|n| (sent.frames[*n].coded.display, fates[*n] == FrameFate::Ok)).collect();
-        // B frames are sent out of display order.
+        // Sort the frames by display index, because B frames are not sent in display order.
         slots.sort_unstable();
         let period = source.frame_period();
-        // With a constant play-out delay, each picture is shown for one period.
+        // If the play-out delay is constant, each picture is shown for one frame period.
         let shown_at = |slot: u32| schedule.due(source.shown_at(slot)).filter(|_| self.player.adapts());
-        // A pause of the flow does not prolong the frame before it.
+        // Do not count a pause of the flow as a long display of the frame before the pause.
         let lasts = |slot: u32| {
             if source.pauses_after(slot) {
                 return None;
@@ -256,11 +256,11 @@ impl VideoSink {
         let freezes = Freezes::of(slots.iter().map(|(_, new, lasts)| (*new, *lasts)));
         freezes.figures(into);
         let moving = freezes.shown.saturating_sub(freezes.time).as_secs_f64();
-        // This leaves out frozen pictures and their time.
+        // Leave out the frozen pictures and their time.
         let fps = count(FrameFate::Ok).saturating_sub(freezes.count as usize) as f64 / moving;
         into.put(&receiver::SHOWN_FPS, Some(fps).filter(|_| moving > 0.0));
         into.put(&receiver::HARMONIC_FPS, freezes.harmonic_fps());
-        // A new member can't decode before the first I frame, so its score begins there.
+        // Begin the score at the first I frame, because a new member can't decode anything before it.
         let coded = |n: &usize| &sent.frames[*n].coded;
         let begins = judged(self.joined).iter().map(coded).find(|coded| coded.kind == FrameKind::I);
         let since = begins.map_or(0, |coded| coded.display);
@@ -276,7 +276,7 @@ impl VideoSink {
         let startup = judged(self.joined).into_iter().find(|n| fates[*n] == FrameFate::Ok).and_then(|n| {
             let (_, last) = assembly.arrival(n as u32)?;
             let whole = last.since(self.joined);
-            // The first frame is shown when complete and after the play-out delay.
+            // The first frame is shown when it is complete and its play-out delay has passed.
             Some(schedule.due(sent.frames[n].ready).map_or(whole, |due| whole.max(due.since(self.joined))))
         });
         into.put_span(&receiver::STARTUP, startup);

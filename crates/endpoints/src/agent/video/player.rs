@@ -1,4 +1,4 @@
-//! A receiver's player, which decides how long to wait for a frame.
+//! The player of a receiver. It decides how long to wait for a frame.
 
 use std::collections::BTreeMap;
 use steadycast_media::{Bounds, Fragment, Playout, Schedule};
@@ -6,33 +6,33 @@ use steadycast_units::{Span, Time};
 
 /// Maximum number of incomplete frames that are tracked.
 const MAX_OPEN_FRAMES: usize = 256;
-/// Window of the minimum filter [`Origin`], which estimates when frame 0 was ready.
+/// Duration of a window of the minimum filter [`Origin`], which estimates when frame 0 was ready.
 const ORIGIN_WINDOW: Span = Span::secs(10);
 
-/// Play-out delay per frame.
+/// Determines the play-out delay of each frame.
 #[derive(Clone, Debug, Default)]
 pub struct Player {
-    /// The play-out delay over time.
+    /// The play-out delays over time.
     pub schedule: Schedule,
     adaptive: Option<Box<Adaptive>>,
 }
 
-/// The properties of an arrived packet for the player.
+/// What the player needs to know about a packet that has arrived.
 pub(super) struct ArrivedPacket {
     pub(super) now: Time,
-    /// The departure of the original packet; `None` if the original was lost.
+    /// When the original packet was sent. `None` if the original was lost.
     pub(super) sent: Option<Time>,
-    /// The RTP timestamp; `None` if the packet was recovered from parity.
+    /// The RTP timestamp. `None` if the packet was recovered from parity.
     pub(super) stamp: Option<u32>,
     pub(super) fragment: Fragment,
-    /// Whether this is the frame's last packet.
+    /// Whether this packet is the last packet of its frame.
     pub(super) ends: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Adaptive {
     playout: Playout,
-    /// The time between frames; `None` if RTP timestamps give the frames' times.
+    /// The time between two frames. `None` if RTP timestamps tell when frames are ready.
     period: Option<Span>,
     clock: Option<MediaClock>,
     origin: Origin,
@@ -44,14 +44,14 @@ struct Adaptive {
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
     bytes: u32,
-    /// The frame's size in bytes; `None` before its last packet has arrived.
+    /// The size of the frame in bytes. `None` until its last packet has arrived.
     of: Option<u32>,
     repaired: bool,
-    /// When the frame was ready, in ns after the first frame.
+    /// When the frame was ready, in nanoseconds after the first frame.
     begins: Option<i64>,
 }
 
-/// The newest RTP timestamp, and its distance from the first timestamp in 90 kHz ticks.
+/// The newest RTP timestamp, and how many 90 kHz ticks it is after the first timestamp.
 #[derive(Clone, Copy, Debug)]
 struct MediaClock {
     stamp: u32,
@@ -59,26 +59,26 @@ struct MediaClock {
 }
 
 impl MediaClock {
-    /// Returns the clock at `stamp`, which may be old.
+    /// Returns the clock at the RTP timestamp `stamp`, which may be older than the newest timestamp.
     fn at(clock: Option<Self>, stamp: u32) -> Self {
         let Self { stamp: before, ticks } = clock.unwrap_or(Self { stamp, ticks: 0 });
         Self { stamp, ticks: ticks + i64::from(stamp.wrapping_sub(before) as i32) }
     }
 
-    /// Returns the nanoseconds since the first timestamp.
+    /// Returns how many nanoseconds have passed since the first timestamp.
     fn nanos(self) -> i64 {
         self.ticks * 100_000 / 9
     }
 }
 
 impl Player {
-    /// Creates a player with a constant play-out delay; `None` waits without limit.
+    /// Creates a player whose play-out delay is constant. `None` means that it waits without limit.
     pub fn fixed(delay: Option<Span>) -> Self {
         Self { schedule: Schedule::fixed(delay), adaptive: None }
     }
 
-    /// Creates a player whose delay adapts within `bounds`. Frames are ready every `period`; without a period, their
-    /// RTP timestamps give the times.
+    /// Creates a player whose play-out delay adapts within `bounds`. A frame is ready once per `period`. If `period` is
+    /// `None`, the RTP timestamps tell when frames are ready.
     pub fn adaptive(bounds: Bounds, period: Option<Span>) -> Self {
         let (playout, origin, open) = (Playout::new(bounds), Origin::default(), BTreeMap::new());
         let adaptive = Adaptive { playout, period, clock: None, origin, open, fresh: true };
@@ -97,8 +97,8 @@ impl Player {
         }
     }
 
-    /// Processes a packet. `repair` is the delay that the repair of a loss adds. Returns the play-out delay if it has
-    /// changed.
+    /// Processes a packet. `repair` is how long the repair of a lost packet takes. Returns the new play-out delay if it
+    /// has changed.
     pub(super) fn on_packet(&mut self, packet: &ArrivedPacket, repair: Span) -> Option<Span> {
         let adaptive = self.adaptive.as_mut()?;
         adaptive.playout.on_repair_time(repair);
@@ -120,12 +120,12 @@ impl Adaptive {
         open.bytes = open.bytes.saturating_add(len.into());
         open.repaired |= packet.sent.is_none();
         if packet.ends {
-            // Only the last packet shows the size.
+            // The size of the frame is known only from its last packet.
             open.of = Some(offset.saturating_add(len.into()));
         }
         let Open { bytes, of, repaired, begins } = *open;
         if of != Some(bytes) {
-            // Frames with a lost packet must not fill the memory.
+            // Forget old frames that lack a packet, so that they do not fill the memory.
             while self.open.len() > MAX_OPEN_FRAMES {
                 self.open.pop_first();
             }
@@ -134,11 +134,11 @@ impl Adaptive {
         self.open.remove(&frame);
         let changed = self.playout.on_whole(packet.now, self.origin.age(packet.now, begins?)?, repaired);
         let first = std::mem::take(&mut self.fresh);
-        // At the first frame, the initial delay counts as a change.
+        // Return the initial delay at the first frame, although it has not changed.
         changed.or_else(|| first.then(|| self.playout.delay()))
     }
 
-    /// Returns when the packet's frame was ready, in ns after the first frame.
+    /// Returns when the frame of this packet was ready, in nanoseconds after the first frame.
     fn begins(&mut self, packet: &ArrivedPacket) -> Option<i64> {
         if let Some(period) = self.period {
             return Some(nanos(period * u64::from(packet.fragment.frame)));
@@ -149,27 +149,28 @@ impl Adaptive {
     }
 }
 
-/// Estimates when frame 0 was ready. The estimate is the minimum of `sent` − `begins` over recent packets
-/// ([`Origin::see`]), because a packet is never sent before its frame is ready.
+/// Estimates when frame 0 was ready. A packet is never sent before its frame is ready. The estimate is therefore the
+/// minimum of `sent` − `begins` over recent packets ([`Origin::see`]).
 #[derive(Clone, Copy, Debug, Default)]
 struct Origin {
-    /// The minimum of the present window, the minimum of the previous window, and the present window's start. The
-    /// minima are in ns, and negative if frame 0 was ready before [`Time::ZERO`].
+    /// The minimum of the current window, the minimum of the previous window, and the start of the current window. The
+    /// minima are in nanoseconds. They are negative if frame 0 was ready before [`Time::ZERO`].
     earliest: Option<(i64, i64, Time)>,
 }
 
 impl Origin {
-    /// Adds a packet sent at `sent`. Its frame was ready `begins` ns after frame 0.
+    /// Adds a packet that was sent at `sent`. Its frame was ready `begins` nanoseconds after frame 0.
     fn see(&mut self, now: Time, sent: Time, begins: i64) {
         let origin = nanos(sent.since(Time::ZERO)) - begins;
         let (present, past, since) = self.earliest.unwrap_or((origin, origin, now));
         let present = present.min(origin);
-        // The minima of two windows always cover at least one whole window, and old minima expire.
+        // Begin a new window after a while, so that old minima expire. The minima of two windows together always span
+        // at least one whole window.
         let turned = now.since(since) > ORIGIN_WINDOW;
         self.earliest = Some(if turned { (origin, present, now) } else { (present, past, since) });
     }
 
-    /// Returns the time since a frame was ready.
+    /// Returns how long ago a frame was ready. `begins` is its time in nanoseconds after frame 0.
     fn age(&self, now: Time, begins: i64) -> Option<Span> {
         let (present, past, _) = self.earliest?;
         let age = nanos(now.since(Time::ZERO)) - begins - present.min(past);
@@ -191,8 +192,8 @@ mod tests {
         Time::ZERO + Span::millis(n)
     }
 
-    /// Sends a frame as two packets over a path of 20 ms. The first packet is sent `wait` after the frame is ready.
-    /// Frames are ready every 40 ms from `start` on.
+    /// Sends a frame in two packets over a path whose delay is 20 ms. Frames are ready every 40 ms, beginning at
+    /// `start`. The first packet is sent `wait` ms after the frame is ready.
     fn frame(player: &mut Player, n: u32, start: u64, wait: u64, repaired: bool) -> Option<Span> {
         let sent = ms(start + 40 * u64::from(n) + wait);
         let part = |offset, len| Fragment { frame: n, offset, len };
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn by_timestamps_that_wrap_it_knows_frames_at_irregular_times() {
         let mut player = Player::adaptive(BOUNDS, None);
-        // Frames are 40 to 200 ms apart, and each takes 30 ms.
+        // Frames are ready at intervals of 40 to 200 ms, and each takes 30 ms to arrive.
         let mut start = 0;
         for n in 0..100 {
             start += u64::from(n) * 37 % 160;
@@ -234,8 +235,8 @@ mod tests {
         let mut player = Player::adaptive(BOUNDS, Some(Span::millis(40)));
         (0..100).for_each(|n| _ = frame(&mut player, n, 0, 0, false));
         assert_eq!(player.schedule.delay(ms(4_000)), Some(Span::millis(40)));
-        // If a pause skips no frame numbers, it looks like a packet that waited before it was sent. The effect lasts
-        // for at most twenty seconds.
+        // A pause that skips no frame numbers looks like a packet that waited before it was sent. The effect lasts for
+        // at most twenty seconds.
         (100..3_000).for_each(|n| _ = frame(&mut player, n, 1_000, 0, false));
         assert_eq!(player.schedule.delay(ms(5_100)), Some(Span::millis(500)));
         assert_eq!(player.schedule.delay(Time::NEVER), Some(Span::millis(40)));

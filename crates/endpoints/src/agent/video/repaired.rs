@@ -1,19 +1,19 @@
-//! The packets that arrived only as repairs.
+//! The packets of which only a repair has arrived.
 
 use crate::Rows;
 use std::collections::BTreeMap;
 use steadycast_record::row;
 use steadycast_units::Time;
 
-/// Maximum size of [`Repaired::newest`]. For older packets, the original is no longer expected.
+/// Maximum number of packets in [`Repaired::newest`]. The originals of older packets are no longer expected.
 const MAX_TRACKED_REPAIRS: usize = 4_096;
 
-/// Packets that arrived as repairs and whose originals have not arrived.
+/// The packets that have arrived as repairs, but whose originals have not arrived.
 #[derive(Debug, Default)]
 pub struct Repaired {
-    /// The newest rows by the session's extended sequence number.
+    /// The newest packets, by the session's extended sequence number.
     newest: BTreeMap<u64, RepairedRow>,
-    /// The SSRC of these sequence numbers.
+    /// The SSRC that these sequence numbers belong to.
     source: Option<u32>,
     older: Rows<RepairedRow>,
     before: usize,
@@ -33,13 +33,13 @@ impl Repaired {
         self.before + self.newest.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no packets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns each packet's arrival and frame, unordered. Rows in a store are left out until `StoredRows::recall`
-    /// reads them back.
+    /// Returns the arrival time and frame of each packet, in no particular order. Rows that were moved to a store are
+    /// missing until `StoredRows::recall` reads them back.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Time, u32)> + '_ {
         self.older.iter().chain(self.newest.values()).map(|row| (row.at, row.frame))
     }
@@ -57,7 +57,7 @@ impl Repaired {
         }
     }
 
-    /// Removes a packet whose original has arrived. Returns whether the packet was in the set.
+    /// Removes a packet whose original has arrived. Returns whether the packet was present.
     pub(super) fn remove(&mut self, source: u32, number: u64) -> bool {
         if self.source.replace(source) != Some(source) {
             self.restart();
@@ -65,7 +65,7 @@ impl Repaired {
         self.newest.remove(&number).is_some()
     }
 
-    /// Starts a new number space.
+    /// Begins a new range of sequence numbers. The packets so far can no longer be removed.
     pub(super) fn restart(&mut self) {
         for row in std::mem::take(&mut self.newest).into_values() {
             self.settle(row);
@@ -92,7 +92,7 @@ mod tests {
         }
         assert!(repaired.remove(1, 9_000) && !repaired.remove(1, 9_000) && !repaired.remove(1, 100));
         assert_eq!((repaired.len(), repaired.iter().count()), (9_999, 9_999));
-        // Another source has another number space, so its packet with this number is not in the list.
+        // The packets of another source have other sequence numbers, so this packet is not found.
         assert!(!repaired.remove(2, 9_001));
         assert_eq!((repaired.len(), repaired.iter().count()), (9_999, 9_999));
         let mut frames: Vec<u32> = repaired.iter().map(|(_, frame)| frame).collect();
