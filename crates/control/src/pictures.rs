@@ -9,11 +9,11 @@ pub struct Rung {
     pub quantizer: u8,
     /// The mean rate over the whole video.
     pub rate: Rate,
-    /// The rate of the largest GOP.
+    /// The mean rate over the largest GOP.
     pub peak: Rate,
 }
 
-/// The properties of a flow's video.
+/// The frame interval, GOP duration and quantizers of a flow's video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pictures {
     /// The frame interval.

@@ -1,4 +1,4 @@
-//! Promises that are checked in every run.
+//! Promises about controllers and sessions. Every run checks whether they hold.
 
 /// A promise of a controller ([`Controller::promises`](crate::Controller::promises)) or the session ([`SESSION`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,41 +9,41 @@ pub struct Promise {
     pub about: &'static str,
 }
 
-/// RTCP stays within its share of the session bandwidth.
+/// Promises that RTCP stays within its share of the session bandwidth.
 pub const RTCP_SHARE: Promise = Promise {
     id: "rtcp.share",
     about: "timed RTCP uses at most 6 % of the session bandwidth in half a minute: the 5 % of RFC 3550, 6.2, and a \
             margin of one point",
 };
-/// Repair and parity count against the rate.
+/// Promises that repair packets and parity are sent within the pacing rate.
 pub const REPAIR_WITHIN_RATE: Promise = Promise {
     id: "repair.within-rate",
     about: "media, retransmissions, parity and padding together are sent no faster than the pacing rate",
 };
-/// A repaired packet still counts as lost for the controller.
+/// Promises that a repaired packet still counts as lost for the controller.
 pub const REPAIR_NOT_COUNTED: Promise = Promise {
     id: "repair.never-feeds-loss",
     about: "the controller's receiver half gets as many media packets as RTCP's counters have, so a packet that was \
             repaired still counts as lost",
 };
-/// A repaired packet does not count as received in the session's counters.
+/// Promises that a repaired packet does not count as received in the session's counters.
 pub const LOSSES_COUNT: Promise = Promise {
     id: "repair.losses-still-count",
     about: "the session's count of received packets has only media packets that arrived, without repaired ones",
 };
-/// All packets fit the path's MTU.
+/// Promises that all packets fit into the path's MTU.
 pub const WITHIN_MTU: Promise = Promise {
     id: "packets.within-mtu",
     about: "no RTP or RTCP packet of a session is larger than the MTU of its path",
 };
 
-/// The promises of the session with every controller.
+/// The promises of the session. They must hold with every controller.
 pub const SESSION: &[&Promise] = &[&RTCP_SHARE, &REPAIR_WITHIN_RATE, &REPAIR_NOT_COUNTED, &LOSSES_COUNT, &WITHIN_MTU];
 
 /// The result of checking a promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// The promise.
+    /// The promise that is checked.
     pub promise: &'static Promise,
     /// How often the promise was checked.
     pub checked: u64,

@@ -40,7 +40,7 @@ pub const ALL: &[&Controller] = &[
     &steady::CONTROLLER,
 ];
 
-/// The defaults of a new entry: `Controller { name: "…", …, ..TEMPLATE }`.
+/// The defaults for a new entry, which is written as `Controller { name: "…", …, ..TEMPLATE }`.
 pub const TEMPLATE: Controller = fixed::CONTROLLER;
 
 /// The controller that replaces the configured controller if the receivers send only standard reports
@@ -191,7 +191,7 @@ pub trait Factory: Send + Sync {
 /// The properties of a controller that a session needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// The identifier of the RTP header extension element; 0 if there is none.
+    /// The identifier of the RTP header extension element. The value 0 means that there is none.
     pub extension: u8,
     /// The name in the controller's RTCP APP packets.
     pub app: [u8; 4],
@@ -246,10 +246,10 @@ impl<L: Layer> Factory for L {
     }
 }
 
-/// A registry entry with its parameters' values.
+/// A controller and the values of its parameters.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// The registry entry.
+    /// The controller's entry in the registry.
     pub controller: &'static Controller,
     /// The values of the controller's parameters.
     pub values: Values,

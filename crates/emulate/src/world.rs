@@ -46,7 +46,7 @@ const CHECK_INTERVAL: Span = Span::millis(50);
 const GRACE_IDLE: Span = Span::millis(400);
 const GRACE_TOTAL: Span = Span::secs(3);
 
-/// Maximum share of late releases. If it is exceeded, the run is not trustworthy.
+/// Maximum fraction of late releases. If it is exceeded, the run is not trustworthy.
 const MAX_LATE_SHARE: f64 = 0.01;
 
 /// Maximum lateness of endpoint calls, as the 99th percentile. If it is exceeded, the run is not trustworthy.
@@ -422,7 +422,7 @@ struct Udp {
     late_before: Spread,
 }
 
-/// The last part of a run, as a share of its duration.
+/// The last part of a run, as a fraction of its duration.
 const LAST_PART: f64 = 0.05;
 
 impl Udp {

@@ -62,7 +62,7 @@ pub(crate) trait Recorded {
         None
     }
 
-    /// Returns the bytes that a source sent in each step of the series, and its rates.
+    /// Returns the bytes that a source sent in each step of the time series, and its rates.
     fn sent(&self) -> Vec<SentStep> {
         self.windows().iter().map(|step| SentStep::plain(step.bytes)).collect()
     }
@@ -70,7 +70,7 @@ pub(crate) trait Recorded {
     /// Writes a row for each decision of a sender, or for each report of a receiver.
     fn decisions(&self, _origin: &RowOrigin<'_>, _into: &mut Table) {}
 
-    /// Returns the state of TCP's window in each step of the series.
+    /// Returns the state of TCP's window in each step of the time series.
     fn windows(&self) -> &[TcpPoint] {
         &[]
     }
@@ -79,7 +79,7 @@ pub(crate) trait Recorded {
         Vec::new()
     }
 
-    /// Returns RTCP's share of the session bandwidth in each step of the series.
+    /// Returns RTCP's share of the session bandwidth in each step of the time series.
     fn rtcp_shares(&self) -> &[f64] {
         &[]
     }
@@ -270,7 +270,7 @@ impl Agent {
         self.stored_rows().into_iter().try_for_each(StoredRows::recall)
     }
 
-    /// Appends the current time step to the series.
+    /// Appends the current step to the time series.
     pub fn sample(&mut self, now: Time) {
         match self {
             Self::PlainSource(source) => source.sample(),

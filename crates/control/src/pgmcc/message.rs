@@ -1,4 +1,4 @@
-//! The messages between the halves of `pgmcc`, in network byte order.
+//! The messages that the sender and the receivers of `pgmcc` exchange. Numbers are in network byte order.
 
 use crate::fields::{share, single, words};
 use crate::{Body, Notice, ReceiverId};
@@ -27,7 +27,7 @@ pub(super) struct SenderNotice {
     pub(super) confirmed: Option<Confirmation>,
 }
 
-/// Confirms that a report has reached the sender, as a PGM source confirms a NAK.
+/// The confirmation that a report has reached the sender. A PGM source confirms a NAK in the same way.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Confirmation {
     /// Counter that distinguishes a new confirmation from an older one.
@@ -58,7 +58,7 @@ impl SenderNotice {
     }
 }
 
-/// The purpose of a report: its APP subtype.
+/// The purpose of a report. The report carries it as its APP subtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A packet is missing, or the sender has requested a report.

@@ -1,7 +1,7 @@
 //! `pgmcc`: a congestion window for a multicast group (Rizzo, SIGCOMM 2000; draft-ietf-rmt-bb-pgmcc).
 //!
-//! The receiver with the lowest throughput, the acker, acknowledges every packet, and TCP's window runs on these
-//! acknowledgments. `docs/controllers/pgmcc.md` has the equations and deviations.
+//! The receiver with the lowest throughput, the acker, acknowledges every packet. The sender applies the rules of TCP's
+//! window to these acknowledgments. `docs/controllers/pgmcc.md` has the equations and deviations.
 
 mod message;
 mod receiver;
@@ -19,8 +19,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "Rizzo (SIGCOMM 2000); draft-ietf-rmt-bb-pgmcc-03",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // With feedback every 250 ms, the rate fell to 0.26 times the rate that the controller reaches when its receiver
-    // part runs at the receiver (`crates/remote/tests/all/matrix.rs`).
+    // With feedback every 250 ms, the rate fell to 0.26 times the rate with the controller's own reports
+    // (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     extension: message::NOTICE_ID,
@@ -42,11 +42,11 @@ const WITHIN: Promise = Promise {
 
 const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
 
-/// Number of consecutive timeouts after which the acker is dropped (the draft).
+/// Number of consecutive timeouts after which the acker is dropped (draft-ietf-rmt-bb-pgmcc).
 const ELECT_AFTER: u32 = 2;
-/// Number of later acknowledgments after which a missing packet counts as lost (the draft).
+/// Number of later acknowledgments after which a missing packet counts as lost (draft-ietf-rmt-bb-pgmcc).
 const DUP_THRESHOLD: u32 = 3;
-/// Minimum retransmission timeout. The value is that of ns-2.35; RFC 6298 asks for 1 s.
+/// Minimum retransmission timeout, as in ns-2.35. RFC 6298 requires 1 s.
 const RTO_MIN: Span = Span::millis(200);
 /// Maximum random delay before a receiver answers "report now". The first answer then suppresses the others. This rule
 /// is not in the draft.

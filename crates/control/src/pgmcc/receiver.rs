@@ -36,8 +36,8 @@ pub(super) struct Receiver {
     due: Option<(Wake, Purpose)>,
     /// When this receiver last scheduled an answer to the sender's request for reports.
     asked: Option<Time>,
-    /// When this receiver will report a missing packet. It does not if another receiver reports the same or a higher
-    /// loss first.
+    /// When this receiver will report a missing packet, unless another receiver first reports the same or a higher loss
+    /// rate.
     nak: Option<Time>,
     /// The `count` of the last confirmation in the sender's packets.
     confirmed: Option<u8>,
@@ -74,11 +74,11 @@ impl Receiver {
         }
     }
 
-    /// Cancels the pending report if another receiver has reported the loss rate `loss` and the loss here is not
-    /// higher.
+    /// Cancels the pending report of a missing packet. `loss` is the loss rate that another receiver has reported. If
+    /// `loss` is lower than the loss rate here, the report stays pending.
     fn suppress_by(&mut self, loss: f64) {
-        // The pending report exists to announce the loss rate here. Another report with the same or a higher rate makes
-        // it needless.
+        // The pending report would announce the loss rate here. Another report with the same or a higher rate replaces
+        // it.
         if self.loss <= loss {
             self.nak = None;
         }

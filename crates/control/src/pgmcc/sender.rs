@@ -45,7 +45,7 @@ pub(super) struct Sender {
     packet: Bytes,
     floor: Rate,
     cap: Rate,
-    /// W, in packets.
+    /// The congestion window W, in packets.
     window: f64,
     /// Packets that are neither acknowledged nor lost, in sending order.
     out: VecDeque<SentPacket>,
@@ -68,11 +68,11 @@ pub(super) struct Sender {
     lossy: bool,
     /// Whether the sender confirms reports. A confirmation suppresses the reports of other receivers.
     confirms: bool,
-    /// The last confirmation.
+    /// The latest confirmation of a report.
     confirmed: Option<Confirmation>,
-    /// Whether a packet has carried the last confirmation.
+    /// Whether a packet has carried this confirmation to the receivers.
     confirmation_sent: bool,
-    /// Checks that the packets in flight fit the window. The margin is for losses that are not yet detected.
+    /// The run-time check that the packets in flight fit the window. It allows for losses that are not yet detected.
     within: Check,
     rule: &'static str,
 }
@@ -95,7 +95,7 @@ impl Sender {
     }
 
     fn rto(&self) -> Span {
-        // Exponential back-off (RFC 6298, sections 2.3 and 5.5).
+        // Double the timeout for each expiry in a row (RFC 6298, sections 2.3 and 5.5).
         let base = self.rtt.map_or(FIRST_RTO, |r| r.smoothed + r.deviation * 4).max(RTO_MIN);
         (base * (1 << self.doublings.min(8))).min(MOST_RTO)
     }
@@ -149,7 +149,7 @@ impl Sender {
     /// Source: draft-ietf-rmt-bb-pgmcc.
     fn elect(&mut self, id: ReceiverId, rtt: Span, loss: f64) -> bool {
         match self.acker {
-            // The acker's own report never triggers a switch.
+            // Do not switch after a report of the acker itself. Only update its values.
             Some(acker) if acker.id == id => {
                 self.acker = Some(Acker { id, rtt, loss });
                 return false;
@@ -231,7 +231,7 @@ impl Sender {
         self.confirmation_sent = false;
     }
 
-    /// Updates the rate W s / R that is offered to the encoder.
+    /// Updates the encoder's rate W s / R. W is the window, s is the packet size, and R is the round-trip time.
     fn smooth(&mut self, now: Time) {
         let Some(rtt) = self.rtt else { return };
         let rate = self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window);
@@ -323,7 +323,8 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // Before the first round-trip time, do not pace below the cap. The window limits the sender.
+        // Until a round-trip time is measured, pace at the session's maximum rate. Only the window limits the sender
+        // then.
         let pacing = self.rtt.map_or(self.cap, |rtt| {
             self.packet.per(rtt.smoothed.max(Span::millis(1))).scale(self.window * self.config.pacing)
         });

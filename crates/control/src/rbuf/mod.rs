@@ -136,8 +136,8 @@ const FORMER: &[FormerParam] = &[
 
 /// Number of round trips ahead for which ΔB is extrapolated (`stable = "predictive"`). The paper has no such rule.
 const HORIZON: f64 = 8.0;
-/// Maximum additive step, as a share of the data sent in a round trip (`stable = "predictive"`). The paper has no such
-/// rule.
+/// Maximum additive step, as a fraction of the data sent in a round trip (`stable = "predictive"`). The paper has no
+/// such rule.
 const STEP: f64 = 0.05;
 /// Weight of the old value in the smoothed round-trip time. The value is that of RFC 6298; equation 17 gives none.
 const ALPHA_SRTT: f64 = 0.875;
@@ -187,7 +187,7 @@ mod tests {
         for ms in [1, 7, 20, 3_000] {
             let rate = train.rate(Span::millis(ms));
             let again = train.delay(rate).as_millis_f64();
-            // Rates are whole bits per second.
+            // Tolerate a small error, because rates are whole bits per second.
             assert!((again - ms as f64).abs() < 0.002 * ms as f64, "{again} {ms}");
         }
         assert_eq!(train.delay(Rate::mbps(100)), Span::ZERO);

@@ -16,7 +16,7 @@ pub(super) struct Receiver {
     /// When the last report was sent. Before the first report: when the first packet arrived.
     last: Option<Time>,
     spoke: bool,
-    /// The loss history. `None` unless the sender limits its rate to the share that TCP would get.
+    /// The loss history. `None` unless the sender limits its rate to the rate that a TCP would get.
     loss: Option<LossHistory>,
     since: Time,
     bytes: Bytes,

@@ -38,14 +38,14 @@ pub(super) struct Sender {
     capped: bool,
     least: Rate,
     most: Rate,
-    /// T, in bytes per second.
+    /// The send rate T, in bytes per second.
     rate: f64,
     /// Moving average of ΔB, in bytes. It averages over the time between two sent packets, but over at least one round
     /// trip.
     change: f64,
     srtt: Option<Span>,
     last_echo: Option<Stamp>,
-    /// When the rate is reduced as in overflow, unless feedback arrives before.
+    /// When the rate is next reduced if no feedback arrives until then.
     silence: Option<Time>,
     loss: Option<LossRate>,
     limit: Limit,
@@ -99,7 +99,8 @@ impl Sender {
         let rtt = rtt.max(LEAST_RTT).as_secs_f64();
         let (low, high) = self.bounds(full, rtt);
         let change = f64::from(found.change);
-        // Average ΔB. At a low rate, rounds without a packet make the level fall although it is stable on average.
+        // Average ΔB over several round trips. At a low rate, the level falls in each round trip that has no packet,
+        // although it is stable on average.
         let packet = self.train.packet.as_f64();
         let rounds = (packet / (self.rate * rtt)).max(1.0);
         self.change += (change - self.change) / rounds;
@@ -110,7 +111,7 @@ impl Sender {
         } else {
             State::Stable
         };
-        // In `Stable`, the data of the next round is spread over this time.
+        // In the state `Stable`, the data of the next round trip is spread over this time.
         let round = (rtt + growth).max(LEAST_RTT.as_secs_f64());
         (self.rate, self.rule) = match (state, self.trend) {
             (State::Underflow, trend) => {
@@ -140,8 +141,8 @@ impl Sender {
         self.bound();
     }
 
-    /// Limits the rate to the range that the delay between packets allows. If `capped`, also limits it to the rate that
-    /// TCP would get.
+    /// Limits the rate to the range that the delay between packets allows. If `capped` is set, also limits it to the
+    /// rate that a TCP would get.
     fn bound(&mut self) {
         let share = self.loss.zip(self.srtt).filter(|_| self.capped);
         let share = share.map(|(p, rtt)| throughput(self.train.packet, rtt, p));

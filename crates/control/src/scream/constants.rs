@@ -9,7 +9,7 @@ pub(super) const VIRTUAL_RTT: Span = Span::millis(25);
 pub(super) const BETA_LOSS: f64 = 0.7;
 /// `QDELAY_AVG_G`: weight of a new sample in the mean queueing delay.
 pub(super) const QDELAY_GAIN: f64 = 0.25;
-/// `QDELAY_MIN_MAX_AVG_G`: share by which the maximum queueing delay falls per update, and by which the minimum
+/// `QDELAY_MIN_MAX_AVG_G`: fraction by which the maximum queueing delay falls per update, and by which the minimum
 /// approaches the maximum.
 pub(super) const JITTER_EXTREMES_GAIN: f64 = 1.0 / 16.0;
 /// `QDELAY_DEV_AVG_G`: weight of a new sample in the mean delay variation.
@@ -25,7 +25,7 @@ pub(super) const OVERHEAD_MAX: f64 = 3.0;
 pub(super) const PACING_HEADROOM: f64 = 1.5;
 /// `RATE_PACE_MIN`: the pacing rate is computed from a target of at least this rate.
 pub(super) const PACE_MIN: Rate = Rate::kbps(50);
-/// `RELAXED_PACING_LIMIT_LOW`: if the target is above this share of the maximum rate, packets are paced faster.
+/// `RELAXED_PACING_LIMIT_LOW`: if the target is above this fraction of the maximum rate, packets are paced faster.
 pub(super) const RELAXED_PACING: f64 = 0.8;
 /// `MAX_RELAXED_PACING_FACTOR`: the pacing rate is multiplied by up to this factor near the maximum rate.
 pub(super) const RELAXED_PACING_MOST: f64 = 4.0;
@@ -37,7 +37,7 @@ pub(super) const DRIFT_GAIN: f64 = 1.0 / 256.0;
 /// Weight of a new round-trip time in the smoothed one, if it is shorter and the source is application-limited
 /// (EricssonResearch/scream).
 pub(super) const RTT_IDLE_GAIN: f64 = 1.0 / 1024.0;
-/// Initial reordering time. A packet counts as lost once a later packet was acknowledged this long ago
+/// Initial reordering time. A packet counts as lost this long after a later packet was acknowledged
 /// (EricssonResearch/scream).
 pub(super) const REORDERING: Span = Span::millis(30);
 /// The receiver reports after this number of packets (the draft's section on feedback).

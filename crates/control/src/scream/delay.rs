@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 const VARIANCE_OVER: usize = 200;
 /// Number of samples from which the mean of the normalized queueing delay is computed (RFC 8298, section 4.1.2.3).
 const MEAN_OVER: usize = 50;
-/// If the mean share of round trips with a loss exceeds this value, other flows are assumed to compete.
+/// If the mean fraction of round trips with a loss exceeds this value, other flows are assumed to compete.
 const COMPETING_LOSS: f64 = 0.002;
-/// Weight of a new round trip in the mean share of round trips with a loss.
+/// Weight of a new round trip in the mean fraction of round trips with a loss.
 const LOSS_EVENT_GAIN: f64 = 0.02;
 /// Weight of a new value in the bias while the bias rises (EricssonResearch/scream).
 const BIAS_GAIN: f64 = 0.125;
@@ -96,8 +96,8 @@ impl Delay {
             (self.bias_rounds, self.bias_least) = (0, f64::INFINITY);
         }
         self.standing += DRIFT_GAIN * (least - self.standing);
-        // A mean of the minima above a quarter of the target is a standing queue, because the queue does not drain by
-        // itself.
+        // If the mean of the minima exceeds a quarter of the target, the queue does not drain by itself. It is a
+        // standing queue.
         let stands = self.standing > self.target / 4.0;
         if stands {
             (self.standing, self.mean, self.bias) = (0.0, 0.0, 0.0);
@@ -190,7 +190,7 @@ mod tests {
             delay.sample(0.03);
             delay.round(false, &config)
         });
-        // n rounds are needed, where 30 ms (1 − (255/256)ⁿ) > 15 ms.
+        // The smallest n for which 30 ms (1 − (255/256)ⁿ) > 15 ms is 178.
         assert_eq!(rounds, Some(178));
         let mut low = Delay::new(&config);
         assert!((0..2_000).all(|_| {

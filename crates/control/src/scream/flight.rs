@@ -40,7 +40,7 @@ pub(super) struct FeedbackSummary {
     pub(super) latest_marked: Option<Time>,
     /// Send time of the newest lost packet.
     pub(super) latest_lost: Option<Time>,
-    /// Send time of the newest acknowledged packet. Its one-way delay follows if the report contains it.
+    /// Send time of the newest acknowledged packet, and its one-way delay if the report contains it.
     pub(super) newest: Option<(Time, Option<OneWay>)>,
     /// The minimum and the maximum one-way delay in this report.
     pub(super) extremes: Option<(OneWay, OneWay)>,

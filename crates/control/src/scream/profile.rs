@@ -7,11 +7,12 @@ pub(super) struct Profile {
     pub(super) qdelay_target: Span,
     /// `BETA_ECN`: a classic ECN mark multiplies the window by this factor.
     pub(super) beta_ecn: f64,
-    /// `MUL_INCREASE_FACTOR`: share of itself by which the window grows per round trip.
+    /// `MUL_INCREASE_FACTOR`: relative growth of the window per round trip.
     pub(super) mul_increase: f64,
     /// `REDUCE_JITTER`: whether the window grows more slowly while the delay varies.
     pub(super) reduce_jitter: bool,
-    /// Whether the delay variation is measured from every packet. Otherwise only from the newest packet of each report.
+    /// Whether the delay variation is measured from every packet. Otherwise it is measured from the newest packet of
+    /// each report.
     pub(super) every_packet: bool,
     /// Upper limit of the delay variation, in seconds. A larger variation slows the growth no further.
     pub(super) jitter_most: f64,

@@ -21,13 +21,13 @@ const RECEIVE_RATE_WINDOW: Span = Span::millis(100);
 const ALPHA_INTERVAL: f64 = 0.01;
 /// Weight of a new sample in the smoothed round-trip time (RFC 6298, section 2.3).
 const RTT_GAIN: f64 = 0.125;
-/// A measured round-trip time of this or more is ignored, in seconds.
+/// A round-trip sample of at least this many seconds is ignored.
 const ABSURD_RTT: f64 = 60.0;
 /// Maximum of `adjust`, by which old frames in the pacer lower the target.
 const MOST_ADJUST: f64 = 0.5;
 /// Maximum of `frame_deviation`, by which large frames lower the target.
 const MOST_FRAME_DEVIATION: f64 = 0.2;
-/// Maximum share by which a small window lowers the target.
+/// Maximum fraction by which a small window lowers the target.
 const MOST_SMALL_WINDOW: f64 = 0.2;
 const SMALL_WINDOW: f64 = 0.1;
 /// A gap of this length or more between two frames is a pause of the encoder. It does not count as a frame period.
@@ -38,7 +38,7 @@ const FIRST_PACE: f64 = 1e6;
 const DRAIN_ROUNDS: f64 = 5.0;
 /// A standing queue is drained for at least this time.
 const DRAIN_LEAST: Span = Span::millis(200);
-/// If the target is above this share of the maximum rate, the window is limited.
+/// If the target is above this fraction of the maximum rate, the window is limited.
 const NEAR_CAP: f64 = 0.95;
 /// The window is limited to this multiple of the window that the maximum rate needs, but not below the peak of the
 /// bytes in flight.
@@ -68,9 +68,9 @@ pub(super) struct Sender {
     alpha_at: Option<Time>,
     filtered_at: Option<Time>,
     s_rtt: Option<f64>,
-    /// The once-smoothed round-trip time, if the round-trip time is smoothed twice. In seconds.
+    /// The result of the first smoothing, in seconds. Used only if the round-trip time is smoothed twice.
     first_rtt: f64,
-    /// When the twice-smoothed round-trip time was last updated.
+    /// When the second smoothing was last applied.
     second_at: Time,
     loss_rate: f64,
     /// The maximum bytes in flight in the current round trip, and in the previous one.

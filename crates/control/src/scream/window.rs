@@ -13,7 +13,7 @@ const LEAST_CUT: f64 = 0.25;
 /// flight.
 const RESET_QUIET_RTTS: f64 = 100.0;
 
-/// Updates alpha, the L4S moving average of the share of marked packets, and returns it. By default the gain is 1/8
+/// Updates alpha, the L4S moving average of the fraction of marked packets, and returns it. By default the gain is 1/8
 /// while alpha rises, and 1/128 while it falls.
 ///
 /// ```text
@@ -133,7 +133,8 @@ impl ReferenceWindow {
         };
         let before = self.bytes;
         let spared = if input.low { LEAST_CUT } else { 1.0 };
-        // Divide by the number of reductions per round trip, so that their sum does not depend on it.
+        // Divide each reduction by the number of reductions in a round trip. Their sum then does not depend on their
+        // number.
         let long_way = (input.s_rtt / config.cut_interval).max(1.0);
         match cut {
             Cut::Loss => self.bytes *= BETA_LOSS,
@@ -146,16 +147,16 @@ impl ReferenceWindow {
                     by *= scale.max(LEAST_CUT) * input.delay_scale.max(LEAST_CUT);
                 }
                 let long = RESET_QUIET_RTTS * VIRTUAL_RTT.as_secs_f64().max(input.s_rtt);
-                // After a long growth without a reduction, the window may be far above what the path carries. Limit it
-                // first.
+                // First limit the window to the bytes in flight. After long growth it may be far above what the path
+                // carries.
                 if since > long && self.reacted.is_some() {
                     self.bytes = self.bytes.min(input.flight_before);
                 }
                 self.bytes *= 1.0 - by;
             }
             Cut::Delay => {
-                // Treat delay like a share of marks. This share is 0 at half of the target, and 1 at the target and
-                // above.
+                // Treat delay like a fraction of marked packets. This fraction is 0 at half of the target, and 1 at the
+                // target and above.
                 let virtual_alpha = ((input.qdelay_mean - half) / half).clamp(0.0, 1.0);
                 let twice = if config.profile.divided_twice { long_way } else { 1.0 };
                 self.bytes *= 1.0 - virtual_alpha / 2.0 * spared / long_way / twice;
@@ -169,16 +170,15 @@ impl ReferenceWindow {
         }
         self.bytes = self.bytes.max(MIN_REF_WND.as_f64());
         (self.lost, self.marked, self.reacted) = (false, false, Some(input.now));
-        // Remember when a loss or a classic mark reduced the window. These reductions have a fixed size, so only one is
-        // made per round trip. Reductions by L4S marks and delay may repeat, because they are divided by their number
-        // per round trip.
+        // Losses and classic marks reduce the window by a fixed factor, so allow one such reduction per round trip.
+        // Reductions by L4S marks and delay may repeat, because they are divided by their number per round trip.
         if matches!(cut, Cut::Loss | Cut::ClassicMark) {
             self.episode = Some(input.now);
         }
         Some(cut)
     }
 
-    /// Increases the window by about a packet per round trip plus a small share of itself.
+    /// Increases the window by about a packet per round trip plus a small fraction of itself.
     ///
     /// ```text
     ///                   MSS            s_rtt                             ⎛         ref_wnd           ⎞

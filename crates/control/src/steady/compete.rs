@@ -1,16 +1,16 @@
 //! COMPETE: the control law of a flow that shares a queue with an elastic flow, such as a TCP. It paces CUBIC's window
 //! (RFC 9438). When tests show that no other flow shares the queue, the law DELAY ([`super::delay`]) begins.
 //!
-//! The rules of [`CompeteLaw::update`], in order:
-//!
 //! [`CompeteLaw::update`] applies these rules in order:
-//!    ([`super::trains`]) show this.
-//! 1. DELAY begins if a scheduler serves this flow's queue separately. [`RateResponse`] shows this, or two packet
-//! trains ([`super::trains`]) do.
+//!
+//! 1. DELAY begins if a scheduler serves this flow's queue separately. [`RateResponse`] shows this, or two packet trains
+//!    ([`super::trains`]) do.
 //! 2. A loss or a mark cuts the window. A drain may follow ([`CompeteLaw::may_drain`]): the flow sends less for a
-//! moment, to see whether the queue empties.
+//!    moment, to see whether the queue empties.
 //! 3. If there is no loss or mark, the window grows as CUBIC's does. Its limits are the session's maximum rate and what
-//! the source uses.
+//!    the source uses.
+//! 4. In CUBIC's Reno-friendly region, TCP's throughput equation limits the window ([`CompeteLaw::equation_window`]).
+//! 5. The receive rate limits the rate ([`rate_limit`]).
 //! 6. If a drain has emptied the queue and no other flow refills it, DELAY begins.
 //! 7. If the queue has stayed empty without a loss, DELAY begins ([`CompeteLaw::is_over`]).
 
@@ -38,7 +38,7 @@ const RENO_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 const ROUND_GROWTH_MAX: f64 = 1.5;
 /// Minimum window, in segments.
 pub(super) const WINDOW_MIN: f64 = 2.0;
-/// Until the first loss, a window starts at this share of W_max, the plateau of CUBIC's curve.
+/// Until the first loss, a window starts at this fraction of W_max, the plateau of CUBIC's curve.
 const PLATEAU_SHARE: f64 = 0.85;
 /// Until the first loss, the window is multiplied by this factor per round trip. The growth is exponential because a
 /// TCP that began at the same time is in slow start, too.
@@ -62,8 +62,8 @@ const LOSS_RATE_MEMORY: f64 = 20.0;
 /// it only once (RFC 5348, 5.2: one loss event per round trip). The value was set with
 /// `crates/sim/tests/all/handover.rs`.
 const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
-/// Ratio of a TCP's assumed loss rate to this flow's loss rate behind a policer. It is above 1 because a policer drops
-/// the end of a TCP's burst, but few paced packets.
+/// Behind a policer, a TCP is assumed to have this many times the loss rate of this flow. A policer drops the end of a
+/// TCP's burst, but few paced packets.
 ///
 /// Eight random networks of 0.7 to 6 Mb/s were simulated with a CUBIC flow instead of this flow. The CUBIC flow had 2.2
 /// to 4 times the loss rate. With a ratio of 2.2 or 5, more random networks exceeded a bound of `steadycast experiment
@@ -83,12 +83,12 @@ pub(super) const OWN_QUEUE_TRAINS: u32 = 2;
 const DRAIN_QUEUE_MIN: f64 = 0.020;
 /// A drain lasts for a round trip plus at most this time, in seconds.
 const DRAIN_TIME_MAX: f64 = 0.3;
-/// After a cut, the rate may jump back to this share of the receive rate before the cut.
+/// After a cut, the rate may jump back to this fraction of the receive rate before the cut.
 const RESTORED_SHARE: f64 = 0.7;
 /// Duration over which the queueing delay is measured during a drain, in seconds.
 const DRAIN_LOW_SPAN: f64 = 0.030;
-/// A drain has emptied the queue if the queueing delay is below the target and has fallen below this share of its value
-/// at the start of the drain.
+/// A drain has emptied the queue if the queueing delay is below the target and has fallen below this fraction of its
+/// value at the start of the drain.
 const DRAINED_SHARE_MAX: f64 = 0.1;
 /// At queueing delays below this value, in seconds, a drain has emptied the queue in any case.
 const DRAINED_DELAY_MAX: f64 = 0.003;
@@ -99,27 +99,26 @@ const HIGH_QUEUE_HALF_LIFE: f64 = 10.0;
 /// Initial value of the highest queueing delay, in seconds.
 const HIGH_QUEUE_INITIAL: f64 = 0.010;
 /// This value, in seconds, selects the test for an empty queue. If the highest queueing delay is above it, the limit is
-/// a share of that delay ([`EMPTY_SHARE_MAX`]). Otherwise the limit is half of the target.
+/// a fraction of that delay ([`EMPTY_SHARE_MAX`]). Otherwise the limit is half of the target.
 const HIGH_QUEUE_MIN: f64 = 0.020;
-/// The queue counts as empty below this share of the highest queueing delay.
+/// The queue counts as empty below this fraction of the highest queueing delay.
 const EMPTY_SHARE_MAX: f64 = 0.1;
 /// Lower bound of the queueing delay below which the queue counts as empty, in seconds.
 const EMPTY_DELAY_MIN: f64 = 0.003;
 /// An empty queue ends COMPETE only if no congestion loss has occurred for long enough. The required time is this
 /// multiple of the gap between the last two congestion losses.
 const CALM_LOSS_GAPS: f64 = 1.5;
-/// An empty queue ends COMPETE only if no congestion loss has occurred for ten round trips. This constant is the
-/// inverse of ten.
+/// An empty queue ends COMPETE only after ten round trips without a congestion loss. Dividing the round-trip time by
+/// this constant gives ten round trips.
 const CALM_PER_RTT: f64 = 0.1;
 /// An empty queue ends COMPETE only if no congestion loss has occurred for this time, in seconds.
 const CALM_TIME_MIN: f64 = 1.0;
-/// The time between two congestion losses that is assumed until two of them were seen, in seconds.
+/// Until two congestion losses have occurred, this time between them is assumed, in seconds.
 const LOSS_GAP_INITIAL: f64 = 1.0;
 /// COMPETE may end in an unshared queue and begin again soon. It then continues with its old window. "Soon" means
 /// within this time, in seconds, plus ten round trips.
 const REUSED_WINDOW_TIME: f64 = 10.0;
-/// The round-trip time is divided by this number. The result is the ten round trips that are added to
-/// [`REUSED_WINDOW_TIME`].
+/// Dividing the round-trip time by this constant gives the ten round trips that are added to [`REUSED_WINDOW_TIME`].
 const REUSED_WINDOW_PER_RTT: f64 = 0.1;
 
 /// CUBIC's window, in segments. The fields have the names of RFC 9438.
@@ -235,7 +234,8 @@ pub(super) struct CompeteLaw {
     /// The mean number of lost packets per report.
     lost: f64,
     response: RateResponse,
-    /// Lower bound of the limit that the receive rate sets, in bit/s. The path carried this rate before the last cut.
+    /// The receive rate never limits the rate to less than this, in bit/s. The path carried this rate before the last
+    /// cut.
     pub(super) restore: f64,
 }
 
@@ -316,8 +316,8 @@ impl CompeteLaw {
         }
         let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
         if let Some(received) = recent.filter(|_| !signals.is_idle(now)) {
-            // The receive rate limits the rate, as acknowledgments limit a TCP. Without this limit the rate would jump
-            // after a drain, because the round-trip time is short then and the window is still large.
+            // Limit the rate by the receive rate, as acknowledgments limit a TCP. Without this limit, the rate would
+            // jump after a drain, because the round-trip time is short then and the window is still large.
             rate = rate.min(rate_limit(received, rtt, config).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {

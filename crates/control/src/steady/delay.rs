@@ -23,15 +23,15 @@ const QUEUE_STAYS: &str = "compete: yielded, and still a queue";
 /// Name of the rule that lets the rate grow.
 pub(super) const UP: &str = "delay: up";
 
-// The queue and the target.
+// Constants for the queue and the target.
 
 /// Minimum duration over which the standing queue is measured, in seconds. A burst drains within this time.
 const LOW_SPAN_MIN: f64 = 0.060;
 /// Maximum duration over which the standing queue is measured, in seconds.
 const LOW_SPAN_MAX: f64 = 1.0;
 /// Factor by which jitter lengthens the duration over which the standing queue is measured
-/// ([`DelayLaw::update_jitter`]). The value was found with the networks of `steadycast experiment networks --draw 9303`
-/// and `--draw 9304`. It was 6.0 there, with half of today's duration.
+/// ([`DelayLaw::update_jitter`]). It was set with the networks of `steadycast experiment networks --draw 9303` and
+/// `--draw 9304`, when it was 6.0 and the duration was half as long.
 const LOW_SPAN_PER_JITTER: f64 = 3.0;
 /// The jitter is measured over the time that sending this number of packets takes.
 const JITTER_PACKETS: f64 = 10.0;
@@ -41,24 +41,25 @@ const JITTER_PACKETS: f64 = 10.0;
 const JITTER_SPAN_MIN: f64 = 0.120;
 /// Time constant of the mean jitter, in seconds.
 const JITTER_MEMORY: f64 = 3.0;
-/// The target contains an allowance for noise. The allowance is at least this share of the jitter.
+/// The target contains an allowance for noise. The allowance is at least this fraction of the jitter.
 const JITTER_NOISE_SHARE: f64 = 0.7;
 /// At low rates, the target approaches this upper limit, in seconds.
 const TARGET_MAX: f64 = 0.050;
-/// If the source sends frames, the target is at least this share of what it would be without the limit [`TARGET_MAX`].
+/// If the source sends frames, the target is at least this fraction of what it would be without the limit
+/// [`TARGET_MAX`].
 const FRAMES_TARGET_SHARE_MIN: f64 = 0.9;
 /// CoDel's target, in seconds. CoDel drops packets while the queueing delay stays above it (RFC 8289, 3.2).
 const CODEL_TARGET: f64 = 0.005;
-/// The scale of the target falls when an AQM drops a packet. It then rises by this amount per second.
+/// When an AQM drops a packet, the target is scaled down. The scale then rises by this amount per second.
 const SCALE_RECOVERY: f64 = 0.005;
 /// Minimum scale of the target.
 const SCALE_MIN: f64 = 0.25;
-/// The queue counts as empty if the queueing delay is below this share of the target.
+/// The queue counts as empty if the queueing delay is below this fraction of the target.
 const EMPTY_QUEUE_TARGETS: f64 = 0.3;
-/// The path rate of an idle source is assumed to be at least this share of the rate that the control law has set.
+/// The path rate of an idle source is assumed to be at least this fraction of the rate that the control law has set.
 const IDLE_PATH_RATE_SHARE: f64 = 0.9;
 
-// Losses and marks.
+// Constants for losses and marks.
 
 /// The transmission time of a packet is computed for a path rate of at least this, in bit/s.
 const PACKET_TIME_RATE_MIN: f64 = 100_000.0;
@@ -67,13 +68,13 @@ const PACKET_TIME_RATE_MIN: f64 = 100_000.0;
 const EMPTY_QUEUE_LOSS_DELAY: f64 = 0.008;
 /// After a loss in a queue, it is in doubt for this time, in seconds, whether other flows share the queue.
 const LOSS_ATTRIBUTION_TIME: f64 = 2.0;
-/// If the rate is below this share of its peak and losses occur, other flows have pushed the rate down.
+/// If the rate is below this fraction of its peak and losses occur, other flows have pushed the rate down.
 const PUSHED_DOWN_SHARE: f64 = 0.7;
 /// Number of losses that show that other flows have pushed the rate down.
 const PUSHED_DOWN_LOSSES: usize = 2;
 /// The [`PUSHED_DOWN_LOSSES`] losses must occur within this time, in seconds.
 const PUSHED_DOWN_SPAN: f64 = 20.0;
-/// If other flows have pushed the rate down, COMPETE begins with this share of the peak rate.
+/// If other flows have pushed the rate down, COMPETE begins with this fraction of the peak rate.
 const PUSHED_DOWN_START_SHARE: f64 = 0.8;
 /// For this number of round trips after START, a loss in a queue does not show other flows, because START itself built
 /// the queue.
@@ -84,7 +85,7 @@ const LOSS_QUEUE_TARGETS: f64 = 3.0;
 const LOSS_QUEUE_MARGIN: f64 = 0.010;
 /// Minimum queueing delay at which a loss shows other flows, in seconds. Flows that run DELAY keep their queue shorter.
 const LOSS_QUEUE_MIN: f64 = 0.020;
-/// After a loss that shows other flows by its long queueing delay, COMPETE begins with this share of the rate.
+/// After a loss that shows other flows by its long queueing delay, COMPETE begins with this fraction of the rate.
 const LOSS_START_SHARE: f64 = 0.85;
 /// A packet was lost in a standing queue if its queueing delay was above this value, in seconds, and at least half of
 /// this queueing delay is still there.
@@ -97,7 +98,7 @@ const STANDING_LOSS_MEMORY: f64 = 20.0;
 /// A mark multiplies the rate by this factor.
 const MARK_BETA: f64 = 0.95;
 
-// A standing queue in which nearly all packets belong to other flows.
+// Constants for a standing queue in which nearly all packets belong to other flows.
 
 /// A queue must stand for this time, in seconds, before the response of the receive rate is evaluated. A burst drains
 /// sooner, even if it belongs to another flow that runs `steady`.
@@ -110,12 +111,13 @@ const RESPONSE_QUEUE_MIN: f64 = 0.020;
 /// Beside BBRv3 the share is 0.02 to 0.05 (validation/experiments/dossier.toml, 5.2.1).
 const SMALL_SHARE_MAX: f64 = 0.1;
 
-// Cuts of the rate while the queueing delay is above the target. They show whether another flow fills the queue.
+// Constants for cuts of the rate while the queueing delay is above the target. A cut shows whether another flow fills
+// the queue.
 
 /// A queueing delay above this multiple of the target certainly is a queue. The path rate is then measured over the
 /// last few packets only.
 const QUEUE_CERTAIN_TARGETS: f64 = 3.0;
-/// A cut lowers the rate by the fraction (queueing delay − target / 2) / `CUT_QUEUE_SCALE`. In seconds.
+/// A cut lowers the rate by the fraction (queueing delay − target / 2) / `CUT_QUEUE_SCALE`. The constant is in seconds.
 const CUT_QUEUE_SCALE: f64 = 0.2;
 /// If the target is shorter than this, in seconds, a cut is larger, in inverse proportion to the target. The value was
 /// found with `validation/experiments/kin.toml`.
@@ -126,7 +128,7 @@ const CUT_TARGET_MIN: f64 = 0.004;
 /// Maximum cut, as a fraction of the rate.
 const CUT_MAX: f64 = 0.25;
 /// The minimum interval between two cuts is two report intervals plus the round-trip time. A round-trip time longer
-/// than this, in seconds, counts as this.
+/// than this, in seconds, is replaced by this value.
 const CUT_INTERVAL_RTT_MAX: f64 = 0.2;
 /// A cut begins an [`Experiment`], in which the queue of a flow without competitors drains. The duration of the
 /// experiment is computed for a queueing delay of at most this, in seconds.
@@ -153,7 +155,7 @@ const PATH_DROP_ACCURACY: f64 = 0.9;
 /// Once the queue is gone, the rate is raised to this fraction of the path rate in one step.
 const REFILL_SHARE: f64 = 0.9;
 
-// Another path.
+// Constants for the detection of another path.
 
 /// A delay counts as the base delay of another path if it stays constant, apart from noise, for a round trip plus this
 /// number of [`DelayLaw::low_span`]s.
@@ -162,13 +164,13 @@ const REFILL_SHARE: f64 = 0.9;
 /// of 1 ms. For example, on a link of 40 Mb/s with a round-trip time of 44 ms, the queue changes by 3 ms per second
 /// (RFC 9438, equation 1).
 const CONSTANT_DELAY_SPANS: f64 = 8.0;
-/// A smaller cut of the rate, as a fraction, does not count as a yield. The rate before the cut is only known to a
+/// A cut of the rate by less than this fraction does not count as a yield. The rate before the cut is only known to a
 /// tenth ([`PATH_DROP_ACCURACY`]), so a smaller difference may be an error.
 const YIELDED_SHARE_MIN: f64 = 0.15;
 
-// Growth.
+// Constants for the growth of the rate.
 
-/// Growth per second near the path rate while the mean queueing delay equals the target. A fraction of the rate.
+/// Growth per second near the path rate while the mean queueing delay equals the target, as a fraction of the rate.
 const GAIN: f64 = 0.06;
 /// Time constant of the mean queueing delay, in seconds. It is longer than an oscillation of the queue.
 const MEAN_QUEUE_MEMORY: f64 = 2.0;
@@ -180,7 +182,7 @@ const MEAN_QUEUE_MIN: f64 = 1e-5;
 /// Near the path rate, a growth faster than [`GAIN`] is limited to this fraction of the rate per round trip. A sender
 /// sees the queue a round trip late, so faster growth would build a longer queue even without other flows.
 const GAIN_NEAR_PER_RTT: f64 = 0.01;
-/// Growth per second while the rate is clearly below the path rate. A fraction of the rate.
+/// Growth per second while the rate is clearly below the path rate, as a fraction of the rate.
 const GAIN_BELOW_PATH_RATE: f64 = 0.4;
 /// At this fraction of the path rate or more, the rate counts as near the path rate, and growth is slow.
 const NEAR_PATH_RATE_MIN: f64 = 0.92;
@@ -202,7 +204,7 @@ const RELEASED_SHARE_MAX: f64 = 0.6;
 /// The rate grows to at most this multiple of the receive rate, plus two packets.
 const GROWTH_RECEIVED_MULTIPLE_MAX: f64 = 1.3;
 /// The receive rate that limits growth is measured over a round trip and over this time, in seconds. The higher result
-/// counts, because the round trip may lie in a pause of the source.
+/// is used, because the round trip may lie in a pause of the source.
 const GROWTH_RECEIVED_SPAN: f64 = 0.5;
 /// While a source of frames leaves the rate unused, the rate falls with this time constant, in seconds.
 const UNUSED_RATE_DECAY: f64 = 4.0;
@@ -364,8 +366,9 @@ impl DelayLaw {
         let least = if self.own_queue.holds(now, rate) {
             packet(rate)
         } else {
-            // Other flows may have pushed the rate down. Compute the transmission time at the peak rate. At the current
-            // rate it would be longer, and would raise the target above the queue of the other flows.
+            // Compute the transmission time at the peak rate, because other flows may have pushed the current rate
+            // down. At the current rate it would be longer, and would raise the target above the queue of the other
+            // flows.
             packet(rate.max(self.peak_rate.0)).min(self.scaled_target(1.0, rate, config))
         };
         self.target(rate, config).max(least)
@@ -424,8 +427,8 @@ impl DelayLaw {
         }
         let mut received = signals.path_rate_since_silence(rtt.max(RECEIVED_SPAN_MIN), rate).unwrap_or(rate);
         if signals.is_idle(now) {
-            // Assume a higher path rate if the source is idle. Its receive rate is limited by the source, and not by
-            // the path, so it must not lower the rate.
+            // Assume a higher path rate. An idle source limits the receive rate itself, so its receive rate must not
+            // lower the rate.
             received = received.max(IDLE_PATH_RATE_SHARE * rate);
         }
         let turn = self
@@ -440,7 +443,7 @@ impl DelayLaw {
         }
         if low > target {
             // The last round trip still contains packets that arrived before the queue formed. If there certainly is a
-            // queue, measure the path rate over the last few packets instead. Do not if the source is idle, because its
+            // queue, measure the path rate over the last few packets instead. An idle source is excluded, because its
             // receive rate is not the path rate.
             let soon = signals
                 .path_rate_since_silence(self.low_span, rate)
@@ -499,7 +502,7 @@ impl DelayLaw {
                 self.queue_loss_at = now;
             }
         }
-        // The queueing delay of the lost or marked packet.
+        // Queueing delay that the lost or marked packet has met.
         let met = input.loss.map(|loss| loss.q).or(input.mark.then_some(input.signals.q));
         let peak_rate = self.peak_rate.0;
         if !own
@@ -639,7 +642,7 @@ impl DelayLaw {
             self.path_rate = Some(received);
             self.cut_at = now;
             // Raise the rate again once the queue is gone, because in an unshared queue no other flow takes the yielded
-            // capacity. Do not for a source of frames, because its bursts would fill the queue again.
+            // capacity. A source of frames is excluded, because its bursts would fill the queue again.
             self.refill |= !config.frames && self.own_queue.holds(now, rate);
             // Flows that run DELAY each keep a packet or two in the queue. If this flow has less than a packet there,
             // the cause may be other flows, an AQM or a low rate. Request a train, which shows the cause.

@@ -12,7 +12,7 @@ use crate::entry::Setup;
 use crate::{Check, Limit, PacketReport};
 use steadycast_units::{Span, Time};
 
-// START.
+// Constants of START.
 
 /// In START, the rate is multiplied by this factor per round trip.
 const START_GROWTH: f64 = 1.35;
@@ -25,31 +25,31 @@ const START_RECEIVED_SPAN_MIN: f64 = 0.060;
 /// to one packet per 150 ms. Several such packets fit into this duration.
 const START_RECEIVED_SPAN_MAX: f64 = 1.0;
 /// In START, the receive rate limits the growth. It is measured over [`START_RECEIVED_RTTS`] and over this number of
-/// seconds, and the higher result counts. The shorter measurement may lie in a pause of the source.
+/// seconds, and the higher result is used. The shorter measurement may lie in a pause of the source.
 const START_PAUSES_SPAN: f64 = 0.5;
 /// Duration over which START measures the queueing delay, in seconds.
 const START_LOW_SPAN: f64 = 0.030;
-/// START ends when the queueing delay reaches this share of the target.
+/// START ends when the queueing delay reaches this fraction of the target.
 const START_QUEUE_TARGET_SHARE: f64 = 0.7;
 /// START does not end at queueing delays up to this value, in seconds, because they may be noise.
 const START_QUEUE_MIN: f64 = 0.004;
-/// If START has built a queue, the rate falls to this share of the receive rate until the queue is gone.
+/// If START has built a queue, the rate falls to this fraction of the receive rate until the queue is gone.
 const START_DRAIN_SHARE: f64 = 0.7;
-/// If START ends with a loss, COMPETE begins with this share of the receive rate (RFC 9438, 4.6).
+/// If START ends with a loss, COMPETE begins with this fraction of the receive rate (RFC 9438, 4.6).
 const START_LOSS_BETA: f64 = 0.7;
 /// After this number of consecutive halvings because of missing feedback, START begins again.
 const RESTART_HALVINGS: u32 = 3;
 
-/// When COMPETE ends, DELAY begins with this share of the receive rate, so that a remaining queue drains.
+/// When COMPETE ends, DELAY begins with this fraction of the receive rate, so that a remaining queue drains.
 const COMPETE_END_SHARE: f64 = 0.85;
 
-// A policer: losses without a queue.
+// Constants for a policer, which drops packets although there is no queue.
 
 /// Maximum queueing delay, in seconds, that a packet has met if a policer dropped it.
 const POLICER_QUEUE_MAX: f64 = 0.020;
 /// Minimum duration over which the receive rate is measured behind a policer, in seconds.
 const POLICED_RECEIVED_SPAN_MIN: f64 = 0.5;
-/// The rate behind a policer, as a share of the receive rate.
+/// The rate behind a policer, as a fraction of the receive rate.
 const POLICED_RATE_SHARE: f64 = 0.85;
 /// Loss rates up to this value initially count as random loss. A [`PolicerTrial`] may raise the limit.
 const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
@@ -64,7 +64,7 @@ const RANDOM_LOSS_MARGIN: f64 = 1.5;
 /// The highest loss rate that can count as random loss after a trial.
 const RANDOM_LOSS_MAX: f64 = 0.2;
 
-// Bursts, pacing and trains.
+// Constants for bursts, pacing and trains.
 
 /// The longest queueing delay that is attributed to the flow's own burst, in seconds.
 const BURST_QUEUE_MAX: f64 = 0.25;
@@ -75,10 +75,10 @@ const DELAY_PACING: f64 = 1.1;
 const TRAIN_DURATION_MIN: f64 = 0.005;
 /// Maximum number of packets in a train.
 const TRAIN_PACKETS_MAX: f64 = 16.0;
-/// A train is sent only if the queueing delay is below this share of the highest queueing delay.
+/// A train is sent only if the queueing delay is below this fraction of the highest queueing delay.
 const TRAIN_ROOM_SHARE_MAX: f64 = 0.7;
 
-// Time.
+// Constants for time spans.
 
 /// The base delay in COMPETE is the minimum over this time, in seconds. The time is long because the queue may never be
 /// empty in COMPETE.
@@ -106,7 +106,7 @@ pub(super) enum Mode {
 #[derive(Clone, Copy, Debug)]
 struct PolicerTrial {
     at: f64,
-    /// Share of packets that were lost before the trial. Consecutive losses count once.
+    /// Fraction of packets that were lost before the trial. Consecutive losses count once.
     share: f64,
     /// The receive rate before the trial, in bit/s.
     received: f64,
@@ -123,7 +123,7 @@ pub(super) struct Law {
     cap: f64,
     pub(super) signals: Signals,
     pub(super) mode: Mode,
-    /// The rate, in bit/s.
+    /// The sending rate, in bit/s.
     pub(super) rate: f64,
     pub(super) delay: DelayLaw,
     compete: CompeteLaw,
@@ -190,8 +190,8 @@ impl Law {
     /// Records a sent packet. If the source sends frames, they leave at `pacing` times `rate`, where `rate` is in
     /// bit/s.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
-        // Subtract the delay of the flow's own bursts from the measured delay. Do not in an unshared queue, because the
-        // burst may cause all of that queue, which would then be hidden.
+        // Subtract the delay of the flow's own bursts from the measured delay. In an unshared queue, do not subtract
+        // it, because the burst may cause the whole queue, which would then be hidden.
         let own = self.mode == Mode::Delay && self.delay.has_own_queue(at.as_secs_f64(), self.rate);
         let burst =
             pacing.filter(|_| !own).map(|pacing| Burst { rate: rate.max(1.0), pacing, max_queue: BURST_QUEUE_MAX });
@@ -264,7 +264,7 @@ impl Law {
         let soon = input.signals.received((START_RECEIVED_RTTS * rtt).max(START_RECEIVED_SPAN_MIN));
         let Some(received) = soon.or_else(|| input.signals.received(START_RECEIVED_SPAN_MAX)) else { return };
         if let Some(loss) = &input.loss {
-            // If the packet met a long queue, or the longest queue so far, a full buffer dropped it. A TCP fills a
+            // A packet that met a long queue, or the longest queue so far, was dropped by a full buffer. A TCP fills a
             // buffer in this way.
             let queued = self.losses.on_loss(now, loss, 0.0) || loss.q > CERTAIN_CONGESTION_QUEUE;
             if queued {
@@ -276,9 +276,8 @@ impl Law {
         let low = input.signals.low(START_LOW_SPAN);
         self.start_carried = self.start_carried.max(received);
         if low > (START_QUEUE_TARGET_SHARE * target).max(START_QUEUE_MIN) || input.mark {
-            // If the source sends little, do not use its receive rate, because that is not the rate of the path. A
-            // single late packet looks like a queue then. Use the highest receive rate of START, which the path has
-            // carried.
+            // While a source sends little, a single late packet looks like a queue, and the receive rate is not the
+            // rate of the path. Use the highest receive rate of START instead, which the path has carried.
             let carried = if input.signals.is_idle(now) { self.start_carried } else { received };
             self.rate = START_DRAIN_SHARE * carried;
             self.delay.begin(now, carried);
@@ -288,8 +287,8 @@ impl Law {
         }
         let most = 2.0 * received.max(input.signals.received(START_PAUSES_SPAN).unwrap_or(0.0));
         if self.rate < most {
-            // Do not compute with a round trip shorter than two report intervals, because the effect of the growth is
-            // not reported earlier.
+            // Assume a round trip of at least two report intervals, because the effect of the growth is not reported
+            // earlier.
             let round = rtt.max(2.0 * config.report_every);
             self.rate = (self.rate * libm::pow(START_GROWTH, dt / round)).min(most);
         }
@@ -389,7 +388,7 @@ impl Law {
         None
     }
 
-    /// Selects one of the control laws. The selected law decides on the rate.
+    /// Selects one of the control laws, which then decides on the rate.
     fn decide(&mut self, input: &LawInput<'_>) {
         if self.respond_to_policer(input) {
             return;
@@ -510,7 +509,7 @@ impl Law {
         }
     }
 
-    /// Returns the share of packets that were lost in the last second. Returns `None` before the first report.
+    /// Returns the fraction of packets that were lost in the last second. Returns `None` before the first report.
     pub(super) fn loss(&self) -> Option<f64> {
         self.last_report_at.map(|last| self.signals.loss_shares(last, SHOWN_LOSS_SPAN).1)
     }

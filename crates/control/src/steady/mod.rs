@@ -114,7 +114,7 @@ params! {
         bits: f64 = 8.0 * setup.packet.as_f64().max(1.0),
         /// The session's maximum rate, in bit/s.
         cap: f64 = setup.cap.as_bps_f64(),
-        /// Whether packets are L4S (ECT(1)).
+        /// Whether packets are sent as L4S packets, which have ECT(1).
         l4s: bool = setup.ecn == Ecn::Ect1,
         /// Whether the source sends video frames. Set when the first frame is queued.
         frames: bool = false,
@@ -124,9 +124,9 @@ params! {
 }
 
 impl Config {
-    /// Returns how long after the last report the receiver sends the next one. `bytes` is the number of bytes that have
-    /// arrived since the last report. The short interval is used if a report is then at most 5 % of these bytes (RFC
-    /// 3550, section 6.2).
+    /// Returns how long after the last report the receiver sends the next report. `bytes` is the number of bytes that
+    /// have arrived since the last report. The short interval is used if a report is then at most 5 % of these bytes
+    /// (RFC 3550, section 6.2).
     fn report_after(&self, bytes: f64) -> Span {
         let enough = bytes >= self.report_bytes;
         Span::from_secs_f64(if enough { self.report_every } else { self.report_most })

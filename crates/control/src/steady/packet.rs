@@ -26,8 +26,8 @@ pub(super) struct Loss {
     pub(super) sent: f64,
     /// Queueing delay of the last packet before the lost packet, in seconds.
     pub(super) q: f64,
-    /// Share of recent packets whose queueing delay is smaller than `q`. If losses are random, this share is 0.5 on
-    /// average.
+    /// Fraction of recent packets whose queueing delay is smaller than `q`. If losses are random, this fraction is 0.5
+    /// on average.
     pub(super) rank: f64,
 }
 

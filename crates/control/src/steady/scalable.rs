@@ -12,7 +12,7 @@ use super::{Config, RATE_MIN};
 const MARK_VALIDITY_ROUNDS: f64 = 8.0;
 /// When this law takes over, it begins with the receive rate, but at least with this fraction of the previous rate.
 const ENTRY_RATE_SHARE_MIN: f64 = 0.5;
-/// Weight of a new round trip in the mean share of marks (Prague draft: 1/16).
+/// Weight of a new round trip in the mean fraction of marks (Prague draft: 1/16).
 const ALPHA_GAIN: f64 = 0.0625;
 /// Flows with a shorter round-trip time behave as if they had this round-trip time, in seconds (Prague draft).
 const VIRTUAL_RTT: f64 = 0.025;
@@ -28,7 +28,7 @@ const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ScalableLaw {
-    /// Mean share of marked packets.
+    /// Mean fraction of marked packets.
     alpha: f64,
     /// Congestion window, in segments.
     window: f64,
@@ -59,8 +59,8 @@ impl ScalableLaw {
         }
         let rules = !is_policed && self.marked_at.is_some_and(|at| now - at < MARK_VALIDITY_ROUNDS * round);
         if rules && !self.ruled {
-            // Begin with alpha = 1, so that the first mark halves the window. When taking over again, begin with the
-            // old alpha. It decays with the time that had no marks.
+            // Begin with alpha = 1, so that the first mark halves the window. If this law takes over again, begin with
+            // the old alpha, reduced for the time without marks.
             let unmarked = libm::pow(1.0 - ALPHA_GAIN, (now - self.round_since) / round);
             let alpha = if was_marked { self.alpha * unmarked } else { 1.0 };
             *self = Self { alpha, marked_at: self.marked_at, round_since: now, ..Self::default() };
@@ -96,9 +96,9 @@ impl ScalableLaw {
                 self.cut_at = now;
                 rule = "l4s: marks";
             }
-            // Grow with the share of unmarked packets. If only reports without marks counted, the window would hardly
-            // grow beside a classic TCP, because nearly every report has a mark there. The factor `rtt / round` keeps
-            // flows with shorter round trips from getting a larger share (Prague draft).
+            // Grow with the fraction of unmarked packets. If only reports without marks counted, the window would
+            // hardly grow beside a classic TCP, because nearly every report has a mark there. The factor `rtt / round`
+            // keeps flows with shorter round trips from getting a larger share (Prague draft).
             let unmarked = 1.0 - f64::from(feedback.marked) / f64::from(feedback.arrived.max(1));
             self.window += ADDITIVE_INCREASE * unmarked * dt / round * (rtt / round);
         }

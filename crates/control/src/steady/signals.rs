@@ -63,8 +63,8 @@ const WAITED_DELAY_MIN: f64 = 0.003;
 /// Weight of a new packet in `unqueued_share`. Do not write it as 0.01, which differs in the last bit: the results that
 /// the tests of `crates/sim` record would change.
 const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
-/// If at least this share of the packets did not come from a queue, all variation of the delay counts as jitter. If the
-/// share is smaller, only a proportional part counts, because a changing queue may cause the rest.
+/// If at least this fraction of the packets did not come from a queue, all variation of the delay counts as jitter. If
+/// the fraction is smaller, only a proportional part counts, because a changing queue may cause the rest.
 const UNQUEUED_SHARE_FULL: f64 = 0.1;
 /// A packet is compared with a packet that was sent at least this much earlier, in seconds. Over a shorter time,
 /// rounding would matter, because reports round arrival times to a millisecond.
@@ -136,7 +136,7 @@ struct InFlightPacket {
     unknown: bool,
 }
 
-/// How a source may send bursts above its rate.
+/// Limits of the bursts that a source may send above its rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
     /// The rate that the control law has set, in bit/s.
@@ -214,7 +214,7 @@ pub(super) struct Signals {
     reorder_window: f64,
     /// Send time of the arrived packet that has the highest number, in seconds.
     newest_sent: f64,
-    /// Mean share of packets that did not come from a queue.
+    /// Mean fraction of packets that did not come from a queue.
     unqueued_share: f64,
     /// When the first packet after the path's last silence arrived, in seconds of the receiver's clock.
     resumed_at: Option<f64>,
@@ -542,8 +542,8 @@ impl Signals {
         }
     }
 
-    /// Returns the share of stored packets that have a smaller delay. Equal delays count half, so that the mean rank is
-    /// 0.5.
+    /// Returns the fraction of stored packets that have a smaller delay. Equal delays count half, so that the mean rank
+    /// is 0.5.
     fn rank(&self, delay: f64) -> f64 {
         let count = |below: fn(&f64, &f64) -> bool| self.arrivals.iter().filter(|a| below(&a.whole, &delay)).count();
         match self.arrivals.len() {
@@ -631,7 +631,7 @@ impl Signals {
         used.map_or(f64::INFINITY, |used| USAGE_MULTIPLE_MAX * used)
     }
 
-    /// Returns the rate at which was sent between two times, in bit/s.
+    /// Returns the mean sent rate between two times, in bit/s.
     fn sent_rate(&self, from: f64, to: f64) -> f64 {
         let up_to = |time: f64| {
             let index = self.sent.partition_point(|(at, _)| *at < time);
@@ -655,8 +655,8 @@ impl Signals {
         least.is_some_and(|least| self.sent_rate(now - rtt - IDLE_SPAN, now - rtt) < IDLE_SHARE_MAX * least)
     }
 
-    /// Returns three values for the last `span` seconds (at most 3 s): the number of reported packets, the share of
-    /// lost packets, and the same share if consecutive losses count once.
+    /// Returns three values for the last `span` seconds (at most 3 s): the number of reported packets, the fraction of
+    /// lost packets, and the same fraction if consecutive losses count once.
     pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
         let recent = self.reports.iter().filter(|report| report.at > now - span);
         let sum = |(packets, lost, runs), report: &ReportCounts| {

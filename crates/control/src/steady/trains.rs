@@ -131,8 +131,7 @@ impl TrainSchedule {
         }
     }
 
-    /// Requests a train in DELAY if one is due. `in_doubt` tells whether it is in doubt that other flows share the
-    /// queue.
+    /// Requests a train in DELAY if one is due. `in_doubt` tells whether it is unknown if other flows share the queue.
     pub(super) fn on_delay(&mut self, now: f64, in_doubt: bool) {
         if in_doubt && now >= self.at + DOUBT_INTERVAL {
             self.request(now);

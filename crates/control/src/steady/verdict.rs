@@ -35,8 +35,8 @@ pub(super) struct LossClassifier {
     rank: f64,
     /// The times of recent losses and marks, in seconds.
     events: VecDeque<f64>,
-    /// Until when losses are attributed to a policer, in seconds. The second value is the receive rate at which the
-    /// policer was found, in bit/s.
+    /// The first value is the time until which losses are attributed to a policer, in seconds. The second value is the
+    /// receive rate at which the policer was found, in bit/s.
     policed: (f64, f64),
 }
 

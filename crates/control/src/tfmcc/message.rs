@@ -27,7 +27,7 @@ const IS_CLR: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SenderNotice {
-    /// Receivers do not report rates of this or more. It is [`Rate::MAX`] at the start of a round.
+    /// A receiver does not report a rate above this. The value is [`Rate::MAX`] at the start of a round.
     pub(super) x_supp: Rate,
     /// The number of the feedback round.
     pub(super) fb_nr: u8,

@@ -22,8 +22,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     source: "RFC 4654; Widmer, Handley (SIGCOMM 2001)",
     receivers: Receivers::OneOrMany,
     feedback: FeedbackTiming::Clocked,
-    // If receivers outside the session report every 250 ms (`Remote`), the rate is only 0.01 to 0.16 of the rate in a
-    // session (`crates/remote/tests/all/matrix.rs`).
+    // With feedback every 250 ms, the rate was only 0.01 to 0.16 times the rate with the controller's own reports
+    // (`crates/remote/tests/all/matrix.rs`).
     slowest_feedback: Span::millis(100),
     standard_reports: false,
     own_rate: true,

@@ -78,7 +78,7 @@ pub(super) struct Sender {
     halve_at: Option<Time>,
     rule: &'static str,
     echoes: Echoes,
-    /// Checks that, outside slow start, the rate rises by at most one packet per R_max within one R_max.
+    /// The run-time check that, outside slow start, the rate rises by at most one packet per R_max within one R_max.
     rises: Check,
     risen: Option<Time>,
 }

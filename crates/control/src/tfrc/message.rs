@@ -49,7 +49,7 @@ pub(crate) struct FeedbackReport {
     /// The receive rate X_recv. Zero if it was not measured.
     pub(super) received: Rate,
     pub(super) loss: Option<LossRate>,
-    /// Share of packets that were missing since the last report. It is only for the records of a run.
+    /// Fraction of packets that were missing since the last report. It is only for the records of a run.
     pub(super) missing: f32,
 }
 

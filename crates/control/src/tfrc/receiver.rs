@@ -196,7 +196,7 @@ impl ReceiverHalf for Receiver {
     fn report(&mut self, slot: &Slot) -> Reply {
         let Some((_, echo, arrived)) = self.latest.filter(|_| self.fresh) else { return Reply::Suppress };
         let now = slot.now;
-        // In the first report the rate is zero, because there is no earlier report to measure from.
+        // In the first report the rate is zero, because no round trip has passed over which it could be measured.
         let received = self.measure(now).filter(|_| self.reported.is_some());
         let loss = self.history.rate();
         if let Some(rate) = received {

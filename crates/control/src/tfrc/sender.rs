@@ -84,7 +84,7 @@ pub(crate) struct Sender {
     covered_to: Option<Time>,
     rule: &'static str,
     by: Option<ReceiverId>,
-    /// Checks that, after a loss, the rate is at most twice the receive rate.
+    /// The run-time check that, after a loss, the rate is at most twice the receive rate.
     twice: Check,
 }
 

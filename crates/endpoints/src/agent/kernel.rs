@@ -38,7 +38,7 @@ pub struct KernelSource {
     window: WindowArea,
     last: Option<Time>,
     last_bytes: Bytes,
-    /// State of TCP in each step of the series.
+    /// State of TCP in each step of the time series.
     pub samples: Rows<TcpPoint>,
     /// The periods in which the application had data to send.
     pub activity: Activity,
@@ -89,7 +89,7 @@ impl KernelSource {
         self.past.bytes + self.now.bytes
     }
 
-    /// Appends the current time step to the series.
+    /// Appends the current step to the time series.
     pub fn sample(&mut self) {
         let bytes = self.sent_bytes();
         self.samples.push(TcpPoint {

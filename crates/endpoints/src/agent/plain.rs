@@ -51,7 +51,7 @@ pub struct PlainSource {
     /// IP bytes sent.
     pub bytes: Bytes,
     last_bytes: Bytes,
-    /// IP bytes sent in each step of the series.
+    /// IP bytes sent in each step of the time series.
     pub samples: Rows<u64>,
     activity: Activity,
 }
@@ -134,7 +134,7 @@ impl PlainSource {
         }
     }
 
-    /// Appends the current time step to the series.
+    /// Appends the current step to the time series.
     pub fn sample(&mut self) {
         self.samples.push(self.bytes.saturating_sub(self.last_bytes).get());
         self.last_bytes = self.bytes;
@@ -198,7 +198,7 @@ impl PlainSink {
         self.next - self.first.unwrap_or(self.next)
     }
 
-    /// Appends the current time step to the series.
+    /// Appends the current step to the time series.
     pub fn sample(&mut self) {
         let expected = self.expected();
         self.intake.sample(expected);

@@ -28,7 +28,7 @@ pub struct TcpSource {
     pub srtt: Spread,
     window: WindowArea,
     last: Time,
-    /// State of TCP in each step of the series.
+    /// State of TCP in each step of the time series.
     pub samples: Rows<TcpPoint>,
     /// IP bytes sent.
     pub sent_bytes: Bytes,
@@ -258,7 +258,7 @@ impl TcpSource {
         self.last = now;
     }
 
-    /// Appends the current time step to the series.
+    /// Appends the current step to the time series.
     pub fn sample(&mut self, now: Time) {
         if self.running {
             self.account(now);
@@ -327,7 +327,7 @@ impl TcpSink {
         self.receiver.wake().unwrap_or(Time::NEVER)
     }
 
-    /// Appends the current time step to the series.
+    /// Appends the current step to the time series.
     pub fn sample(&mut self) {
         let packets = self.intake.packets();
         self.intake.sample(packets);

@@ -163,11 +163,11 @@ pub struct VideoSource {
     pub(crate) audio_sent: Option<Rows<Time>>,
     /// IP bytes sent for media, audio, repair and padding.
     pub sent_bytes: Bytes,
-    /// The value of `sent_bytes` at the last step of the series.
+    /// The value of `sent_bytes` at the last step of the time series.
     last_bytes: Bytes,
     /// IP bytes of the RTCP that was sent.
     pub rtcp_bytes: Bytes,
-    /// Bytes and rates in each step of the series.
+    /// Bytes and rates in each step of the time series.
     pub samples: Rows<SourcePoint>,
     /// RTCP's share of the session bandwidth in each step ([`RTCP_SHARE`](steadycast_control::promise::RTCP_SHARE)).
     pub rtcp_shares: Rows<f64>,
@@ -185,7 +185,7 @@ pub struct VideoSource {
     pub also: Figures,
 }
 
-/// One step in the series of a video source.
+/// One step in the time series of a video source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SourcePoint {
     /// IP bytes that were sent in the step.
@@ -623,7 +623,7 @@ impl VideoSource {
         all
     }
 
-    /// Appends the current time step to the series.
+    /// Appends the current step to the time series.
     pub fn sample(&mut self, now: Time) {
         let (target, pacing) = match self.sender.as_ref().filter(|_| self.running) {
             Some(sender) => {
@@ -1125,7 +1125,7 @@ impl VideoSink {
         all
     }
 
-    /// Appends the current time step to the series.
+    /// Appends the current step to the time series.
     pub fn sample(&mut self, now: Time) {
         let expected = self.expected();
         self.intake.sample(expected);
