@@ -152,7 +152,7 @@ pub(crate) fn kill_with_parent(command: &mut Command) {
         // SAFETY: the calls take only numbers, and are safe between fork and exec.
         unsafe {
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong))?;
-            // Fail if the parent has already ended, because `prctl` took effect too late to notice it.
+            // Fail if the parent has already ended. `prctl` has no effect for a parent that ended before the call.
             if libc::getppid() as u32 != parent {
                 return Err(io::Error::from_raw_os_error(libc::ESRCH));
             }

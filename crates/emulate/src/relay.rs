@@ -21,7 +21,7 @@ use steadycast_scenario::NodeIx;
 
 use steadycast_units::{Span, Spread, Time};
 
-/// A datagram counts as late if it is released later than this after it was due.
+/// A datagram is late if it is released more than this time after it was due.
 pub const LATE: Span = Span::millis(1);
 
 const MAX_PROGRAM_GROUPS: usize = 256;
@@ -56,7 +56,7 @@ pub struct Punctuality {
     pub lateness: Spread,
 }
 
-/// A host joins or leaves a group of the network's multicast trees.
+/// A change of membership: a host joins or leaves a group of the network's multicast trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MembershipChange {
     pub(crate) group: u32,
@@ -115,7 +115,7 @@ pub(crate) struct Relay {
     network: Datagrams,
     clock: Clock,
     gates: Vec<Gate>,
-    /// The index of the node's gate.
+    /// For each node, the index of its gate in `gates`.
     places: BTreeMap<NodeIx, usize>,
     hosts: BTreeMap<Ipv4Addr, NodeIx>,
     groups: Groups,

@@ -201,7 +201,8 @@ const MAX_STREAM_STEP: u16 = 64;
 /// A single header does not prove RTP. For example, the long headers of QUIC look like RTP if the fixed bit is greased
 /// (RFC 9287).
 fn rtp_paths(sent: &[Departure]) -> BTreeSet<(u32, u32, Option<u32>)> {
-    // Each value has the number of packets, the number of regular steps, and the last sequence number.
+    // The key is a path, an SSRC and a payload type. The value is the number of packets, the number of regular steps,
+    // and the last sequence number.
     let mut streams = BTreeMap::<_, (u32, u32, u16)>::new();
     for (one, rtp) in sent.iter().filter_map(|one| Some((one, one.rtp?))) {
         let (packets, steps, last) = streams.entry((one.path(), rtp.ssrc, rtp.payload_type)).or_default();

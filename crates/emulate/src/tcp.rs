@@ -137,8 +137,8 @@ impl Runner {
             fds.push(PollFd::new(&running.listener, PollFlags::IN));
             fds.extend(running.accepted.iter().map(|s| PollFd::new(s, PollFlags::IN)));
             if let Some(open) = &running.open {
-                // Wait for the socket to become writable only if there is data. It nearly always is, so the loop would
-                // spin otherwise.
+                // Wait for a writable socket only if there is data to write. Otherwise the loop would spin, because a
+                // socket is nearly always writable.
                 let wants = if open.writes() { PollFlags::OUT | PollFlags::IN } else { PollFlags::IN };
                 fds.push(PollFd::new(&open.socket, wants));
             }

@@ -111,7 +111,7 @@ pub(crate) struct UdpEnd {
     pub(crate) agent: Agent,
     pub(crate) hosted: Hosted,
     pub(crate) log: Option<Rows<PacketRow>>,
-    /// The packets that all senders of the endpoint's session have sent.
+    /// The packets that the sender of this session has sent. All endpoints of the session share them.
     sent: Rc<RefCell<Sent>>,
     relay: RelayHandle,
     held: VecDeque<(Time, Ecn, Body)>,

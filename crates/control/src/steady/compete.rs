@@ -3,8 +3,8 @@
 //!
 //! [`CompeteLaw::update`] applies these rules in order:
 //!
-//! 1. DELAY begins if a scheduler serves this flow's queue separately. [`RateResponse`] shows this, or two packet trains
-//!    ([`super::trains`]) do.
+//! 1. DELAY begins if a scheduler serves this flow's queue separately. [`RateResponse`] shows this, or two packet
+//!    trains ([`super::trains`]) do.
 //! 2. A loss or a mark cuts the window. A drain may follow ([`CompeteLaw::may_drain`]): the flow sends less for a
 //!    moment, to see whether the queue empties.
 //! 3. If there is no loss or mark, the window grows as CUBIC's does. Its limits are the session's maximum rate and what

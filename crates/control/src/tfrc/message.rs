@@ -82,8 +82,8 @@ impl FeedbackReport {
     }
 }
 
-/// Follows R in the header extension of controllers that count losses only among some of the packets, the marked ones.
-/// It has 5 bytes, big-endian.
+/// Follows R in the header extension of controllers that count losses only among the packets that they mark. It has 5
+/// bytes, big-endian.
 ///
 /// ```text
 ///   0       1        3        5

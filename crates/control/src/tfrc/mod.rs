@@ -83,8 +83,8 @@ impl Settings {
 const T_MBI: Span = Span::secs(64);
 const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "RFC 5348, 4.3: t_mbi");
 
-/// Default of `start_delay` in `Mode::Repaired`. The initial burst of a TCP has ten packets. On a link of 6 Mb/s or
-/// more, it causes a shorter queueing delay.
+/// Default of `start_delay` in `Mode::Repaired`. On a link of 6 Mb/s or more, the initial burst of a TCP, ten packets,
+/// causes a shorter queueing delay.
 const START_DELAY: Span = Span::millis(20);
 
 /// Former parameters of TFRC and of the controllers that build on it. They are constants now.
@@ -112,7 +112,7 @@ struct Profile {
     /// Whether the equation uses the retransmission timeout of a TCP with ticks of 0.1 s. Otherwise it uses four round
     /// trips (RFC 5348, section 3.1).
     tcp_rto: bool,
-    /// Whether increases are limited as in ns-2. Also whether only the latest X_recv counts.
+    /// Whether increases are limited as in ns-2, and only the latest X_recv is used.
     gentle: bool,
 }
 

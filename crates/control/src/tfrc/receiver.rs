@@ -35,7 +35,8 @@ pub(crate) struct Receiver {
     /// The newest packet's sequence number, time stamp and arrival time.
     latest: Option<(u64, Stamp, Time)>,
     total: Bytes,
-    /// When the feedback timer expired or a report was sent, each time with the bytes received until then.
+    /// Times at which the feedback timer expired or a report was sent. Each has the number of bytes received until
+    /// then.
     marks: VecDeque<(Time, Bytes)>,
     timer: Option<Time>,
     reported: Option<Time>,

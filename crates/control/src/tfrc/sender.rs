@@ -9,7 +9,7 @@ use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 
 /// No-feedback timeout before the first round-trip measurement (RFC 5348, section 4.2).
 const FIRST_TIMER: Span = Span::secs(2);
-/// Maximum number of entries in `not_limited`. They suffice for about two round trips.
+/// Maximum number of entries in `not_limited`. This number suffices for about two round trips.
 const MOST_RUNS: usize = 64;
 /// Maximum number of entries in X_recv_set (RFC 5348, section 8.2.2).
 const RECEIVED_ENTRIES: usize = 3;

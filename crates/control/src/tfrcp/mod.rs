@@ -41,8 +41,8 @@ const fn entry(name: &'static str, about: &'static str, dashes: Dashes, params: 
         source: "Miyabayashi et al. 2001",
         receivers: Receivers::One,
         feedback: FeedbackTiming::Clocked,
-        // The sender halves its rate after four reporting periods without a report. Standard reports are too rare for
-        // that.
+        // The sender halves its rate after four reporting periods without a report. Standard reports come too rarely
+        // for this.
         standard_reports: false,
         app: *b"MTFR",
         colour: "#8c564b",

@@ -20,7 +20,7 @@ pub struct Observed {
     pub timeouts: u64,
     /// Congestion window in packets.
     pub cwnd: f64,
-    /// Slow-start threshold in packets. It is infinite until the first loss.
+    /// Slow-start threshold in packets. It is infinite at the start of a connection.
     pub ssthresh: f64,
     /// Smoothed round-trip time. `None` before the first measurement.
     pub srtt: Option<Span>,

@@ -71,12 +71,12 @@ impl WindowArea {
     }
 }
 
-/// One step of TCP's series.
+/// One step in the time series of TCP's state.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpPoint {
     /// Congestion window in packets.
     pub cwnd: f64,
-    /// Slow-start threshold in packets. It is infinite until the first loss.
+    /// Slow-start threshold in packets. It is infinite at the start of a connection.
     pub ssthresh: f64,
     /// Smoothed round-trip time.
     pub srtt: Option<Span>,

@@ -85,13 +85,13 @@ const SECOND: Span = Span::secs(1);
 /// How long each cause limited the rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitShares {
-    /// Limited by the network.
+    /// How long the network limited the rate.
     pub network: Span,
-    /// Limited by the encoder, because its best quality needed less than the allowed rate.
+    /// How long the encoder limited the rate, because its best quality needed less than the allowed rate.
     pub encoder: Span,
-    /// Limited because the controller was in its start phase.
+    /// How long the controller was in its start phase.
     pub start: Span,
-    /// Limited by the session's maximum rate.
+    /// How long the session's maximum rate limited the rate.
     pub cap: Span,
 }
 
@@ -696,7 +696,7 @@ pub struct VideoSink {
     past_untold: (u64, u64),
     /// Number of media packets that arrived in the current session, without repairs.
     media_packets: u64,
-    /// Whether lost packets are requested again or recovered from parity.
+    /// Whether the session repairs losses: lost packets are requested by NACK or recovered from parity.
     pub repair: bool,
     /// The packets of which only a repair has arrived.
     pub repaired: Repaired,

@@ -5,8 +5,8 @@ use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
 use steadycast_record::row;
 use steadycast_units::{Span, Time};
 
-/// Bounds of the play-out delay. The minimum is the duration of two packets, 40 ms, because packets may be late by one
-/// packet.
+/// Bounds of the play-out delay. If packets may be late by the duration of one packet, the delay must be at least 40
+/// ms, the duration of two packets.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
 /// A missing packet is given up once a packet has arrived whose sequence number is higher by this value.
 const MAX_REORDERING: u64 = 50;
@@ -50,8 +50,8 @@ impl Default for AudioPlayout {
 }
 
 impl AudioPlayout {
-    /// Processes the packet `seq`, which arrived the time `took` after it was sent. Returns how much the play-out delay
-    /// has risen because the packet is late, or zero if it is on time.
+    /// Processes the packet `seq`, which took the time `took` to arrive. Returns how much the play-out delay has risen
+    /// because the packet is late, or zero if it is on time.
     pub fn on_packet(&mut self, now: Time, seq: u64, took: Span) -> Span {
         let (first, next) = self.range.unwrap_or((seq, seq));
         // Remember the skipped packets as missing, because they may still arrive out of order.

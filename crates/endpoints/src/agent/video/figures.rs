@@ -198,7 +198,7 @@ impl Recorded for VideoSink {
 
 impl VideoSink {
     /// Computes the viewing score from how smoothly frames are shown and from the bit rate. `slots` lists whether a new
-    /// picture is shown in each slot, and the slot's duration. `media` is the number of bytes of the shown video.
+    /// picture is shown in each slot, and the slot's duration. `media` is the size of the frames in these slots.
     fn score(&self, slots: &[(bool, Span)], media: Bytes, period: Span, into: &mut Figures) {
         let smooth = smooth(slots.iter().copied(), period);
         let total = slots.iter().fold(Span::ZERO, |sum, (_, lasts)| sum + *lasts);
