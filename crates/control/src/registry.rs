@@ -178,7 +178,7 @@ pub fn check_needs(name: &str, needs: &[Need], offered: &[Need]) -> Result<(), P
     Err(ParamError::new(ParamErrorKind::UnmetNeed, name, problem, remedy))
 }
 
-/// Builds the two parts of a controller, the sender half and the receiver half, for one session.
+/// Builds the parts of a controller for one session: one that runs at the sender, and one that runs at each receiver.
 pub trait Factory: Send + Sync {
     /// Builds the part that runs at the sender.
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf>;
@@ -226,11 +226,11 @@ impl Terms {
     }
 }
 
-/// A controller that wraps another controller: its sender half contains the other controller's sender half.
+/// A controller that wraps another controller. Its part at the sender contains the other controller's part.
 pub trait Layer: Send + Sync {
     /// Returns the wrapped controller.
     fn own(&self) -> &dyn Factory;
-    /// Builds a wrapped sender half.
+    /// Builds the part that runs at the sender. It contains the wrapped controller's part.
     fn around(&self, setup: &Setup) -> Box<dyn SenderHalf>;
 }
 

@@ -58,8 +58,8 @@ pub struct Move {
     pub to: usize,
     /// The rate that the receiver can accept.
     pub own: Rate,
-    /// The rate to which `own` was compared. It is the floor of the old group for a move down, and the rate of the next
-    /// group for a move up.
+    /// The rate to which `own` was compared. For a move down, it is the floor of the old group. For a move up, it is
+    /// the rate of the next group.
     pub against: Rate,
 }
 

@@ -24,7 +24,7 @@ struct Departure {
     number: u32,
     at: Time,
     from: u32,
-    /// The destination address: that of a host or a group.
+    /// The destination address, of a host or a group.
     to: u32,
     protocol: u32,
     /// The source port and the destination port, 16 bits each.
@@ -297,8 +297,8 @@ mod tests {
             prop_assert!(firsts.map(|(number, _)| *number).eq(0..count as i64));
             for (n, at) in arrived.iter().enumerate().filter(|(_, at)| !at.is_nan()) {
                 prop_assert_eq!(sent[n], Span::micros(gap_us * numbers[n] as u64).as_secs_f64());
-                // The delay is the sum of 1 ms of transmission, 1 ms for each earlier datagram in the queue and in the
-                // transmitter, the extra delay, and 1 ms more for a duplicate.
+                // The delay includes 1 ms of transmission and the extra delay. Each earlier datagram in the queue or in
+                // the transmitter adds 1 ms. A duplicate is delayed by 1 ms more.
                 let own = Bytes::new(1000).at(Rate::mbps(8)).as_secs_f64();
                 let most = own * f64::from(limit + 2) + 0.017 + if copies[n] > 0 { own } else { 0.0 };
                 prop_assert!((own + 0.01 - 1e-9..most + 1e-9).contains(&(at - sent[n])), "{} s", at - sent[n]);

@@ -501,7 +501,7 @@ impl Udp {
     }
 }
 
-/// Returns the nodes that get a host: the ends of flows, the nodes that have only one link, and the nodes in `more`.
+/// Returns the nodes that get a host: the ends of flows, the nodes with only one link, and the nodes in `more`.
 fn hosts_of<'a>(scenario: &Scenario, more: impl Iterator<Item = &'a String>) -> Result<Vec<NodeIx>, EmulateError> {
     let mut hosts: BTreeSet<NodeIx> =
         scenario.flows.iter().flat_map(|f| [f.from].into_iter().chain(f.to.clone())).collect();

@@ -135,9 +135,9 @@ pub enum Agent {
     KernelSource(Box<KernelSource>),
     /// A TCP receiver in the kernel.
     KernelSink(Box<KernelSink>),
-    /// The sender of a video session, with its encoder.
+    /// The sender of a video session, and its encoder.
     VideoSource(Box<VideoSource>),
-    /// The receiver of a video session, with its frame assembly.
+    /// The receiver of a video session, which assembles frames.
     VideoSink(Box<VideoSink>),
 }
 

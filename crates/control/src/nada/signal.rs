@@ -63,7 +63,7 @@ impl Signal {
         let mut counts = true;
         let mut missing = packet.missing;
         if let Some(number) = packet.number {
-            // A late packet was already counted as missing.
+            // Do not count a late packet as received, because it was already counted as missing.
             counts = self.highest.is_none_or(|highest| number > highest);
             missing = self.highest.map_or(0, |highest| number.saturating_sub(highest).saturating_sub(1));
             self.highest = self.highest.max(Some(number));

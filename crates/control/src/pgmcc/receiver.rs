@@ -126,7 +126,7 @@ impl ReceiverHalf for Receiver {
             lead => {
                 let ahead = lead.map_or(1, |lead| arrival.seq - lead.seq);
                 self.bitmap = if ahead < 32 { self.bitmap << ahead } else { 0 } | 1;
-                // A congestion mark counts as a loss.
+                // Count a congestion mark as a loss.
                 gap = self.count(ahead - 1 + u64::from(arrival.ecn.is_ce()));
                 self.lead = Some(Lead { seq: arrival.seq, sent: arrival.sent, at: now });
             }

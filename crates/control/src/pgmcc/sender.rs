@@ -201,8 +201,8 @@ impl Sender {
             (self.doublings, self.timeouts) = (0, 0);
             self.timer = (!self.out.is_empty()).then(|| now + self.rto());
         }
-        // Do not grow the window while the application limits the rate, because the path has not proved that it carries
-        // more (RFC 7661).
+        // Do not grow the window while the application limits the rate. The path has not proved that it carries more
+        // (RFC 7661).
         let used = !self.config.only_used || self.filled.is_some_and(|seq| lead <= seq);
         if !self.frozen && used {
             for _ in 0..acked {

@@ -139,7 +139,8 @@ const HORIZON: f64 = 8.0;
 /// Maximum additive step, as a fraction of the data sent in a round trip (`stable = "predictive"`). The paper has no
 /// such rule.
 const STEP: f64 = 0.05;
-/// Weight of the old value in the smoothed round-trip time. The value is that of RFC 6298; equation 17 gives none.
+/// Weight of the old value in the smoothed round-trip time. It has the value of RFC 6298, because equation 17 gives
+/// none.
 const ALPHA_SRTT: f64 = 0.875;
 const IPD_RANGE: [Span; 2] = [Span::ZERO, Span::secs(600)];
 

@@ -40,8 +40,8 @@ const DRAIN_ROUNDS: f64 = 5.0;
 const DRAIN_LEAST: Span = Span::millis(200);
 /// If the target is above this fraction of the maximum rate, the window is limited.
 const NEAR_CAP: f64 = 0.95;
-/// The window is limited to this multiple of the window that the maximum rate needs, but not below the peak of the
-/// bytes in flight.
+/// The window is limited to this multiple of the window that the maximum rate needs. The limit is at least the peak of
+/// the bytes in flight.
 const CAP_HEADROOM: f64 = 1.5;
 /// Time in seconds that is added to the round-trip time when the window for the maximum rate is computed
 /// (EricssonResearch/scream).

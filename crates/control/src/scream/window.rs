@@ -9,8 +9,7 @@ const LEAST_SCALE: f64 = 0.1;
 const INFLECTION: f64 = 8.0;
 /// Lower bound of each factor that makes a reduction smaller.
 const LEAST_CUT: f64 = 0.25;
-/// If this number of round trips has passed without a reduction, an L4S mark first limits the window to the bytes in
-/// flight.
+/// After this number of round trips without a reduction, an L4S mark first limits the window to the bytes in flight.
 const RESET_QUIET_RTTS: f64 = 100.0;
 
 /// Updates alpha, the L4S moving average of the fraction of marked packets, and returns it. By default the gain is 1/8

@@ -51,16 +51,15 @@ const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
 /// If the source sends frames, its rate may exceed the window's rate by at most this factor.
 const GRANT_MULTIPLE_MAX: f64 = 1.2;
 /// Duration over which the usage of a source that sends frames is measured, in seconds. An encoder that uses less than
-/// its rate is allowed a higher rate, so that it sends as much as a TCP would.
+/// its rate is allowed a higher rate. It then sends as much as a TCP would.
 const GRANT_SPAN: f64 = 2.0;
 /// A flow that has more than this share of the queue has more than its fair share.
 const FAIR_SHARE_MAX: f64 = 0.5;
 /// Time constant with which the loss rate for TCP's equation is averaged, in seconds.
 const LOSS_RATE_MEMORY: f64 = 20.0;
 /// Maximum number of consecutive losses that count for the loss rate in TCP's equation. A full queue drops a few
-/// packets in a row. A silence of the path drops all packets that were sent during the silence, but a TCP responds to
-/// it only once (RFC 5348, 5.2: one loss event per round trip). The value was set with
-/// `crates/sim/tests/all/handover.rs`.
+/// packets in a row. A silence of the path drops all packets that were sent during it. A TCP responds to such a silence
+/// only once (RFC 5348, 5.2: one loss event per round trip). The value was set with `crates/sim/tests/all/handover.rs`.
 const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
 /// Behind a policer, a TCP is assumed to have this many times the loss rate of this flow. A policer drops the end of a
 /// TCP's burst, but few paced packets.
@@ -87,8 +86,8 @@ const DRAIN_TIME_MAX: f64 = 0.3;
 const RESTORED_SHARE: f64 = 0.7;
 /// Duration over which the queueing delay is measured during a drain, in seconds.
 const DRAIN_LOW_SPAN: f64 = 0.030;
-/// A drain has emptied the queue if the queueing delay is below the target and has fallen below this fraction of its
-/// value at the start of the drain.
+/// A drain has emptied the queue if the queueing delay is below the target and below this fraction of its value at the
+/// start of the drain.
 const DRAINED_SHARE_MAX: f64 = 0.1;
 /// At queueing delays below this value, in seconds, a drain has emptied the queue in any case.
 const DRAINED_DELAY_MAX: f64 = 0.003;
@@ -317,7 +316,7 @@ impl CompeteLaw {
         let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
         if let Some(received) = recent.filter(|_| !signals.is_idle(now)) {
             // Limit the rate by the receive rate, as acknowledgments limit a TCP. Without this limit, the rate would
-            // jump after a drain, because the round-trip time is short then and the window is still large.
+            // jump after a drain: the round-trip time is short then, but the window is still large.
             rate = rate.min(rate_limit(received, rtt, config).max(self.restore));
         }
         if let Some(drain) = self.drain.filter(|drain| now < drain.until) {

@@ -30,14 +30,13 @@ const LOW_SPAN_MIN: f64 = 0.060;
 /// Maximum duration over which the standing queue is measured, in seconds.
 const LOW_SPAN_MAX: f64 = 1.0;
 /// Factor by which jitter lengthens the duration over which the standing queue is measured
-/// ([`DelayLaw::update_jitter`]). It was set with the networks of `steadycast experiment networks --draw 9303` and
-/// `--draw 9304`, when it was 6.0 and the duration was half as long.
+/// ([`DelayLaw::update_jitter`]). It was set with `steadycast experiment networks --draw 9303` and `--draw 9304`. At
+/// that time it was 6.0, and the duration was half as long.
 const LOW_SPAN_PER_JITTER: f64 = 3.0;
 /// The jitter is measured over the time that sending this number of packets takes.
 const JITTER_PACKETS: f64 = 10.0;
 /// Minimum duration over which the jitter is measured, in seconds. A delay spike of a busy Wi-Fi channel lasts for
-/// about 90 ms. If the duration were shorter than the spike, all packets in it would be equally late, and the spike
-/// would not count as jitter.
+/// about 90 ms. Over a shorter duration, the spike would delay all packets equally, and would not count as jitter.
 const JITTER_SPAN_MIN: f64 = 0.120;
 /// Time constant of the mean jitter, in seconds.
 const JITTER_MEMORY: f64 = 3.0;
@@ -56,15 +55,15 @@ const SCALE_RECOVERY: f64 = 0.005;
 const SCALE_MIN: f64 = 0.25;
 /// The queue counts as empty if the queueing delay is below this fraction of the target.
 const EMPTY_QUEUE_TARGETS: f64 = 0.3;
-/// The path rate of an idle source is assumed to be at least this fraction of the rate that the control law has set.
+/// The path rate of an idle source is assumed to be at least this fraction of the current rate.
 const IDLE_PATH_RATE_SHARE: f64 = 0.9;
 
 // Constants for losses and marks.
 
 /// The transmission time of a packet is computed for a path rate of at least this, in bit/s.
 const PACKET_TIME_RATE_MIN: f64 = 100_000.0;
-/// A packet was lost in an empty queue if its queueing delay was at most this value, in seconds, or at most the
-/// transmission time of a packet.
+/// A packet was lost in an empty queue if its queueing delay was at most this value, in seconds. The transmission time
+/// of a packet replaces this value if it is longer.
 const EMPTY_QUEUE_LOSS_DELAY: f64 = 0.008;
 /// After a loss in a queue, it is in doubt for this time, in seconds, whether other flows share the queue.
 const LOSS_ATTRIBUTION_TIME: f64 = 2.0;
@@ -76,8 +75,8 @@ const PUSHED_DOWN_LOSSES: usize = 2;
 const PUSHED_DOWN_SPAN: f64 = 20.0;
 /// If other flows have pushed the rate down, COMPETE begins with this fraction of the peak rate.
 const PUSHED_DOWN_START_SHARE: f64 = 0.8;
-/// For this number of round trips after START, a loss in a queue does not show other flows, because START itself built
-/// the queue.
+/// For this number of round trips after START, a loss in a queue does not show other flows. START itself has built the
+/// queue.
 const START_QUEUE_RTTS: f64 = 3.0;
 /// A loss shows other flows if the queueing delay is above `LOSS_QUEUE_TARGETS` × target + [`LOSS_QUEUE_MARGIN`].
 const LOSS_QUEUE_TARGETS: f64 = 3.0;
@@ -87,8 +86,8 @@ const LOSS_QUEUE_MARGIN: f64 = 0.010;
 const LOSS_QUEUE_MIN: f64 = 0.020;
 /// After a loss that shows other flows by its long queueing delay, COMPETE begins with this fraction of the rate.
 const LOSS_START_SHARE: f64 = 0.85;
-/// A packet was lost in a standing queue if its queueing delay was above this value, in seconds, and at least half of
-/// this queueing delay is still there.
+/// A packet was lost in a standing queue if its queueing delay was above this value, in seconds. At least half of this
+/// queueing delay must still be there.
 const STANDING_QUEUE_MIN: f64 = 0.008;
 /// If the scale of the target is below this value, a loss in a standing queue shows other flows. An AQM is not the
 /// cause, because earlier losses have already lowered the target to almost [`SCALE_MIN`].
@@ -157,12 +156,12 @@ const REFILL_SHARE: f64 = 0.9;
 
 // Constants for the detection of another path.
 
-/// A delay counts as the base delay of another path if it stays constant, apart from noise, for a round trip plus this
-/// number of [`DelayLaw::low_span`]s.
+/// Number of [`DelayLaw::low_span`]s. A delay that stays constant for a round trip plus this time counts as the base
+/// delay of another path. Noise is tolerated.
 ///
 /// Without jitter, these spans take half a second. In this time, the queue of a CUBIC flow changes by more than noise
-/// of 1 ms. For example, on a link of 40 Mb/s with a round-trip time of 44 ms, the queue changes by 3 ms per second
-/// (RFC 9438, equation 1).
+/// of 1 ms. For example, it changes by 3 ms per second on a link of 40 Mb/s with a round-trip time of 44 ms (RFC 9438,
+/// equation 1).
 const CONSTANT_DELAY_SPANS: f64 = 8.0;
 /// A cut of the rate by less than this fraction does not count as a yield. The rate before the cut is only known to a
 /// tenth ([`PATH_DROP_ACCURACY`]), so a smaller difference may be an error.
@@ -199,7 +198,7 @@ const DOUBLING_LOSS_DELAY: f64 = 2.0;
 const EMPTY_DOUBLING_DELAY: f64 = 0.3;
 /// While the queue is empty, the gain doubles once per this time, in seconds.
 const EMPTY_DOUBLING_TIME: f64 = 0.25;
-/// If the queue is empty and the rate is below this fraction of its peak, the flow that pushed the rate down has left.
+/// If the queue is empty and the rate is below this fraction of its peak, the flow that pushed it down has left.
 const RELEASED_SHARE_MAX: f64 = 0.6;
 /// The rate grows to at most this multiple of the receive rate, plus two packets.
 const GROWTH_RECEIVED_MULTIPLE_MAX: f64 = 1.3;
@@ -603,8 +602,8 @@ impl DelayLaw {
     ) -> Transition {
         let LawInput { now, rate, rtt, signals, .. } = *input;
         let noise = self.constant_within(config);
-        // Do not cut the rate to the receive rate just after a silence of the path, because it is not the path rate
-        // then.
+        // Do not cut the rate to the receive rate just after a silence of the path. The receive rate is not the path
+        // rate then.
         let resumes = signals.time_since_silence().is_some_and(|since| since < PATH_RESUME_TIME);
         let experiment = self.experiment.get_or_insert(Experiment {
             since: now,

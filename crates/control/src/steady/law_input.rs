@@ -7,8 +7,9 @@ use super::signals::{FeedbackSummary, Signals};
 /// queue, the true share is 1. The limit is lower because reports round a train's duration to a millisecond.
 const SHARED_QUEUE_SHARE_MAX: f64 = 0.85;
 
-/// Size of a segment of a congestion window, in bits. It is that of a TCP with 1500 B packets, and does not depend on
-/// the session's packet size. The windows of both window-based laws can therefore be compared with a TCP's window.
+/// Size of a segment of a congestion window, in bits. A TCP with 1500 B packets has segments of this size. It does not
+/// depend on the session's packet size, so that the windows of both window-based laws can be compared with a TCP's
+/// window.
 pub(super) const SEGMENT_BITS: f64 = 8.0 * 1_500.0;
 
 /// The decision of a control law at a report. Rates are in bit/s. The text is the name of the rule that decided.

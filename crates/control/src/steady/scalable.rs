@@ -96,9 +96,9 @@ impl ScalableLaw {
                 self.cut_at = now;
                 rule = "l4s: marks";
             }
-            // Grow with the fraction of unmarked packets. If only reports without marks counted, the window would
-            // hardly grow beside a classic TCP, because nearly every report has a mark there. The factor `rtt / round`
-            // keeps flows with shorter round trips from getting a larger share (Prague draft).
+            // Grow with the fraction of unmarked packets. Beside a classic TCP, nearly every report has a mark, so a
+            // rule that counts reports without marks would hardly let the window grow. The factor `rtt / round` keeps
+            // flows with shorter round trips from getting a larger share (Prague draft).
             let unmarked = 1.0 - f64::from(feedback.marked) / f64::from(feedback.arrived.max(1));
             self.window += ADDITIVE_INCREASE * unmarked * dt / round * (rtt / round);
         }

@@ -28,7 +28,8 @@ const LOST_HISTORY: f64 = 3.0;
 /// After a packet that was sent early, the source counts as bursty for this time, in seconds.
 const BURST_HISTORY: f64 = 3.0;
 
-/// A packet is part of a burst if it is sent earlier than the pacing rate permits by more than this time, in seconds.
+/// A packet is part of a burst if it is sent too early by more than this time, in seconds. The pacing rate determines
+/// when it should be sent.
 const BURST_EARLY_MIN: f64 = 0.020;
 /// If all packets have been early for longer than this time, in seconds, they are no burst. The source sends more than
 /// its rate.
@@ -69,8 +70,8 @@ const UNQUEUED_SHARE_FULL: f64 = 0.1;
 /// A packet is compared with a packet that was sent at least this much earlier, in seconds. Over a shorter time,
 /// rounding would matter, because reports round arrival times to a millisecond.
 const UNQUEUED_SEND_GAP_MIN: f64 = 0.005;
-/// If the time between two packets is this many times shorter at the receiver than at the sender, the second packet did
-/// not come from a queue. A queue would have separated them by a packet's transmission time.
+/// If the time between two packets is this many times shorter at the receiver than at the sender, the second packet was
+/// not queued. A queue would have separated them by a packet's transmission time.
 const UNQUEUED_COMPRESSION_MIN: f64 = 8.0;
 
 /// A row is a sequence of packets that all waited in a queue. After its first packet, a row needs at least this number
@@ -201,8 +202,8 @@ pub(super) struct Signals {
     pub(super) q: f64,
     /// The first packet of the current row ([`ROW_PACKETS_MIN`]), and the number of packets that followed it.
     row: Option<(ArrivedPacket, u32)>,
-    /// A leaky bucket: the send time of the last packet, and how long the next packet would have to wait at the pacing
-    /// rate. In seconds.
+    /// A leaky bucket. The first value is the send time of the last packet. The second value is how long the next
+    /// packet would have to wait at the pacing rate. Both are in seconds.
     bucket: Option<(f64, f64)>,
     /// Since when every packet has been sent early, in seconds. `None` if the last packet was not early.
     early_since: Option<f64>,
@@ -463,7 +464,7 @@ impl Signals {
     }
 
     /// Returns the rates at which a row was sent and received, in bit/s, if the row ends with the last packet. A packet
-    /// that did not wait in a queue ends the row without a result, because such packets arrive as they were sent.
+    /// that did not wait in a queue ends the row without a result. Such packets arrive as they were sent.
     fn finish_row(&mut self) -> Option<(f64, f64)> {
         let last = self.arrivals.back().copied()?;
         if last.whole - self.base < WAITED_DELAY_MIN {
@@ -512,8 +513,8 @@ impl Signals {
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Declares packets lost that were overtaken. The overtaking packet must have a number that is higher by
-    /// [`PACKET_REORDER_THRESHOLD`], and must have been sent later by more than the reordering window.
+    /// Declares packets lost that were overtaken. The number of the overtaking packet must be higher by
+    /// [`PACKET_REORDER_THRESHOLD`]. Its send time must be later by more than the reordering window.
     fn detect_losses(&mut self, summary: &mut FeedbackSummary) {
         let Some(highest) = self.highest_arrived else { return };
         let mut newest = None;
@@ -624,8 +625,8 @@ impl Signals {
         spans.into_iter().filter_map(|span| self.path_rate(span, rate)).reduce(f64::max)
     }
 
-    /// Returns up to which rate the law may grow if the source leaves most of its rate unused, in bit/s (RFC 7661,
-    /// section 4.3).
+    /// Returns the rate up to which a law may grow, in bit/s. It matters if the source leaves most of its rate unused
+    /// (RFC 7661, section 4.3).
     pub(super) fn usage_limit(&self) -> f64 {
         let used = self.received(USAGE_SPAN);
         used.map_or(f64::INFINITY, |used| USAGE_MULTIPLE_MAX * used)
@@ -655,8 +656,8 @@ impl Signals {
         least.is_some_and(|least| self.sent_rate(now - rtt - IDLE_SPAN, now - rtt) < IDLE_SHARE_MAX * least)
     }
 
-    /// Returns three values for the last `span` seconds (at most 3 s): the number of reported packets, the fraction of
-    /// lost packets, and the same fraction if consecutive losses count once.
+    /// Returns three values for the last `span` seconds (at most 3 s). The first is the number of reported packets, and
+    /// the second is the fraction of lost packets. The third is the same fraction if consecutive losses count once.
     pub(super) fn loss_shares(&self, now: f64, span: f64) -> (u32, f64, f64) {
         let recent = self.reports.iter().filter(|report| report.at > now - span);
         let sum = |(packets, lost, runs), report: &ReportCounts| {

@@ -4,13 +4,12 @@
 //! - A fair-queueing scheduler gives the flow a queue of its own. A train then arrives at the rate at which the
 //!   scheduler serves this queue. The flow's other packets arrive at the same rate.
 //!
-//! The flow's share of the queue is the ratio of the receive rate before the train to the rate at which the train
+//! The flow's share of the queue is a ratio: the receive rate before the train, divided by the rate at which the train
 //! arrives.
 
 use super::packet::ArrivedPacket;
 
-/// Packets belong to a train if they are sent at least this many times faster than the rate that the control law has
-/// set.
+/// Packets belong to a train if they are sent at least this many times faster than the control law's rate.
 const TRAIN_SPEEDUP_MIN: f64 = 8.0;
 const TRAIN_PACKETS_MIN: u32 = 3;
 /// A train shows an unshared queue if the receive rate before it is above this fraction of the train's rate.
@@ -72,8 +71,8 @@ impl TrainMonitor {
         // Multiply the flow's share by the train's bits, for a mean that is weighted by bits. At high rates, the share
         // that a single train shows may be wrong by a quarter.
         let share = before * train.duration;
-        // Do this test even if there was no queue before the train. On a free link, a train arrives faster than the
-        // flow's other packets, so the test does not wrongly show an unshared queue.
+        // Do this test even if there was no queue before the train. On a free link, it does not wrongly show an
+        // unshared queue, because a train arrives faster there than the flow's other packets.
         self.own = if share > OWN_QUEUE_SHARE_MIN * train.bits { self.own + 1 } else { 0 };
         if !train.was_queued {
             // Do not update the mean share. Without a queue, the receive rate before the train may be low because the

@@ -45,8 +45,8 @@ impl LossClassifier {
         Self { rank: 0.5, events: VecDeque::new(), policed: (f64::MIN, 0.0) }
     }
 
-    /// Records a loss. Returns true if it is a congestion loss: there is a queue, and lost packets meet a longer queue
-    /// than other packets do. `packet` is the time that the path needs to transmit a packet, in seconds.
+    /// Records a loss. Returns whether it is a congestion loss: there is a queue, and lost packets meet a longer queue
+    /// than others. `packet` is the time that the path needs to transmit a packet, in seconds.
     pub(super) fn on_loss(&mut self, now: f64, loss: &Loss, packet: f64) -> bool {
         // Give losses in quick succession a smaller weight, because they observe the same queue.
         let since = self.events.back().map_or(f64::MAX, |at| now - at);
@@ -65,8 +65,8 @@ impl LossClassifier {
         now < self.policed.0
     }
 
-    /// Withdraws the finding of a policer if a packet is lost without a queue although the receive rate is below half
-    /// of the policer's rate. A policer passes everything below its rate.
+    /// Withdraws the finding of a policer if packets are lost although less than half of the policer's rate arrives. A
+    /// policer passes everything below its rate.
     pub(super) fn refute_policer(&mut self, received: f64) {
         if received < 0.5 * self.policed.1 {
             self.policed = (f64::MIN, 0.0);
@@ -101,7 +101,7 @@ impl LossClassifier {
     }
 
     /// Returns the number of packets times the Kullback-Leibler divergence of both loss rates. If `from` is the true
-    /// loss rate, the probability of the observation is at most e to the power of minus the result.
+    /// loss rate, the observation has a probability of at most e to the power of minus the result.
     fn chernoff_exponent(packets: u32, share: f64, from: f64) -> f64 {
         let part = |of: f64, from: f64| if of > 0.0 { of * libm::log(of / from) } else { 0.0 };
         f64::from(packets) * (part(share, from) + part(1.0 - share, 1.0 - from))
@@ -166,11 +166,11 @@ const RESPONSE_WEIGHT_MIN: f64 = 8.0;
 /// The power of the response is known only if the logarithms of the sent rates have at least this standard deviation. A
 /// rate that hardly varies shows no response.
 const SENT_RATE_DEVIATION_MIN: f64 = 0.1;
-/// The queue is unshared if the power p of [`RateResponse`] plus its standard error is below this value. Nine in ten
-/// measured powers were 0.06 to 0.14 in an unshared queue, and 0.43 to 0.97 in a queue shared with a TCP.
+/// The queue is unshared if the power p of [`RateResponse`] plus its standard error is below this value. In an unshared
+/// queue, nine in ten measured powers were 0.06 to 0.14. In a queue shared with a TCP, they were 0.43 to 0.97.
 const OWN_QUEUE_POWER_MAX: f64 = 0.3;
-/// If the power p of [`RateResponse`] differs from 1 by less than this value, nearly all packets in the queue belong to
-/// other flows.
+/// Nearly all packets in the queue belong to other flows if the power p of [`RateResponse`] differs from 1 by less than
+/// this.
 const SMALL_SHARE_POWER_TOLERANCE: f64 = 0.2;
 
 /// How the receive rate responds to the sent rate, as the power p in received ~ sent^p. In an unshared queue p is 0,
@@ -193,8 +193,8 @@ pub(super) struct RateResponse {
 }
 
 impl RateResponse {
-    /// Adds an observation: a row of packets that all waited in a queue was sent at the rate `sent` and arrived at the
-    /// rate `received`. The sums are updated by Welford's method, which avoids loss of precision.
+    /// Adds an observation: a row of packets that all waited in a queue. It was sent at the rate `sent` and arrived at
+    /// the rate `received`. The sums are updated by Welford's method, which avoids loss of precision.
     pub(super) fn add(&mut self, now: f64, sent: f64, received: f64) {
         let kept = libm::exp(-(now - self.at) / RESPONSE_MEMORY);
         self.at = now;

@@ -13,8 +13,8 @@ use steadycast_units::{Chance, Rate, Span};
 ///
 /// T is `t`, and N is `config.receivers` (RFC 4654, section 4.5).
 ///
-/// The profiles `sigcomm2001` and `norm` return ζ ρ T + (1 − ζ) t₀. There ρ is [`bias`], and ζ is 1/3 or 1/4,
-/// respectively. `norm` draws t₀ with [`suppress::timer`].
+/// The profiles `sigcomm2001` and `norm` return ζ ρ T + (1 − ζ) t₀, where ρ is [`bias`]. ζ is 1/3 in `sigcomm2001` and
+/// 1/4 in `norm`. `norm` draws t₀ with [`suppress::timer`].
 pub(super) fn draw(config: &Config, t: Span, bias: Option<f64>, chance: &mut Chance) -> Span {
     let (zeta, plain) = match config.profile {
         Profile::Rfc4654 => return at(t, chance.unit_open(), config.receivers),

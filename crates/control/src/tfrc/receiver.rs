@@ -162,7 +162,7 @@ impl ReceiverHalf for Receiver {
         // Compute the first loss interval with the shortest round-trip time, because `rtt` includes the queue, which
         // will drain.
         let first_rtt = self.least_rtt.filter(|_| queued).unwrap_or(rtt);
-        // Divide the rate by the number of connections, because the first loss interval is that of a single connection.
+        // Divide the rate by the number of connections. The first loss interval is computed for a single connection.
         let first = || 1.0 / equation::loss_for(best.scale(1.0 / connections).max(half), packet, first_rtt).get();
         let received = |seq| ReceivedPacket { seq, at: now, ce: arrival.ecn.is_ce() || queued, rtt };
         let change = match (self.among, mark) {

@@ -298,8 +298,8 @@ impl Sender {
         self.loss = feedback.loss;
         self.by = Some(from);
         let received = feedback.received;
-        // Do not let the receive rate limit a data-limited sender, because this rate is low only for lack of data (RFC
-        // 5348, section 4.3, step 4).
+        // Do not limit a data-limited sender by the receive rate. This rate is low only for lack of data (RFC 5348,
+        // section 4.3, step 4).
         let data_limited = self.was_data_limited(left, rtt) && received > Rate::ZERO;
         if is_first {
             self.first_report(now, rtt);

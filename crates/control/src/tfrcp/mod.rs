@@ -1,8 +1,8 @@
 //! MPEG-TFRCP: the rate is set once per control interval (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
 //!
 //! After an interval with a loss, TCP's throughput equation gives the rate. After an interval without a loss, each
-//! variant has another rule ([`Law`]). The loss rate is that of the interval. In the variants named `-cl`, it is that
-//! of the whole session.
+//! variant has another rule ([`Law`]). The loss rate is measured in the interval. The variants named `-cl` measure it
+//! in the whole session.
 
 mod message;
 mod receiver;
@@ -18,18 +18,19 @@ use steadycast_units::Span;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Law {
-    /// r ← 2 r (eq. 2).
+    /// Doubles the rate: r ← 2 r (equation 2).
     Double,
-    /// r ← r + MTU · I / RTT² (eq. 3).
+    /// Increases the rate by a packet per round trip: r ← r + MTU · I / RTT² (equation 3).
     Additive,
-    /// Q ← Q − 2, r ← rate(Q) (section III.B).
+    /// Takes a better quantizer: Q ← Q − 2, r ← rate(Q) (section III.B).
     Quantizer,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Variant {
     law: Law,
-    /// Whether the loss rate is that of the whole session (equation 4).
+    /// Whether the loss rate is measured in the whole session (equation 4). Otherwise it is measured in the last
+    /// interval.
     cumulative: bool,
 }
 
@@ -85,7 +86,7 @@ pub(crate) const QAI_CL: Controller = Controller {
     ..entry("tfrcp-qai-cl", "as tfrcp-qai, but the loss is that of the whole session", &[4.0; 2], STEPS_CL)
 };
 
-/// Minimum of the retransmission timeout T₀ = srtt + 4 rttvar. It is that of Linux, because the paper gives none.
+/// Minimum of the retransmission timeout T₀ = srtt + 4 rttvar. The value is Linux's, because the paper gives none.
 const RTO_MIN: Span = Span::millis(200);
 /// Ratio of the pacing rate to the mean rate. If it were lower, large I frames would wait long. The paper has no such
 /// ratio.

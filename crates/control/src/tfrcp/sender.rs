@@ -12,7 +12,7 @@ use steadycast_units::{Bytes, Rate, Span, Stamp, Time};
 /// An interval ends this much before the next group of pictures, so that the encoder gets the new rate in time.
 const EARLY: Span = Span::micros(1);
 const LEAST_RTT: Span = Span::millis(1);
-/// Factor by which the rate must exceed that of a quantizer's largest group, to allow for rounding errors.
+/// The rate must exceed the rate of a quantizer's largest group by this factor, to allow for rounding errors.
 const ROUNDING: f64 = 1.001;
 /// The minimum rate is one packet per this time.
 const LONGEST_GAP: Span = Span::secs(64);
@@ -324,8 +324,8 @@ impl SenderHalf for Sender {
         Decision { target, pacing, window: None, limit: self.limit, why: self.why.clone() }
     }
 
-    /// Returns the byte budget of the interval if the rate is below that of the lowest quality. Frames that do not fit
-    /// into the budget are skipped.
+    /// Returns the byte budget of the interval if the rate is below the rate of the lowest quality. Frames that do not
+    /// fit into the budget are skipped.
     fn allowance(&self) -> Option<Allowance> {
         let short = self.pictured && self.rate < self.map.lowest();
         short.then(|| Allowance { bytes: self.rate.over(self.ends.since(self.began)), until: self.ends })

@@ -54,7 +54,7 @@ impl KernelSource {
             self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {
-            // Count the value once per segment, so that percentiles are comparable with those of simulated TCP.
+            // Count the value once per segment, as in simulated TCP. The percentiles of both are then comparable.
             for _ in self.now.sent..seen.sent.max(self.now.sent) {
                 self.srtt.add(srtt);
             }

@@ -179,8 +179,8 @@ impl PlainSink {
         self.intake.add(now, size, sent);
     }
 
-    /// Counts several consecutive packets, the first of which has the number `first`. If they must be counted one by
-    /// one, changes nothing and returns false.
+    /// Counts several consecutive packets. `first` is the number of the first packet. If the packets must be counted
+    /// one by one, changes nothing and returns false.
     pub(crate) fn on_bundle(&mut self, first: u64, bundle: &Bundle) -> bool {
         let n = bundle.packets();
         // Only accept packets that directly follow the newest packet, because none of them can be a duplicate.

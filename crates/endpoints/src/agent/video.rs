@@ -505,7 +505,7 @@ impl VideoSource {
             }
         }
         self.left = self.left.map(|left| if original { left.saturating_sub(media.size) } else { left });
-        // Invert the value for a repair packet, so that its digest differs from that of an original packet.
+        // Invert the value for a repair packet. Its digest then differs from the digest of an original packet.
         let sign = if original { 0 } else { u64::MAX };
         self.digest.add(now.as_nanos() ^ media.seq << 44 ^ sign);
         if self.keep_frames && original {
@@ -605,8 +605,8 @@ impl VideoSource {
 
     /// Returns whether the flow paused directly after the frame with this display index.
     pub fn pauses_after(&self, display: u32) -> bool {
-        // [`Epoch::first`] is an index in coding order. It can be compared with a display index, because groups of
-        // pictures are closed: the first frame after a pause has the same index in both orders.
+        // Compare [`Epoch::first`], an index in coding order, with a display index. Groups of pictures are closed, so
+        // the first frame after a pause has the same index in both orders.
         self.epochs.iter().skip(1).any(|epoch| epoch.first == display + 1)
     }
 
@@ -668,8 +668,8 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
-/// The cumulative jitter of frames: the one-way delay of a frame's last packet, minus the one-way delay of the first
-/// frame's last packet (Multi-Evalvid-RA, equations 3 and 4).
+/// The cumulative jitter of a frame: by how much the one-way delay of its last packet exceeds that delay in the first
+/// frame (Multi-Evalvid-RA, equations 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
     /// SSRC and one-way delay of the first frame. It is replaced when the SSRC changes, because another source has
@@ -698,7 +698,7 @@ pub struct VideoSink {
     media_packets: u64,
     /// Whether the session repairs losses: lost packets are requested by NACK or recovered from parity.
     pub repair: bool,
-    /// The packets of which only a repair has arrived.
+    /// The packets that arrived only as repairs.
     pub repaired: Repaired,
     /// Lost packets whose bytes can be computed from parity.
     computable: Vec<Recovered>,

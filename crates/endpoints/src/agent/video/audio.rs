@@ -5,8 +5,8 @@ use steadycast_media::{AUDIO_PACKET_TIME, Bounds, Playout};
 use steadycast_record::row;
 use steadycast_units::{Span, Time};
 
-/// Bounds of the play-out delay. If packets may be late by the duration of one packet, the delay must be at least 40
-/// ms, the duration of two packets.
+/// Bounds of the play-out delay. The minimum is the duration of two packets, because a packet may be late by the
+/// duration of one packet.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
 /// A missing packet is given up once a packet has arrived whose sequence number is higher by this value.
 const MAX_REORDERING: u64 = 50;

@@ -1,4 +1,4 @@
-//! The packets of which only a repair has arrived.
+//! The packets that arrived only as repairs.
 
 use crate::Rows;
 use std::collections::BTreeMap;
