@@ -34,8 +34,8 @@ const DOUBLINGS: u32 = 5;
 /// A test has succeeded if the receiver stays in the new group for this number of hold times.
 const LASTING: u64 = 4;
 
-/// Encodes an announcement. It contains `place`, the index of the sender's group, and the rate of each group in bit/s
-/// (32 bits), lowest group first. The rate of a group that is not sent is 0.
+/// Encodes an announcement. It contains `place`, which is the index of the sender's group. The rates of all groups
+/// follow in bit/s (32 bits), lowest group first. The rate of a group that is not sent is 0.
 pub fn rates_body(place: usize, rates: impl Iterator<Item = Rate>) -> Body {
     Body::of_words(place as u8 & 31, rates.map(|rate| rate.as_bps().min(u64::from(u32::MAX)) as u32))
 }
@@ -102,8 +102,8 @@ pub struct Chooser {
 
 impl Chooser {
     /// Creates the group selection of a receiver that joins the lowest group at `now`. `floors` are the minimum rates
-    /// of the groups, lowest first. The receiver moves up if its own rate is at least `up` times the next group's rate
-    /// for the time `hold`.
+    /// of the groups, lowest first. The receiver moves up once its rate has been at least `up` times the next group's
+    /// rate for the time `hold`.
     pub fn new(floors: impl Iterator<Item = Rate>, up: f64, hold: Span, now: Time) -> Self {
         let groups = floors.map(|floor| Group { floor, sent: Rate::ZERO, failed: 0 }).collect();
         Self { groups, up, hold, place: 0, entered: now, told: false, enough: None, short: None }

@@ -35,8 +35,8 @@ pub fn refusals(loaded: &Loaded) -> Vec<Problem> {
                 let Config { sack, timestamps, ecn, .. } = spec.config;
                 let wanted = [("sack", "SACK", sack), ("timestamps", "timestamps", timestamps), ("ecn", "ECN", ecn)];
                 for host in flow.to.iter().chain([&flow.from]) {
-                    // Compare the settings of all flows of a host, because Linux sets them per network namespace, and a
-                    // host is a namespace.
+                    // Compare the settings of all flows of a host. Linux sets them per network namespace, and each host
+                    // is a namespace.
                     let (first, other) = *hosts.entry(*host).or_insert((wanted, &flow.name));
                     for (key, name, _) in wanted.into_iter().filter(|one| !first.contains(one)) {
                         let what = format!("a host has {name} for all its TCP or for none; flow.{other} differs");

@@ -79,7 +79,8 @@ mod tests {
         activity.end(at(60));
         activity.begin(at(90));
         assert_eq!(activity.transfers().collect::<Vec<_>>(), [(at(10), at(30))]);
-        // Counted are 5 ms of the first period, the whole second period, and the third period up to the end.
+        // 5 ms of the first period count, then the whole second period, and the part of the third period before the
+        // end.
         assert_eq!(within(activity.stretches(), at(25), at(100)), Span::millis(5 + 10 + 10));
         assert!(throughout(activity.stretches(), at(10), at(30)));
         assert!(!throughout(activity.stretches(), at(25), at(55)));

@@ -23,7 +23,8 @@ pub(super) struct SenderNotice {
     pub(super) acker: Option<ReceiverId>,
     /// Whether the sender requests a report from all receivers, so that it can elect an acker.
     pub(super) report_now: bool,
-    /// The latest report that has reached the sender. Receivers with a lower loss rate then suppress their own reports.
+    /// The latest report that has reached the sender. Receivers with the same or a lower loss rate then suppress their
+    /// own reports.
     pub(super) confirmed: Option<Confirmation>,
 }
 

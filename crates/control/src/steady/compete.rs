@@ -143,8 +143,8 @@ impl Cubic {
         cubic
     }
 
-    /// Computes K: the time in seconds from the start of the epoch at which the cubic window reaches its plateau
-    /// (equation 2).
+    /// Computes K (equation 2). K is the time in seconds from the start of the epoch until the cubic window reaches its
+    /// plateau.
     fn set_k(&mut self) {
         self.k = libm::cbrt((self.w_max - self.cwnd).max(0.0) / CUBIC_C);
     }
@@ -451,8 +451,8 @@ impl CompeteLaw {
     }
 }
 
-/// Returns the highest permitted rate, in bit/s. It is a multiple of the receive rate `received`, plus two packets per
-/// round trip so that a low rate can grow.
+/// Returns the highest permitted rate, in bit/s. It is a multiple of the receive rate `received`. Two packets per round
+/// trip are added, so that a low rate can grow.
 fn rate_limit(received: f64, rtt: f64, config: &Config) -> f64 {
     RECEIVED_RATE_MULTIPLE_MAX * received + 2.0 * config.bits / rtt
 }

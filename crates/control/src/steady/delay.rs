@@ -640,7 +640,7 @@ impl DelayLaw {
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * experiment.rate);
             self.path_rate = Some(received);
             self.cut_at = now;
-            // Raise the rate again once the queue is gone, because in an unshared queue no other flow takes the yielded
+            // Raise the rate again once the queue is gone. In an unshared queue, no other flow takes the yielded
             // capacity. A source of frames is excluded, because its bursts would fill the queue again.
             self.refill |= !config.frames && self.own_queue.holds(now, rate);
             // Flows that run DELAY each keep a packet or two in the queue. If this flow has less than a packet there,
@@ -686,7 +686,7 @@ impl DelayLaw {
         let most = GROWTH_RECEIVED_MULTIPLE_MAX * received.max(signals.received(GROWTH_RECEIVED_SPAN).unwrap_or(0.0))
             + 2.0 * config.bits;
         // `most` stops growth, but does not lower the rate. If the source sends frames, a rate that it leaves unused
-        // decays to `kept`. Frames are paced at a multiple of the rate, and with an unused high rate, their bursts
+        // decays to `kept`. Frames are paced at a multiple of the rate. If an unused rate stayed high, their bursts
         // would delay other flows.
         let kept = if config.frames { signals.usage_limit() } else { f64::INFINITY };
         let next = if rate > kept {

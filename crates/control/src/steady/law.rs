@@ -86,7 +86,7 @@ const COMPETE_BASE_DELAY_WINDOW: u64 = BASE_RTT_WINDOW;
 /// The base delay in START and DELAY is the minimum over this time, in seconds. The time is short so that a changed
 /// path is detected soon.
 const BASE_DELAY_WINDOW: u64 = 20;
-/// If two reports are further apart than this, in seconds, this time is used instead, so that the rate does not jump.
+/// A longer time between two reports is replaced by this time, in seconds, so that the rate does not jump.
 const STEP_TIME_MAX: f64 = 0.5;
 /// Duration over which the loss rate that users see is measured, in seconds.
 const SHOWN_LOSS_SPAN: f64 = 1.0;
@@ -190,8 +190,8 @@ impl Law {
     /// Records a sent packet. If the source sends frames, they leave at `pacing` times `rate`, where `rate` is in
     /// bit/s.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, pacing: Option<f64>, rate: f64) {
-        // Subtract the delay of the flow's own bursts from the measured delay. In an unshared queue, do not subtract
-        // it, because the burst may cause the whole queue, which would then be hidden.
+        // Subtract the delay of the flow's own bursts from the measured delay. Do not subtract it in an unshared queue.
+        // The burst may cause that whole queue, which would then be hidden.
         let own = self.mode == Mode::Delay && self.delay.has_own_queue(at.as_secs_f64(), self.rate);
         let burst =
             pacing.filter(|_| !own).map(|pacing| Burst { rate: rate.max(1.0), pacing, max_queue: BURST_QUEUE_MAX });
@@ -311,8 +311,8 @@ impl Law {
         (self.mode, self.rule) = (Mode::Delay, rule);
     }
 
-    /// Responds to losses without a queue, in any mode. If more packets are lost than by chance, the rate is set below
-    /// the receive rate, and the mode becomes DELAY.
+    /// Responds to losses without a queue, in any mode. If more packets are lost than chance explains, the rate is set
+    /// below the receive rate. The mode becomes DELAY.
     ///
     /// A trial then measures whether the losses end. Losses that a policer causes end, and random losses do not. Once a
     /// policer is known, COMPETE begins at the next loss. Behind a policer there is no queue that could show a TCP.

@@ -35,8 +35,8 @@ pub(super) struct LawInput<'a> {
     pub(super) rtt: f64,
     pub(super) signals: &'a Signals,
     pub(super) feedback: &'a FeedbackSummary,
-    /// The newest loss. `None` if its packet left before the last response to a loss, because there is one response per
-    /// round trip.
+    /// The newest loss. `None` if its packet left before the last response to a loss. There is one response per round
+    /// trip.
     pub(super) loss: Option<Loss>,
     /// Whether a CE-marked packet was reported that left after the last response to a mark or a loss.
     pub(super) mark: bool,

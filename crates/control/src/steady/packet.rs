@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// A packet that has arrived. Times are in seconds. `at` and `came` are on the receiver's clock.
 ///
 /// `sent`, `came` and `whole` are the measured send time, arrival time and delay. `left`, `at` and `delay` are
-/// corrected: they are what would have been measured if bursts had been sent at the pacing rate.
+/// corrected values: they are as if bursts had been sent at the pacing rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArrivedPacket {
     pub(super) left: f64,

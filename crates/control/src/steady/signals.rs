@@ -61,7 +61,7 @@ pub(super) const PATH_RESUME_TIME: f64 = 0.060;
 /// clocks.
 const WAITED_DELAY_MIN: f64 = 0.003;
 
-/// Weight of a new packet in `unqueued_share`. Do not write it as 0.01, which differs in the last bit: the results that
+/// Weight of a new packet in `unqueued_share`. Do not write it as 0.01, which differs in the last bit. The results that
 /// the tests of `crates/sim` record would change.
 const UNQUEUED_SHARE_GAIN: f64 = 0.1 * 0.1;
 /// If at least this fraction of the packets did not come from a queue, all variation of the delay counts as jitter. If
@@ -85,7 +85,7 @@ const RATE_BEFORE_PACKETS_MIN: u32 = 4;
 
 /// The receive rate is measured over a round trip, but over at least this time, in seconds.
 pub(super) const RECEIVED_SPAN_MIN: f64 = 0.150;
-/// The receive rate over a time is known only if the packets extend over at least this fraction of the time.
+/// A receive rate is known only if packets arrived during at least this fraction of the time over which it is measured.
 const COVERED_SHARE_MIN: f64 = 0.3;
 /// Minimum duration over which the recent path rate is measured, in seconds. It is longer than the pauses of a source.
 const PAUSES_SPAN_MIN: f64 = 0.5;
@@ -163,7 +163,7 @@ pub(super) struct FeedbackSummary {
     pub(super) loss: Option<Loss>,
     /// Send time of the newest packet with a CE mark, in seconds.
     pub(super) latest_marked: Option<f64>,
-    /// For each row of packets that waited in a queue, the rates at which it was sent and received, in bit/s.
+    /// Rates at which rows were sent and received, in bit/s. A row is a sequence of packets that waited in a queue.
     pub(super) rows: Vec<(f64, f64)>,
     pub(super) trains: Vec<Train>,
 }
@@ -454,7 +454,7 @@ impl Signals {
         whole
     }
 
-    /// Returns whether a packet did not come from a queue. This is so if it overtook another packet. It is also so if
+    /// Returns whether a packet did not come from a queue. It did not if it overtook another packet. It also did not if
     /// the time since an earlier packet is much shorter at the receiver than at the sender
     /// ([`UNQUEUED_COMPRESSION_MIN`]).
     fn is_unqueued(&self, sent: f64, came: f64) -> bool {

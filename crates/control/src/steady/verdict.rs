@@ -115,8 +115,8 @@ impl LossClassifier {
 
 /// Half-life of the peak rate, in seconds.
 const PEAK_RATE_HALF_LIFE: f64 = 60.0;
-/// Half-life of the peak rate while there is a queue, in seconds. It is shorter because a new flow may permanently have
-/// taken the difference between the peak rate and the current rate. The old peak is then outdated.
+/// Half-life of the peak rate while there is a queue, in seconds. It is shorter because the old peak may be outdated. A
+/// new flow may permanently have taken the difference between the peak rate and the current rate.
 const QUEUED_PEAK_RATE_HALF_LIFE: f64 = 10.0;
 
 /// The highest recent rate, in bit/s. It decays with a half-life.

@@ -123,8 +123,8 @@ pub struct VideoSource {
     pub audio: Option<Box<dyn AudioFeed>>,
     /// Whether the session's maximum rate is the highest rate of the encoder's ladder.
     capped_by_ladder: bool,
-    /// The highest rate that the source can use: the session's maximum rate, or less if the best quality's mean rate is
-    /// lower.
+    /// The highest rate that the source can use. It is the session's maximum rate, or the best quality's mean rate if
+    /// that is lower.
     pub(crate) most: Rate,
     /// The periods in which the source sends. A period ends when the source is stopped or has sent all data.
     pub(crate) sending: Activity,
@@ -1008,7 +1008,7 @@ impl VideoSink {
         received
     }
 
-    /// Processes the packets that were recovered from parity. If the headers of a packet are unknown, it is saved for
+    /// Processes the packets that were recovered from parity. A packet whose headers are unknown is saved for
     /// [`VideoSink::take_computable`], because only the caller has its bytes.
     fn recover(&mut self, now: Time) {
         let Some(receiver) = &mut self.receiver else { return };
