@@ -14,7 +14,7 @@ struct SentPacket {
     unknown: bool,
 }
 
-/// A packet that is not acknowledged, although a later packet is.
+/// A packet that is not acknowledged, although a later packet is acknowledged.
 #[derive(Clone, Copy, Debug)]
 struct Missing {
     sent: Time,

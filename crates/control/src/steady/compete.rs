@@ -23,7 +23,7 @@ use crate::equation::{LossRate, time_per_packet};
 /// Name of the rule that ends COMPETE because no other flow shares the queue.
 pub(super) const OWN_QUEUE: &str = "delay: a queue of its own";
 
-// CUBIC (RFC 9438).
+// Constants of CUBIC (RFC 9438).
 
 /// CUBIC's constant C in segments per cubic second (section 5).
 const CUBIC_C: f64 = 0.4;
@@ -44,7 +44,7 @@ const PLATEAU_SHARE: f64 = 0.85;
 /// TCP that began at the same time is in slow start, too.
 const SLOW_START_GROWTH: f64 = 1.35;
 
-// Limits of the window and of the rate.
+// Constants that limit the window and the rate.
 
 /// The rate is at most this multiple of the receive rate, plus two packets per round trip ([`rate_limit`]).
 const RECEIVED_RATE_MULTIPLE_MAX: f64 = 1.2;
@@ -73,7 +73,7 @@ const TIMEOUT_RTTS: f64 = 4.0;
 /// Minimum retransmission timeout, in seconds (Linux).
 const TIMEOUT_MIN: f64 = 0.2;
 
-// Tests that show that no other flow shares the queue.
+// Constants for the tests that show that no other flow shares the queue.
 
 /// The queue counts as unshared once this number of consecutive trains have shown it.
 pub(super) const OWN_QUEUE_TRAINS: u32 = 2;

@@ -25,7 +25,7 @@ pub(super) enum Transition {
 /// The input of a control law at a report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LawInput<'a> {
-    /// The time, in seconds.
+    /// The current time, in seconds.
     pub(super) now: f64,
     /// The time since the last report, in seconds.
     pub(super) dt: f64,

@@ -1,4 +1,4 @@
-//! `steady`: fair beside TCP, and an empty queue where no other flow fills it.
+//! `steady`: a controller that is fair beside TCP, and keeps the queue empty where no other flow fills it.
 //!
 //! ```text
 //!            queue                 experiments, losses or marks show other flows

@@ -59,8 +59,8 @@ impl Receiver {
         }
     }
 
-    /// Computes the receive rate X_recv, but at least one packet per round trip (RFC 5348, section 6.2). The
-    /// measurement begins at the latest timer expiry that is at least a round trip ago.
+    /// Computes the receive rate X_recv (RFC 5348, section 6.2). The measurement begins at the latest timer expiry that
+    /// is at least a round trip ago. The result is at least one packet per round trip.
     fn measure(&self, now: Time) -> Option<Rate> {
         let rtt = self.rtt?;
         let mark = self.marks.iter().rev().find(|(at, _)| now.since(*at) >= rtt).or(self.marks.front())?;

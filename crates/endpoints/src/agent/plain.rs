@@ -16,7 +16,7 @@ const MAX_CATCH_UP: Span = Span::millis(20);
 pub enum Beat {
     /// The source always sends.
     Always,
-    /// The source sends in periods.
+    /// The source sends in periods, with pauses between them.
     OnOff {
         /// Distribution of the durations of the sending periods.
         on: Periods,
