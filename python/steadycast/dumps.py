@@ -227,8 +227,8 @@ def _parsed(file: Path, data: bytes) -> Any:
             try:
                 value, at = decoder.raw_decode(text, at)
             except json.JSONDecodeError:
-                # Accept an error only in the last value, which may be truncated. If a later line begins with the same
-                # character, another value follows.
+                # Accept an error only in the last value, which may be truncated. Another value follows if a later line
+                # begins with the first character of this value, for example with "{".
                 if len(values) < 2 or f"\n{text[at]}" in text[at + 1 :]:
                     raise
                 break

@@ -21,7 +21,7 @@ const CELL_S: f64 = 0.25;
 const LEAST_OF_CHANGE: f64 = 0.5;
 /// A step is evaluated over this time before it and after it, in seconds.
 const SIDE_S: f64 = 60.0;
-/// In [`gain`], a step costs its size multiplied by this time, in seconds.
+/// [`gain`] subtracts the step's size multiplied by this time, in seconds, so that a step must explain enough to count.
 const LEAST_GAIN_S: f64 = 0.6;
 /// The size of a step is computed from the minimum delays in this time before it and after it, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;

@@ -200,7 +200,7 @@ pub struct Figure {
     pub better: Better,
     /// Which flows, receivers or runs have the figure.
     pub when: When,
-    /// The tables that show the figure. For each table, the text is the key of [`Figure::parts`] that the table shows,
+    /// The tables that show the figure. For each table, the text is the key of `Figure::parts` that the table shows,
     /// for example "p95". The text is empty for a figure that is a single value.
     pub shown: &'static [(Shown, &'static str)],
 }

@@ -161,7 +161,7 @@ fn only(
     }
 }
 
-/// Splits a heading into a name in lower case and a unit. For example, "Time (ms)", "time_ms", "time [ms]" and "time
+/// Splits a heading into a name in lower case and a unit. For example, "Time (ms)", "time_ms", "time \[ms\]" and "time
 /// ms" become "time" and "ms". The name is empty if the heading is only a unit.
 fn divided(cell: &str) -> Option<(String, &str)> {
     let cell = cell.trim_end_matches([')', ']']);

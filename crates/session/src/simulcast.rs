@@ -15,7 +15,8 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// Returns one value for each of the `groups` senders, in ascending order of their rates. All rates start at zero.
+    /// Returns one value for each of the `groups` senders. The first value is for the sender with the lowest rate.
+    /// Until `set_rate` is called, a rate is zero.
     pub fn new(groups: usize) -> Vec<Self> {
         let rates: Arc<[AtomicU64]> = (0..groups).map(|_| AtomicU64::new(0)).collect();
         (0..groups).map(|place| Self { rates: Arc::clone(&rates), place }).collect()

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json};
 use std::fmt::Display;
 use steadycast_units::Rate;
 
-/// A struct that is read from a table of keys. The macro [`settings!`](crate::settings) implements this trait.
+/// A struct that is read from a table of keys. The macro [`settings!`](crate::settings!) implements this trait.
 pub trait Settings: Sized {
     /// Returns the keys of the table, in the order of their declaration.
     fn names() -> Vec<&'static str>;
@@ -364,7 +364,7 @@ macro_rules! settings {
 /// Each variant consists of a word, an optional type and a phrase for messages, as in "a RED queue has no key
 /// `target`".
 ///
-/// The type after `for` is the parameter `C` of [`Kind`](crate::Kind). These options may follow:
+/// The type after `for` is the parameter `C` of [`Kind`]. These options may follow:
 ///
 /// - `default KIND`: the variant that is used if the key is missing. Without this option, the key is required.
 /// - `example TEXT`: an example for messages.

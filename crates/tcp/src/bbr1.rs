@@ -176,8 +176,8 @@ impl Bbr1 {
         if self.min_rtt == Span::MAX { self.initial_cwnd } else { gain * self.bw() * self.min_rtt.as_secs_f64() }
     }
 
-    /// Adds room for bursts at both ends. The result is rounded up to an even number. While probing, two more segments
-    /// are added.
+    /// Adds room for bursts of the sender and of the receiver. The result is rounded up to an even number. While
+    /// probing, two more segments are added.
     fn with_quantization_budget(&self, inflight: f64) -> f64 {
         let even = ((inflight.ceil() + 3.0 * f64::from(quantum(self.pacing))) / 2.0).ceil() * 2.0;
         even + if self.state == State::ProbeBw(0) { 2.0 } else { 0.0 }

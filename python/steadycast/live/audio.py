@@ -195,8 +195,9 @@ class Work:
     def _blocks(self, sender: Any) -> Iterator[tuple[int, Samples, bool]]:
         """Yield the samples of each packet, the number of the first sample, and whether a new encoder is needed.
 
-        A repetition that follows closely keeps the encoder, because a new encoder would interrupt the sound for 20 ms.
-        If a repetition begins before the previous repetition ends, its beginning is cut.
+        A film may be repeated. If the film starts again at once, the encoder is kept, because a new encoder would
+        interrupt the sound for 20 ms. If the film starts again before its sound has ended, the beginning of the new
+        sound is cut.
         """
         width = 1 if self._sound.layout == "mono" else 2
         empty = np.zeros((1, 0), dtype=np.int16)

@@ -264,7 +264,7 @@ struct Experiment {
 }
 
 impl Experiment {
-    /// Returns the time within which an unshared queue drains, in seconds.
+    /// Returns the duration of the experiment, in seconds. In this time, a queue drains if no other flow fills it.
     fn duration(&self, signals: &Signals) -> f64 {
         self.peak.min(EXPERIMENT_QUEUE_MAX) / EXPERIMENT_DRAIN_SHARE
             + EXPERIMENT_RTTS * signals.base_rtt

@@ -1050,7 +1050,7 @@ impl VideoSink {
         if let Some(assembly) = self.assembly.as_mut().filter(|_| kept) {
             assembly.on_packet(now, number, fragment);
         }
-        // Stop here if the play-out delay is constant, because nothing must be measured.
+        // Stop here if the play-out delay is constant, because no measurement is needed then.
         if !self.player.adapts() {
             return;
         }
