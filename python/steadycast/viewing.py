@@ -16,7 +16,7 @@ from steadycast.lazy_import import pl
 from steadycast.media.metrics import capped
 from steadycast.media.quality import OnScreen, Quality, Shown, evaluate, pictures_at, screen
 from steadycast.media.splice import NEVER, Fates, Quantizers
-from steadycast.media.table import F64, Bools
+from steadycast.media.table import Bools
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,8 +121,6 @@ class Viewer:
     """First display slot that counts. It is after the warm-up, and after the receiver has joined."""
     rows: npt.NDArray[np.bool_]
     """True for the rows of this receiver in the table of frames."""
-    lasts: F64 | None = None
-    """How long each slot is displayed, in seconds. `None` if the play-out delay never changes."""
     owed: Bools | None = None
     """True for display slots that count. In such a slot, the flow sends and the receiver is present.
 
@@ -223,7 +221,7 @@ class Record:
         told, chosen = fates_of(rows, holes, ladder)
         counted = rows["display"][rows["pts_s"] >= self.from_s]
         first = int(counted.min()) if len(counted) else told.frames
-        return Viewer(ladder, chosen, told, first, mine, lasts_of(rows, ladder), owed_of(rows, ladder))
+        return Viewer(ladder, chosen, told, first, mine, owed_of(rows, ladder))
 
     def measure(
         self,
@@ -254,7 +252,7 @@ class Record:
                 seen = viewer.quality(by=by, vmaf=vmaf, slots_done=told) if viewer is not None else None
                 if viewer is None or seen is None:
                     continue
-                figures = summarised(seen, viewer.counted_from, viewer.lasts, viewer.owed)
+                figures = summarised(seen, viewer.counted_from, viewer.owed)
                 coding = figures.pop("coding")
                 scored = _scored(receiver, coding) if by == "time" else {}
                 record.put(receiver, "receiver", {**figures, **scored})
@@ -347,26 +345,6 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
     return Fates(complete, arrival, play, parts), chosen
 
 
-def lasts_of(rows: Rows, ladder: Ladder) -> F64 | None:
-    """Return how long each slot is displayed, in seconds. Returns `None` if the play-out delay never changes."""
-    delays = rows["due_s"] - rows["ready_s"]
-    if not np.isfinite(delays).all() or np.ptp(delays) < 1e-6:
-        return None
-    # Give each slot the play-out delay of the last frame whose `ready_s` is at most the slot's `pts_s`. For a B frame,
-    # this is the delay of another frame, because a B frame is ready only after its `pts_s`.
-    order = np.argsort(rows["ready_s"], kind="stable")
-    then = np.searchsorted(rows["ready_s"][order], rows["pts_s"] + 1e-9, side="right") - 1
-    slots = rows["display"]
-    shown_at = np.full(int(slots.max()) + 1, np.nan)
-    shown_at[slots] = rows["pts_s"] + delays[order][np.maximum(then, 0)]
-    lasts = np.diff(shown_at, append=np.nan)
-    # Do not let a pause extend the time for which the slot before it is displayed.
-    sampled_at = np.full(len(shown_at), np.nan)
-    sampled_at[slots] = rows["pts_s"]
-    lasts[np.diff(sampled_at, append=np.nan) > 1.5 / float(ladder.table.fps)] = np.nan
-    return np.where(np.isfinite(lasts), np.maximum(lasts, 0.0), float(1 / ladder.table.fps))
-
-
 def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
     """Return which slots count, or `None` if all of them do.
 
@@ -380,7 +358,7 @@ def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
     return None if owed.all() else owed
 
 
-def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bools | None = None) -> Json:
+def summarised(seen: Quality, first: int = 0, owed: Bools | None = None) -> Json:
     """Return the figures of a receiver, by their paths.
 
     They are computed for the slots in ``owed`` from slot ``first`` on. VMAF was already measured for these slots only.
@@ -390,5 +368,4 @@ def summarised(seen: Quality, first: int = 0, lasts: F64 | None = None, owed: Bo
     if owed is not None:
         counted &= owed[: len(counted)]
     part = seen if counted.all() else seen.where(counted)
-    freezes = part.freezes(None if lasts is None else lasts[: len(counted)][counted])
-    return {**freezes, **part.figures(), "vmaf": seen.vmaf, "coding": part.mean_coding()}
+    return {**part.figures(), "vmaf": seen.vmaf, "coding": part.mean_coding()}

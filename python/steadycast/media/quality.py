@@ -1,6 +1,5 @@
 """Measures the picture quality of a flow at one receiver, for each display slot."""
 
-import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from steadycast.core import core
 from steadycast.errors import UserError
 from steadycast.media import metrics, splice
 from steadycast.media.decode import decode_units
@@ -72,16 +70,6 @@ class Quality:
     """
     vmaf: float | None = None
     """Mean VMAF, or `None` if it was not measured. The reference is the source's picture."""
-
-    def freezes(self, lasts: F64 | None = None) -> dict[str, Any]:
-        """Return the receiver's figures on freezes, such as `freeze_count` (docs/record.md).
-
-        ``lasts`` is how long each slot is displayed, in seconds. By default, all slots are displayed equally long.
-        """
-        changes = np.diff(self.shown, prepend=-1) != 0
-        spans = np.full(len(changes), float(1 / self.fps)) if lasts is None else lasts
-        figures: dict[str, Any] = json.loads(core.freezes(changes.tolist(), spans.tolist()))
-        return figures
 
     def where(self, part: Bools) -> "Quality":
         """Return the quality of the slots for which ``part`` is true."""
