@@ -58,7 +58,7 @@ def test_a_programs_datagrams_stand_in_wire_parquet_with_their_losses_times_and_
     rtp, other = sent.filter(pl.col("to_port") == 5004), sent.filter(pl.col("to_port") == 6000)
     assert rtp["seq"].to_list() == [(65500 + n) % 65536 for n in range(300)]
     assert rtp["marker"].sum() == 30
-    assert rtp.select("ssrc", "pt", "head", "bytes").unique().row(0) == (7, 96, 0x65010203, 544)
+    assert rtp.select("ssrc", "pt", "head", "bytes").unique().row(0) == (7, 96, 0x65_010203_000000, 544)
     assert rtp["rtp_ts"].to_list() == [3000 * (n // 10) for n in range(300)]
     assert other.select("ssrc", "pt", "seq", "rtp_ts", "marker", "head").null_count().row(0) == (300,) * 6
 

@@ -19,7 +19,7 @@ BEGAN = 1000.0
 """Start of the cell on the monotonic clock in seconds."""
 CAPACITY = 4e6
 SIZE = 1200
-HEAD_BYTES = 4
+HEAD_BYTES = 7
 
 
 def head(first: bytes) -> int:

@@ -44,7 +44,9 @@ struct Rtp {
     seq: u32,
     timestamp: u32,
     marker: bool,
-    head: Option<u32>,
+    /// The first seven bytes of the payload as one number. A VP8 payload descriptor has at most six (RFC 7741, section
+    /// 4.2), so the first byte of VP8's own header is always included.
+    head: Option<i64>,
 }
 
 row!(Rtp { ssrc, payload_type, seq, timestamp, marker, head });
@@ -147,7 +149,11 @@ impl Rtp {
             seq: header.seq.into(),
             timestamp: header.timestamp,
             marker: header.marker,
-            head: payload.first_chunk().copied().map(u32::from_be_bytes),
+            head: (!payload.is_empty()).then(|| {
+                let mut first = [0; 8];
+                first[1..].iter_mut().zip(payload).for_each(|(into, byte)| *into = *byte);
+                i64::from_be_bytes(first)
+            }),
         })
     }
 }
@@ -183,7 +189,7 @@ impl Departure {
             into.whole(&wire::RTP_TS, rtp.timestamp.into());
             into.whole(&wire::MARKER, rtp.marker.into());
             if let Some(head) = rtp.head {
-                into.whole(&wire::HEAD, head.into());
+                into.whole(&wire::HEAD, head);
             }
         }
         into.end_row();
@@ -339,7 +345,7 @@ mod tests {
             for (n, (seq, port)) in seqs.iter().zip(&ports).enumerate() {
                 prop_assert_eq!(*seq >= 0, *port == 6, "row {}", n);
             }
-            prop_assert_eq!(wholes(&table, "head")[0], 0x6501_0203);
+            prop_assert_eq!(wholes(&table, "head")[0], 0x65_0102_0304_0000, "shorter than seven bytes");
             prop_assert_eq!(wholes(&table, "pt")[..2].to_vec(), [96, 97]);
             prop_assert_eq!(seqs[0], i64::from(first));
         }

@@ -207,8 +207,8 @@ columns! {
         SEQ: Whole = "seq", Number, "The RTP header's sequence number.";
         RTP_TS: Whole = "rtp_ts", Number, "The RTP header's timestamp.";
         MARKER: Whole = "marker", Number, "The RTP header's marker bit, 0 or 1.";
-        HEAD: Whole = "head", Number, "The first four bytes of the RTP payload as one number; null if the payload is \
-            shorter.";
+        HEAD: Whole = "head", Number, "The first seven bytes of the RTP payload as one number. A shorter payload is \
+            continued with zeros; null if it is empty.";
     }
 }
 

@@ -45,7 +45,7 @@ _STREAM, _STEPS, _REGULAR = 16, 64, 0.9
 """Packets are an RTP stream if there are at least 16, and if 90 % of their sequence steps are from 1 to 64."""
 _OVERLAP_S = 1.0
 """A stream and its continuation may both be sent for at most this time, in seconds."""
-_HEAD_BYTES = 4
+_HEAD_BYTES = 7
 """The number of payload bytes in the column ``head`` of the table ``wire``."""
 _RECENT_PICTURES = 30
 """To detect freezes, durations are compared with the mean over this number of pictures (W3C, ``freezeCount``)."""
@@ -531,20 +531,14 @@ def _keys(media: pl.DataFrame, frames: pl.DataFrame, codec: str) -> pl.Series | 
     """
     stamps = set()
     for ssrc, stamp, head in media.select("ssrc", "rtp_ts", "head").iter_rows():
-        begins = False if head is None else _begins(codec, head.to_bytes(_HEAD_BYTES))
-        if begins is None:
-            return None
-        if begins:
+        if head is not None and _begins(codec, head.to_bytes(_HEAD_BYTES)):
             stamps.add((ssrc, stamp))
     keys = [key in stamps for key in frames.select("ssrc", "rtp_ts").iter_rows()]
     return pl.Series(keys, dtype=pl.Boolean) if stamps else None
 
 
-def _begins(codec: str, head: bytes) -> bool | None:
-    """Whether a payload that begins with ``head`` belongs to a key frame (RFC 6184, 7798, 7741).
-
-    Return `None` if ``head`` is too short to show this.
-    """
+def _begins(codec: str, head: bytes) -> bool:
+    """Whether a payload that begins with ``head`` belongs to a key frame (RFC 6184, 7798, 7741)."""
     if codec == "H264":
         # STAP-A (24) has its first type in byte 3, and FU-A (28) has its type in byte 1. 5 is an IDR slice, 7 an SPS.
         kind = head[0] & 31
@@ -565,9 +559,8 @@ def _begins(codec: str, head: bytes) -> bool | None:
         more = head[1]
         picture_id = 0 if not more & 128 else 2 if head[2] & 128 else 1
         after = 2 + picture_id + bool(more & 64) + bool(more & 48)
-    if not starts:
-        return False
-    return not head[after] & 1 if after < len(head) else None
+    # A descriptor has at most six bytes, so ``head`` has the byte after it.
+    return bool(starts) and not head[after] & 1
 
 
 def _shown(frames: pl.DataFrame, limit: float, *, chained: bool, repairs: bool) -> pl.Series:
