@@ -88,8 +88,7 @@ def main() -> int:
         prepared = installer.submit(tools.prepare, "test", tools.TOOLS)
         said = cargo_test(count)
         prepared.result()
-    needing_tools(count, said)
-    tests_of_the_package(count)
+    tests_in_real_time(count, said)
     print("".join(f"\nskipped: {skip}" for skip in count.skips), end="")
     print("".join(f"\nfailed: {failure}" for failure in count.failures))
     print(count.line())
@@ -178,15 +177,16 @@ def panic_of(said: str, name: str) -> str:
     return f" ({found[1]}): {found[2]}"[:CUT] if found else ""
 
 
-def tests_of_the_package(count: Count) -> None:
-    """Run the tests of the package.
+def tests_in_real_time(count: Count, said: str) -> None:
+    """Run the tests that wait for real time: of crates, then of the package. ``said`` is the output of cargo.
 
     The fault tests run alone, because other tests' video players would slow them down. Each of the other real-time
-    tests uses a fifth to a third of a processor. With six of them at once, pictures came late in one of two runs. The
-    tests that do not run in real time use what these leave of the processors, and then all.
+    tests of the package uses a fifth to a third of a processor. With six of them at once, pictures came late in one of
+    two runs. The package's other tests use what all these leave of the processors, and afterwards all processors.
     """
-    Pytest([FAULTS], at_once=1).finish(count)
     with Pytest([f"--ignore={folder}" for folder in REAL_TIME], at_once=3, idle=True) as processor_bound:
+        needing_tools(count, said)
+        Pytest([FAULTS], at_once=1).finish(count)
         Pytest([*REAL_TIME, f"--ignore={FAULTS}"], at_once=4).finish(count)
         processor_bound.finish(count)
 
