@@ -286,12 +286,11 @@ impl Receiver {
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
 
-    fn says_the_same(&self, own: Rate, other: Rate) -> bool {
+    /// Whether a report of the rate `other` suppresses a report of the rate `own` (ASMP, 3.8). The sender uses the lowest
+    /// reported rate, which suppression can make too high by `SIMILARITY` at most.
+    fn says_the_same(own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
-        let near = (other - own).abs() <= SIMILARITY * own;
-        // A higher rate must not suppress a lower rate, because the sender uses the lowest rate. The paper's rule does
-        // not prevent this.
-        near && (!self.config.repaired || other <= 1.02 * own)
+        (other - own).abs() <= SIMILARITY * own
     }
 
     fn after_report(&mut self, slot: &Slot) -> NextReport {
@@ -359,7 +358,7 @@ impl ReceiverHalf for Receiver {
     fn on_overheard(&mut self, heard: &Overheard<'_>) {
         let (NextReport::Fire { until, .. }, Some(own)) = (self.next, self.claim) else { return };
         let Some(other) = Claim::read(heard.body) else { return };
-        if self.says_the_same(own.rate, other.rate) {
+        if Self::says_the_same(own.rate, other.rate) {
             self.next = NextReport::Round(until);
         }
     }
