@@ -19,7 +19,7 @@ class Progress(Protocol):
     """A progress callback. It is called often, and decides itself how often it draws."""
 
     def __call__(self, what: str, done: int, of: int) -> None:
-        """Draw or print that `done` of the `of` parts of `what` are finished."""
+        """Show the progress of the task ``what``: ``done`` of its parts are finished, and it has ``of`` parts."""
 
 
 class Silent:

@@ -312,7 +312,7 @@ def _with_seconds(each: Run) -> Json:
 
 
 def _seconds(each: Run, flow: Json, column: str) -> list[float]:
-    """Return a column for each second after the warm-up. The values are means over the flow's receivers."""
+    """Return the values of a column, one value per second after the warm-up. Each is the mean over the receivers."""
     return [x for t, x in _mean(each.rates.to_polars(), flow, column) if t >= each.summary["from_s"]]
 
 

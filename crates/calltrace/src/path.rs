@@ -480,7 +480,7 @@ struct Placed {
     points: Vec<Point>,
     /// Clock drift. It is `None` if the slope of the delays is too large for a clock.
     drift: Option<f64>,
-    /// When the delay of an empty queue changed, in seconds.
+    /// When the path's propagation delay changed, for example by a new route, in seconds.
     routes: Vec<u32>,
     /// Sizes of the steps that were removed from the delays, in seconds.
     moved: Vec<f64>,

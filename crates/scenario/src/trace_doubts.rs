@@ -13,8 +13,8 @@ const LEAST_ROWS: usize = 10;
 const LEAST_OUTAGE: Span = Span::secs(60);
 /// Warn if more than this share of the lines has the same time as the line that follows.
 const REPLACED_SHARE: f64 = 0.1;
-/// Warn of possible decimal commas if a table has fewer lines than this and its lines look like "3,5". In longer
-/// tables, numbers before the comma that increase from line to line are assumed to be times.
+/// A table with lines such as "3,5" has either two columns or decimal commas. If it has fewer lines than this, a warning
+/// says so. In a longer table, the numbers before the comma are times if they increase from line to line.
 const CLEAR_ROWS: usize = 5;
 /// The largest plausible mean rate of a table without a header, in bit/s. Such a table is read in Mb/s.
 const LIKELY_BPS: f64 = 2e8;

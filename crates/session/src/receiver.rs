@@ -86,7 +86,8 @@ pub struct Receiver {
     stream: Option<Stream>,
     /// Another source, which may replace the followed source.
     other: Option<OtherSource>,
-    /// The index and the first sequence number of the present run ([`Receiver::run`]).
+    /// Describes the packets since the last restart of the source's numbering: how many restarts came before, and the
+    /// first sequence number after the last restart. [`Receiver::run`] updates this.
     run: (u32, u64),
     payload_types: Option<PayloadTypes>,
     /// The SSRC of the media in the session description.

@@ -658,8 +658,8 @@ impl Tunnel {
                     }
                 }
                 dimpl::Output::KeyingMaterial(bytes, profile) => {
-                    // The certificate always comes before the keys. If it did not, DTLS would have an error or be
-                    // attacked.
+                    // DTLS reports the certificate before the keys. Close the connection if it does not, because the
+                    // peer is then unproven.
                     if !self.known || self.state != State::Connecting {
                         return self.end("DTLS gave keys to a stranger".into());
                     }

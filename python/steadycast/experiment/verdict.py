@@ -212,7 +212,7 @@ class Experiment:
 
     @property
     def failed(self) -> bool:
-        """Whether a run failed, or a bound fails, is untested or is unknown."""
+        """Whether a run had an error, or at least one bound does not hold. Untested and unknown bounds do not hold."""
         return bool(self.runs.errors) or any(each.outcome != HOLDS for each in self.judgements)
 
     def json(self) -> Json:

@@ -1,6 +1,7 @@
 """The marked clip of a pair. It is created once, fed to the sender in real time, and recognised in received pictures.
 
-The judge runs this module as a separate process for each FIFO.
+`steadycast judge` tests a pair of programs, a sender and a receiver. It runs this module as a separate process for each
+FIFO through which a program gets or gives pictures.
 """
 
 from __future__ import annotations

@@ -179,7 +179,11 @@ def _baseline(path: Path) -> Json:
 
 
 def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None) -> list[Json]:
-    """Check conditions NETWORK.FIGURE<CHANGE on changes from a baseline. "*" stands for all networks."""
+    """Check the conditions of ``--fail-if`` against a baseline.
+
+    A condition such as "cable-5.rate<-10%" names a network, a figure, and the change since the baseline that fails.
+    "*" stands for all networks.
+    """
     if baseline is None:
         return []
     told = _baseline(baseline)

@@ -175,7 +175,7 @@ impl ProbeController {
         self.withdraw(at);
         let probe = self.wanted()?;
         self.asked.get_or_insert(at);
-        // The first packet that is sent after the offer begins the probe.
+        // A probe begins with the first packet that is sent after the probe was offered to the sender.
         if self.sent.back().is_none_or(|last| last.probe.id != probe.id) {
             self.sent.push_back(Cluster { probe, begun: at, packets: 0, bytes: Bytes::ZERO, seen: None });
             if self.sent.len() > MOST_CLUSTERS {

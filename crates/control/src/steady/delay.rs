@@ -561,8 +561,8 @@ impl DelayLaw {
         self.response.shows_small_share().then(|| self.compete_for_share(input, received))
     }
 
-    /// Begins COMPETE, because the flow has only a small share of a standing queue. No experiment comes first, because
-    /// a yield of this flow could not drain that queue.
+    /// Begins COMPETE, because the flow has only a small share of a standing queue. An [`Experiment`] lowers the rate to
+    /// see whether the queue drains. It is left out here, because so small a flow could not drain the queue.
     fn compete_for_share(&self, input: &LawInput<'_>, received: f64) -> Transition {
         let rate = input.rate.max(received).max(0.5 * self.peak_rate.0);
         Transition::Switch(rate, "compete: little of a queue that stands")
