@@ -13,7 +13,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) simulcasts: &'a [Simulcast],
     pub(crate) nodes: &'a [String],
     pub(crate) registry: &'a Registry,
-    /// Whether the scenario has had no problem so far. If it has, an unknown name may be a consequence of this problem.
+    /// Whether the scenario has had no problem so far. An unknown name may be a consequence of an earlier problem.
     pub(crate) whole: bool,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn check(path: &str, at: &Place, scene: &Scene<'_>, out: &mut Finding
                 figure(Of::Viewer, None, rest, at, out);
             }
         }
-        // Check only the id of the invariant. It is known only at the end of a run which invariants were checked.
+        // Accept the id of any invariant, because it is known only at the end of a run which invariants were checked.
         INVARIANTS => match rest.rsplit_once('.') {
             Some((id, rest)) => {
                 promise(id, at, scene.registry, out);

@@ -171,8 +171,8 @@ fn source(group: &Group<'_>, i: usize, net: &Network, dumbbell: bool, out: &mut 
     }
 }
 
-/// Returns `text`. If `text` is a range, returns its `i`th name instead. Refuses a range if the range in the flow's
-/// name has another length.
+/// Returns `text`. If `text` is a range, returns its `i`th name instead. Refuses a range unless the flow's name has a
+/// range of the same length.
 fn pick(group: &Group<'_>, i: usize, text: &Spanned<String>, out: &mut Findings) -> Option<String> {
     let pattern = Pattern::read_or_report(text, &text.at, out)?;
     if !pattern.is_range() {
@@ -226,8 +226,8 @@ fn receivers(
     let mut seen = BTreeSet::new();
     for text in &to.all {
         let pattern = Pattern::read_or_report(text, &text.at, out)?;
-        // If the range is not inside a list, each flow gets one of its nodes. A list means that every flow has all
-        // these receivers.
+        // A range that is not inside a list, and is as long as the range in the flow's name, gives each flow one of its
+        // nodes. Otherwise every flow has all nodes as receivers.
         let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
         let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
         for name in names {

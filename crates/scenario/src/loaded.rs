@@ -119,8 +119,8 @@ impl Document {
     /// key with its value. VALUE is parsed as TOML. If that fails, it is taken as a string. With the key `clip`, all
     /// videos play this clip.
     ///
-    /// In NAME, `*` matches any text. If a flow's name is a range, such as `tcp-[1-3]`, NAME can be the part before the
-    /// range: `tcp`.
+    /// In NAME, `*` matches any text. If a name contains a range, such as `tcp-[1-3]`, NAME can leave out the range and
+    /// the hyphen before it: `tcp`.
     ///
     /// # Errors
     /// No such flow or link exists, or the path is not valid. [`Document::check`] reports wrong keys and values.

@@ -238,7 +238,8 @@ pub enum Cast {
 pub enum Start {
     /// At the given time.
     At(Time),
-    /// At a random time between the two given times. It is drawn from the scenario's seed.
+    /// At a random time, which is uniformly distributed between the two given times. It is drawn from the scenario's
+    /// seed.
     Uniform(Time, Time),
     /// At the time of the event that starts the flow.
     Event,
@@ -465,7 +466,7 @@ pub enum Media {
     Table2 {
         /// Relative sizes of I, P and B frames.
         weights: [f64; 3],
-        /// Share by which frame sizes vary randomly, up or down.
+        /// Maximum share by which frame sizes vary randomly, up or down.
         vary: f64,
     },
     /// Frames with the rates of the MPEG-TFRCP paper, without pixels, for the quantizers 2, 4 … 62. The paper states

@@ -125,8 +125,8 @@ impl Named {
             return None;
         }
         let from = std::path::absolute(&path).unwrap_or(path);
-        // The network's file is valid at this point. Any problem found later is caused by the scenario, so report it at
-        // the scenario's key `network`.
+        // The network's file has been checked by itself. Report later problems with its content at the scenario's key
+        // `network`.
         moved(&mut root, &key.at, from.parent().unwrap_or(Path::new("")));
         let flows = flows_beside(beside, &key.at, out)?;
         let mut one = Self { text, key: key.at.clone(), root };

@@ -754,7 +754,8 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     // Use the mean of a delay trace, because queue limits in bandwidth-delay products need a single delay.
     let mean = delay_trace.as_ref().map(|trace| Span::from_secs_f64(trace.rows.mean()));
     let delay = mean.or(spec.delay.as_ref().map(|delay| delay.value)).unwrap_or_default();
-    // Drop a jitter with a mean of 0, because a `[[link]]` entry removes an earlier jitter in this way.
+    // Drop a jitter with a mean of 0. With it, a `[[link]]` entry or the table `back` removes the jitter of the link
+    // that it changes.
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
     // If the rate could not be read, continue with 1 Mb/s, so that the remaining checks still run.

@@ -234,7 +234,7 @@ fn time_of(cell: &str) -> Result<f64, Fault> {
     })
 }
 
-/// Returns the problem of a line that has another number of columns than the first line.
+/// Returns the problem of a line that has `cells` cells, which is not the number of `columns`.
 fn miscounted(line: &str, cells: usize, columns: &Columns, quantity: Quantity) -> Fault {
     let what = format!("{} where there are {}", counted(cells as u64, "column"), columns.count);
     let commas = line.split([' ', '\t', ';']).filter(|cell| !cell.is_empty());

@@ -768,7 +768,7 @@ fn repeat_events(all: &mut Vec<Event>, first: usize, every: &Spanned<Span>, last
     }
 }
 
-/// Warns of a stop event before the flow's first start event, because it has no effect.
+/// Warns of a stop event before the first start event of a flow that only events start. Such a stop has no effect.
 fn warn_of_early_stops(events: &[Event], stops: &[(FlowIx, Time, &Place)], flows: &[Flow], out: &mut Findings) {
     for (flow, at, place) in stops {
         let named = |event: &&Event| matches!(event.kind, EventKind::StartFlow(started) if started == *flow);

@@ -94,7 +94,8 @@ impl Columns {
 
     /// Finds the time column and the column of `quantity` by the names in a header.
     ///
-    /// # Errors No column is the time, no column is `quantity`, a unit is missing, or several columns match.
+    /// # Errors
+    /// No column is the time, no column is `quantity`, a unit is missing, or several columns match.
     pub(crate) fn named(header: &str, quantity: Quantity) -> Result<Self, String> {
         let divider = divider_of_header(header);
         let cells = split(divider, header);

@@ -13,8 +13,8 @@ const LEAST_ROWS: usize = 10;
 const LEAST_OUTAGE: Span = Span::secs(60);
 /// Warn if more than this share of the lines has the same time as the line that follows.
 const REPLACED_SHARE: f64 = 0.1;
-/// A table with lines such as "3,5" has either two columns or decimal commas. If it has fewer lines than this, a warning
-/// says so. In a longer table, the numbers before the comma are times if they increase from line to line.
+/// A table with lines such as "3,5" has either two columns or decimal commas. If it has fewer lines than this, a
+/// warning says so. In a longer table, the numbers before the comma are taken as times if they increase with each line.
 const CLEAR_ROWS: usize = 5;
 /// The largest plausible mean rate of a table without a header, in bit/s. Such a table is read in Mb/s.
 const LIKELY_BPS: f64 = 2e8;
@@ -171,7 +171,8 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// Warns if a table has only a few lines such as "3,5", because their commas may be decimal.
+    /// Warns if all lines of a table look like "3,5" and the table is short or repeats a time, because the commas may
+    /// be decimal.
     fn commas(&self, median: Span) -> Option<Doubt> {
         let does_repeat = self.values.windows(2).any(|pair| pair[0].0 == pair[1].0);
         if !self.is_bare || self.values.len() >= CLEAR_ROWS && !does_repeat || median.is_zero() {
