@@ -1,5 +1,5 @@
-//! Sends audio and video over a link with a rate of 2 Mb/s and a loss of 1 %. Run it with `cargo run -p
-//! steadycast-sender --example call`.
+//! Sends audio and video over a link with a rate of 2 Mb/s and a loss of 1 %. Run it with:
+//! `cargo run -p steadycast-sender --example call`.
 
 use std::collections::BTreeMap;
 use steadycast_remote::{Bounds, FrameEdge, PacketResult, ParamError, PeerTime, Seed};
@@ -25,7 +25,7 @@ fn main() -> Result<(), ParamError> {
         *seq = seq.wrapping_add(1);
     };
     while now < end {
-        // 1. The encoder makes a frame at the rate that `encoder` returns. It makes none if the queue is full.
+        // 1. The encoder makes a frame at the rate that `encoder` returns. It makes none if the sender's queue is full.
         if now >= frame {
             push(&mut sender, now, audio, 100, FrameEdge { first: true, last: true });
             let plan = sender.encoder(now, video);

@@ -30,8 +30,8 @@ pub fn is_packet_feedback(format: FeedbackFormat, packet: &Packet) -> bool {
     }
 }
 
-/// Maximum number of packet reports that are read from a compound, because a message of a few bytes can report
-/// 16,384 packets. The limit is twice the length of the history.
+/// After this many packet reports, the remaining messages of a compound are ignored. A limit is needed, because a
+/// message of a few bytes can report 16,384 packets. The limit is twice the length of the history.
 const MAX_PACKETS_PER_COMPOUND: usize = 1 << 15;
 
 /// Reads the per-packet feedback in a compound and matches it with the sent packets. `find` returns the number of a

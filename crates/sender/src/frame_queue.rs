@@ -75,8 +75,9 @@ impl<T> FrameQueue<T> {
     ///
     /// The queue is full if sending its bytes and `others` at the rate `pacing` takes longer than the bound.
     ///
-    /// A full queue skips disposable and reference frames. A key frame is always added. If the queue is full, it
-    /// replaces all frames of which no part has been sent.
+    /// A full queue skips disposable and reference frames. After a skipped reference frame, the queue skips all frames
+    /// until the next key frame. A key frame is always added. In a full queue, the key frame replaces all frames of
+    /// which no part has been sent.
     pub fn admit(&mut self, role: FrameRole, others: Bytes, pacing: Rate) -> Option<Vec<QueuedFrame<T>>> {
         let full = self.bound.is_some_and(|bound| (self.backlog.bytes + others).at(pacing) > bound);
         let mut dropped = Vec::new();

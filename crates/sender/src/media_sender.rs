@@ -446,7 +446,8 @@ impl MediaSender {
 
     /// Requests the retransmission of a packet, as a NACK does. Returns false if the packet is not queued for it. This
     /// is the case if it is already queued, was sent less than a round trip ago, is not cached, or would arrive too
-    /// late. It is also the case if repair has used its share of the rate. Call [`MediaSender::poll`] afterwards.
+    /// late. It is also the case if repair has used its share of the rate, or if the controller is at its lower limit
+    /// and the packet does not belong to a key frame. Call [`MediaSender::poll`] afterwards.
     pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
         let context = self.nack_context(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };

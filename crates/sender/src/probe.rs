@@ -60,7 +60,8 @@ impl Prober {
         self.running.is_some_and(|running| !running.probe.within)
     }
 
-    /// Adds a sent packet to the current probe. If there is no current probe, the packet starts the probe `wanted`.
+    /// Adds a sent packet to the current probe. If there is no current probe, the packet starts the probe `wanted`,
+    /// unless that probe has begun before.
     ///
     /// Returns the bytes that the pacer has to charge now. They are above zero only at the end of a probe with
     /// [`Probe::within`], because only its packets are part of the pacing rate.

@@ -185,7 +185,7 @@ impl<P: Copy> RetransmissionCache<P> {
         if cached.queued || scarce && cached.role != FrameRole::Key {
             return;
         }
-        // The packet must be sent one one-way delay before the deadline of its frame.
+        // The packet must be sent at least one one-way delay before the deadline of its frame.
         let due = (cached.ready + by).before(rtt / 2);
         // A retransmission arrives at least one RTT after the loss, so it is useless if that is later than the
         // play-out.
