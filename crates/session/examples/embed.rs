@@ -1,5 +1,5 @@
-//! A program that embeds Steadycast: it has a sender and a receiver on two UDP sockets. Run it with `cargo run -p
-//! steadycast-session --example embed`.
+//! A program that embeds Steadycast: it has a sender and a receiver on two UDP sockets. Run it with:
+//! `cargo run -p steadycast-session --example embed`.
 //!
 //! `docs/embedding-reference.md` explains it step by step.
 #![allow(clippy::disallowed_methods, reason = "the program owns the clock, as an embedding program does")]

@@ -88,7 +88,8 @@ struct Watched {
     since: Time,
     reports: u32,
     highest: u64,
-    /// When the highest sequence number last changed, and the number of reports since then.
+    /// When the highest sequence number last grew, or could not grow because nothing was sent, and the number of
+    /// reports since then.
     still: (Time, u32),
     expected: u64,
     lost: u64,
@@ -187,7 +188,7 @@ impl Breaker {
         let since = self.silent_since()?;
         match self.state {
             State::Closed => Some(since + RTCP_TIMEOUT),
-            // Keep the reduced rate for at least another RTCP timeout.
+            // Pause the media only after another RTCP timeout at the reduced rate.
             State::Cut { since: cut, .. } => Some((since + RTCP_TIMEOUT).max(cut + RTCP_TIMEOUT)),
             State::Open { .. } => None,
         }

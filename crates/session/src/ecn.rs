@@ -224,8 +224,7 @@ mod tests {
     #[test]
     fn a_path_that_clears_or_changes_the_field_ends_it_after_twenty_packets_and_for_good() {
         for (what, path) in [(Ecn::NotEct, EcnPath::Cleared), (Ecn::Ect0, EcnPath::Changed)] {
-            // The path changes the field of the first 100 packets only. The check does not try ECN again after a
-            // failure.
+            // The path has the fault for the first 100 packets only. The check does not try ECN again after a failure.
             let (check, left) = over(Ecn::Ect1, 400, |n, ecn| Some(if n < 100 { what } else { ecn }));
             assert_eq!(check.path, path);
             assert!(left[..20].iter().all(|ecn| *ecn == Ecn::Ect1));

@@ -38,7 +38,7 @@ struct Window {
 const MAX_COVERED_PACKETS: usize = 1 << 14;
 /// Maximum number of streams from one sender.
 const MAX_SOURCES: usize = 8;
-/// Number of reports in which each packet is repeated, because reports may be lost.
+/// Number of reports that contain each packet. There are several, because reports may be lost.
 const REPORTS_PER_PACKET: usize = 3;
 
 impl Window {
@@ -236,8 +236,8 @@ impl Reporter {
         let saved = self.received.as_f64() * RTCP_SHARE >= self.size.as_f64();
         let pace = if saved { MIN_INTERVAL } else { self.size.at(self.share).max(MIN_INTERVAL).min(MAX_INTERVAL) };
         let after = self.last_report.map_or(since, |last| last + pace);
-        // Report immediately at the end of a frame, because the report then contains the whole frame. Otherwise wait
-        // for more packets.
+        // At the end of a frame, report as soon as the interval allows, because the report then contains the whole
+        // frame. Otherwise wait for more packets.
         let at = if ended { since.max(after) } else { (since + MIN_INTERVAL).max(after) };
         Some(Wake { at, why: "per-packet feedback" })
     }
@@ -350,8 +350,9 @@ impl TransportFeedbackRecorder {
         Self { reporter: Reporter::of(FeedbackFormat::TransportWide, bandwidth, true), ssrc }
     }
 
-    /// Adds an arrival of an RTP packet, which may be a duplicate. `number` is the packet's transport-wide sequence
-    /// number, and `size` is its IP size. `ends` is whether the packet is the last one of its frame.
+    /// Adds an arrival of an RTP packet, which may be a duplicate. `ssrc` is the packet's SSRC, `number` is its
+    /// transport-wide sequence number, and `size` is its IP size. `ends` is whether the packet is the last one of its
+    /// frame.
     pub fn on_packet(&mut self, now: Time, ssrc: u32, number: u16, size: Bytes, ends: bool) {
         self.reporter.on_arrival(ssrc, number, Arrival { at: now, ecn: Ecn::NotEct }, size, ends);
     }

@@ -241,7 +241,7 @@ impl Participant {
         self.expiry(now).is_some()
     }
 
-    /// Returns which compound is due, or `None` if the RTCP timer has not expired.
+    /// Returns which compound is due by the RTCP timer, or `None` if no compound is due.
     pub(crate) fn expiry(&mut self, now: Time) -> Option<Expiry> {
         while self.timer.next() <= now {
             // Remove silent members once per interval (RFC 3550, section 6.3.5).
@@ -275,7 +275,7 @@ impl Participant {
         }
     }
 
-    /// Sets whether there is a source to which this participant sends reports.
+    /// Sets whether there is a source about which this participant reports.
     pub(crate) fn on_source(&mut self, now: Time, present: bool) {
         let census = self.census();
         self.timer.on_source(now, present, &census);

@@ -86,8 +86,8 @@ pub struct Receiver {
     stream: Option<Stream>,
     /// Another source, which may replace the followed source.
     other: Option<OtherSource>,
-    /// Describes the packets since the last restart of the source's numbering: how many restarts came before, and the
-    /// first sequence number after the last restart. [`Receiver::run`] updates this.
+    /// The index and the first sequence number of the present run ([`Receiver::run`]). A run is the packets from a
+    /// change or restart of the source to the next one.
     run: (u32, u64),
     payload_types: Option<PayloadTypes>,
     /// The SSRC of the media in the session description.
@@ -388,8 +388,8 @@ impl Receiver {
     }
 
     /// Makes the receiver announce once a second that it uses parity, and its play-out delay
-    /// ([`crate::SenderSettings::parity_on_word`]). This has no effect without [`Receiver::with_parity`] or with a
-    /// play-out delay of zero.
+    /// ([`crate::SenderSettings::parity_on_word`]). This has no effect if [`Receiver::with_parity`] was not called, or
+    /// if the play-out delay is zero.
     #[must_use]
     pub fn telling_playout(mut self) -> Self {
         if let Some(parity) = &mut self.parity {
@@ -983,7 +983,7 @@ impl Receiver {
         self.schedule_nack(now);
         self.schedule_parity_request(now);
         self.schedule_key_frame_request(now);
-        // Use RTCP's timer only if the controller does not schedule its reports itself.
+        // Send reports by RTCP's timer only if the controller does not schedule its reports itself.
         match self.half.due() {
             Due::At(wake) if wake.at <= now => {
                 if let Some(bytes) = self.report(now) {
@@ -1052,8 +1052,8 @@ impl Receiver {
         if reply == Reply::Suppress {
             return None;
         }
-        // Start again only after a report that is sent. If a report is suppressed, the next report includes its
-        // packets.
+        // Start the numbers for the next report only here, after a report that is sent. If a report is suppressed, the
+        // next report includes its packets.
         self.prior = Totals { expected, received, ..self.prior };
         self.last_report = Some(now);
         let ssrc = self.participant.identity.ssrc;
@@ -1231,7 +1231,7 @@ impl Receiver {
 
     fn packet_reports(&mut self, now: Time) -> Vec<Packet> {
         let ssrc = self.participant.identity.ssrc;
-        // Use any epoch, because the sender uses only differences of these times.
+        // The default epoch is sufficient, because the sender uses only differences of these times.
         let ntp = NtpEpoch::default().middle(now);
         // Limit the feedback to the room that the report leaves in the datagram.
         let room = self.participant.room();

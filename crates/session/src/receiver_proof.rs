@@ -14,8 +14,8 @@ const FRESH: Span = Span::secs(2);
 /// Number of packets by which a report block may be older than the sender report to which it refers.
 const BEHIND: u64 = 100;
 
-/// The latest sender reports. The elements are: its time, the middle 32 bits of its NTP time, and the sequence number
-/// of the next packet.
+/// The latest sender reports. The elements for each report are: when it was sent, the middle 32 bits of its NTP time,
+/// and the sequence number of the next packet.
 ///
 /// An attacker who does not receive the stream has to guess the LSR and a recent sequence number. The LSR is in units
 /// of 1/65,536 s (RFC 3550, section 6.4.1), and the first sequence number is random.

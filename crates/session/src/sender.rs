@@ -196,7 +196,7 @@ struct AllowanceLeft {
     /// The value of [`Allowance::until`] in the present allowance. A different value means a new allowance.
     until: Time,
     spent: Bytes,
-    /// Whether a frame has exceeded the allowance. All later frames are dropped as well.
+    /// Whether a frame has exceeded the allowance. All later frames are dropped as well, until a new allowance begins.
     closed: bool,
 }
 
@@ -623,8 +623,9 @@ impl Sender {
         described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Returns whether a compound comes from the unicast receiver. It does if it comes from the configured address. If
-    /// that address is silent, it does if two reports from this address had the LSRs of different sender reports.
+    /// Returns whether a compound comes from the unicast receiver. It does if it comes from the configured address or
+    /// from the present receiver's address. If the configured address is silent, it also does if this report and an
+    /// earlier one from the address `from` contain the LSRs of two different sender reports.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
         // Without a configured address, accept everything here, because the first accepted reporter becomes the
         // receiver.
@@ -1000,7 +1001,7 @@ impl Sender {
             self.participant.check_size(media.size);
             return Output::Media(media);
         }
-        // Use RTCP's timer only if the controller does not schedule its reports itself.
+        // Send reports by RTCP's timer only if the controller does not schedule its reports itself.
         let reports = match self.half.due() {
             Due::Rtcp => self.participant.rtcp_due(now),
             Due::At(wake) => wake.at <= now,
@@ -1102,7 +1103,7 @@ impl Sender {
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
         let fits = room(cost).max(Bytes::new(1));
-        // A part's payload is longer than its share of the frame, because it includes the header of the payload format.
+        // A part's payload includes the header of the payload format, which is not a part of the frame.
         let (len, payload) = match part {
             Some(part) => (most, Bytes::new(u64::from(part.payload))),
             None if self.settings.greedy => (fits, fits),

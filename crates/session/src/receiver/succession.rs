@@ -236,7 +236,8 @@ impl Receiver {
     }
 
     /// Returns for how long the followed source has to be silent before it is replaced. At the same address this is two
-    /// frame intervals, otherwise it is RTCP's member time-out.
+    /// frame intervals, but at least [`MIN_SILENCE`] or [`SOURCE_CHANGE_SILENCE`] and at most [`MAX_SILENCE`].
+    /// Otherwise it is RTCP's member time-out.
     fn takeover_silence_of(&self, old: &Stream, from: Origin) -> Span {
         if old.from != from {
             return self.participant.member_timeout();

@@ -24,7 +24,7 @@ pub struct ParitySettings {
 }
 
 impl ParitySettings {
-    /// Returns the maximum duration of a block: two fifths of the play-out delay. A block that has reached it ends with
+    /// Returns the planned duration of a block: two fifths of the play-out delay. A block that has reached it ends with
     /// the current frame.
     pub(crate) fn block(&self) -> Span {
         self.useful() * 2 / 5
@@ -137,7 +137,8 @@ struct Loss {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pub(crate) settings: ParitySettings,
-    /// Whether a block can end after any packet. If not, it ends only at the end of a frame.
+    /// Whether a block can end after any packet. If not, it ends at the end of a frame, unless it has
+    /// [`MAX_BLOCK_PACKETS`] packets before.
     pub(crate) anywhere: bool,
     open: Vec<Protected>,
     longest: u16,
@@ -171,8 +172,9 @@ impl Blocks {
         self.loss.share.unwrap_or(DEFAULT_LOSS)
     }
 
-    /// Adds a sent packet with a payload of `payload` bytes. If a block ends with it, queues the block's parity. There
-    /// is enough parity that at most a share `residual` of the packets stays missing.
+    /// Adds a sent packet with a payload of `payload` bytes. If a block ends with it, queues the block's parity. The
+    /// amount of parity is such that at most a share `residual` of the packets stays missing, but at most half as many
+    /// parity packets as media packets are queued.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
         // Discard an incomplete block at a gap, because a parity header can describe only a contiguous range.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {

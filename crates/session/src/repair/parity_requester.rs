@@ -137,7 +137,8 @@ impl ParityRequester {
         let mut requests = Vec::new();
         for (base, ask) in due {
             requests.push(BlockRequest { base: *base as u16, packets: ask.packets, parities: ask.parities });
-            // Ask for one more packet next time, because the next request is sent only if a part of the answer is lost.
+            // Ask for one more packet next time: if a part of the answer is lost, the same total would bring no further
+            // parity.
             (ask.at, ask.tries, ask.parities) = (again, ask.tries + 1, ask.parities.saturating_add(1).min(ask.packets));
         }
         requests
