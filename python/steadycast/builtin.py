@@ -15,12 +15,12 @@ NETWORKS = (FOLDER / "networks").resolve()
 
 
 def names(of: Path = FOLDER) -> list[str]:
-    """Return the names of the scenarios in a folder, in alphabetical order."""
+    """Return the names of the scenarios or networks in a folder, in alphabetical order."""
     return sorted(path.stem for path in of.glob("*.toml") if path.stem != "sets")
 
 
 def find(name: str, of: Path = FOLDER) -> Path | None:
-    """Return the file of a built-in scenario. Return `None` if no scenario has this name."""
+    """Return the file of a built-in scenario or network. Return `None` if none has this name."""
     return of / f"{name}.toml" if name in names(of) else None
 
 

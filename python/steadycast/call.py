@@ -33,7 +33,7 @@ START_BPS = 300e3
 _AROUND = 12
 """A frame's size is compared with the mean of this many frames before and after it."""
 _APART = 1.5
-"""The encoder is assumed to follow its target rate if the two rates differ by less than this factor."""
+"""The encoder is assumed to follow its target rate if the two rates differ by at most this factor."""
 _SEEN = ["source", "notes", "packets", "reports", "begins", "round_trip_ms", "estimates", "delay_p95_ms"]
 """Keys of the core's result that describe the whole call."""
 _MOST_BYTES = 1 << 30
@@ -132,7 +132,8 @@ def _averaged(found: Json, key_file: Path | None) -> Json:
         found["seen"]["notes"].append("a file of averages is not encrypted, so --key-file was ignored")
     others = [_completed(each) for each in found.pop("others", [])]
     called = _completed(found)
-    # Add the causes for other directions as notes, so that the reader sees that the cause applies to one direction.
+    # Add the causes for other directions and connections as notes, so that the reader sees that the cause applies to
+    # one direction of one connection.
     for other in others[:_MOST_NAMED]:
         is_here = other["seen"]["side"] == called["seen"]["side"]
         how = "" if is_here else f" (--side {other['seen']['side']})"

@@ -32,7 +32,7 @@ def losses(bins: Sequence[Json]) -> int | None:
 
 
 def lost_share(bins: Sequence[Json]) -> float | None:
-    """Return the fraction of packets lost in the bins that count losses. Return `None` if there are none."""
+    """Return the fraction of packets lost in the bins that count losses. Return `None` if these have no packets."""
     counted = [each for each in bins if each["lost"] is not None]
     packets = sum(each["packets"] for each in counted)
     return sum(each["lost"] for each in counted) / packets if packets else None
@@ -125,8 +125,8 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
     carried = _carried([*earlier, *part[: next((k for k, each in enumerate(part) if each in slowest), 0)]])
     if after and not before and after < FELL * carried:
         return f"the link fell from at least {say.rate(carried)} to {say.rate(after)}"
-    # A long delay excludes random losses. A short delay does not prove random losses, because a short queue adds
-    # little delay even when it is full.
+    # If the delay is long, random losses do not count as the cause. A short delay does not prove random losses, because
+    # a short queue adds little delay even when it is full.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost while the queue was empty"
     if path["verdict"] == "changing":

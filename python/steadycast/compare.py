@@ -34,7 +34,7 @@ _MOST_VALUES = 3
 
 @dataclass(frozen=True)
 class Condition:
-    """A limit for the change of a quantity relative to the baseline (`--fail-if`).
+    """A limit for the change of a quantity from the baseline to a run (`--fail-if`).
 
     For example, `flows.tcp.share_of_fair<-10%` fails if the quantity decreases by more than 10 %.
     """
@@ -61,7 +61,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a condition for one run. The condition fails if one of the two values is absent."""
+    """The result of a condition for one run. The condition fails if the value of the baseline or the run is absent."""
 
     run: str
     condition: Condition
@@ -146,7 +146,7 @@ def _differences(run: Run, against: Run) -> list[str]:
 
 
 def network_difference(run: Run, against: Run) -> str:
-    """Describe how the network of a run differs from that of another run. Return an empty text if it does not."""
+    """Describe in parentheses how the networks of two runs differ. Return an empty text if they do not differ."""
     (named, one), (other_named, other) = (_network(each) for each in (run, against))
     if named != other_named:
         return f" ({named or 'its own'} instead of {other_named or 'its own'})"

@@ -134,7 +134,11 @@ class Load:
         return [*self.threads.values(), *self.ended]
 
     def told(self) -> dict[str, Any]:
-        """Return the results as JSON: running times, and the threads that waited most or were disturbed most."""
+        """Return the results as JSON.
+
+        They are running times, and the largest fractions of time for which a thread waited or was disturbed. The names
+        of these two threads are included.
+        """
         found: dict[str, Any] = {
             "ran_s": self.ran_s,
             "counted_ran_s": self.counted_ran_s,

@@ -42,7 +42,10 @@ def is_outside(name: str) -> bool:
 
 
 def found(name: str, folder: Path) -> Guest:
-    """Find a controller. ``name`` is ``file.py:Class`` or ``exec:PROGRAM ARGUMENTS``, relative to ``folder``."""
+    """Find a controller. ``name`` is ``file.py:Class`` or ``exec:PROGRAM ARGUMENTS``.
+
+    Paths in it are relative to ``folder``.
+    """
     return _program(name, folder) if name.startswith("exec:") else checked(load(name, folder))
 
 
@@ -125,7 +128,7 @@ def _head(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(256)
     except OSError:
-        return b"\0"  # treat an unreadable program as binary
+        return b"\0"  # treat the file as binary, because a program need not be readable
 
 
 def load(name: str, folder: Path) -> type:
@@ -202,7 +205,8 @@ def _check(each: type, methods: Mapping[str, tuple[str, ...]]) -> None:
         if method == "__init__":
             _fits(each, method, given)
         elif found is None:
-            # Report only a similar name, which is certainly a mistake. Otherwise, __init__ may still set the method.
+            # A similar name is certainly a mistake. If there is none, an `__init__` of the class may still set the
+            # method.
             near = difflib.get_close_matches(
                 method, [k for k in vars(each) if k not in methods], n=1, cutoff=0.75
             )
@@ -246,7 +250,7 @@ def _fits(each: type, method: str, given: tuple[str, ...]) -> None:
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return  # a function that is not written in Python has no signature
+        return  # a function that is not written in Python may have no signature
     if method == "__init__" and function is object.__init__:
         if not given:
             return

@@ -1,4 +1,7 @@
-"""The compiled module `steadycast._core`. Other modules must import it from here."""
+"""The compiled module `steadycast._core`, with errors that explain its missing parts.
+
+Other modules import it from here. The package and `steadycast.__main__` import single names directly.
+"""
 
 from __future__ import annotations
 

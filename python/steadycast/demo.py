@@ -26,6 +26,9 @@ def demo(out: Path, *, force: bool, progress: Progress) -> tuple[Json, Path]:
 
 
 def worst_frame(folder: Folder) -> int:
-    """Return the display index of the received frame with the lowest luma PSNR. Return 0 if no frame was measured."""
+    """Return the display index of the frame that the viewer saw with the lowest luma PSNR.
+
+    Return 0 if no frame was measured.
+    """
     frames = folder.table("frames").filter(pl.col("psnr_y_db").is_not_null())
     return int(frames.sort("psnr_y_db", "frame")["display"][0]) if frames.height else 0

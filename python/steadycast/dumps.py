@@ -56,7 +56,7 @@ _LEAST_GAP_S = 10.0
 _GAP_INTERVALS = 5
 """Minimum length of a gap that is noted, as a multiple of the usual interval between reports."""
 _MOST_COUNT = 2.0**64
-"""Larger numbers are refused, because WebRTC's counters have at most 64 bits."""
+"""Numbers from this size on are ignored, because WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
 """How long a receiver's report remains valid, in seconds: RTCP's minimum interval (RFC 3550, section 6.2)."""
 _LEAST_OTHER = 0.05
@@ -492,8 +492,8 @@ def _numbers(points: Points) -> list[tuple[float, float]]:
 def _set_back(counters: list[Points]) -> float:
     """Return how far the clock was set back, in seconds.
 
-    Counters only increase. If the clock was set back, a counter decreases when it is sorted by time, but it increases
-    in the order of the file.
+    Counters never decrease. If the clock was set back, a counter decreases when it is sorted by time, but not in the
+    order of the file.
     """
     if not any(_restarts([points]) for points in counters):
         return 0.0
@@ -542,7 +542,9 @@ def _restarts(all_of: list[Points]) -> list[float]:
 def _lost(
     all_of: list[Points], restarts: Sequence[float], edges: Sequence[float]
 ) -> list[float | None] | None:
-    """Return the number of losses from each edge to the next edge. Return `None` where it is unknown.
+    """Return the number of losses from each edge to the next edge. It is `None` where it is unknown.
+
+    Return `None` if nothing counts losses.
 
     ``packetsLost`` decreases when a packet that counted as lost arrives late, or when a packet arrives twice (RFC 3550,
     section 6.4.1 and appendix A.3). The decrease is subtracted from the interval in which the loss was counted.
@@ -756,9 +758,9 @@ def _merged(all_of: list[Points]) -> list[tuple[float, float]]:
 
 
 def _latest(values: list[tuple[float, float]], edges: Sequence[float]) -> list[float | None]:
-    """Return the last value before the end of each bin. Return `None` where this value is too old."""
+    """Return the last value at or before the end of each bin. It is `None` where this value is too old."""
     gaps = sorted(later - before for (before, _), (later, _) in pairwise(values))
-    # A value stays valid for twice the usual interval between reports.
+    # A value stays valid for twice the usual interval between reports, but at least for `_REPORT_S`.
     holds = max(_REPORT_S, 2 * gaps[len(gaps) // 2] if gaps else 0.0)
     found: list[float | None] = []
     for end in edges[1:]:

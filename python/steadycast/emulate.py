@@ -39,7 +39,7 @@ class Emulated:
     """The result of an emulation."""
 
     run: Run
-    """The run's results."""
+    """The run and its record."""
     code: int | None
     """The program's exit code, or 128 plus the number of the signal that ended it. It is `None` without a program."""
 
@@ -111,7 +111,7 @@ def emulate(
     if not alone:
         plan = replace(plan, warnings=_left_aside(plan.loaded, approximate=approximate))
     command = None if program is None else (program.host, program.command)
-    made: Made | None = (lambda *_: None) if alone else None  # encode no clips without flows
+    made: Made | None = (lambda *_: None) if alone else None  # if no flow runs, no clips are encoded
     worlds: list[core.Emulation] = []
 
     def build(loaded: core.Scenario, ladders: Ladders, steering: Mapping[str, Guest]) -> core.Emulation:
@@ -150,7 +150,7 @@ def _one(programs: Program | Sequence[Program] | hosts.Plan | None) -> Program |
     if programs is None or isinstance(programs, Program):
         programs = [] if programs is None else [programs]
     for each in programs:
-        # Skip an empty command here, because the core reports that the program is missing.
+        # Ignore the result of `check_start`. The core reports a program that does not exist, and an empty command.
         for word in each.command[:1]:
             check_start(word, word)
     if len(programs) < 2:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The quantizers of a clip (its ladder), with the mean rate and the picture quality at each quantizer.
+    """The encodings of clips at all quantizers (a ladder), with the mean rate and the picture quality of each encoding.
 
     Rates are in bit/s. They include the encoded pictures (access units), but no packet headers.
     """

@@ -484,7 +484,7 @@ def table(evaluation: Evaluation) -> Table:
 
 
 def sentences(evaluation: Evaluation) -> list[str]:
-    """Describe how many packets arrived, and why others did not."""
+    """Describe how many packets arrived, why others did not, and the delays."""
     from steadycast.report import say
 
     told = evaluation.json()["packets"]

@@ -130,7 +130,7 @@ class Formula:
         return value
 
     def check(self, names: Sequence[str], place: str) -> None:
-        """Check that each path of the formula is in ``names``, the figures of all runs.
+        """Check that each path of the formula matches a name in ``names``, the figures of the runs.
 
         Raises:
             UserError: no run has a figure with this path.

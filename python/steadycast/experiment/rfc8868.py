@@ -113,7 +113,8 @@ class Facts:
     def windows(self, length: float, flows: Sequence[Flow]) -> Series:
         """Return the mean rates of ``flows`` in windows of ``length`` seconds, with one row for each window.
 
-        Only windows in which all of these flows send are included.
+        A window is included only if all of these flows send in it, and if in none of its steps a flow has started or
+        resumed less than `SETTLING_S` ago.
         """
         size = round(length / self.step)
         settled = np.ones(len(self.at), dtype=bool)
@@ -223,7 +224,7 @@ def _steps(table: pl.DataFrame, column: str, step: float, steps: int, missing: f
 def use(facts: Facts, *bottlenecks: str) -> float | None:
     """Return the lowest utilisation of the given links by the flows, from 0 to 1.
 
-    The usable capacity of a link is limited to the sum of the highest rates of the flows.
+    The usable capacity of a link is limited to the sum of the highest rates of the flows that send.
     """
     low, high = facts.judged
     within = (facts.at >= low) & (facts.at < high)
@@ -261,7 +262,10 @@ def convergence(facts: Facts) -> list[tuple[float, float | None]]:
 
 
 def slowest(facts: Facts) -> float | None:
-    """Return the longest convergence time of all segments. Return `None` if a segment did not converge."""
+    """Return the longest convergence time of all segments.
+
+    Return `None` if a segment did not converge, or if there are no segments.
+    """
     found = [after for _, after in convergence(facts)]
     return None if not found or None in found else max(after for after in found if after is not None)
 

@@ -209,7 +209,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Decisions:
-    """A statistic of a sender's decisions between FROM and TO seconds whose rules match the pattern RULE.
+    """A statistic of a sender's decisions whose rules match the pattern RULE, between FROM and TO seconds.
 
     - ``count``: the number of these decisions.
     - ``first``: when a matching rule applies for the first time, in seconds.

@@ -118,7 +118,7 @@ def _outcome(each: Judgement) -> Html:
 
 
 def write_tables(done: Experiment) -> None:
-    """Write results.csv (means), seeds.csv (each run), bounds.csv, and the table files of the experiment."""
+    """Write results.csv (means), seeds.csv (each run), bounds.csv, and the files that the experiment specifies."""
     spec = done.spec
     axes = list(dict.fromkeys(name for axis in spec.axes for name in axis.names))
     heads = ["scenario", *axes, *(["draw"] if spec.draws else []), "variant", "placebo"]

@@ -107,7 +107,7 @@ def _formula(text: str, place: str) -> Formula:
 
 @dataclass(frozen=True)
 class Bound:
-    """A minimum or maximum for a measure."""
+    """A minimum, a maximum or both for a measure."""
 
     measure: str
     min: float | None
@@ -127,7 +127,7 @@ class Bound:
     when: tuple[Condition, ...]
     """The bound applies only at points where all of these conditions are true."""
     fraction: float
-    """The bound must hold at this fraction of the points, from 0 to 1."""
+    """The bound must hold at least at this fraction of the points, from 0 to 1."""
     why: str
     source: str
 
@@ -159,7 +159,10 @@ class TableSpec:
     """What a row is: "points", "bounds", "counts", "held" or "choice"."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
-    """Only in a "choice" table: a second column lists variants for which the bounds on these measures are ignored."""
+    """Names of measures, for a "choice" table.
+
+    If there are any, a second column lists the other variants that keep all bounds except bounds on these measures.
+    """
     by: tuple[str, ...] | None
     """Names of axes, variables, classes (`Class`) or columns of ``about``.
 

@@ -77,7 +77,10 @@ def write(done: Experiment, spec: TableSpec) -> None:
 
 
 class Labels:
-    """The columns that identify a row's point. Columns with equal values in all rows are left out."""
+    """The columns that identify a row's point.
+
+    The columns scenario, draw and variant are left out if their values are equal in all rows.
+    """
 
     def __init__(self, done: Experiment, points: Sequence[Point], *, variants: bool = True) -> None:
         spec = done.spec
@@ -397,7 +400,10 @@ def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Poi
 
 
 def _choice(done: Experiment, spec: TableSpec) -> Table:
-    """List the variants that keep all bounds, ordered by a measure, for each combination of axis values and draw."""
+    """List the variants that keep all bounds, ordered by a measure.
+
+    There is a row for each combination of scenario, axis values and draw.
+    """
     [name] = spec.measures
     measure = done.spec.measure(name)
     points = _chosen(done, spec)
