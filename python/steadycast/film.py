@@ -1,4 +1,7 @@
-"""The film of a run. It shows the original and a viewer's pictures side by side, so that they stay synchronous."""
+"""The film of a run.
+
+It shows the original and a viewer's pictures side by side in one file, so that they stay synchronous.
+"""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ class Claim:
     _ahead: ClassVar[dict[Path, Claim]] = {}
     """Claims that `first` made, by the path of their lock file.
 
-    A later `Claim` on the same folder takes over the claim.
+    The next `Claim` on the same folder takes over the claim.
     """
 
     def __init__(self, path: Path | str, *, force: bool = False, grows: bool = False) -> None:

@@ -332,7 +332,7 @@ def _keep_output(output: int, path: Path) -> None:
     with open(output, "rb", buffering=0) as source, path.open("ab", buffering=0) as file:
         while part := source.read(1 << 16):
             begin = part[: LOG_BYTES - kept]
-            with suppress(OSError):  # go on reading on a full disk, because the program would block
+            with suppress(OSError):  # go on reading on a full disk, because the program would otherwise block
                 _ = file.write(begin)
             kept += len(begin)
             left_out += len(part) - len(begin)

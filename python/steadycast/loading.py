@@ -89,7 +89,7 @@ def _texts(sets: Sets) -> list[str]:
 
 
 def literal(value: object) -> str:
-    """Format a value as TOML. Texts are returned unchanged, because they are TOML already."""
+    """Format a value as TOML. A text is returned unchanged, so it may be TOML or plain text."""
     return value if isinstance(value, str) else inline(value)
 
 

@@ -38,7 +38,7 @@ Then at most this fraction of the delays is measured too large by more than `LON
 percentile of the delay is at most the true 96th percentile plus `LONG_WAIT_S`.
 """
 TAKEN = 0.01
-"""The largest fraction of the processors' time for the hypervisor and the real-time threads of other programs.
+"""The largest fraction of the processors' time that the hypervisor or others' real-time threads may each use.
 
 The judged programs can't preempt them, so this fraction is the probability that a program must wait for a processor.
 Therefore, the limit is the same as `DISTURBED`.
@@ -46,13 +46,13 @@ Therefore, the limit is the same as `DISTURBED`.
 LATE = 0.01
 """The largest fraction of the clip's pictures that the sender may get more than one picture interval late."""
 _KEPT = "shown.y"
-"""The file that contains the received pictures for VMAF."""
+"""The file that contains the displayed pictures for VMAF."""
 _LINES = 5
 """The report on a failed program includes this number of lines of the program's log."""
 LEFT = "programs"
 """The subfolder that gets a copy of the files that the programs wrote."""
 _SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
-"""Files of the programs that are copied if the pair requests them, and their largest sizes in bytes."""
+"""Files of the programs that are copied to the evidence, and their largest sizes in bytes."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
 
 
@@ -237,7 +237,10 @@ class Rooms:
 
 
 def take_said(pair: Pair, place: Path) -> None:
-    """Copy the files of the programs that the pair requests, such as a session description, to the evidence."""
+    """Copy a session description and, if the receiver is a browser, its measurements to the evidence.
+
+    The programs have written these files. A file that is too large is left out.
+    """
     wanted = ["session.sdp", *(["stats.jsonl", "look.tsv"] if pair.pictures.source == "browser" else [])]
     for name in wanted:
         said = place / LEFT / name

@@ -1,4 +1,4 @@
-"""The marked clip of a pair. It is created once, fed to the sender in real time, and recognised in received pictures.
+"""The marked clip of a pair. It is created once, fed to the sender in real time, and recognised in displayed pictures.
 
 `steadycast judge` tests a pair of programs, a sender and a receiver. It runs this module as a separate process for each
 FIFO through which a program gets or gives pictures.
@@ -40,7 +40,7 @@ SSIM_EVERY = 15
 _COARSE = 4
 """Side of the squares, in samples, that the coarse version of a picture replaces by their mean.
 
-A received picture is damaged if its PSNR is lower than the PSNR of the coarse version.
+A displayed picture is damaged if its PSNR is lower than the PSNR of the coarse version.
 """
 
 

@@ -153,7 +153,10 @@ _FORMER: Mapping[str, tuple[str, float]] = {
     "rate_bps": ("throughput_bps", 1.0),
     "tcp_of_fair_pct": ("tcp_share_of_fair", 0.01),
 }
-"""Names of figures before version 0.2.0. Each has its present name, and the factor that converts its value."""
+"""Former names of figures, which are accepted until version 0.2.0.
+
+Each has its present name, and the factor that converts its value.
+"""
 
 
 def renamed(key: str) -> tuple[str, float]:

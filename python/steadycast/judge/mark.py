@@ -46,7 +46,10 @@ def paint(samples: U8, width: int, height: int, number: int) -> None:
 
 
 def read(luma: U8) -> int | None:
-    """Read the number (modulo `WRAPS`) from the luma of a picture. Return `None` if there is no mark."""
+    """Read the number (modulo `WRAPS`) from the luma of a picture. Return `None` if there is no mark.
+
+    ``luma`` has rows and columns.
+    """
     height, width = luma.shape
     means = [_middles(luma, width, row * height / (2 * PART), height / (2 * PART)) for row in (0, 1)]
     difference = means[0] - means[1]

@@ -84,7 +84,7 @@ class Rtp:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Where the received pictures come from."""
+    """Where the displayed pictures come from."""
 
     source: str = "none"
     """"pipe", "file", "browser" or "none"."""

@@ -33,7 +33,7 @@ LEAST_DATAGRAMS = 50
 _RUN, _RUN_S = 20, 1.0
 """Sending begins with the first 20 datagrams that are sent within 1 s."""
 _GAP_S = 0.2
-"""A gap between arrivals counts as silence if it is longer than this, in seconds."""
+"""A gap between arrivals counts as silence if it is at least this long, in seconds."""
 _BURST_S = 0.005
 RECOVERED_S, _RATE, _CAPACITY, _DELAY_S = 3.0, 0.8, 0.9, 0.1
 """The conditions for a recovery, which must hold for `RECOVERED_S`.
@@ -461,7 +461,8 @@ def _packets(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
             .drop_nulls("head")
             .with_columns(original=pl.col("head") // 2 ** (8 * (_HEAD_BYTES - 2)))
         )
-        # Ignore retransmissions without the time stamp of a media packet. Padding may have such a time stamp, too.
+        # Ignore packets without the time stamp of a media packet. Not all other packets need to be retransmissions,
+        # because padding may have such a time stamp, too.
         of_media = copies.filter(pl.col("rtp_ts").is_in(packets["rtp_ts"].implode()))
         known = [key in sent for key in of_media.select("rtp_ts", "original").iter_rows()]
         came = of_media.drop_nulls("arrived_s").sort("arrived_s")
@@ -709,7 +710,8 @@ def _handed(first: Mapping[int, float], frames: Rtp | None, fps: float) -> dict[
         origin, start = next(iter(frames.first_s.items()))
         numbers = (round((s - origin) % 2**32 / frames.clock * fps) for s in frames.first_s)
         left = dict(zip(numbers, frames.first_s.values(), strict=True))
-        # Discard this if a picture was displayed before its sending time. Then the first frame was not picture 0.
+        # Discard these times if a picture was displayed before its sending time. Then the first frame was not picture
+        # 0.
         left, begin = (left, start) if all(t > left.get(n, 0) for n, t in first.items()) else ({}, begin)
     return {n: left.get(n, begin + n / fps) for n in range(max(first) + 1)}
 

@@ -181,8 +181,8 @@ def _baseline(path: Path) -> Json:
 def conditions(judged: Judgement, fail_if: Iterable[str], baseline: Path | None) -> list[Json]:
     """Check the conditions of ``--fail-if`` against a baseline.
 
-    A condition such as "cable-5.rate<-10%" names a network, a figure, and the change since the baseline that fails.
-    "*" stands for all networks.
+    A condition such as "cable-5.throughput_bps<-10%" consists of a network, a figure, and a limit for the change since
+    the baseline. A change beyond the limit fails. "*" stands for all networks.
     """
     if baseline is None:
         return []

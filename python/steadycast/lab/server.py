@@ -258,7 +258,7 @@ class Lab:
         return Response(content, media_type="application/json")
 
     async def film(self, sent: Json) -> Response:
-        """Encode a film that shows the original and the received pictures of A and B side by side."""
+        """Encode a film that shows the original and the pictures that the viewers of A and B saw, side by side."""
         asked = self._asked(sent)
         sides, _ = await asyncio.to_thread(self._sides, asked, asked.text)
         return await self._one(asked, "film", sides[0], tuple(sides[1:]), FORMATS[asked.kind][1])

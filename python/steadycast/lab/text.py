@@ -162,7 +162,10 @@ def _over(text: str, network: str) -> str:
 
 
 def _playing(text: str, clip: str) -> str:
-    """Return a text whose videos play a clip. Remove size and frame rate from a video that had no clip before."""
+    """Return a text whose videos play a clip.
+
+    Remove size and frame rate from a video that had no clip before, so that it gets the size and rate of the clip.
+    """
     import tomlkit
 
     document = tomlkit.parse(text)

@@ -71,8 +71,8 @@ class Task:
 class Board:
     """Memory that the server and the workers share.
 
-    It has one place for the runs of each tab, and one for the films. A place contains the number of the newest request
-    (the ticket), and the progress of this request.
+    It has one place for the runs of each tab, and one for the tab's films and reports. A place contains the number of
+    the newest request (the ticket), and the progress of this request.
     """
 
     PLACES = 128

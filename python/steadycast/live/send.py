@@ -37,7 +37,7 @@ class Options:
     """URL of a WHIP server. It replaces ``to``."""
     whip_token_file: Path | None = None
     flow: Flow = field(default_factory=dict)
-    """Scenario keys of the flow that the session sends (see `flow.OPTIONS`)."""
+    """Options for the flow that the session sends. Their names are the keys of `flow.OPTIONS`."""
     sdp: Path | None = None
     interface: str | None = None
     ttl: int | None = None

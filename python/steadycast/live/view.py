@@ -69,7 +69,7 @@ def why(decision: Json | None) -> str:
 
 
 _NAMED = 3
-"""Maximum number of receivers that a hint mentions by name."""
+"""Maximum number of receivers that hints of one kind mention by name."""
 
 
 def _few(told: list[str], more: str) -> list[str]:
@@ -91,7 +91,7 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
     found = []
     here = f"port {port} of this machine" if port is not None else "this machine"
     connection = status.get("browser")
-    # A WebRTC server sends RTCP over the connection of the media, so no other port has to be open.
+    # A browser or WebRTC server sends RTCP over the connection of the media, so no other port has to be open.
     remedy = "" if port is not None or connection else " Give --port N, and open N + 1"
     host = to if connection else to.rpartition(":")[0].strip("[]")
     peers = [p for p in status["peers"] if not p["left"]]
@@ -178,14 +178,17 @@ _AUDIO_PACKETS = 150
 
 
 def _unreported_sound(status: Json, to: str, peers: list[Json]) -> list[str]:
-    """Return a hint if receivers send per-packet reports on the pictures, but none on the sound."""
+    """Return a hint if no receiver has reported the sound.
+
+    Return none if all receivers send only standard reports: neither per-packet feedback nor the controller's reports.
+    """
     audio = status.get("audio")
     if not audio or audio["loss_frac"] is not None or audio["packets"] < _AUDIO_PACKETS:
         return []
     if not any(peer["ours"] or peer["packets"] for peer in peers):
         return []
     port = to.rpartition(":")[2]
-    # A WebRTC server receives all streams at one port. Other receivers need a separate port for the sound.
+    # A browser or WebRTC server receives all streams at one port. Other receivers need a separate port for the sound.
     apart = port.isdecimal() and not status.get("browser")
     check = f"check that UDP reaches port {int(port) + 2}, and" if apart else "check"
     return [f"no receiver has reported any sound: {check} that the receiver takes it"]
@@ -203,7 +206,7 @@ def send_line(status: Json) -> str:
 
 
 def _marked(status: Json) -> str:
-    """Describe the state of ECN. It says whether the path removes ECN marks, or how many packets were marked."""
+    """Describe the state of ECN: what the path does wrong with ECN, or how many packets were marked."""
     ecn = status["ecn"]
     if ecn is None:
         return ""
@@ -291,10 +294,10 @@ def send_view(status: Json, to: str, port: int | None) -> Group:
 
 
 def kind(peer: Json) -> str:
-    """Return how a receiver reports: "ours", "packets" (per-packet feedback) or "standard" (RTCP only).
+    """Return how a receiver reports: "ours", "packets" (per-packet feedback) or "standard" (neither of the two).
 
-    Returns "left" if the receiver has left, and "aside" if the sender ignores its reports. "ours" is the format of the
-    sender's congestion controller.
+    "ours" is the format of the controller's own reports (RTCP APP). Returns "left" if the receiver has left, and
+    "aside" if the sender ignores its reports.
     """
     if peer["left"]:
         return "left"
@@ -401,7 +404,7 @@ def receive_view(status: Json, address: str) -> Group:
 
 
 def _kind(hint: str) -> str:
-    """Return a hint without its numbers, so that the same hint is recognised when its numbers change."""
+    """Return a hint without counts and durations, so that the same hint is recognised when these numbers change."""
     before = hint.partition(" for ")[0].partition("; followed")[0]
     # Remove numbers that precede a word, because they are counts. Numbers in addresses and ports stay.
     before = re.sub(r"(?<![\w.:])\d[\d,]*(?= [a-z])", "", before)
@@ -495,7 +498,7 @@ class Watch:
                 show(status)
 
     def show(self, status: Json | None) -> None:
-        """Show the present status, and hints that were not shown before."""
+        """Show the present status. Outside of a terminal, print only hints that were not printed before."""
         if not status:
             return
         if self._live is not None:

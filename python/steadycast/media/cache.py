@@ -14,7 +14,7 @@ _ELSEWHERE = "make room in the cache, or set STEADYCAST_CACHE to another folder"
 
 
 def folder() -> Path:
-    """Return the cache's folder. It may be deleted at any time.
+    """Return the cache's folder. Deleting the folder does no harm.
 
     The folder is ``$STEADYCAST_CACHE``, or ``steadycast`` in the user's cache folder.
     """
