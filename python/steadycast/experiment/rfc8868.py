@@ -113,8 +113,8 @@ class Facts:
     def windows(self, length: float, flows: Sequence[Flow]) -> Series:
         """Return the mean rates of ``flows`` in windows of ``length`` seconds, with one row for each window.
 
-        A window is included only if all of these flows send in it, and if in none of its steps a flow has started or
-        resumed less than `SETTLING_S` ago.
+        A window is included only if all of these flows send during the whole window. The time of `SETTLING_S` after
+        each start or resumption of a flow is left out.
         """
         size = round(length / self.step)
         settled = np.ones(len(self.at), dtype=bool)

@@ -38,10 +38,11 @@ Then at most this fraction of the delays is measured too large by more than `LON
 percentile of the delay is at most the true 96th percentile plus `LONG_WAIT_S`.
 """
 TAKEN = 0.01
-"""The largest fraction of the processors' time that the hypervisor or others' real-time threads may each use.
+"""The largest fraction of the processors' time that the hypervisor may use.
 
-The judged programs can't preempt them, so this fraction is the probability that a program must wait for a processor.
-Therefore, the limit is the same as `DISTURBED`.
+The same limit applies to the real-time threads of other programs. The judged programs can't preempt the hypervisor and
+these threads, so this fraction is the probability that a program must wait for a processor. Therefore, the limit is
+the same as `DISTURBED`.
 """
 LATE = 0.01
 """The largest fraction of the clip's pictures that the sender may get more than one picture interval late."""

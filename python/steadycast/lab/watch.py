@@ -16,7 +16,7 @@ from steadycast.record import median
 from steadycast.report import say
 
 KEPT = 600
-"""The number of status lines that the page shows. It is ten minutes."""
+"""The number of status lines that the page shows. They cover ten minutes."""
 _MOST_BYTES = 1 << 20
 """The largest number of bytes that one call reads. Of a longer file, the first call reads only the end."""
 _MOST_PEERS = 20

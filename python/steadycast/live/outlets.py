@@ -38,7 +38,7 @@ FORMAT = 1
 PEERS = 50
 """Largest number of receivers that are listed in a status or in metrics. An attacker could invent any number."""
 NAME = 64
-"""The largest number of characters that are output of a receiver's name."""
+"""A receiver's name is output up to this number of characters."""
 EVERY_S = 1.0
 """The interval between status lines, in seconds."""
 _STILL = 2.0

@@ -20,7 +20,7 @@ from steadycast.media.metrics import Picture
 from steadycast.media.splice import Unit
 
 _LONGEST = 1500
-"""The largest number of pictures that are measured. It is one minute at 25 pictures per second."""
+"""The largest number of pictures that are measured. They last for one minute at 25 pictures per second."""
 
 
 def measure(

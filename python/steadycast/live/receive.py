@@ -434,7 +434,7 @@ class Sink:
 
 
 _LOOKED_AT = 300
-"""The largest number of frames that are decoded to test a recording. It is about the first GOP."""
+"""The largest number of frames that are decoded to test a recording. They are about the first GOP."""
 
 
 def unplayable(path: Path, form: str | None) -> str | None:

@@ -19,7 +19,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 def _told(kind: type[T], status: Json, **own: Any) -> T:
     """Create a ``kind`` from the fields of the core's status that have the same names.
 
-    ``own`` are the remaining fields. If the core has no field ``NAME_s``, its field ``NAME_ms`` is converted.
+    ``own`` contains the remaining fields. If the core has no field ``NAME_s``, its field ``NAME_ms`` is converted.
     """
     names = [each.name for each in fields(kind) if each.name not in own]  # type: ignore[arg-type]
     spans = {name: f"{name.removesuffix('_s')}_ms" for name in names if name not in status}

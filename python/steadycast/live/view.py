@@ -180,7 +180,7 @@ _AUDIO_PACKETS = 150
 def _unreported_sound(status: Json, to: str, peers: list[Json]) -> list[str]:
     """Return a hint if no receiver has reported the sound.
 
-    Return none if all receivers send only standard reports: neither per-packet feedback nor the controller's reports.
+    Return no hint if all receivers send only standard reports, without per-packet feedback or the controller's reports.
     """
     audio = status.get("audio")
     if not audio or audio["loss_frac"] is not None or audio["packets"] < _AUDIO_PACKETS:
