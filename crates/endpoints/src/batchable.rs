@@ -56,7 +56,8 @@ pub struct PlainRun {
 }
 
 impl PlainRun {
-    /// Creates a run. Returns `None` if a packet is not plain, or if the packets' numbers are not consecutive.
+    /// Creates a run. Returns `None` if there are no packets, if a packet is not plain, or if the packets' numbers are
+    /// not consecutive.
     pub fn of<'a>(packets: impl Iterator<Item = (Time, Arriving<'a>)>) -> Option<Self> {
         let mut run = None;
         for (at, packet) in packets {

@@ -33,8 +33,8 @@ pub(crate) fn coding(kbps: f64, fps: f64) -> f64 {
 /// whether a new picture appears, and how long the slot lasts.
 ///
 /// The smoothness is a product of two factors. The first factor is G.1070's curve for the number of pictures per slot.
-/// The second factor falls as more time is spent on pictures that are shown for longer than `period` + 100 ms. Neither
-/// factor rises if a picture is removed.
+/// The second factor falls with the share of time in which a picture has already been shown for `period` + 100 ms.
+/// Neither factor rises if a picture is removed.
 pub(crate) fn smooth(slots: impl IntoIterator<Item = (bool, Span)>, period: Span) -> Option<f64> {
     let (mut shown, mut count) = (0_u64, 0_u64);
     let (mut total, mut standing, mut gap) = (Span::ZERO, Span::ZERO, Span::ZERO);

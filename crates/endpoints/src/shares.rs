@@ -26,7 +26,7 @@ pub(crate) struct FlowShare {
     /// The mean max–min share while the flow competes with other flows. If the flow never competes, the mean is over
     /// the time of its presence. `None` if the share is unlimited.
     pub(crate) fair: Option<Rate>,
-    /// How long the flow competes. `None` if it passes no link of known capacity.
+    /// How long the flow competes. `None` if links are not modelled, or if the flow is a group of a simulcast.
     pub(crate) competing: Option<Span>,
     /// The flow's rate while it competes.
     pub(crate) rate: CompetingRate,
@@ -252,9 +252,9 @@ impl Record<'_> {
         busy.stretches().flat_map(both).collect()
     }
 
-    /// Returns a stream's demand while it is present. In some seconds, the encoder or the cap limits the rate for at
-    /// least half of the time. In such a second, the demand is the rate that was used. Otherwise the demand is the mean
-    /// rate of the best quality.
+    /// Returns a stream's demand while it is present. The demand is the highest rate that the source can use. It is
+    /// different in a second in which the encoder or the cap limits the rate for at least half of the time of presence.
+    /// The demand is then the rate that was used.
     fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
         let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
         let video = source.and_then(|source| self.agents[source.0 as usize].video_source());

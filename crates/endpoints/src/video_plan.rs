@@ -159,7 +159,7 @@ struct Repairs {
 }
 
 impl Repairs {
-    /// Returns which repairs a video uses. The setting `auto` means parity. If there is a single receiver and the
+    /// Returns which repairs a video uses. The setting `auto` means parity. If the flow is not multicast and the
     /// profile is AVPF, `auto` also means retransmissions.
     fn of(video: &sc::Video, group: bool) -> Self {
         let asks = !group && video.rtcp.profile == sc::RtcpProfile::Avpf;
@@ -170,7 +170,7 @@ impl Repairs {
         }
     }
 
-    /// Returns how many bytes a repair packet is larger than the original packet.
+    /// Returns by how many bytes a repair packet is larger than the original packet.
     const fn more(self) -> u64 {
         match self {
             Self { parity: true, .. } => PARITY_MORE.get(),
@@ -594,7 +594,7 @@ impl ControllerChoice {
         if !video.defences {
             return Arc::new(served);
         }
-        // Expect standard reports at first, because receivers may send them before they report packets.
+        // Accept a few standard reports at first, because receivers may send them before they report packets.
         let served = if feedback == FeedbackFormat::Own { served } else { served.expecting_packets() };
         // If the scenario sets a floor, the floor applies even if receivers never report.
         let guarded = CircuitBreaker::new(Arc::new(served), operator.clone()).provided(video.floor.is_some());
@@ -620,8 +620,8 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
 }
 
 /// Returns the parameters with which the controller's sender and receiver parts are created. Only the pictures are
-/// missing. The rates are within the limits of the flow and the media. `audio` is the constant rate of the audio, which
-/// is added to them.
+/// missing. The rates are within the limits of the flow and the media. `range` is the lowest and the highest rate of
+/// the media, including audio. `audio` is the constant rate of the audio, which is added to other minimum rates.
 fn setup(
     video: &sc::Video,
     group: bool,

@@ -133,7 +133,7 @@ pub fn rung(line: &[u8], rungs: usize) -> Result<usize, Wrong> {
     let table = object(line)?;
     let remedy = "answer {\"rung\":N}: the number of a rung; 0 is the finest";
     let Some(value) = table.get("rung") else { return wrong("it has no \"rung\"", remedy) };
-    // Accept a float such as 2.0, because some languages write whole numbers like this.
+    // Accept a float such as 2.0, because a whole number may be written like this.
     let number = value.as_f64().filter(|n| *n >= 0.0 && *n < rungs as f64 && n.fract() == 0.0);
     let Some(number) = number else {
         let last = rungs.saturating_sub(1);

@@ -7,7 +7,7 @@ use steadycast_units::{Span, Time};
 pub enum Fault {
     /// The controller made an error.
     Wrong {
-        /// Where the error happened: the flow and the controller.
+        /// Where the error happened: the flow, and the controller or switching rule.
         place: String,
         /// When the error happened, and what it was.
         problem: String,

@@ -97,7 +97,7 @@ impl Process {
                 return result;
             }
             read = self.buffer.len();
-            // Refuse a line that never ends before it fills the memory.
+            // Refuse a line that is too long, because a line without end would fill the memory.
             if read > LONGEST_LINE {
                 return Err(ExchangeError::TooLong);
             }

@@ -34,7 +34,8 @@ impl Default for Timeouts {
 /// How many bytes at the end of a log are searched for its last line.
 const LAST: u64 = 4096;
 
-/// Maximum number of bytes of a log. If more were written, a final line says how many bytes were left out.
+/// Maximum number of bytes that are kept of a log, from its start. If more were written, a final line says how many
+/// bytes were left out.
 pub const LOG_BYTES: u64 = 4 << 20;
 
 /// The external program of a flow. Each controller or switching rule runs in its own process of the program.

@@ -113,7 +113,7 @@ impl State {
         self.credit = -self.mtu.as_f64() * (1.0 - self.dual.classic_share);
     }
 
-    /// Applies the updates that were due until `now`. The queues have not changed since the last call.
+    /// Applies the updates that were due until `now`. The queues do not change between these updates.
     fn catch_up(&mut self, now: Time) {
         let DualPi2 { target, t_update, alpha, .. } = self.dual;
         let empty = self.l4s.waiting.is_empty() && self.classic.waiting.is_empty();

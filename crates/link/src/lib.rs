@@ -420,7 +420,7 @@ impl Link {
     #[inline]
     fn offer_to_plain(&mut self, now: Time, size: Bytes, ecn: Ecn, delay: Span) -> Fate {
         let (idle, state) = (&mut self.idle, &mut *self.state);
-        // Count the packets that have passed now, because their size `idle.size` may change below.
+        // Count the passed packets first, because their size `idle.size` may change below.
         state.count_passed(idle);
         if size != idle.size {
             state.change_size(now, size, idle);
@@ -512,9 +512,8 @@ impl Link {
         self.idle.passed > 0
     }
 
-    /// Returns whether the last packet waited for exactly one other packet, and whether that packet found a plain link
-    /// idle. Both packets must have the same size and must have been offered at the same time. `latency` is the latency
-    /// of the last packet.
+    /// Returns whether the last packet waited for exactly one other packet, which had the same size, was offered at the
+    /// same time and found a plain link idle. `latency` is the latency of the last packet.
     #[inline]
     pub fn was_second(&self, latency: Span) -> bool {
         let Idle { passed, plain, span, .. } = self.idle;

@@ -99,7 +99,7 @@ fn run(mean: &Packets) -> Option<(String, String)> {
     short.then(|| (format!("runs of {} packets are too short", mean.0), "write a mean of at least \"1p\"".into()))
 }
 
-/// A set of packet numbers. They start from 1 and are sorted.
+/// A set of packet numbers in ascending order. Packets are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketNumbers(Arc<[u64]>);
 

@@ -10,10 +10,10 @@ pub(crate) struct ReorderCounter {
 }
 
 impl ReorderCounter {
-    /// Counts the packets that this packet overtakes and that were not overtaken before (RFC 4737, section 3.3). This
+    /// Returns how many packets this packet overtakes that were not overtaken before (RFC 4737, section 3.3). This
     /// packet leaves at `done` and arrives at `at`.
     pub(crate) fn pass(&mut self, done: Time, at: Time) -> u64 {
-        // Remove packets that arrived before `done`, because later packets can't overtake them.
+        // Remove packets that arrived at or before `done`, because later packets can't overtake them.
         while self.pending.front().is_some_and(|arrival| *arrival <= done) {
             self.pending.pop_front();
         }

@@ -220,8 +220,8 @@ impl Transmitter {
         matches!(self.service, Service::Trace(_) | Service::Table { .. })
     }
 
-    /// Returns how many bytes can be sent between `from` and `until`. Returns `None` if there is no shaper and the rate
-    /// is unlimited for a part of this time.
+    /// Returns how many bytes can be sent after `from` and until `until`. Returns `None` if there is no shaper and the
+    /// rate is unlimited for a part of this time.
     pub(crate) fn capacity(&self, from: Time, until: Time) -> Option<Bytes> {
         let shaped = self.shaping.as_ref().map(|s| s.burst + s.bucket.rate().over(until.since(from)));
         [self.transmits(from, until), shaped].into_iter().flatten().min()

@@ -183,8 +183,8 @@ impl ReceivedAudioQueue {
 }
 
 /// Maximum difference between the time of a packet and the time that follows from sender reports, in ticks of 1/90000
-/// s. It is 10 ms. Smaller differences are ignored. The reports of a browser deviate by a few milliseconds, and a
-/// player would make audible corrections.
+/// s. It is 10 ms. Differences up to this limit are ignored. The reports of a browser deviate by a few milliseconds. If
+/// packets followed each deviation, a player would make audible corrections.
 const MAX_DEVIATION: u64 = 900;
 
 /// Puts audio packets into order, and converts their times to the clock of the frames.

@@ -23,7 +23,7 @@ const KEY_FRAMES_APART: Span = Span::secs(1);
 /// If a regular key frame is due within this time, a request gets no additional key frame.
 const SOON: Span = Span::millis(600);
 
-/// Period after which the lag of the encoders is evaluated.
+/// Minimum period over which the lag of the encoders is evaluated.
 const LAG_OVER: Span = Span::secs(6);
 /// Maximum share of pictures that may be left out in [`LAG_OVER`]. Above it, the finest rung is no longer encoded.
 const MAX_LEFT_OUT_SHARE: f64 = 0.1;

@@ -53,8 +53,8 @@ impl Clock {
         NtpEpoch(whole.0.wrapping_add(fraction))
     }
 
-    /// Converts a wall-clock time, such as the kernel's receive timestamp. Returns `None` if it is in the future or
-    /// more than a second ago. Reads both clocks at each call, because the wall clock may have been set meanwhile.
+    /// Converts a wall-clock time, such as the kernel's receive timestamp. Returns `None` if it is in the future or at
+    /// least a second ago. Reads both clocks at each call, because the wall clock may have been set meanwhile.
     pub fn of_wall(&self, stamp: Duration) -> Option<Time> {
         let now = self.now();
         let age = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(stamp)?;

@@ -410,7 +410,7 @@ impl Feed for LiveFeed {
         };
         self.index += 1;
         self.since_intra += 1;
-        // If the encoder is late by more than a picture, leave out pictures until it has caught up.
+        // If the encoder is late by at least a picture, leave out pictures until it has caught up.
         let age = self.start.map_or(Span::ZERO, |start| self.clock.now().since(start));
         let behind = age.saturating_sub(self.time(unit.picture + 1)).ratio(self.time(1)).floor();
         // A source that sets the pace itself also skips pictures itself.

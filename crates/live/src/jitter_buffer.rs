@@ -15,12 +15,14 @@ use steadycast_wire::payload::PayloadFormat;
 use steadycast_wire::rtp::{PayloadTypes, RtpHeader};
 use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 
-/// How long to wait for a missing packet if there are no retransmissions. The wait starts when the last packet in
-/// sequence arrives. Packets after the gap do not start it, because they may be forged.
+/// How long to wait for a missing packet if there are no retransmissions. The wait starts when the first packet after
+/// the gap arrives, or at the last arrival in sequence if that is later. A packet after the gap may be forged, so it
+/// can't end the wait while other packets still arrive in sequence.
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
 /// Maximum number of packets that wait if the wait is [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
-/// Number of packets per millisecond of a longer wait. It corresponds to 160 Mb/s in packets of 1000 bytes.
+/// Number of packets that may wait, per millisecond of a longer wait. It corresponds to 160 Mb/s in packets of 1000
+/// bytes.
 const HELD_PER_MS: u64 = 20;
 const MAX_HELD: u64 = 1 << 14;
 

@@ -121,8 +121,8 @@ impl fmt::Debug for MediaPort {
 }
 
 impl MediaPort {
-    /// Opens the port at these local addresses and starts to read it. There may be one IPv4 address and one IPv6
-    /// address.
+    /// Opens the port at these local addresses and starts to read it. There may be at most one IPv4 address and one
+    /// IPv6 address.
     ///
     /// # Errors
     /// An address can't be used, or the system has no descriptors or threads left.

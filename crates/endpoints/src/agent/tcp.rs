@@ -76,7 +76,8 @@ impl WindowArea {
 pub struct TcpPoint {
     /// Congestion window in packets.
     pub cwnd: f64,
-    /// Slow-start threshold in packets. It is infinite at the start of a connection.
+    /// Slow-start threshold in packets. At the start of a connection, it is the configured threshold, or else the
+    /// maximum window.
     pub ssthresh: f64,
     /// Smoothed round-trip time.
     pub srtt: Option<Span>,

@@ -126,7 +126,7 @@ pub struct VideoSource {
     /// The highest rate that the source can use. It is the session's maximum rate, or the best quality's mean rate if
     /// that is lower.
     pub(crate) most: Rate,
-    /// The periods in which the source sends. A period ends when the source is stopped or has sent all data.
+    /// The periods in which the source sends. A period ends when the source is stopped, pauses, or has sent all data.
     pub(crate) sending: Activity,
     epochs: Vec<Epoch>,
     /// Whether a session is currently running.
@@ -153,7 +153,7 @@ pub struct VideoSource {
     pub limits: LimitShares,
     /// Until when `limits` is complete.
     limits_since: Time,
-    /// When the warm-up ends. Mean values begin there.
+    /// When the mean values begin. This is the end of the warm-up, or the start of the flow if that is later.
     means_from: Time,
     /// Number of RTP media packets sent.
     pub sent_packets: u64,
@@ -611,7 +611,7 @@ impl VideoSource {
     }
 
     /// Returns the index of the audio packet that has the sequence number `seq` and arrived at `at`. Returns `None` if
-    /// audio packets are not recorded.
+    /// audio packets are not recorded, or if no such packet was sent.
     pub(crate) fn audio_index(&self, seq: u64, at: Time) -> Option<usize> {
         audio::index_of(self.audio_sent.as_ref()?, self.settings.audio?.first_seq, seq, at)
     }
@@ -668,8 +668,8 @@ fn level_of(buffer: Option<&mut Box<PlayBuffer>>, now: Time) -> Option<BufferLev
     buffer.map(|b| BufferLevel { level: b.level(now), size: b.size() })
 }
 
-/// The cumulative jitter of a frame: by how much the one-way delay of its last packet exceeds that delay in the first
-/// frame (Multi-Evalvid-RA, equations 3 and 4).
+/// The cumulative jitter of a frame. It is the one-way delay of the frame's last packet, minus the one-way delay of the
+/// first frame's last packet (Multi-Evalvid-RA, equations 3 and 4).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CumulativeJitter {
     /// SSRC and one-way delay of the first frame. It is replaced when the SSRC changes, because another source has
@@ -1136,7 +1136,7 @@ impl VideoSink {
         }
     }
 
-    /// Returns the longest time from when a frame was ready until all its packets had arrived.
+    /// Returns the longest time from when a frame was ready until its last packet arrived. Lost packets are ignored.
     pub fn playout_needed(&self, sent: &SentFrames) -> Option<Span> {
         let assembly = self.assembly.as_ref()?;
         let whole = sent.frames.iter().enumerate().filter_map(|(n, frame)| {

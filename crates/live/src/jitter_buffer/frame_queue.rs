@@ -31,7 +31,7 @@ pub struct ReceivedFrame {
 pub struct FrameCounts {
     /// Complete frames that depend only on complete frames.
     pub whole: u64,
-    /// Complete frames that depend on an incomplete frame or have an unsupported packetisation.
+    /// Complete frames that depend on an incomplete or missing frame, or that have an unsupported packetisation.
     pub undecodable: u64,
     /// Frames that lack a part.
     pub damaged: u64,

@@ -8,7 +8,7 @@ use steadycast_units::{Span, Time};
 /// Bounds of the play-out delay. The minimum is the duration of two packets, because a packet may be late by the
 /// duration of one packet.
 const DELAYS: Bounds = Bounds { least: Span::millis(40), most: Span::millis(800) };
-/// A missing packet is given up once a packet has arrived whose sequence number is higher by this value.
+/// A missing packet is given up once a packet has arrived whose sequence number is higher by at least this value.
 const MAX_REORDERING: u64 = 50;
 
 /// An adaptive play-out ([`Playout`]). It counts the gaps that a player would have to conceal. If a packet is late, the

@@ -216,7 +216,7 @@ impl VideoSink {
         let Some(assembly) = &self.assembly else { return };
         let (sent, schedule) = (&source.frames, &self.player.schedule);
         let fates = assembly.fates(sent, schedule);
-        // Count only frames that were ready after the end of the warm-up and while the sink was a member.
+        // Count only frames that were ready at `since` or later, and while the sink was a member.
         let judged = |since: Time| {
             let of = |n: &usize| {
                 let frame = &sent.frames[*n];
