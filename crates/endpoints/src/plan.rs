@@ -58,8 +58,8 @@ pub fn plan(scenario: &Scenario, flows: &[FlowEnds]) -> Vec<Transition> {
             let outside = scenario.starts_outside(ix);
             for (times, (at, _)) in ends.active.iter().enumerate() {
                 let members = members(scenario, ix, flow.to.len(), *at);
-                // Members of the group start before the first packet. Leave out a receiver that joins by an event
-                // until the flow's first start, because the join starts its session.
+                // Members of the group start before the first packet. Leave out a receiver that joins by an event at or
+                // before the flow's first start, because the join starts its session.
                 let there = |r: &usize| members[*r] && (times > 0 || outside.binary_search(r).is_err());
                 let starts = (0..flow.to.len()).filter(there);
                 plan.extend(starts.map(|receiver| transition(*at, End::Receiver(receiver), Action::Start)));

@@ -4,7 +4,8 @@ use steadycast_settings::tree::{Item, Value};
 use steadycast_settings::{Declared, Findings, FromToml, Packets, ToToml, packets};
 use steadycast_units::{Bytes, QuantityError, Rate, Span};
 
-/// A limit of a queue's length, or a threshold. The length includes the packet on the transmitter.
+/// The limit of a queue's length, or a threshold of an AQM. The limit of a queue includes the packet on the
+/// transmitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// A number of packets.

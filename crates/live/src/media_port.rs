@@ -19,7 +19,7 @@ use steadycast_web::{Credentials, Demultiplexer, DropReason, Protocol};
 const MAX_QUEUE: usize = 512;
 /// Size of the send buffer that all sessions share, in bytes. The kernel limits it.
 const SEND_BUFFER: usize = 4 << 20;
-/// Number of datagrams that a session takes before it serves its timers.
+/// Maximum number of datagrams that a session takes from its queue at once.
 const BATCH: usize = 64;
 
 /// A datagram in a queue, with its metadata and its arrival time.
