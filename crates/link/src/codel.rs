@@ -182,9 +182,9 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // Start with the number of drops that followed the first one in the last dropping phase, if there was more
-            // than one and if the phase ended less than 16 intervals ago. Otherwise start with 1 (RFC 8289, section
-            // 5.5).
+            // Start with the number of drops and marks that followed the first one in the last dropping phase, if there
+            // was more than one and if the next drop of that phase was due less than 16 intervals ago. Otherwise start
+            // with 1 (RFC 8289, section 5.5).
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };

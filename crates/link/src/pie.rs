@@ -223,8 +223,8 @@ mod tests {
         let mut state = at(0.05, Span::millis(20));
         let drops: Vec<_> = (0..200_000).filter(|_| state.early(1_000_000, &mut chance)).collect();
         let gaps: Vec<_> = drops.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        // A drop is impossible for fewer than 0.85/p packets after the last drop. From then on, each packet is dropped
-        // with probability p. At 8.5/p packets a drop is certain.
+        // Count the packets after the last drop from 1. A drop is impossible before packet 0.85/p. From this packet on,
+        // each packet is dropped with probability p. At packet 8.5/p a drop is certain.
         assert_eq!(gaps.iter().min(), Some(&17), "0.85 / 0.05");
         assert!(gaps.iter().max() <= Some(&170), "8.5 / 0.05");
         let mean = gaps.iter().sum::<i32>() as f64 / gaps.len() as f64;

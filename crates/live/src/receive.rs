@@ -66,7 +66,8 @@ const PLAYOUT_STEP: Span = Span::millis(10);
 
 /// A receiver that is running.
 pub struct Receiving {
-    /// Observes and stops the session. Without a stop, the session ends when the sender sends a BYE.
+    /// Observes and stops the session. Without a stop, the session ends when the sender sends a BYE, when nothing
+    /// arrives for [`ReceiveOptions::give_up`], or when a browser's connection ends.
     pub handle: Handle,
     /// Queue of the frames that were received.
     pub frame_queue: FrameQueue,
