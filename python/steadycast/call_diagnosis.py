@@ -169,7 +169,8 @@ def _capacity(bins: Sequence[Json]) -> float | None:
 
 def _carried(bins: Sequence[Json]) -> float:
     """Return the highest rate that arrived while the queue was short. The capacity is at least this rate."""
-    quick = [each["arrived_bps"] for each in bins if (each.get("delay_max_ms") or SLOW_MS) < SLOW_MS]
+    delays = ((each.get("delay_max_ms"), each["arrived_bps"]) for each in bins)
+    quick = [arrived for delay, arrived in delays if delay is not None and delay < SLOW_MS]
     return max(quick, default=0.0)
 
 
