@@ -137,7 +137,7 @@ const START_PACKETS_PER_RTT: f64 = 4.0;
 /// Maximum factor by which the controller's start rate is raised.
 const MAX_START_LEAD: f64 = 2.0;
 
-/// How far an RTT may exceed the minimum RTT without a sign of queueing. The player may cause such an excess.
+/// How far an RTT may exceed the minimum RTT before it is a sign of queueing. The player may cause a smaller excess.
 const RTT_UNCERTAINTY: Span = Span::millis(30);
 
 /// How long a reply of the controller's receiver part is valid: three report intervals of 5 s.
@@ -370,7 +370,7 @@ impl Receiver {
 
 /// The rate limit that follows from one receiver's reports. It is [`RISE`] times the highest arrival rate in the last
 /// [`REMEMBERED_INTERVALS`] intervals. Only intervals that filled the path or sent at least [`USED_SHARE`] of the limit
-/// are used.
+/// are used. Before there is a limit, all intervals are used.
 ///
 /// The limit bounds how far the rate can exceed the path's capacity before the next report.
 #[derive(Default)]

@@ -74,8 +74,8 @@ impl<'a> Misplaced<'a> {
         };
         placed.or_else(similar).or_else(|| self.several())
     }
-    /// Returns a text that lists the table's keys. If other tables of the file accept the key, the text begins with
-    /// these tables.
+    /// Returns a text that lists the table's keys. If the schema has other tables that accept the key, the text begins
+    /// with at most [`MOST_TABLES`] of them.
     pub(crate) fn list(&self, around: &[Around]) -> String {
         let belong = |key: &&str| belongs(&self.schema, &self.texts, key);
         let keys = remedy(None, &self.keys.iter().copied().filter(belong).collect::<Vec<_>>());
@@ -147,7 +147,8 @@ impl<'a> Misplaced<'a> {
         let (there, absent): (Vec<_>, Vec<_>) = able.partition(|outer| self.table.get(outer).is_some());
         if there.is_empty() { absent } else { there }
     }
-    /// Suggests the inner table that accepts the key. Returns `None` unless exactly one table is suitable.
+    /// Suggests the inner table that accepts the key, if only one inner table does. If an inner table that accepts the
+    /// key already sets it, suggests to leave the key out.
     fn inside(&self) -> Option<Remedy> {
         let able = self.able();
         let set = |outer: &&&str| self.table.get(outer).is_some_and(|there| there.get(self.key).is_some());

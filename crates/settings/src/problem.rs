@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Problem {
     /// The file's name as the user gave it. It is `--set` if the command line caused the problem.
     pub file: String,
-    /// The line number, which starts at 1. It is `None` for JSON and for `--set`.
+    /// The line number, which starts at 1. It is `None` if the problem has no line, for example in JSON or `--set`.
     pub line: Option<u32>,
     /// The key's path, for example `flow.video.controller`. It is empty if the text can't be parsed at all.
     pub key: String,
@@ -138,7 +138,8 @@ impl Findings {
             self.warnings.push(warning);
         }
     }
-    /// Reports that `key` is missing in `table`. Does nothing if a problem with this key was already reported.
+    /// Reports that `key` is missing in `table`. Does nothing if a problem with this key was already reported, or if
+    /// the remedy of another problem suggests this key.
     pub fn missing(&mut self, table: &Place, key: &str, remedy: &str) {
         let at = table.below(key);
         let is_reported = |k: &str| k == &*at.key;

@@ -157,7 +157,8 @@ pub fn with_default<T: ToToml>(mut schema: Json, default: Option<&T>, rules: &[&
     schema
 }
 
-/// Returns a key with its value as an item. Returns `None` if a value of this kind is left out of the table.
+/// Returns a key with its value as an item. Returns `None` if [`ToToml::value`] does, because the key is then left out
+/// of the table.
 #[doc(hidden)]
 pub fn entry<T: ToToml>(key: &str, value: &T) -> Option<(String, Item)> {
     Some((key.to_owned(), value.value()?.into()))

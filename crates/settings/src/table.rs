@@ -209,7 +209,7 @@ pub fn add_keys(all: &mut serde_json::Map<String, Json>, mut schema: Json, whose
             }
             Some(known) => {
                 let known_about = known["description"].as_str().unwrap_or_default().to_owned();
-                // Separate the defaults from the description, because the kinds have different defaults.
+                // Separate the defaults from the description, because the kinds may have different defaults.
                 let (known_about, mut defaults) = match known_about.split_once(" Default ") {
                     Some((known_about, defaults)) => (known_about.to_owned(), Some(format!(" Default {defaults}"))),
                     None => (known_about, None),

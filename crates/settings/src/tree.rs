@@ -18,7 +18,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns a place in a line that has no path of keys.
+    /// Returns a place that has a line but no path of keys.
     pub fn line(line: Option<u32>) -> Self {
         Self { line, key: Arc::from(""), set: false }
     }

@@ -1,6 +1,6 @@
-//! Measures how fast a scenario is simulated without Python, for example under a profiler:
-//! `cargo run --release --example hops -- FILE [PATH=VALUE …]`. Video flows must be greedy, which means that their
-//! source always has data. The frames of other video flows come from Python.
+//! Measures how much CPU time and memory the simulation of a scenario takes. It runs without Python, so it can run
+//! under a profiler: `cargo run --release --example hops -- FILE [PATH=VALUE …]`. Video flows must be greedy, which
+//! means that their source always has data. The frames of other video flows come from Python.
 
 use std::io;
 use std::path::Path;

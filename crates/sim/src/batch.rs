@@ -1,8 +1,8 @@
 //! Delivers the packets of a multicast group to its receivers in batches.
 //!
 //! The state of ten thousand receivers does not fit in the CPU cache. A batch contains several packets, so each
-//! receiver's state is loaded once per batch. A packet is delivered immediately if it could make a receiver send or set
-//! a timer ([`Agent::batchable`]). Therefore batching has no observable effect.
+//! receiver's state is loaded once per batch. A packet is delivered immediately if it could make a receiver send or
+//! wake up earlier ([`Agent::batchable`]). Therefore batching has no observable effect.
 
 use std::collections::BTreeMap;
 use steadycast_endpoints::{Agent, AgentIx, Arriving, BatchKey, Batchable, PacketRow, PlainRun};
@@ -22,7 +22,7 @@ pub(crate) struct Batches {
     places: Vec<Option<(u32, u32)>>,
 }
 
-/// The packets for all receivers that are connected to one node.
+/// The packets for receivers behind the links of one node. Each of these links leads to a single receiver.
 #[derive(Default)]
 struct Batch {
     /// The value of [`Network::changes`] when `sinks` was filled.
@@ -228,7 +228,7 @@ impl Sink {
         agents_and_logs: &mut AgentsAndLogs<'_>,
     ) {
         let (n, done) = (self.agent.0 as usize, self.done);
-        // Fast path: no arrival has been delivered yet, and packets are not logged.
+        // Fast path: all arrivals are for this sink, none has been delivered yet, and packets are not logged.
         if done == 0 && agents_and_logs.logs.is_empty() {
             return agents_and_logs.agents[n].catch_up(all);
         }

@@ -76,13 +76,14 @@ impl<'a> Builder<'a> {
         let each = flow.cast == sc::Cast::UnicastEach;
         let to_source = matches!(&flow.kind, sc::FlowKind::Video(video) if video.rtcp.reports == sc::Reports::Source);
         let PlacedFlow { ends, group } = placed;
-        // This placeholder is never used, because `check_paths` rejects a flow without a path.
+        // A multicast flow is sent to its group. For a unicast flow, this destination is only a placeholder. It is
+        // never used, because `check_paths` rejects a flow without a path.
         let nowhere = To::Group(group.unwrap_or(0));
         for (n, to) in flow.to.iter().enumerate() {
             let session = flow.session(n);
             if n == 0 || each {
                 let agent = (make.source)(&session);
-                // `nowhere` is replaced below, when the receiver's index is known.
+                // For a unicast flow, `nowhere` is replaced below, when the receiver's index is known.
                 let ix = self.add(agent, flow.from, nowhere, flow.send_jitter, &format!("flow.{session}.src"));
                 ends.sources.push(ix);
             }
@@ -117,7 +118,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Converts the scenario's events into entries of the simulation's plan.
+    /// Converts the starts, stops, joins and leaves of the scenario into entries of the simulation's plan.
     fn plan(&mut self, flows: &[FlowEnds], groups: &[Option<u32>]) {
         for turn in plan(self.scenario, flows) {
             let (ends, group) = (&flows[turn.flow.0 as usize], groups[turn.flow.0 as usize]);

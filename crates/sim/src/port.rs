@@ -22,8 +22,8 @@ impl Port {
         !self.jitter.is_zero()
     }
 
-    /// Delays a packet by a random time between zero and `jitter`, as a busy host does (ns-2's `overhead_`). Packets
-    /// that are sent during this time leave together with the first packet.
+    /// Delays a packet by a random time, as a busy host does (ns-2's `overhead_`). The time is uniformly distributed
+    /// between zero and `jitter`. Packets that are sent during this time leave together with the first packet.
     pub(crate) fn hold(&mut self, now: Time, packet: Packet) {
         let until = match self.held.back() {
             Some((until, _)) => *until,

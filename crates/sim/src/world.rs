@@ -73,7 +73,8 @@ pub struct Simulation {
     viewers: Vec<Viewer>,
     /// For each agent: the simulcast receiver and group to which it belongs. The list is empty without a simulcast.
     slots: Vec<Option<SimulcastSlot>>,
-    /// When each agent's timer expires. [`Time::NEVER`] means that no timer is set.
+    /// For each agent: when its alarm expires. The alarm is for the agent's timer, or for a packet that its port
+    /// delays. [`Time::NEVER`] means that no alarm is set.
     armed: Vec<Time>,
     now: Time,
     step: Span,
@@ -156,7 +157,7 @@ impl Simulation {
         self.network.capture(&self.scenario, infos.collect(), open)
     }
 
-    /// Completes the capture files.
+    /// Ends the captures and completes their streams.
     ///
     /// # Errors
     /// Returns the first error of a stream, together with the link's name.
@@ -291,7 +292,7 @@ impl Simulation {
     /// Delivers copies of a packet that arrive at the same time. Some sinks get their copies later, in a batch.
     #[inline(never)]
     fn deliver_fan(&mut self, mut fan: Fan) {
-        // Do not batch in a simulcast, because its receivers must react to each arrival.
+        // Do not batch if the scenario has a simulcast, because its receivers must react to each arrival.
         if self.slots.is_empty() {
             let mut agents_and_logs = AgentsAndLogs { agents: &mut self.agents, logs: &mut self.logs };
             self.batches.take(self.now, &mut fan, &self.armed, &mut self.network, &mut agents_and_logs);
@@ -460,7 +461,7 @@ impl Simulation {
         self.deliver();
     }
 
-    /// Lets a simulcast receiver switch to another group, if the arrivals at `sink` suggest it.
+    /// Lets the simulcast receiver to which `sink` belongs switch to another group.
     #[inline(never)]
     fn switch_group(&mut self, sink: AgentIx) {
         let Some(slot) = self.slots[sink.0 as usize] else { return };

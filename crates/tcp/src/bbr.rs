@@ -24,13 +24,14 @@ const CWND_GAIN: f64 = 2.0;
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
 /// The loss rate of a round above which the path is overloaded (BBR.LossThresh).
 const LOSS_THRESH: f64 = 0.02;
-/// The factor by which the model's bounds are reduced after a loss (BBR.Beta).
+/// The factor by which the model's bounds are multiplied after a loss (BBR.Beta).
 const BETA: f64 = 0.7;
 /// The fraction of inflight_longterm that is left to other flows (BBR.Headroom).
 const HEADROOM: f64 = 0.15;
 /// The interval between two ProbeRTT phases (BBR.ProbeRTTInterval).
 const PROBE_RTT_INTERVAL: Span = Span::secs(5);
-/// Number of separate lost ranges in a round that ends Startup (BBR.StartupFullLossCnt).
+/// Minimum number of separate lost ranges in a round with which a high loss rate ends Startup
+/// (BBR.StartupFullLossCnt).
 const STARTUP_FULL_LOSS_COUNT: u32 = 6;
 /// The maximum number of rounds in Drain.
 const MAX_DRAIN_ROUNDS: u64 = 3;
@@ -288,7 +289,7 @@ impl Bbr {
         let sample = &event.sample;
         self.rounds.on_ack(event);
         self.rounds_since_probe += u64::from(self.rounds.begun);
-        // An application-limited sample is only a lower bound of the bandwidth. Use it only if it raises the maximum.
+        // An application-limited sample is only a lower bound of the bandwidth. Use it only if it reaches the maximum.
         if sample.rate > 0.0 && (sample.rate >= self.max_bw() || !sample.app_limited) {
             self.max_bw[1] = self.max_bw[1].max(sample.rate);
         }
@@ -514,7 +515,7 @@ impl Bbr {
         }
         self.loss_ranges += u32::from(loss.begins);
         let (lost, in_flight) = (loss.lost as f64, f64::from(loss.in_flight));
-        // Only a bandwidth probe may lower the long-term limit (BBRHandleLostPacket).
+        // Let a lost segment set the long-term limit only as feedback on a bandwidth probe (BBRHandleLostPacket).
         if !self.bw_probe_samples || !exceeds_loss_thresh(lost, in_flight) {
             return;
         }

@@ -119,7 +119,7 @@ impl Bbr1 {
         let sample = &event.sample;
         if sample.fresh > 0 {
             self.rounds.on_ack(event);
-            // An application-limited sample is only a lower bound of the bandwidth. Use it only if it raises the
+            // An application-limited sample is only a lower bound of the bandwidth. Use it only if it reaches the
             // maximum.
             if sample.rate > 0.0 && (sample.rate >= self.bw() || !sample.app_limited) {
                 self.max_bw.add(self.rounds.count, MAX_BW_ROUNDS, sample.rate);
@@ -219,8 +219,8 @@ impl Bbr1 {
         // Add the newly acknowledged segments, to get the number in flight before this acknowledgment.
         let in_flight = f64::from(event.in_flight + event.sample.fresh);
         let gain = PACING_GAIN_CYCLE[phase];
-        // The probing phase ends when the pipe is full or a segment is lost. The draining phase ends when the queue is
-        // empty. Each other phase ends after one minimum RTT.
+        // Each phase lasts one minimum RTT, with two exceptions. The probing phase then continues until the pipe is
+        // full or a segment is lost. The draining phase ends earlier if the queue is empty.
         let over = if gain > 1.0 {
             elapsed && (losses > 0 || in_flight >= self.with_quantization_budget(self.bdp(gain)))
         } else if gain < 1.0 {

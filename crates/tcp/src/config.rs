@@ -167,7 +167,7 @@ impl ToToml for Hystart {
     }
 }
 
-/// A window in segments, which a scenario file contains as "20p".
+/// A window in segments. In a scenario file it is written, for example, as "20p".
 #[derive(Clone, Copy, Debug)]
 struct Segments(u32);
 

@@ -11,8 +11,8 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const RENO_FRIENDLY_WINDOWS: f64 = 15.0 / 8.0;
 /// Number of round trips in which the window grows by one segment where the curve is flat (Linux, `bictcp_update`).
 const PLATEAU_WINDOWS: f64 = 100.0;
-/// Before the first loss, the window grows by one segment at the latest when this number of segments is acknowledged
-/// (Linux).
+/// While W_max is unknown, the window grows by one segment at the latest when this number of segments is acknowledged
+/// (Linux). W_max is unknown before the first loss and after a time-out.
 const NO_LOSS_MAX_ACKS: f64 = 20.0;
 
 /// The window of RFC 9438 in congestion avoidance:
@@ -26,7 +26,7 @@ const NO_LOSS_MAX_ACKS: f64 = 20.0;
 #[derive(Clone, Debug)]
 pub(crate) struct Cubic {
     fast_convergence: bool,
-    /// W_max: the window before the last reduction. Fast convergence makes this value smaller. It is 0 if W_max is
+    /// W_max: the window before the last reduction. Fast convergence may make this value smaller. It is 0 if W_max is
     /// unknown.
     w_max: f64,
     /// The window at the curve's plateau. It is `w_max`, or the first window of the epoch if that is larger.

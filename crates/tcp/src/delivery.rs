@@ -71,7 +71,7 @@ pub(crate) struct RateEstimator {
     /// Samples are application-limited until this number of segments is delivered. It is 0 if samples are not limited.
     app_limited: u64,
     blocks: [crate::wire::Block; 3],
-    /// The losses that the last acknowledgment revealed.
+    /// The losses that the last acknowledgment or time-out revealed.
     losses: Vec<Loss>,
 }
 

@@ -5,7 +5,7 @@ use steadycast_units::{Span, Time};
 const MIN_SAMPLES: u32 = 8;
 /// Lower and upper bound of the RTT increase that ends slow start (MIN_RTT_THRESH, MAX_RTT_THRESH).
 const RTT_THRESHOLDS: (Span, Span) = (Span::millis(4), Span::millis(16));
-/// Linux: slow start does not end below this window, in segments.
+/// Linux: HyStart does not end slow start below this window, in segments.
 const LOW_WINDOW: f64 = 16.0;
 /// Linux: maximum time between two acknowledgments of one ACK train.
 const TRAIN_GAP: Span = Span::millis(2);
@@ -103,7 +103,7 @@ impl HystartState {
     fn classic(&mut self, now: Time) -> Advice {
         if now.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;
-            // An ACK train of half an RTT means that the pipe is full.
+            // An ACK train that is longer than half the minimum RTT means that the pipe is full.
             if now.since(self.round_start) > self.min_rtt / 2 {
                 return Advice::Leave;
             }

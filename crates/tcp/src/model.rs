@@ -142,8 +142,8 @@ impl Model {
             Algorithm::Dctcp(_) if ack.ece => fresh,
             Algorithm::Prague(_) => {
                 let more = ack.marks.wrapping_sub(self.marks);
-                // Ignore a reordered acknowledgment, which has a lower count. Also ignore a forged count that is too
-                // high.
+                // Ignore a reordered acknowledgment, which has a lower count. A forged count may be too high, so limit
+                // the marks to `fresh`.
                 if more >= 1 << 15 || fresh == 0 {
                     return 0;
                 }
@@ -163,7 +163,7 @@ impl Model {
         self.rate_estimator.set_app_limited(in_flight);
     }
 
-    /// Records a transmission. Returns a new window if the connection restarts after an idle time.
+    /// Records a transmission. Returns the new window if a restart after an idle time changes it.
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32, cwnd: f64) -> Option<f64> {
         let mut window = None;
         if self.owns_window() {

@@ -39,6 +39,7 @@ pub(crate) struct Offload {
     payload: Bytes,
     /// Length of the current unit in segments.
     length: u32,
+    /// How many segments of the current unit have not been sent yet.
     left: u32,
     /// The first segment and the send time of each unit in flight.
     sent: VecDeque<(u32, Time)>,

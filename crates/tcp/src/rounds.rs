@@ -11,7 +11,7 @@ pub(crate) const MIN_PIPE_CWND: f64 = 4.0;
 pub(crate) const MIN_RTT_FILTER: Span = Span::secs(10);
 /// BBR.ExtraAckedFilterLen: the length of the filter for ACK aggregation in rounds.
 pub(crate) const EXTRA_ACKED_ROUNDS: u64 = 10;
-/// The pipe is full if the bandwidth has grown by less than this factor for this number of rounds.
+/// The pipe is full if the bandwidth has grown by less than this factor within this number of rounds.
 pub(crate) const FULL_BW: (f64, u32) = (1.25, 3);
 /// BBR.ProbeRTTDuration: the minimum duration of ProbeRTT.
 const PROBE_RTT_DURATION: Span = Span::millis(200);
@@ -50,13 +50,14 @@ impl Rounds {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PriorWindow {
     cwnd: f64,
-    /// Packet conservation ends when a segment is acknowledged that was sent after this number of deliveries. It lasts
-    /// one round.
+    /// Packet conservation ends when a segment is acknowledged before whose transmission at least this number of
+    /// segments had been delivered. It lasts one round. The value is `None` outside a fast recovery.
     conserve_until: Option<u64>,
 }
 
 impl PriorWindow {
-    /// Saves the window. If the window was `lowered` on purpose, a larger window that is already saved is kept.
+    /// Saves the window. In a fast recovery, or if the window was `lowered` on purpose, a larger window that is already
+    /// saved is kept.
     pub(crate) fn save(&mut self, cwnd: f64, lowered: bool) {
         let keeps = self.conserve_until.is_some() || lowered;
         self.cwnd = if keeps { self.cwnd.max(cwnd) } else { cwnd };

@@ -1,7 +1,7 @@
 use crate::Span;
 
-/// A histogram of spans. Its classes are logarithmic, so percentiles are accurate to 0.8 %. Below 66 µs, each class is
-/// 1.024 µs wide.
+/// A histogram of spans with logarithmic classes. Percentiles are accurate to 0.8 %. Below 66 µs, they are less
+/// accurate, because each class is 1.024 µs wide there.
 ///
 /// The histogram must be small, because a run can have 100,000 receivers with one histogram each.
 #[derive(Clone, Debug, Default)]

@@ -35,7 +35,7 @@ pub enum QuantityError {
     /// The value is negative, infinite, or too large.
     #[error("“{text}” is out of range: a {what} is at least 0 and below {limit}")]
     Range {
-        /// The text that could not be parsed.
+        /// The text whose value is out of range.
         text: String,
         /// The name of the quantity, for example "time".
         what: &'static str,

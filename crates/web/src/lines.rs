@@ -26,8 +26,8 @@ impl<'a> Lines<'a> {
         own.chain(common.filter(move |_| !replaced))
     }
 
-    /// Returns the ID of a header extension. Returns `None` if the ID does not fit the one-byte form (RFC 8285,
-    /// section 4.2).
+    /// Returns the ID of a header extension. Returns `None` if the extension is missing, or if its ID does not fit the
+    /// one-byte form (RFC 8285, section 4.2).
     pub fn extension(self, uri: &str) -> Option<u8> {
         self.values("extmap").find_map(|said| {
             let (id, name) = said.split_once(' ')?;

@@ -1,9 +1,9 @@
 //! Makes the offer of an end that publishes to a server, and reads the server's answer (RFC 9725, section 4.2;
 //! RFC 9429).
 //!
-//! The offer has a video section and a bundled audio section (RFC 9725, section 4.4.1). As in browsers' offers, both
-//! sections have the same port, and neither is `bundle-only`. The offer contains all candidates, so trickle ICE is not
-//! used. [`NegotiatedParameters::describe`] writes the text of the offer.
+//! The offer has a video section. If audio is sent, it also has a bundled audio section (RFC 9725, section 4.4.1). As
+//! in browsers' offers, both sections have the same port, and neither is `bundle-only`. The offer contains all
+//! candidates, so trickle ICE is not used. [`NegotiatedParameters::describe`] writes the text of the offer.
 
 use crate::Credentials;
 use crate::answer::{
@@ -21,7 +21,8 @@ use steadycast_wire::plain_text;
 const PAYLOAD_TYPES: (u8, u8, u8) = (96, 97, 111);
 /// IDs of two header extensions: the send time and the transport-wide sequence number.
 const EXTENSIONS: (u8, u8) = (2, 3);
-/// The minimum that all WebRTC ends support: Constrained Baseline at level 3.1 (RFC 7742, section 6.2).
+/// The profile and level that are offered if the stream has no parameter sets: Constrained Baseline at level 3.1. All
+/// WebRTC ends support this profile, but RFC 7742 (section 6.2) requires only level 1.2.
 const H264_LEVEL: [u8; 3] = [0x42, 0xe0, 0x1f];
 
 const FORMATS: &str = "send vp8, h264, vp9 or av1";
@@ -152,7 +153,8 @@ impl NegotiatedParameters {
         Ok(negotiated)
     }
 
-    /// Returns the audio that the answer accepts. Returns `None` if the audio does not use the video's transport.
+    /// Returns the audio that the answer accepts. Returns `None` if the answer rejects the audio, or if the audio does
+    /// not use the video's transport.
     fn accepted_audio(
         &self,
         session: &Session,

@@ -1,10 +1,10 @@
 //! A connection with a browser or a server. It consists of ICE (RFC 8445) and DTLS (RFC 5763) and provides the SRTP
 //! keys.
 //!
-//! If the peer is a browser, this end is ICE-lite (RFC 8445, section 2.5). It only answers checks, and sends nothing to
-//! an address before a valid check has arrived from it. An address is validated when the peer has proven that it
-//! receives there. Before that, this end sends at most three times the number of bytes that came from the address
-//! (RFC 9000, section 8).
+//! If the peer is a browser, this end is ICE-lite (RFC 8445, section 2.5). It answers checks, and sends nothing to an
+//! address before a valid check has arrived from it. An address is validated when the peer has proven that it receives
+//! there. Before that, this end sends at most three times the number of bytes that came from the address (RFC 9000,
+//! section 8).
 //!
 //! The DTLS cookie validates the browser's first address. For a later address, this end sends a check of its own. The
 //! browser's response validates the address, because the check's transaction ID can't be guessed (RFC 9000,
@@ -107,7 +107,7 @@ impl std::fmt::Debug for Keys {
 pub enum Output {
     /// A datagram that has to be sent to the given address.
     Send(SocketAddr, Vec<u8>),
-    /// The address of the browser from now on.
+    /// The address of the peer from now on.
     Peer(SocketAddr),
     /// The SRTP keys. Media may be sent from now on.
     Keys(Keys),
@@ -116,7 +116,7 @@ pub enum Output {
 /// The state of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No ICE check has succeeded yet.
+    /// No address has been nominated by a successful ICE check yet.
     Checking,
     /// The DTLS handshake is running.
     Connecting,
@@ -210,7 +210,7 @@ pub struct Tunnel {
     path_count: u64,
     /// The secret from which the transaction IDs of this end's checks are computed.
     secret: [u8; 20],
-    /// Number of invalid checks, plus the number of datagrams from addresses that are not the browser's.
+    /// Number of invalid STUN messages, plus the number of DTLS datagrams from addresses that are not the peer's.
     refused: u64,
     out: VecDeque<Output>,
     buffer: Vec<u8>,
@@ -290,7 +290,8 @@ impl Tunnel {
         self.peer
     }
 
-    /// Returns the number of invalid checks, plus the number of datagrams from addresses that are not the browser's.
+    /// Returns the number of invalid STUN messages, plus the number of DTLS datagrams from addresses that are not the
+    /// peer's.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -715,7 +716,8 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     DefaultSha1HmacProvider.sha1_hmac(key, parts)
 }
 
-/// Returns the transaction ID of check `number`. It can't be computed without the secret.
+/// Returns the transaction ID of the check on a path. `number` is the number of the path. The ID can't be computed
+/// without the secret.
 fn transaction(secret: &[u8], number: u64) -> Option<TransId> {
     // Build the header of a message without attributes and parse it (RFC 8489, section 5). The crate `is` has no other
     // way to create a `TransId`.

@@ -50,10 +50,10 @@ pub enum ParseError {
         /// The maximum number of items that is accepted.
         limit: usize,
     },
-    /// The packetisation is valid, but this program does not support it.
+    /// The packetisation or the header extension is valid, but this program does not support it.
     #[error("{what}")]
     Unsupported {
-        /// The name of the packetisation.
+        /// The packetisation or the header extension, in words.
         what: &'static str,
     },
     /// The packet belongs to a layer that is not used. Lower layers do not depend on this layer.

@@ -192,8 +192,9 @@ impl RtpHeader {
         Ok((header, extensions, payload))
     }
 
-    /// Parses a datagram that may belong to another protocol. Returns `None` if the version bits are not those of RTP
-    /// (RFC 7983, section 7). The payload includes padding, because SRTP encrypts the length of the padding.
+    /// Parses a datagram that may belong to another protocol. Returns `None` if it is RTCP, if its version bits are not
+    /// those of RTP (RFC 7983, section 7), or if its header is malformed. The payload includes padding, because SRTP
+    /// encrypts the length of the padding.
     pub fn recognise(datagram: &[u8]) -> Option<(Self, &[u8])> {
         let read = (!is_rtcp(datagram)).then(|| Self::padded(datagram).ok())?;
         read.map(|(header, _, payload)| (header, payload))
@@ -293,7 +294,7 @@ impl<'a> Extensions<'a> {
     }
 
     /// Returns the index in the packet where the data of element `id` begins. `end` is the index where the extension
-    /// ends. Elements with less than two bytes are skipped.
+    /// ends. Elements with fewer than two bytes are skipped.
     fn place(mut self, id: u8, end: usize) -> Option<usize> {
         while let Some((found, data)) = self.any() {
             if found == id && data.len() >= 2 {

@@ -1,4 +1,5 @@
-//! Extended reports (RFC 3611). Only the two blocks are supported from which a receiver gets the round-trip time.
+//! Extended reports (RFC 3611). Only two kinds of blocks are supported. A receiver measures the round-trip time with
+//! them.
 
 use super::Packet;
 use crate::ParseError;
