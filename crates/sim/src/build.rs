@@ -107,7 +107,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Adds all receivers to their groups, except receivers that join later during the run.
+    /// Adds all receivers to their groups, except receivers that are not members of their group at the start.
     fn graft(&mut self, flows: &[PlacedFlow]) {
         for (n, (flow, placed)) in self.scenario.flows.iter().zip(flows).enumerate() {
             let Some(group) = placed.group else { continue };

@@ -100,10 +100,10 @@ pub struct GroupSize {
     pub receivers: u32,
 }
 
-/// An RTCP packet. A compound consists of several such packets.
+/// An RTCP packet. A compound consists of one or more such packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
-    /// Sender report (SR). Its sender has sent media since its previous report.
+    /// Sender report (SR). The reporting participant has sent media since its previous report.
     SenderReport {
         /// The SSRC of the reporting participant.
         ssrc: u32,
@@ -118,7 +118,7 @@ pub enum Packet {
         /// Report blocks. If there are more than 31, the other blocks are written into receiver reports.
         blocks: Vec<ReportBlock>,
     },
-    /// Receiver report (RR). Its sender has sent no media since its previous report.
+    /// Receiver report (RR). The reporting participant has sent no media since its previous report.
     ReceiverReport {
         /// The SSRC of the reporting participant.
         ssrc: u32,
