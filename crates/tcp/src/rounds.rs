@@ -50,8 +50,8 @@ impl Rounds {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PriorWindow {
     cwnd: f64,
-    /// Packet conservation ends when a segment is acknowledged before whose transmission at least this number of
-    /// segments had been delivered. It lasts one round. The value is `None` outside a fast recovery.
+    /// Number of segments that had been delivered when the recovery began. Packet conservation ends when a segment is
+    /// acknowledged that was sent later, so it lasts one round. The value is `None` outside a fast recovery.
     conserve_until: Option<u64>,
 }
 
