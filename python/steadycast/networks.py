@@ -20,7 +20,7 @@ class Network:
     name: str
     """The name that the user gave, for example "cable-5+cubic"."""
     topology: dict[str, Any]
-    """The tables ``shape``, ``bottleneck`` and ``access`` of a dumbbell topology."""
+    """The table ``topology`` of a dumbbell. Its keys are ``shape``, ``bottleneck`` and ``access``."""
     event: tuple[dict[str, Any], ...] = ()
     """Changes of the link ``bottleneck``."""
     flow: tuple[dict[str, Any], ...] = ()

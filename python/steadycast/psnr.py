@@ -96,7 +96,7 @@ def compare(
             same number, even if earlier frames were lost.
         size: the size of raw files whose names do not contain it.
         fps: the pictures per second of such raw files.
-        pixels: FFmpeg's name for the pixel format of such raw files.
+        pixels: FFmpeg's name for the pixel format of raw files. It takes precedence over a format in their names.
         vmaf: measure VMAF as well.
         progress: callback that receives the number of finished frames.
 

@@ -24,10 +24,10 @@ MEASURED = ("name", *record_of.FREEZES, *dict.fromkeys(c.figure.key.partition(".
 def measure(
     folder: Folder, progress: Progress | None = None, *, by: str = "time", vmaf: bool = False
 ) -> list[Json]:
-    """Measure the quality of each video at each of its receivers. The receiver with the worst quality comes first.
+    """Measure the quality of each video at each of its receivers.
 
-    The results have the format of summary.json. ``by`` is one of `media.quality.BY`. With "index", no picture is shown
-    twice, so the results contain no freezes.
+    For each video, the receiver with the worst quality comes first. The results have the format of summary.json. ``by``
+    is one of `media.quality.BY`. With "index", no picture is shown twice, so the results contain no freezes.
     """
     from steadycast.media.quality import need_by
     from steadycast.viewing import Record

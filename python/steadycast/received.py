@@ -32,7 +32,7 @@ _CONTAINERS = {
 ENDINGS = tuple(_CONTAINERS)
 ANOTHER = "make room, or give another --save-video PATH"
 _MUCH_BYTES = 1 << 30
-"""A warning is printed if the estimated size of a video is at least this, in bytes."""
+"""A warning is printed if the estimated size of all videos together is at least this, in bytes."""
 SAMPLE = 24
 """Number of pictures that are encoded to estimate the size of a file."""
 
@@ -96,7 +96,7 @@ def need_room(target: Path, estimated_bytes: int, videos: int = 1) -> None:
     """Print a warning if the estimated size of the videos is large.
 
     Raises:
-        UnwrittenError: the videos are estimated to need more space than the disk has.
+        UnwrittenError: the videos are estimated to need more space than is free on the disk.
 
     """
     free = shutil.disk_usage(target.parent if target.suffix else target).free
@@ -115,7 +115,7 @@ def _gigabytes(size: int) -> str:
 def estimated_bytes(target: Path, pictures: Sequence[Picture], fps: Fraction, count: int) -> int:
     """Estimate the size of a file of ``count`` pictures, in bytes.
 
-    The estimate encodes ``pictures`` in the format of the file.
+    For `.yuv` and `.y4m`, the size is computed. For other formats, ``pictures`` are encoded as a sample.
     """
     height, width = (int(side) for side in pictures[0].y.shape)
     if target.suffix.lower() in (".yuv", ".y4m"):

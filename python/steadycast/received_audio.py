@@ -148,8 +148,8 @@ class _Film:
 
     def _repeated(self) -> Iterator[Samples]:
         for n in itertools.count():
-            # The length of the clip may be a fraction of a sample, so each repetition has its own whole number of
-            # samples.
+            # The clip need not last a whole number of samples. So the number of samples may differ by one between
+            # repetitions.
             left = round((n + 1) * self._pass_s * HZ) - round(n * self._pass_s * HZ)
             for _, samples in self._sound.frames():
                 block = samples[:, : left * self.width]

@@ -46,7 +46,10 @@ With 0.5, none of 15 random calls had two controllers in the wrong order. With 0
 validation.call --first 1 --cells 260 --beside cubic:1``).
 """
 TOLD = 0.75
-"""The answer calls a controller better if it has a better score on more than this fraction of the paths."""
+"""A controller is called better if it has a better score on more than this fraction of the paths.
+
+A path on which the scores are equal (see `ALIKE`) counts half.
+"""
 FIGURES: dict[str, tuple[str, Callable[[object], str], str]] = {
     "rate_bps": ("rate", say.rate, "The mean received rate."),
     "delay_p95_ms": (
@@ -89,9 +92,9 @@ On the random networks 9 to 51 of `validation.call`, the true multiple was betwe
 _HELD_BINS = 4
 """If the capacity is unknown for at most this number of bins, it is interpolated."""
 _BEFORE_BINS = 4
-"""If the call began before the record, the start rate is the mean sent rate of this number of bins."""
+"""If the call began before the record, the start rate is the mean sent rate of this number of bins at the beginning."""
 _STEP = 0.05
-"""A scenario omits changes of the capacity that are smaller than this fraction."""
+"""A scenario omits changes of the capacity that are not larger than this fraction."""
 _KEEPS = 0.8
 """Correlation between the errors of the capacity in one bin and in the next bin."""
 _UNKNOWN_DELAY_MS = 20.0
@@ -305,7 +308,7 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
         bad = min(path.loss_frac * good / (1 - path.loss_frac), 1.0)
         bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": bad}
     if found["jitter_ms"] > 0:
-        # The median of the difference between two exponential variables is their mean multiplied by log 2.
+        # The absolute difference between two exponential variables has the median log 2, multiplied by their mean.
         bottleneck["jitter"] = f"{found['jitter_ms'] / math.log(2):.3f}ms"
     cap = _bps(path.media_bps)
     codec = {"model": "trace", "r_max": cap, "skip_frames": 0}
@@ -419,8 +422,8 @@ def replay(
 def _ceiling(call: Json, went: float, place: Path) -> tuple[float, float]:
     """Return the lower and upper bound of the encoder's highest rate, in bit/s.
 
-    If the call does not reveal this rate, the bounds of `_media` are narrowed by bisection. The simulation of the
-    recorded controller must then reproduce the recorded rate ``went``.
+    If the call does not reveal this rate, the bounds of `_media` are narrowed by bisection. The bisection finds
+    the rate with which the simulation of the recorded controller reproduces the recorded rate ``went``.
     """
     low, high = _media(call)
     # Do not bisect with competing flows, because the simulated rate is then too random.
@@ -491,7 +494,7 @@ def interval(spread: dict[str, float], how: Callable[[object], str]) -> str:
 
 
 def answer(call: Json) -> str:
-    """Return one sentence about the recorded call and the result of the best controller."""
+    """Return a text about the recorded call and the result of the best controller."""
     found = call["replay"]
     if found["refusals"]:
         return f"The results of other controllers are unknown: {'; '.join(found['refusals'])}."

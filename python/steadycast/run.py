@@ -48,7 +48,7 @@ def run(
         vmaf: measure VMAF as well. This needs the FFmpeg of `imageio-ffmpeg`.
         controllers: controller classes, by the name of the video flow. They replace the controllers in the scenario.
         film: record the ten seconds with the worst picture quality as a film for the report. This needs ``quality``.
-        recorded: called with the unfinished folder, when the tables are written and the film is not. This needs
+        recorded: called with the unfinished folder, after the tables and before the film are written. This needs
             ``out``.
 
     Raises:

@@ -34,7 +34,7 @@ Made = Callable[[Mapping[str, Any], int, Progress | None], "Ladder | FrameTable 
 """Prepares the media of a flow. An example is `media.prepare.media_of`."""
 
 _LEAST_BPS = 4_000.0
-"""A rate below this is not plausible, in bit/s. It is one packet of 1500 bytes every 3 s."""
+"""A highest rate of not more than this is not plausible, in bit/s. It is one packet of 1500 bytes every 3 s."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Keep:
     film: bool = False
     """Whether to create a film of the ten seconds with the worst picture quality."""
     recorded: Callable[[Folder], None] | None = None
-    """Called with the unfinished folder, when the tables are written and the film is not."""
+    """Called with the unfinished folder, after the tables and before the film are written."""
 
 
 @dataclass(frozen=True)

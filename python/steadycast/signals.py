@@ -15,9 +15,9 @@ _ABORT = 3
 
 
 class _Heard:
-    """A handler that raises KeyboardInterrupt for the first and the third signal. It ignores the second signal.
+    """A handler that raises KeyboardInterrupt for the first signal, and from the third signal on.
 
-    So two signals in quick succession do not abort the writing of the record.
+    It ignores the second signal, so that two signals in quick succession do not abort the writing of the record.
     """
 
     count = 0
@@ -131,7 +131,10 @@ def over() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Ignore the first two signals while the block runs. The block writes the record of a finished session."""
+    """Ignore the first and the second signal while the block runs. The third signal raises KeyboardInterrupt.
+
+    The signals of the command before the block are counted, too. The block writes the record of a finished session.
+    """
     _heard.holding = True
     try:
         yield

@@ -459,7 +459,7 @@ _sparing = Sparing()
 
 
 def _on_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an exception as one line. asyncio would print a traceback for each connection."""
+    """Log an `OSError` as one line. For other exceptions, let asyncio print a traceback, but limit their number."""
     error = context.get("exception")
     what = f"{context['message']}: {reason(error)}" if isinstance(error, OSError) else ""
     if what:

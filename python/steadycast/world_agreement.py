@@ -98,7 +98,7 @@ class Row:
 
     @property
     def near(self) -> bool | None:
-        """Whether the difference is within the bound. `None` if there is no bound."""
+        """Whether the difference is within the bound. `None` if there is no bound or no difference."""
         return None if self.aim is None or self.difference is None else abs(self.difference) <= self.aim
 
     def said(self) -> str:
@@ -267,7 +267,7 @@ def _rows(done: Mapping[str, Sequence[Run]]) -> Iterator[Row]:
             of = receiver["name"] if many else flow["name"]
             yield from _present(both, of, f"{base}.receivers.{receiver['name']}", _RECEIVER)
     for link in first["links"]:
-        # Leave out queues that are nearly empty.
+        # Compare only forward directions, and leave out queues that are nearly empty.
         if link["direction"] == "forward" and (link["queue_ms"]["p95"] or 0) > 5:
             yield from _present(both, f"link {link['name']}", f"links.{link['name']}.forward", _LINK)
 

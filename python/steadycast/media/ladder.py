@@ -259,8 +259,8 @@ def encode_ladder(
     """Encode ``source`` once per quantizer, or read the result from the cache.
 
     The GOPs are closed, and they are the same at all quantizers. Each of them ends with a P frame. ``bframes`` is the
-    number of B frames between two I or P frames. Its default is 2, but H.263 has no B frames. ``qs`` are quantizers
-    from 2 to 31, or QPs from 18 to 47 for H.264.
+    number of B frames between two I or P frames. Its default is `Codec.bframes`. ``qs`` are quantizers or QPs within
+    `Codec.quantizers`. By default, all of these are encoded.
     """
     kind, between, quantizers = _settings(codec, gop, bframes, qs)
 

@@ -32,7 +32,10 @@ class Picture:
 
     @staticmethod
     def of(samples: U8, width: int, height: int) -> "Picture":
-        """Return a picture whose planes are views into `samples`. ``width`` and ``height`` must be even."""
+        """Return a picture whose planes are views into `samples`, which has plane after plane.
+
+        ``width`` and ``height`` must be even.
+        """
         flat = samples.reshape(-1)
         luma, chroma = width * height, width * height // 4
         half = (height // 2, width // 2)
@@ -122,7 +125,7 @@ def capped(psnr: F64) -> F64:
 
 
 def mean_db(psnr: F64) -> float | None:
-    """Return the mean PSNR of the pictures in dB, or `None` if there are none.
+    """Return the mean PSNR of the pictures in dB, or `None` if there are no pictures.
 
     Each value is capped at `PSNR_CAP_DB`.
     """

@@ -150,9 +150,9 @@ class MediaKept:
 
 
 def prepare(scenarios: Iterable[core.Scenario], progress: Progress) -> list[Path]:
-    """Encode each ladder that the scenarios need. Return the paths of the ladders in the cache.
+    """Encode each ladder that the scenarios need, once. Return the paths of the ladders in the cache.
 
-    This is done before several processes request the same ladder.
+    Otherwise several processes would encode the same ladder when they request it.
     """
     ready: dict[str, Path | None] = {}
     for loaded in scenarios:

@@ -44,7 +44,10 @@ def need_by(by: str) -> None:
 _TOLD_EVERY = 4
 """Number of slots between two calls of the progress callback."""
 _PIXELS_HELD = 256 << 20
-"""Maximum size of the cache of decoded pictures, in bytes. Another receiver may need the same pictures."""
+"""Size limit of the cache of decoded pictures, in bytes. Another receiver may need the same pictures.
+
+The two newest segments are kept even if they exceed the limit.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +93,7 @@ class Quality:
         return float(self.ssim.mean()) if len(self.ssim) else None
 
     def mean_coding(self) -> float | None:
-        """Return the mean opinion score of the encoder's pictures, from 1 to 5. Losses have no influence on it."""
+        """Return the mean opinion score of the encoder's pictures, from 1 to 5. It does not depend on losses."""
         return float(metrics.opinions(self.coded).mean()) if len(self.coded) else None
 
 

@@ -31,7 +31,7 @@ _LONGEST_PAUSE_S = 5
 A gap is accepted if it ends within the length that the source claims to have.
 """
 _TRIES = 25
-"""Reading ends after this number of consecutive errors."""
+"""Reading ends after this number of consecutive errors because of invalid data. Any other error ends it at once."""
 _DEFAULT, _ATTACHED = 0x1, 0x400
 """FFmpeg's flags AV_DISPOSITION_DEFAULT and AV_DISPOSITION_ATTACHED_PIC (cover art)."""
 _BESIDE = 0x800 | 0x80000 | 0x100000
@@ -222,8 +222,8 @@ class Reader:
     Args:
         container: the result of `av.open`.
         name: the source's name in messages.
-        patience: reading ends after this number of consecutive packets that give no picture. Without it, a source is
-            read to its end.
+        patience: the source counts as permanently damaged after this number of packets that can't be decoded, without a
+            picture between them. Then reading ends with an error. Without it, a source is read to its end.
 
     """
 
@@ -286,7 +286,7 @@ class Reader:
     def pictures(self, width: int, height: int) -> Iterator[tuple[Fraction, U8]]:
         """Yield the time and the samples of each picture. This works only once per reader.
 
-        Damaged pictures are skipped, and a warning is added.
+        Pictures that can't be decoded or converted are skipped. If pictures are damaged, a warning is added.
         """
         stage = _Stage(width, height)
         clock = _Clock(1 / (self.facts.told_rate or Fraction(25)), self.length)
@@ -512,7 +512,7 @@ class _Stage:
         self._woven = False
         self._form: _Form | None = None
         self._ends: tuple[Any, Any] | None = None
-        self._graph: Any = None  # keeps the graph alive, which the filters do not
+        self._graph: Any = None  # keeps the graph alive, because the filters do not
         self._times: deque[Fraction] = deque()
 
     def push(self, time: Fraction, frame: av.VideoFrame) -> Iterator[tuple[Fraction, U8]]:

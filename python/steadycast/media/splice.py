@@ -186,7 +186,7 @@ _SETS = {"h264": lambda first: first & 31 in (7, 8), "h265": lambda first: first
 def parameter_sets(ladder: Ladder, q: int) -> bytes:
     """Return the parameter sets of quantizer ``q``, which are in its first access unit.
 
-    Returns an empty text for codecs other than H.264 and H.265.
+    Returns no bytes for codecs other than H.264 and H.265.
     """
     is_set = _SETS.get(ladder.codec.name)
     if is_set is None:
@@ -220,7 +220,7 @@ def _with_holes(data: bytes, holes: Sequence[tuple[int, int]], codec: str) -> by
 def segments(ladder: Ladder, told: Fates) -> list[range]:
     """Divide the flow into ranges of GOPs that must be decoded together.
 
-    In each range, only the first GOP has a complete I frame.
+    A range begins at each GOP that has a complete I frame, and at the first GOP of the flow.
     """
     table = ladder.table
     starts = [

@@ -42,7 +42,7 @@ CLOCK = 90_000
 def head(codec: str, config: bytes = b"") -> bytes:
     """Return the file header that precedes the first frame. ``config`` is the configuration of the decoder.
 
-    The header of IVF does not contain the size of the pictures, because the first key frame contains it.
+    The size of the pictures is left 0 in the header of IVF, because the first key frame contains it.
     """
     fourcc = FORMS[codec].fourcc
     return struct.pack("<4sHH4sHHIIII", b"DKIF", 0, 32, fourcc, 0, 0, CLOCK, 1, 0, 0) if fourcc else config

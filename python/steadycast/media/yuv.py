@@ -25,7 +25,8 @@ SIZES = {
 }
 """Width and height for each name of a picture size.
 
-ITU-T H.263 (table 5) and VGA define the first sizes. Television sizes are named by their number of lines.
+The first four sizes are from ITU-T H.263 (table 5). Then follow QVGA and VGA. Television sizes are named by their
+number of lines.
 """
 PIXELS = "yuv420p"
 """The default pixel format: 4:2:0, 8 bits, plane after plane."""

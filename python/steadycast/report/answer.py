@@ -121,7 +121,7 @@ def counted(flow: Mapping[str, Any]) -> str:
 
 
 def grade(score: float) -> str:
-    """Return the word for a mean opinion score, for example "good" for 3.5 to 4.5."""
+    """Return the word for a mean opinion score, for example "good" from 3.5 to below 4.5."""
     return next(word for least, word in _GRADES if score >= least)
 
 
@@ -218,9 +218,9 @@ def _late(flow: Json) -> str:
 
 
 def _missed(receiver: Mapping[str, Any], *, several: bool) -> str:
-    """Return a phrase about frames that a viewer did not see.
+    """Return a phrase about frames that a viewer did not see whole and in time.
 
-    It mentions frames that were not whole and in time, frozen pictures, and frames that arrived late.
+    It also mentions frozen pictures. It mentions late frames if most of these frames arrived late.
     """
     ok, sent = number(reach(receiver, "frames", "ok")), number(reach(receiver, "frames", "sent"))
     if ok is None or not sent or ok >= sent:

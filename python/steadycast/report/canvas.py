@@ -28,7 +28,7 @@ _RC: Any = {
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
     # Set the position of the title. Otherwise matplotlib searches for ticks above the axes, which takes a third of the
-    # time.
+    # drawing time.
     "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -208,7 +208,7 @@ def canvas(
 
 @dataclass(frozen=True)
 class Label:
-    """A label at the end of a line. ``y`` is its height in data coordinates."""
+    """A label at the end of a line. ``y`` is its vertical position in data coordinates."""
 
     y: float
     text: str
@@ -274,7 +274,7 @@ def note(axes: Axes, text: str, at: tuple[float, float], shift: tuple[float, flo
 def beside(axes: Axes, text: str, y: float, shift: float, colour: str) -> None:
     """Write a text to the right of the axes.
 
-    Its height is the fraction ``y`` of the height of the axes, plus ``shift`` points.
+    Its vertical position is the fraction ``y`` of the height of the axes, plus ``shift`` points.
     """
     more: Any = {"fontsize": 7.5, "color": style.readable(colour), "gid": _END}
     note(axes, text, (1, y), (5, shift), xycoords="axes fraction", **more)

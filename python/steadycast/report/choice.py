@@ -319,7 +319,7 @@ class Difference:
     """
     seeds: int
     paired: bool
-    """Whether each pair of runs has the same seed."""
+    """Whether the two runs of each pair have the same seed."""
 
     @property
     def counts(self) -> bool:
@@ -354,8 +354,8 @@ class Difference:
 def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Difference | None:
     """Return the difference between two candidates in one criterion, or `None` if one of them has no value.
 
-    If at least half of the seeds are equal, runs with equal seeds are paired. Otherwise the runs are paired in their
-    order.
+    Runs with equal seeds are paired, if these are at least half of the runs of the candidate with fewer runs. Otherwise
+    the runs are paired in their order.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
@@ -394,7 +394,10 @@ class Verdict:
     There are several if they do not differ significantly, and none if none is recommended.
     """
     nearest: str | None = None
-    """The candidate that breaks the rule least, if all candidates break the rule."""
+    """The candidate that is nearest to the rule, if all candidates break the rule.
+
+    It is the only candidate that remains, or the one that breaks the rule least of those that remain.
+    """
     score: str | None = None
     """Name of the score that was compared."""
     decided: Sequence[Difference] = ()
@@ -405,7 +408,7 @@ class Verdict:
     """Why candidates are recommended ("decided"), or why none is recommended (any other value).
 
     - "decided": all other candidates are significantly worse.
-    - "alike": no candidate was excluded, or some of the candidates that remain break the rule.
+    - "alike": no candidate was excluded, or some, but not all of the candidates that remain break the rule.
     - "chance": each candidate that keeps the rule is significantly worse than a candidate that breaks the rule.
     - "broken": all candidates break the rule.
     - "unknown": no figure is known.

@@ -35,7 +35,7 @@ class Plot:
     """Explanation of the figure for the reader."""
     draw: Callable[[Folder], Figure | None]
     ranges: bool = False
-    """Whether the note is shown only if a flow has several receivers."""
+    """Whether the note is shown only if lines may have bands (see `series.banded`)."""
 
 
 def save(folder: Folder, name: str, path: Path) -> None:
@@ -131,7 +131,10 @@ def decided(folder: Folder) -> pl.DataFrame:
 
 
 def draw_why(folder: Folder) -> Figure | None:
-    """Draw the target rate of each video, its sending rate, and what limited the rate."""
+    """Draw the target rate of each video, its sending rate, and what limited the rate.
+
+    At most four videos are drawn.
+    """
     if not folder.has("decisions"):
         return None
     decisions = decided(folder)
@@ -216,7 +219,10 @@ def stretches(t: Sequence[float], what: Sequence[str], end: float) -> list[tuple
 
 
 def draw_queue(folder: Folder) -> Figure | None:
-    """Draw the queueing delay and the drops of links. Links that have neither are left out."""
+    """Draw the queueing delay and the drops of at most four links.
+
+    Links without drops are left out if their queues stay short.
+    """
     if not folder.has("links"):
         return None
     links = folder.table("links").sort("t_s")

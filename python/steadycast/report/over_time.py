@@ -48,7 +48,7 @@ class Quantity:
 def jain(throughputs: Sequence[float]) -> float:
     """Return Jain's fairness index of ``n`` throughputs.
 
-    It is 1 if all throughputs are equal or 0, and 1/n if one flow gets everything.
+    It is 1 if all throughputs are equal, also if all of them are 0. It is 1/n if one flow gets everything.
     """
     values = np.asarray(throughputs)
     squares = len(values) * float((values**2).sum())

@@ -110,7 +110,8 @@ def folded(words: str, content: Html) -> Html:
 def figure(drawing: str, caption: str, command: str, name: str, *, data: str | None = None) -> Html:
     """Build a figure from an SVG drawing.
 
-    Its caption shows the command that creates it, and offers the data as CSV if they are given.
+    Below the drawing are the caption, the command that creates the figure, and buttons that save it as PNG or SVG. If
+    ``data`` is given, it is offered as CSV.
     """
     saves = [
         element("button", f"save as {kind}", type="button", data_name=name, onclick=f"{kind.lower()}(this)")

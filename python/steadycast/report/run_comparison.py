@@ -122,7 +122,7 @@ class Seen:
 def videos(runs: Sequence[Run], column: str) -> list[Seen]:
     """Return a column of the table `rates` over time, for the tested videos of each run.
 
-    These are the videos whose controllers differ between the runs.
+    These are the videos whose controllers differ between the runs, or all videos if no controller differs.
     """
     tested = choice.in_question([run.summary for run in runs])
     found = []
@@ -289,8 +289,9 @@ class Measure(Row):
     def marks(self) -> tuple[str, ...]:
         """Return "best", "worst" or an empty string for each run.
 
-        The string is empty for a run that has a single seed. It is also empty if the run's confidence interval overlaps
-        the intervals of both the best and the worst run.
+        A run is "best" if it does not differ from the best run (see `choice.alike`), and "worst" if it does not differ
+        from the worst run. The string is empty if both or neither applies. All strings are empty if a run has a single
+        seed, or if the best and the worst run do not differ.
         """
         known = [v for v in self.values if number(v) is not None]
         unmarked = ("",) * len(self.values)

@@ -49,7 +49,9 @@ def flow_label(flow: Json) -> str:
 
 
 def grouped(lines: Sequence[Series]) -> list[Series]:
-    """Return the lines unchanged if there are few. Otherwise merge the lines of flows of the same kind.
+    """Return the lines unchanged if there are at most `_MOST_LINES`. Otherwise merge lines of similar flows.
+
+    Similar flows are of the same kind, and have the same controller or congestion control.
 
     A merged line has the median and the extremes of its flows.
     """

@@ -115,9 +115,9 @@ def partly_competing(summary: Mapping[str, Any]) -> Text | None:
 
 
 def pauses(summary: Mapping[str, Any]) -> Fitted | None:
-    """Build the table of flows that pause. Returns `None` if no flow pauses.
+    """Build the table of flows that pause, with their transfers and their throughput while they are active.
 
-    It contains their transfers, and their throughput while they are active.
+    Returns `None` if no flow pauses.
     """
     columns = record.table("pauses")
     rows = [[title(f), *say.cells(columns, f)] for f in summary["flows"] if f.get("active_frac") is not None]

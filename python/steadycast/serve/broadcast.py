@@ -185,9 +185,9 @@ class LiveSource:
             return Encoder(self._codec, pictures.shape, gop, keep_size=keep, profile=profile)
 
     def _alike(self, pictures: Pictures) -> Pictures:
-        """Return pictures for a measurement of the encoders.
+        """Return pictures with which the cost of the encoders can be measured.
 
-        A publisher has sent none yet, so a test pattern is used.
+        They are the source's pictures. If the source is a publisher, it has sent none yet, so a test pattern is used.
         """
         if self.publishers is None:
             return pictures

@@ -39,9 +39,10 @@ _APART_S = 0.5
 Then the publisher has stalled, or its clock was reset.
 """
 _STALL_S = 2.0
-"""If the difference of `_APART_S` is larger than this or lasts longer than this, in seconds, the clock was reset.
+"""The clock was reset if the difference of `_APART_S` lasts longer than this, in seconds.
 
-Otherwise the publisher has stalled. A reset interrupts the sound.
+It was also reset if a time stamp goes back, or is ahead of the elapsed time by more than this. Otherwise the publisher
+has stalled. A reset interrupts the sound.
 """
 _PAUSE_S = 0.1
 """If the gap before an audio packet is longer than this, in seconds, a talkspurt begins (RFC 3551, section 4.1)."""

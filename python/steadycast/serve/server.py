@@ -1,7 +1,7 @@
 """`steadycast serve`: a page, and WHEP for the page and for other players (draft-ietf-wish-whep-04).
 
-A viewer's browser posts its offer and receives an answer. Then media are sent over UDP. PATCH is not supported, because
-the sender is ICE-lite. A publisher posts its offer in the same way (WHIP, RFC 9725).
+A viewer's browser posts its offer and receives an answer. Then media are sent over UDP. PATCH is not supported for
+viewers, because the sender is ICE-lite. A publisher posts its offer in the same way (WHIP, RFC 9725).
 """
 
 from __future__ import annotations
@@ -336,7 +336,8 @@ def _bound(host: str, media: tuple[str, ...]) -> list[str]:
         # If HTTP listens at [::], use both families, because such a socket accepts IPv4, too.
         of_host = [host] if host != "::" else ["::", every]
         own = [each for each in media or of_host if (":" in each) == (family == "6")]
-        # If this machine does not have the address, a NAT may have it. Then bind to all local addresses.
+        # If this machine does not have the address, a NAT may have it. Then bind to all local addresses of the family.
+        # Do the same if the family has several addresses.
         found += own if len(own) == 1 and _is_local(own[0]) else [every] if own else []
     return found
 

@@ -187,7 +187,8 @@ def sweep(
         metrics: columns that the results must have. If one is missing after the first run, this is an error.
         baseline: PATH=VALUE of an axis. If it does not exist, this is an error before the first run.
         out: the folder of the sweep. By default, a temporary folder is used and removed together with the result.
-        force: begin again in a folder that exists. Its old results are removed when a run is done.
+        force: begin again in a folder that exists. Its old results are removed, unless the call fails before a run is
+            done.
         progress: callback that receives the progress. By default, a progress bar is shown if stderr is a terminal.
 
     Raises:

@@ -43,7 +43,7 @@ class Point:
     key: str
     """SHA-256 hash of the scenario, the program and all files that the scenario refers to.
 
-    The scenario is resolved, and its seed is left out.
+    The scenario is resolved, and its seed is left out. The hash also depends on whether pictures are measured.
     """
     seeds: tuple[int, ...]
 
@@ -89,7 +89,7 @@ class Base:
         return Path(self.scenario).parent if isinstance(self.scenario, str) else self.origin
 
     def load(self, *more: str) -> core.Scenario:
-        """Read and check the scenario after the changes in ``more``."""
+        """Read and check the scenario with the changes in `sets` and ``more``."""
         return load(self.scenario, [*self.sets, *more], self.text, self.origin)
 
 

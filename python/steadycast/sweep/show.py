@@ -92,7 +92,10 @@ def metrics(sweep: Sweep) -> list[str]:
 
 
 def spreads(sweep: Sweep, metric: str) -> Spreads:
-    """Return the mean and the interval of each point over its seeds. They are `None` if no run has the figure."""
+    """Return the mean and the interval of each point over its seeds.
+
+    The value is `None` if no run of the point has the figure.
+    """
     return {point: _spread(list(seeds.values())) for point, seeds in _by_point(sweep, metric).items()}
 
 
@@ -150,8 +153,8 @@ def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
 def verdicts(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, choice.Verdict | None]]:
     """Return the result of `choice.verdict` for each combination of the other axes.
 
-    The other axes are all except the controller. The result is `None` if the network did not limit the flows. If not
-    exactly one axis is a controller, the list is empty.
+    The other axes are all except the controller. The result is `None` if the network did not limit the flows at one of
+    the compared points. If not exactly one axis is a controller, the list is empty.
     """
     steered = [
         (n, match[1]) for n, path in enumerate(sweep.plan.axes) if (match := _CONTROLLER.fullmatch(path))
@@ -363,7 +366,7 @@ def number_of(value: str) -> float | None:
 def figures(sweep: Sweep, metric: str) -> list[tuple[str, Figure]]:
     """Draw the figures of a metric. Return them with their headings.
 
-    If there is one axis, it is a curve. Otherwise there are heat maps over the last two axes.
+    If there is one axis, the figure is a curve. Otherwise there are heat maps over the last two axes.
     """
     curve = _curve_of(sweep, metric)
     if curve is not None:

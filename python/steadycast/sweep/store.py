@@ -26,7 +26,8 @@ Row = dict[str, Any]
 class Part:
     """A file to which only this process appends rows. Each row is a line of JSON.
 
-    Rows are on the disk after at most about a second. Lines that are truncated are ignored when the file is read.
+    While rows are appended, they are synced to the disk about once per second. Lines that are truncated are ignored
+    when the file is read.
     """
 
     def __init__(self, folder: Path) -> None:
