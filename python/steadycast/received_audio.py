@@ -106,7 +106,7 @@ def positions(sent_s: F64, display: I64, pts_s: F64, fps: Fraction) -> I64:
     """Return the position of each packet's first sample, in samples. Display slot i of the file begins at i / fps.
 
     Args:
-        sent_s: when the first sample of each packet was recorded, in seconds.
+        sent_s: when the first sample of each packet was captured, in seconds.
         display: the display slots of the pictures that were sent to the receiver.
         pts_s: when these pictures were captured, in seconds.
         fps: the number of pictures per second in the file.

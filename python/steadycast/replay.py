@@ -171,8 +171,8 @@ def _media(call: Json) -> tuple[float, float]:
     """Return the lower and upper bound of the encoder's highest rate, in bit/s.
 
     If the encoder limited the rate for `_HELD_S`, the bounds are its output multiplied by `_MEDIA_BAND`. Otherwise the
-    lower bound is the 95th percentile of the sent rate over two seconds. The upper bound is then a multiple of the
-    highest capacity.
+    lower bound is the 95th percentile of the sent rate over two seconds, but at least 200 kb/s. The upper bound is then
+    a multiple of the highest capacity. Bounds that `_ceiling` has found take precedence.
     """
     if found := call.get("replay", {}).get("media_bps"):
         return found[0], found[1]

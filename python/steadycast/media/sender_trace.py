@@ -1,6 +1,6 @@
 """Single-rate sender traces, as EvalVid's `mp4trace` writes them.
 
-A line contains the frame's number, type, size in bytes, number of packets, and time.
+A line contains the frame's number, type, size in bytes, number of packets, and time in seconds.
 """
 
 import math

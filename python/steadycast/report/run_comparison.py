@@ -291,7 +291,7 @@ class Measure(Row):
 
         A run is "best" if it does not differ from the best run (see `choice.alike`), and "worst" if it does not differ
         from the worst run. The string is empty if both or neither applies. All strings are empty if a run has a single
-        seed, or if the best and the worst run do not differ.
+        seed, if `better` is `None`, or if the best and the worst run do not differ.
         """
         known = [v for v in self.values if number(v) is not None]
         unmarked = ("",) * len(self.values)

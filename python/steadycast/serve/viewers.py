@@ -71,7 +71,7 @@ class Options:
 
 
 class FullError(UserError):
-    """An error that is raised if all places are taken. The client may try again."""
+    """An error that is raised if all places are taken or too many viewers are connecting. The client may try again."""
 
 
 class Viewer:
@@ -217,7 +217,7 @@ class Viewers:
         ``media`` is the core's `MediaPort`, and the addresses at which browsers can reach it.
 
         Raises:
-            FullError: all places are taken.
+            FullError: all places are taken, or `UNFINISHED` viewers are connecting.
             UserError: the offer can't be answered. Its ``place`` is ``offer.codec`` if the codecs do not match.
 
         """
