@@ -69,7 +69,7 @@ def apart(
 ) -> list[tuple[str, float, float] | None]:
     """Return the rule, the rate and the recorded rate (bit/s) of each step of `STEP_S`.
 
-    A step in which the two rates agree is `None`. Steps before the first of both rates are left out.
+    A step in which the two rates agree is `None`. Steps before both rates have a value are left out.
     """
     found: list[tuple[str, float, float] | None] = []
     for step in range(int(length_s / STEP_S)):

@@ -56,8 +56,8 @@ def save(folder: Folder, target: Path, progress: Progress) -> list[Path]:
 
     Args:
         folder: a run.
-        target: a folder for lossless files FLOW-RECEIVER.mkv, or a file. If there are several receivers, -RECEIVER is
-            added to the name of the file.
+        target: a folder for lossless files FLOW-RECEIVER.mkv, or a file. If there are several receivers, -FLOW-RECEIVER
+            is added to the name of the file.
         progress: callback that receives the number of finished slots.
 
     """

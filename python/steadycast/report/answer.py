@@ -51,14 +51,17 @@ def answer(summary: Mapping[str, Any]) -> list[str]:
 
 
 def uncompared(summary: Mapping[str, Any]) -> list[str]:
-    """Return a warning for each flow whose rate the network did not limit. Returns nothing for live sessions."""
+    """Return a warning for each video whose rate the network did not limit. Returns nothing for live sessions."""
     if summary.get("world") == "live":
         return []
     return [said for flow in summary["flows"] if (said := nothing_compared(flow))]
 
 
 def nothing_compared(flow: Mapping[str, Any]) -> str | None:
-    """Return a warning if the network did not limit the rate of this flow for most of the time."""
+    """Return a warning if something other than the network limited this flow for most of the time.
+
+    Returns `None` for flows that are not videos.
+    """
     if flow.get("kind") != "video":
         return None
     shares = {k: number(v) or 0.0 for k, v in (flow.get("limited_by_frac") or {}).items()}
