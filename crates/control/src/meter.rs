@@ -39,14 +39,14 @@ impl Meter {
         let from = now.before(over);
         let (mut bytes, mut since) = (0, None);
         for (i, slice) in self.slices[..self.known].iter().enumerate() {
-            // Stop at the first slice that begins before the window.
+            // Stop after the first slice that begins before the window. This slice still counts.
             if i > 0 && slice.since < from && since.is_some_and(|s| s <= from) {
                 break;
             }
             bytes += slice.bytes;
             since = Some(slice.since);
         }
-        // If no packet arrives for longer than a slice, count this time too, so that the rate falls.
+        // If no packet arrives for longer than a slice, count the time beyond the slice, so that the rate falls.
         let silence = now.since(self.last).saturating_sub(over / SLICES as u64);
         let span = self.last.since(since?) + silence;
         (bytes > 0 && now.since(self.last) < over).then(|| Bytes::new(bytes).per(span.max(Span::micros(100))))

@@ -349,7 +349,7 @@ mod tests {
             let setup = Setup::unicast(Rate::bps(floor), Rate::bps(cap), steadycast_units::Seed(1).part("floor"));
             Setup { mode, ..setup }.alive().floor.as_bps()
         };
-        // The floor of 2,666 bit/s sends one packet of 1000 bytes in 3 s.
+        // At the floor of 2,666 bit/s, one packet of 1000 bytes is sent in 3 s.
         let cases = [(0, 1_000_000, 2_666), (5_000, 1_000_000, 5_000), (0, 100, 100)];
         for (given, cap, least) in cases {
             assert_eq!(floor(Mode::Repaired, given, cap), least);
@@ -418,7 +418,7 @@ mod tests {
         assert!(error.remedy.contains("tfrc") && !error.remedy.contains("scream"), "{}", error.remedy);
         for controller in ALL.iter().filter(|c| c.standard_reports) {
             let values = Values::resolve(controller.params, Mode::Repaired, &[]).unwrap();
-            // Offer arrival times, because the receivers of a session always measure them.
+            // Offer arrival times, because the receivers of a session measure them.
             assert_eq!(controller.missing(&values, &[Need::ArrivalTimes]), None, "{}", controller.name);
         }
     }

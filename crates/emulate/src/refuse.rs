@@ -86,13 +86,13 @@ fn kernel_tcp(spec: &sc::Tcp) -> Vec<(&'static str, String)> {
         }
     };
     say(!spec.config.tick.is_zero(), "tick", format!("the kernel's TCP has no clock of {}", spec.config.tick));
-    // Linux always begins with ten packets (RFC 6928).
+    // Linux begins with ten packets (RFC 6928).
     say(
         spec.config.initial_window != 10,
         "initial_window",
         format!("the kernel's TCP begins with 10 packets, not {}", spec.config.initial_window),
     );
-    // Linux always begins with a timeout of 1 s (RFC 6298, section 2).
+    // Linux begins with a timeout of 1 s (RFC 6298, section 2).
     say(
         spec.config.init_rto != Span::secs(1),
         "init_rto",

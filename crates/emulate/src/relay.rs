@@ -131,7 +131,7 @@ pub(crate) struct Relay {
 struct Groups {
     /// The groups of the scenario.
     own: BTreeMap<Ipv4Addr, u32>,
-    /// The other groups, which only programs have joined. There is a group in the network for each source.
+    /// Groups that are not in the scenario. Each sender to such a group has a group of its own in the network.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
     joined: BTreeMap<(Ipv4Addr, NodeIx), Sources>,
     /// Memberships that the scenario controls. IGMP messages about them are ignored.

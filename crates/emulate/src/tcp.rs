@@ -218,7 +218,7 @@ impl Running {
         }
         let payload = u64::from(payload(spec));
         while self.work.writes(now) {
-            // Do not write more data than the window allows. The socket's buffer then seems full.
+            // Do not write data beyond the window, as if the socket's buffer were full.
             if open.left < u64::from(spec.config.window) * payload {
                 open.left += payload;
             }

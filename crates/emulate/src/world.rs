@@ -31,7 +31,8 @@ use steadycast_units::{Span, Spread, Time};
 
 /// The RTP port of the first session. Its RTCP port is the next port. Each further session uses the next two ports.
 pub const RTP_PORT: u16 = 5004;
-/// The port of the first TCP session, which is iperf's default port. Each further session uses the next port.
+/// The port of the first session, if that is a TCP session. It is iperf's default port. The port of a later TCP session
+/// is higher by the number of sessions before it, UDP sessions included.
 pub const TCP_PORT: u16 = 5001;
 
 /// Maximum number of sessions. Their ports must be below the ephemeral ports of the kernel.

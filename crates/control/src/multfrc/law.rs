@@ -93,7 +93,7 @@ impl Law {
     /// Ends the current period if it is over. Returns whether the number of connections n has changed.
     ///
     /// A period is congested if R_ave − R_min > γ R_min. R_ave is the mean of the round-trip times in this period.
-    /// R_min is the minimum over all periods.
+    /// R_min is the minimum round-trip time over all periods, of their samples or of their mean values.
     ///
     /// ```text
     ///  law      congested      otherwise
@@ -101,7 +101,7 @@ impl Law {
     ///  IIMD     β n + α/n      n + α/n
     /// ```
     ///
-    /// The result is limited to at least 1. Source: Chen, Zakhor (EAIO-TFRC), equations 1 and 2.
+    /// The result is limited to at least 1 and at most [`MOST`]. Source: Chen, Zakhor (EAIO-TFRC), equations 1 and 2.
     pub(super) fn on_timer(&mut self, now: Time) -> bool {
         let Some(next) = self.next.filter(|at| *at <= now) else { return false };
         // Do not catch up on further periods that have passed, because there are no samples for them.
@@ -154,8 +154,8 @@ mod tests {
         law.n
     }
 
-    /// Begins with the given `n`. Returns n after a period with a round-trip time of 100 ms, and a period with a
-    /// round-trip time of `ms`.
+    /// Simulates a period with a round-trip time of 100 ms, and sets n to `n`. Then simulates a period with a
+    /// round-trip time of `ms`. Returns n.
     fn step(name: &str, n: f64, ms: u64) -> f64 {
         let mut law = law(name, Mode::Repaired, &[("alpha", Given::Number(0.25)), ("beta", Given::Number(0.75))]);
         if name == "aio-tfrc" {

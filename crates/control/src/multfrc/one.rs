@@ -1,5 +1,5 @@
 //! A single TFRC connection that sends at n times the rate of the throughput equation. The loss event rate is computed
-//! only from marked packets, which are one of n packets.
+//! only from marked packets. One packet in n is marked.
 
 use super::law::Law;
 use crate::entry::{Setup, Values};

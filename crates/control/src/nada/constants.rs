@@ -37,8 +37,9 @@ pub(super) const X_MAX: Span = Span::millis(500);
 pub(super) const FILTER: usize = 15;
 /// Minimum time without feedback after which the rate is halved. RFC 8698 has no such timeout.
 pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
-/// Value of RMAX if the session has no cap. In equilibrium, the rate is proportional to RMAX / x. With a larger value,
-/// the rate would exceed the usual range of video even if x is at its maximum ([`X_MAX`]).
+/// Value of RMAX if neither the parameter `r_max` nor the session's cap limits the rate. In equilibrium, the rate is
+/// proportional to RMAX / x. With a larger value, the rate would exceed the usual range of video even if x is at its
+/// maximum ([`X_MAX`]).
 pub(super) const R_MAX: Rate = Rate::mbps(20);
 /// Maximum change of the rate because of queued data, as a share of the reference rate (section 5.2.2).
 pub(super) const MOST_SHAPING: f64 = 0.05;

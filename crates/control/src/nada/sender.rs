@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn at_the_greatest_signal_no_more_is_sent_than_arrives_but_as_printed() {
-        // The rate falls by 0.5 · 0.1 s · (3.2767 s · 500 kb/s − 10 ms · 1.5 Mb/s) / (0.5 s)², which is to 175 kb/s.
+        // The rate falls by 0.5 · 0.1 s · (3.2767 s · 500 kb/s − 10 ms · 1.5 Mb/s) / (0.5 s)². So it falls to 175 kb/s.
         for (own_rules, want) in [(true, 160e3), (false, 175_330.0)] {
             let mut law = Law { config: Config { own_rules, ..printed() }, ..law(500e3, 3_276.7) };
             let message = Message { gradual: true, x: Span::micros(3_276_700), received: Rate::kbps(160) };

@@ -46,7 +46,7 @@ const DRAFT: &str = "draft-ietf-rmt-bb-pgmcc-03";
 const ELECT_AFTER: u32 = 2;
 /// Number of later acknowledgments after which a missing packet counts as lost (draft-ietf-rmt-bb-pgmcc).
 const DUP_THRESHOLD: u32 = 3;
-/// Minimum retransmission timeout, as in ns-2.35. RFC 6298 requires 1 s.
+/// Minimum retransmission timeout, as in ns-2.35. RFC 6298 has 1 s.
 const RTO_MIN: Span = Span::millis(200);
 /// Maximum random delay before a receiver answers "report now". The first answer then suppresses the others. This rule
 /// is not in the draft.

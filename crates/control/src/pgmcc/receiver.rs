@@ -7,7 +7,7 @@ use crate::{Arrival, Body, Due, Overheard, ReceiverHalf, ReceiverId, Reply, Slot
 use steadycast_units::{Chance, PeerTime, Span, Time};
 
 /// Maximum number of missing packets that are counted for one gap. After that many, the smoothed loss rate is
-/// practically 1.
+/// practically 1 with the default weight of a packet (`a_loss`).
 const LONGEST_GAP: u64 = 8_192;
 
 /// Time after which the receiver answers a repeated request for reports again.
@@ -34,7 +34,7 @@ pub(super) struct Receiver {
     loss: f64,
     acker: bool,
     due: Option<(Wake, Purpose)>,
-    /// When this receiver last scheduled an answer to the sender's request for reports.
+    /// Time for which this receiver scheduled its last answer to the sender's request for reports.
     asked: Option<Time>,
     /// When this receiver will report a missing packet, unless another receiver first reports the same or a higher loss
     /// rate.

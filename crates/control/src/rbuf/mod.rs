@@ -120,8 +120,8 @@ const GAMMA_UNDER_FAST: f64 = 1.3;
 /// drains, as section 4.4 prints it.
 const GAMMA_OVER_FAST: f64 = 0.8;
 
-/// Former parameters that are constants now. The controller `rbuf-type1` had all of them, the controller `no-control` had
-/// only the first two, and the other controllers of this module had all except the last three.
+/// Former parameters that are constants now. The controller `rbuf-type1` had all of them. The controller `no-control`
+/// had only the first two. The controller `rbuf-type2` had all except the last three.
 const FORMER: &[FormerParam] = &[
     FormerParam::new("t_fixed", Value::Span(PER_PACKET), "eq. 11, figure 8"),
     FormerParam::new("t_per_byte", Value::Span(PER_BYTE), "eq. 11, figure 8"),

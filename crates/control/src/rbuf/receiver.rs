@@ -48,8 +48,7 @@ impl ReceiverHalf for Receiver {
         if let Some(history) = &mut self.loss {
             let rtt = self.rtt.unwrap_or(FIRST_ROUND);
             let received = ReceivedPacket { seq: arrival.seq, at: arrival.at, ce: arrival.ecn.is_ce(), rtt };
-            // RFC 5348 computes the first loss interval from the path's rate, which is unknown here. Use the number of
-            // packets so far.
+            // The path's rate is not known. So use the number of packets so far as the first loss interval.
             history.on_packet(&received, || arrival.seq as f64);
         }
         self.bytes += arrival.size;

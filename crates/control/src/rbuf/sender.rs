@@ -166,7 +166,7 @@ impl SenderHalf for Sender {
 
     fn on_report(&mut self, report: &Report<'_>) {
         let Some(found) = report.body.and_then(FeedbackReport::parse) else { return };
-        // `age` is in units of 2⁻¹⁸ s. An echo from the future wraps around to an age of many hours.
+        // `age` is in units of 2⁻¹⁸ s. An echo from the future wraps around to an age of hours.
         let units = Stamp::of(report.at).0.wrapping_sub(found.echo.0);
         let age = Span::from_secs_f64(f64::from(units) / f64::from(1 << 18));
         // Ignore a report that claims to have been held longer than its echo is old.

@@ -105,7 +105,7 @@ impl Delay {
         stands
     }
 
-    /// Raises the target beside competing flows that keep the queue long (RFC 8298, section 4.1.2.3).
+    /// Adapts the target to competing flows that keep the queue long (RFC 8298, section 4.1.2.3).
     fn compete(&mut self, config: &Config) {
         self.history.push_front(self.latest / config.qdelay_target);
         self.history.truncate(VARIANCE_OVER);

@@ -135,8 +135,8 @@ impl Sender {
 
     /// Updates the smoothed round-trip time (RFC 6298).
     ///
-    /// If the source does not use the whole window, the queue is short for that reason alone. Shorter samples then
-    /// count less, because the rate would rise otherwise.
+    /// If the source does not use the whole window, the queue is short for that reason. Shorter samples then count
+    /// less, because the rate would rise otherwise.
     fn measure(&mut self, now: Time, mut rtt: f64) {
         let Some(s_rtt) = self.s_rtt else {
             (self.s_rtt, self.first_rtt, self.second_at) = (Some(rtt), rtt, now);
@@ -275,7 +275,8 @@ impl SenderHalf for Sender {
     fn on_report(&mut self, report: &Report<'_>) {
         let now = report.at;
         let summary = self.flight.on_report(now, report.packets, Span::from_secs_f64(self.s_rtt.unwrap_or(0.0)));
-        // Ignore a report without new packets. It must neither end the round trip nor restart the timer.
+        // Ignore a report without a newly acknowledged or newly lost packet. It must neither end the round trip nor
+        // restart the timer.
         if summary == FeedbackSummary::default() {
             return;
         }

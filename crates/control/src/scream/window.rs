@@ -26,7 +26,7 @@ pub(super) fn alpha(alpha: f64, marked: f64, config: &Config) -> f64 {
     }
 }
 
-/// The inputs of a window update. Numbers without a type of their own are in seconds or bytes.
+/// The inputs of a window update. Times are in seconds, and sizes are in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) now: Time,
@@ -65,7 +65,8 @@ words! {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReferenceWindow {
     pub(super) bytes: f64,
-    /// The inflection point: the size of the window before the last reduction. The window grows slowly near this size.
+    /// The inflection point: the size of the window before the last reduction that followed growth. The window grows
+    /// slowly near this size.
     inflection: f64,
     /// Whether the next reduction sets the inflection point. True if the window has grown since the last reduction.
     may_move: bool,

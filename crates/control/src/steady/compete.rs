@@ -179,7 +179,8 @@ impl Cubic {
         self.cwnd = (self.cwnd + (goal - self.cwnd) * (dt / rtt).min(1.0)).max(self.w_est);
     }
 
-    /// Returns whether the Reno-friendly window is larger than the cubic window (section 4.3).
+    /// Returns whether the Reno-friendly window is at least as large as the cubic window (section 4.3). Returns false
+    /// while the window grows exponentially before the first loss.
     fn is_reno_friendly(&self, now: f64, rtt: f64) -> bool {
         !self.slow_start && self.w_est >= self.w_cubic(now - self.epoch_start + rtt)
     }

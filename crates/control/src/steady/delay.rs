@@ -86,7 +86,7 @@ const LOSS_QUEUE_MARGIN: f64 = 0.010;
 const LOSS_QUEUE_MIN: f64 = 0.020;
 /// After a loss that shows other flows by its long queueing delay, COMPETE begins with this fraction of the rate.
 const LOSS_START_SHARE: f64 = 0.85;
-/// A packet was lost in a standing queue if its queueing delay was above this value, in seconds. At least half of this
+/// A packet was lost in a standing queue if its queueing delay was above this value, in seconds. More than half of this
 /// queueing delay must still be there.
 const STANDING_QUEUE_MIN: f64 = 0.008;
 /// If the scale of the target is below this value, a loss in a standing queue shows other flows. An AQM is not the
@@ -200,7 +200,7 @@ const EMPTY_DOUBLING_DELAY: f64 = 0.3;
 const EMPTY_DOUBLING_TIME: f64 = 0.25;
 /// If the queue is empty and the rate is below this fraction of its peak, the flow that pushed it down has left.
 const RELEASED_SHARE_MAX: f64 = 0.6;
-/// The rate grows to at most this multiple of the receive rate, plus two packets.
+/// The rate grows to at most this multiple of the receive rate, plus two packets per second.
 const GROWTH_RECEIVED_MULTIPLE_MAX: f64 = 1.3;
 /// The receive rate that limits growth is measured over a round trip and over this time, in seconds. The higher result
 /// is used, because the round trip may lie in a pause of the source.
@@ -561,8 +561,8 @@ impl DelayLaw {
         self.response.shows_small_share().then(|| self.compete_for_share(input, received))
     }
 
-    /// Begins COMPETE, because the flow has only a small share of a standing queue. An [`Experiment`] lowers the rate to
-    /// see whether the queue drains. It is left out here, because so small a flow could not drain the queue.
+    /// Begins COMPETE, because the flow has only a small share of a standing queue. An [`Experiment`], which lowers the
+    /// rate to see whether the queue drains, is left out here. So small a flow could not drain the queue.
     fn compete_for_share(&self, input: &LawInput<'_>, received: f64) -> Transition {
         let rate = input.rate.max(received).max(0.5 * self.peak_rate.0);
         Transition::Switch(rate, "compete: little of a queue that stands")

@@ -59,7 +59,8 @@ const TCP_LOSS_MAX: f64 = 0.1;
 /// A trial is complete once enough packets were sent in it. At the loss rate from before the trial, this number of them
 /// would be lost.
 const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
-/// If a trial has shown random losses, loss rates up to this multiple of its loss rate count as random loss.
+/// If a trial has shown random losses, loss rates up to this multiple of the measured loss rate count as random loss.
+/// The measured loss rate is the higher of the loss rates before the trial and in it.
 const RANDOM_LOSS_MARGIN: f64 = 1.5;
 /// The highest loss rate that can count as random loss after a trial.
 const RANDOM_LOSS_MAX: f64 = 0.2;
@@ -240,8 +241,8 @@ impl Law {
     }
 
     /// Records that no other flow shares the queue, if trains show this. This is done only in DELAY, and only while it
-    /// is in doubt whether the queue is shared. Otherwise the trains are discarded, because an uncongested path looks
-    /// the same as an unshared queue.
+    /// is in doubt whether the queue is shared. If it is not in doubt, the trains are discarded in START and DELAY,
+    /// because an uncongested path looks the same as an unshared queue.
     fn check_own_queue(&mut self, now: f64) {
         let in_doubt = self.mode == Mode::Delay && self.delay.is_queue_in_doubt(now, self.rate);
         if in_doubt && self.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS) {
@@ -264,8 +265,8 @@ impl Law {
         let soon = input.signals.received((START_RECEIVED_RTTS * rtt).max(START_RECEIVED_SPAN_MIN));
         let Some(received) = soon.or_else(|| input.signals.received(START_RECEIVED_SPAN_MAX)) else { return };
         if let Some(loss) = &input.loss {
-            // A packet that met a long queue, or the longest queue so far, was dropped by a full buffer. A TCP fills a
-            // buffer in this way.
+            // A packet that is lost in a long queue, or while the queue is at its highest, was dropped by a full
+            // buffer. A TCP fills a buffer in this way.
             let queued = self.losses.on_loss(now, loss, 0.0) || loss.q > CERTAIN_CONGESTION_QUEUE;
             if queued {
                 self.enter_compete(input, START_LOSS_BETA * received, "compete: loss in the start");
@@ -287,8 +288,8 @@ impl Law {
         }
         let most = 2.0 * received.max(input.signals.received(START_PAUSES_SPAN).unwrap_or(0.0));
         if self.rate < most {
-            // Assume a round trip of at least two report intervals, because the effect of the growth is not reported
-            // earlier.
+            // Assume a round trip of at least two report intervals, because the effect of the growth is reported after
+            // a report interval at the earliest.
             let round = rtt.max(2.0 * config.report_every);
             self.rate = (self.rate * libm::pow(START_GROWTH, dt / round)).min(most);
         }

@@ -40,7 +40,7 @@ pub(super) struct LawInput<'a> {
     pub(super) loss: Option<Loss>,
     /// Whether a CE-marked packet was reported that left after the last response to a mark or a loss.
     pub(super) mark: bool,
-    /// The flow's share of the queue, as measured by its packet trains. `None` if no train was sent recently.
+    /// The flow's share of the queue, as measured by its packet trains. `None` if no train has measured it recently.
     pub(super) share: Option<f64>,
 }
 

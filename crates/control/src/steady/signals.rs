@@ -85,7 +85,8 @@ const RATE_BEFORE_PACKETS_MIN: u32 = 4;
 
 /// The receive rate is measured over a round trip, but over at least this time, in seconds.
 pub(super) const RECEIVED_SPAN_MIN: f64 = 0.150;
-/// A receive rate is known only if packets arrived during at least this fraction of the time over which it is measured.
+/// A receive rate is known only if the time from the first to the last packet is at least this fraction of the time
+/// over which the rate is measured.
 const COVERED_SHARE_MIN: f64 = 0.3;
 /// Minimum duration over which the recent path rate is measured, in seconds. It is longer than the pauses of a source.
 const PAUSES_SPAN_MIN: f64 = 0.5;
@@ -513,8 +514,8 @@ impl Signals {
         (enough && covered > 0.5 * span).then(|| 8.0 * (end.bytes - first.bytes) as f64 / covered)
     }
 
-    /// Declares packets lost that were overtaken. The number of the overtaking packet must be higher by
-    /// [`PACKET_REORDER_THRESHOLD`]. Its send time must be later by more than the reordering window.
+    /// Declares packets lost that were overtaken. The number of the overtaking packet must be higher by at
+    /// least [`PACKET_REORDER_THRESHOLD`]. Its send time must be later by more than the reordering window.
     fn detect_losses(&mut self, summary: &mut FeedbackSummary) {
         let Some(highest) = self.highest_arrived else { return };
         let mut newest = None;

@@ -9,7 +9,7 @@
 
 use super::packet::ArrivedPacket;
 
-/// Packets belong to a train if they are sent at least this many times faster than the control law's rate.
+/// Packets belong to a train if they are sent at least at this multiple of the control law's rate.
 const TRAIN_SPEEDUP_MIN: f64 = 8.0;
 const TRAIN_PACKETS_MIN: u32 = 3;
 /// A train shows an unshared queue if the receive rate before it is above this fraction of the train's rate.

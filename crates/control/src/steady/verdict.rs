@@ -21,7 +21,7 @@ const INDEPENDENT_LOSS_TIME: f64 = 0.5;
 const LOSS_HISTORY: f64 = 20.0;
 /// After a trial has shown a policer, losses are attributed to it for this time, in seconds.
 const POLICER_MEMORY: f64 = 120.0;
-/// The natural logarithm of 1000. A significance test with this bound is wrong in 1 of 1000 cases.
+/// The natural logarithm of 1000. A significance test with this bound is wrong in at most 1 of 1000 cases.
 const SIGNIFICANCE_LN: f64 = 6.907_755;
 /// If the mean rank is below this, losses occur at any queue length, as on a radio link.
 const RANDOM_RANK_MAX: f64 = 0.6;

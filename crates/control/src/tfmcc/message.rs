@@ -90,7 +90,7 @@ pub(super) struct ReceiverReport {
     pub(super) have_rtt: bool,
     pub(super) have_loss: bool,
     pub(super) leave: bool,
-    /// Whether the sender of this report is the limiting receiver.
+    /// Whether the receiver that sends this report is the limiting receiver.
     pub(super) is_clr: bool,
 }
 

@@ -67,7 +67,7 @@ impl RoundTrip {
     }
 }
 
-/// Returns the time since `stamp` on this end's clock, but at least 1 ms. Returns `None` if the time is too long.
+/// Returns the time since `stamp` on this end's clock, but at least 1 ms. Returns `None` if it exceeds [`MOST`].
 pub(super) fn elapsed(stamp: Stamp, now: Time) -> Option<Span> {
     // Treat a stamp that is slightly in the future as now, because it may have been rounded up.
     let ahead = stamp.0.wrapping_sub(Stamp::of(now).0);

@@ -114,7 +114,7 @@ impl Sender {
         self.stretch();
     }
 
-    /// Raises R_max to at least the interval between two packets.
+    /// Sets R_max to the known maximum round-trip time, but at least to the interval between two packets.
     fn stretch(&mut self) {
         let gap = self.packet.at(self.x) + GRANULARITY;
         self.r_max = self.r_known.max(gap).min(MOST_R_MAX);

@@ -1,4 +1,4 @@
-//! The messages of `tfrc`. Controllers that build on `tfrc` append their own fields.
+//! The messages of `tfrc`, and the [`Mark`] that some controllers that build on `tfrc` append to R.
 
 use crate::Body;
 use crate::equation::LossRate;

@@ -61,7 +61,7 @@ params! {
             "Steadycast; RFC 9406 has 4 to 16 ms", [START_DELAY, Span::ZERO], [Span::ZERO, Span::secs(10)];
     } {
         profile: Profile = if profile == "ns2" { NS2 } else { RFC },
-        // A profile's value replaces a parameter that has its default value.
+        // If a parameter has its default value, the value of the profile replaces the parameter.
         loss: LossSettings = LossSettings {
             discount: if discount_threshold == RFC.discount { profile.discount } else { discount_threshold },
             ndupack: profile.ndupack,
@@ -72,8 +72,8 @@ params! {
 }
 
 impl Settings {
-    /// Returns TFRC's settings for a controller that builds on TFRC. If `values` lacks a parameter, it has TFRC's
-    /// default.
+    /// Returns TFRC's settings for a controller that builds on TFRC. If `values` lacks a parameter, this
+    /// parameter has TFRC's default.
     pub(crate) fn of_profile(values: &Values) -> Self {
         Self::new(&values.of(PARAMS))
     }
@@ -87,7 +87,7 @@ const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "
 /// cause a shorter queueing delay.
 const START_DELAY: Span = Span::millis(20);
 
-/// Former parameters of TFRC and of the controllers that build on it. They are constants now.
+/// Former parameters of the controllers that build on TFRC. These controllers now use TFRC's constant and defaults.
 pub(crate) const FORMER: &[FormerParam] = &[
     T_MBI_PARAM,
     FormerParam { name: "discount_threshold", of: PARAMS[1].of, source: PARAMS[1].source },

@@ -35,7 +35,7 @@ impl Smoothed {
     }
 }
 
-/// Returns the age of an echoed time stamp. A stamp from the future gets an age of many hours, and the caller discards
+/// Returns the age of an echoed time stamp. A stamp from the future gets an age of hours, and the caller discards
 /// it.
 fn age(stamp: Stamp, now: Time) -> Span {
     // The difference is in units of 2⁻¹⁸ s.
