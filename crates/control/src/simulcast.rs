@@ -14,8 +14,9 @@
 //! The factor 1.2 and the hold time of 10 s are defaults. The 2 s are a fifth of the hold time. The second rule waits
 //! because the own rate dips after each loss.
 //!
-//! A move up is a test. The test has failed if the receiver moves down again within four times the hold time. The hold
-//! time before the next test is then doubled (RLM: McCanne, Jacobson, Vetterli, SIGCOMM 1996).
+//! A move up is a test. The test has failed if the receiver moves down again within four times the hold time that
+//! preceded the test. The hold time before the next test is then doubled (RLM: McCanne, Jacobson, Vetterli, SIGCOMM
+//! 1996).
 //!
 //! [`acceptable`]: crate::ReceiverHalf::acceptable
 

@@ -57,7 +57,7 @@ pub(crate) trait Recorded {
         Time::ZERO
     }
 
-    /// Returns the periods in which the source had data to send. Returns `None` if the source never pauses.
+    /// Returns the periods in which the source had data to send. Returns `None` if the agent does not record them.
     fn activity(&self) -> Option<&Activity> {
         None
     }

@@ -222,7 +222,7 @@ mod tests {
         near(message.x.as_secs_f64(), 0.000_32, 1e-6);
         near(message.received.as_bps_f64(), 1e6, 25e3);
         // One of fifty packets has waited for 12 ms. The minimum filter over fifteen packets hides this delay. The
-        // ramp-up mode still ends, because it checks every packet.
+        // ramp-up still ends, because the receiver checks the delay of every packet.
         let message = run(&mut signal, 100..150, |_| false, |n| if n == 120 { 12 } else { 0 });
         assert!(message.gradual && message.x < Span::millis(3), "{message:?}");
         assert!(!run(&mut signal, 150..250, |_| false, |_| 9).gradual);

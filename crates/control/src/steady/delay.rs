@@ -31,7 +31,8 @@ const LOW_SPAN_MIN: f64 = 0.060;
 const LOW_SPAN_MAX: f64 = 1.0;
 /// Factor by which jitter lengthens the duration over which the standing queue is measured
 /// ([`DelayLaw::update_jitter`]). It was set with `steadycast experiment networks --draw 9303` and `--draw 9304`. At
-/// that time it was 6.0, and the duration was half as long.
+/// that time it was 6.0, and the jitter was measured over half of the present duration ([`JITTER_PACKETS`],
+/// [`JITTER_SPAN_MIN`]).
 const LOW_SPAN_PER_JITTER: f64 = 3.0;
 /// The jitter is measured over the time that sending this number of packets takes.
 const JITTER_PACKETS: f64 = 10.0;
@@ -235,7 +236,7 @@ impl DelayConstancy {
         }
     }
 
-    /// Returns whether the delay has been constant. `span` is the time over which each delay was measured, in seconds.
+    /// Returns whether the delay has been constant. Each delay was measured as the minimum over `span` seconds.
     fn is_constant(&self, now: f64, span: f64) -> bool {
         now - self.since > CONSTANT_DELAY_SPANS * span
     }

@@ -27,7 +27,8 @@ const IS_CLR: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SenderNotice {
-    /// A receiver does not report a rate above this. The value is [`Rate::MAX`] at the start of a round.
+    /// A receiver that is not limiting does not report a rate above this. The value is [`Rate::MAX`] at the start of a
+    /// round.
     pub(super) x_supp: Rate,
     /// The number of the feedback round.
     pub(super) fb_nr: u8,

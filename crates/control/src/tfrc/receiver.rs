@@ -92,7 +92,7 @@ impl Receiver {
         seq
     }
 
-    /// Records all timer expiries up to `now`, if no data has arrived since the last report. Returns whether the timer
+    /// Records the timer expiries up to `now`, if no data has arrived since the last report. Returns whether the timer
     /// has expired.
     fn expired_in_silence(&mut self, now: Time) -> bool {
         let (Some(timer), Some(rtt), false) = (self.timer, self.rtt, self.fresh) else { return false };

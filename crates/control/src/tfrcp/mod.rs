@@ -1,8 +1,8 @@
 //! MPEG-TFRCP: the rate is set once per control interval (Miyabayashi, Wakamiya, Murata, Miyahara: MPEG-TFRCP, 2001).
 //!
-//! After an interval with a loss, TCP's throughput equation gives the rate. After an interval without a loss, each
-//! variant has another rule ([`Law`]). The loss rate is measured in the interval. The variants named `-cl` measure it
-//! in the whole session.
+//! After an interval with a loss, TCP's throughput equation gives the rate. After an interval without a loss, the rule
+//! depends on the variant ([`Law`]). The loss rate is measured in the interval. The variants named `-cl` measure it in
+//! the whole session.
 
 mod message;
 mod receiver;
