@@ -1,4 +1,4 @@
-//! The messages of `tfrc`, and the [`Mark`] that some controllers that build on `tfrc` append to R.
+//! The messages of `tfrc`. Some controllers that build on `tfrc` append a [`Mark`] to R in the header extension.
 
 use crate::Body;
 use crate::equation::LossRate;
