@@ -82,7 +82,7 @@ pub struct Call {
     pub round_trip: Option<Span>,
     /// Resolution of departure times, and resolution of arrival times.
     pub every: (Span, Span),
-    /// Steps of the recording's clock that were removed, by size.
+    /// Sizes of the steps of the recording's clock that were removed.
     pub clock_steps: Vec<Span>,
     /// Notes for the user about the recording.
     pub notes: Vec<String>,
@@ -111,8 +111,8 @@ pub(crate) struct PacketRecord {
     /// Is false for a packet that is missing in the recording. Such a packet gets an interpolated time, and the size of
     /// the next recorded packet.
     pub(crate) is_recorded: bool,
-    /// Whether an earlier packet had the same SSRC and sequence number. Senders repeat packets in this way if no
-    /// retransmission stream (RFC 4588) was negotiated.
+    /// Whether this packet repeats an earlier packet, with the same SSRC and sequence number. Senders repeat packets in
+    /// this way if no retransmission stream (RFC 4588) was negotiated.
     pub(crate) is_repeat: bool,
 }
 
@@ -222,7 +222,7 @@ const SAME_PLACE_NS: i64 = 1_000_000;
 const ONE_PLACE_NS: i64 = 100_000;
 /// A stream counts as having send times if at least this share of its packets carries one.
 const STAMPED_SHARE: f64 = 0.9;
-/// Send times or reports are used only if they exist for at least this share of the call's bytes.
+/// Send times or reports are not used if they exist for less than this share of the call's bytes.
 const LEAST_SHARE: f64 = 0.5;
 /// If reports cover less than this share of the bytes, the recording's own times are preferred.
 const ENOUGH_REPORTED: f64 = 0.9;
@@ -234,7 +234,7 @@ const SEND_TIME_RESOLUTION: Span = Span::micros(4);
 /// Largest plausible difference of a delay from the median delay. It is half of the 64 s after which abs-send-time
 /// wraps.
 const LONGEST_DELAY: Span = Span::secs(32);
-/// If more than this share of the packets has an implausible delay, the file is refused.
+/// If more than this share of the known delays is implausible, the file is refused.
 const MOST_IMPLAUSIBLE: f64 = 0.02;
 
 const WHOLE_PACKETS: &str = "capture whole packets: tcpdump -s 0";
@@ -331,7 +331,7 @@ impl Direction {
         let timed_share = timed as f64 / all.max(1) as f64;
         let stamps = self.stamps();
         let is_partial = timed_share < ENOUGH_REPORTED;
-        // A recording at the receiver has all arrivals, so it is preferred to incomplete reports.
+        // A recording at the receiver shows arrivals itself, so it is preferred to incomplete reports.
         let serves_itself = stamps.share > LEAST_SHARE && self.arrives_here(&stamps, timed > 0).is_ok();
         let by_reports = !is_at_receiver && timed_share > LEAST_SHARE && !(is_partial && serves_itself);
         if by_reports && is_partial && self.cut_reports * 100 > self.reports.len() {
@@ -544,7 +544,7 @@ impl Direction {
             return Ok(DepartureClock::Record);
         }
         let by_stamp: Vec<(i64, i64)> = recorded().filter_map(since_stamp).collect();
-        // Send times and recorded times agree, so the capture was made at the sender.
+        // If send times and recorded times agree, the capture was made at the sender.
         let fine = SAME_PLACE_NS + self.every.as_nanos() as i64;
         if clock::spread(&by_stamp).is_some_and(|spread| spread <= fine) {
             return Ok(DepartureClock::Record);
@@ -667,7 +667,7 @@ impl Direction {
     /// Checks that the recording was made where packets arrive, and that packets carry send times.
     ///
     /// # Errors
-    /// The recording was not made there, or packets have no send times.
+    /// The recording may not have been made there, or no stream has send times.
     fn arrives_here(&self, stamps: &Stamps, any_report: bool) -> Result<(), Problem> {
         // Receiver reports (RR) are short, so they may be complete although longer per-packet reports were cut.
         let is_cut = self.hidden == Hidden::Summary && self.cut_reports * 10 > self.reports.len();
@@ -773,8 +773,8 @@ impl Direction {
                 (None, None) if other.unread.untimed.contains(&(packet.ssrc, packet.seq)) => {
                     (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record))
                 }
-                // The receiver's recording may begin later or end earlier than the sender's. So a packet outside of it
-                // is not lost.
+                // The receiver's recording may begin later or end earlier than the sender's. So the fate of a packet
+                // outside of it is unknown.
                 (None, None) if !is_within => {
                     (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded))
                 }

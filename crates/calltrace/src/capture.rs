@@ -53,8 +53,8 @@ struct Capture {
     fragments: BTreeMap<FragmentedDatagram, Fragments>,
     joined_fragments: u64,
     skipped: BTreeMap<Skipped, u64>,
-    /// Unreadable records that may have been packets of a call: position in the file, and endpoints if they are
-    /// readable.
+    /// Unreadable records that may have been packets of a call: number of the record in the file, and endpoints if
+    /// they are readable.
     unread: Vec<(usize, Option<(Endpoint, Endpoint)>)>,
     /// SSRC and sequence number of RTP packets whose record has no time.
     untimed: BTreeSet<(u32, u16)>,
@@ -240,8 +240,8 @@ fn direction(
     Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
-/// Returns the times of all records between the first and the last packet. Also contains the `corrected` times of the
-/// packets.
+/// Returns the times of all records between the first and the last packet, followed by `corrected`. These are the
+/// corrected times of the packets.
 fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     let (Some(first), Some(last)) = (corrected.first(), corrected.last()) else { return Vec::new() };
     let within = capture.times.iter().filter(|at| (first..=last).contains(at)).copied();
@@ -464,7 +464,7 @@ impl Capture {
             );
             return Problem::at(0, what, Skipped::NotRtp.remedy());
         };
-        // If most datagrams use a port of a known tunnel, the call is encrypted inside this tunnel.
+        // If the most frequent port is that of a known tunnel, the call is encrypted inside this tunnel.
         let port = self.other_ports.iter().max_by_key(|(_, count)| **count).map(|one| *one.0);
         let (port, remedy) = match port.filter(|_| *why == Skipped::NotRtp) {
             Some(port) => {
@@ -505,7 +505,7 @@ impl Capture {
         found
     }
 
-    /// Returns unreadable records that may have been packets of `flow`: position in the file, and approximate time.
+    /// Returns unreadable records that may have been packets of `flow`: number of the record, and approximate time.
     fn unread_beside(&self, flow: &Flow) -> Vec<(usize, Time)> {
         let near = |place: usize| {
             let after = flow.packets.partition_point(|one| one.place < place);

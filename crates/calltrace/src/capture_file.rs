@@ -55,7 +55,7 @@ fn pcapng(bytes: &[u8], take: &mut impl FnMut(Record<'_>) -> Result<(), Problem>
     let mut is_big_endian = false;
     let mut interfaces: Vec<Interface> = Vec::new();
     let mut of_sections_before = 0;
-    // A file may have several statistics blocks for one interface. Their counts are cumulative, so keep the latest
+    // A file may have several statistics blocks for one interface. Their counts are cumulative, so keep the largest
     // count of each interface.
     let (mut drops, mut section): (BTreeMap<(u32, u32), u64>, u32) = (BTreeMap::new(), 0);
     while !rest.is_empty() {

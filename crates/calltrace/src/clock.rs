@@ -8,7 +8,8 @@ pub(crate) const COARSEST: Span = Span::millis(5);
 const LEAST_LONG_STEP_NS: i64 = 1_000_000_000;
 /// The largest plausible change of a queueing delay between two packets, in nanoseconds.
 const QUEUE_CHANGE_NS: i64 = 40_000_000;
-/// Minimum time for which the recording has to continue on each side of a step, in nanoseconds.
+/// Minimum time for which the recording has to continue on each side of a step, in nanoseconds. In [`long_steps`], a
+/// shorter time is enough if the delays are level ([`is_level`]).
 const LEAST_SIDE_NS: i64 = 2_000_000_000;
 /// Minimum length of a gap that counts as an interruption of the recording.
 pub(crate) const LEAST_SILENCE: Span = Span::millis(500);
@@ -48,8 +49,8 @@ pub(crate) fn set_note(nanos: i64) -> String {
     )
 }
 
-/// Finds the steps by which a recording's clock was set, if they are at least a second long. `delay_steps` finds
-/// shorter steps.
+/// Finds the steps by which a recording's clock was set, if they are at least a second. `delay_steps` finds smaller
+/// steps.
 ///
 /// Each of `points` is a recorded time and the delay relative to another clock, in nanoseconds. The points are in the
 /// order of the records.

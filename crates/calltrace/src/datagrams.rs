@@ -37,7 +37,7 @@ pub struct CapturedDatagram {
 /// UDP datagrams in the order of the file, and notes on records that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Datagrams {
-    /// Datagrams that were captured completely, including all fragments.
+    /// Datagrams of which all fragments were captured. The capture may have cut their payload.
     pub all: Vec<CapturedDatagram>,
     /// Notes on records that were left out, with the reasons.
     pub notes: Vec<String>,

@@ -310,8 +310,8 @@ fn gre(packet: &[u8]) -> Option<Layer<'_>> {
     Some(Layer::EtherType(kind, packet.get(4 + optional..)?))
 }
 
-/// Returns the identification of an IPv6 fragment, and whether it is the first fragment (RFC 8200, 4.5). Returns `(0,
-/// true)` if there is no fragment header.
+/// Returns the identification of an IPv6 fragment, and whether it is the first fragment (RFC 8200, 4.5). Returns
+/// `(0, true)` if no fragment header is found.
 ///
 /// `first` is the type of the first header in `headers`. The headers may be cut short. The iterator of etherparse
 /// 0.20.3 is not used, because it reads beyond the end of such headers.
@@ -469,7 +469,8 @@ fn relayed(payload: &[u8]) -> Option<&[u8]> {
     let kind = word(payload, 0)?;
     let length = usize::from(word(payload, 2)?);
     if (0x4000..0x5000).contains(&kind) {
-        // Limit the length at both ends: padding to four bytes may follow, and the capture may have cut the datagram.
+        // Take at most `length` bytes, because padding to four bytes may follow. There may be fewer bytes, because the
+        // capture may have cut the datagram.
         return payload.get(4..).map(|data| &data[..length.min(data.len())]).filter(|data| !data.is_empty());
     }
     if !is_indication(payload) {

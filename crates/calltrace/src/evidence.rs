@@ -64,8 +64,8 @@ pub enum Fate {
     Unknown(Unknown),
 }
 
-/// How it is known whether a packet arrived. If several kinds of evidence exist, the receiver's reports take
-/// precedence.
+/// How it is known whether a packet arrived. If a recording at the receiver contains the packet with its time, this is
+/// the evidence. Otherwise, the receiver's reports take precedence over the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// A report on individual packets: transport-wide feedback or RFC 8888.
@@ -78,7 +78,7 @@ pub enum Evidence {
     Gap,
 }
 
-/// Why a packet's departure, arrival or fate is unknown.
+/// Why a packet's arrival or fate is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// The packet did not arrive.

@@ -117,8 +117,8 @@ fn rtp_of(
     packets
 }
 
-/// Joins packets of one source that were captured between different endpoints. This occurs if a NAT was rebound, or was
-/// captured on both sides. Echoes and relayed packets are not joined.
+/// Joins packets of one source that travelled between different endpoints. This occurs if a NAT was rebound, or if the
+/// capture was made on both sides of a NAT. Echoes and relayed packets are not joined.
 fn merged(packets: BTreeMap<(Endpoint, Endpoint), Vec<CapturedPacket>>) -> Vec<Flow> {
     let mut all: Vec<Flow> = Vec::new();
     for (endpoints, mut packets) in packets {
@@ -287,7 +287,7 @@ impl Flow {
         self.send_times.values().next().map_or(24, |kind| send_time::bits(*kind))
     }
 
-    /// Splits the flow by sender. If only one sender has send times, the flow is not split.
+    /// Splits the flow by sender. If at most one sender has send times, the flow is not split.
     fn by_sender(self) -> Vec<Self> {
         let numbered = |one: &CapturedPacket| {
             let PacketRecord { ssrc, seen: at, seq, timestamp, .. } = one.record;
@@ -333,7 +333,7 @@ impl Flow {
         let usual = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
         let steps = if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times(&gap) };
         // The first record with the new clock may belong to another flow. So search all records between the two packets
-        // for the largest gap.
+        // for the largest gap, or for the largest step back in time if the clock was set back.
         let first = |(before, step): (usize, clock::Step)| {
             let places = before + 1..=step.place;
             let place = places.max_by_key(|place| gap(*place) * step.nanos.signum()).unwrap_or(step.place);

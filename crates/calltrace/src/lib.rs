@@ -76,7 +76,8 @@ pub fn read(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Resul
 /// receiver's file. `opener` decrypts the SRTCP in the sender's file, which shows the round trip.
 ///
 /// # Errors
-/// [`read`] would fail for one of the files, or the two files are not of the same call.
+/// One of the files is neither a log nor a capture, or contradicts itself, or the files do not show departures and
+/// arrivals of the same call.
 pub fn read_ends(
     sender: &[u8],
     receiver: &[u8],

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use steadycast_units::{Span, Time};
 use steadycast_wire::rtcp::{Compound, Packet};
 
-/// If a record can't be read within this time of a gap, it may be a packet that is missing in the gap.
+/// An unreadable record may be a packet that is missing in a gap. It has to be at most this time away from the gap.
 const NEAR_GAP: Span = Span::millis(100);
 /// Dropped packets are ignored if there is at most one of them for this number of missing packets (2 %).
 const NEGLIGIBLE: u64 = 50;
@@ -17,7 +17,8 @@ const NEGLIGIBLE: u64 = 50;
 /// Minimum time by which a repetition leaves after a packet with a higher sequence number. After a shorter time, the
 /// packet is only reordered, because a repetition takes at least a round trip.
 const LEAST_REPEAT: Span = Span::millis(1);
-/// The capture is not trusted if it misses more than this number of packets that arrived according to reports.
+/// The capture is not trusted if it misses more than this number of packets that arrived according to reports, and if
+/// these are more than the missing packets that were lost.
 const LEAST_REPORTED: usize = 20;
 
 /// A missing packet, and the transport-wide numbers of the packets before and after it in the stream.

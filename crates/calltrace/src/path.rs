@@ -435,7 +435,7 @@ fn levels(points: &[Point]) -> Vec<f64> {
         points
             .map(|(at, delay)| {
                 if let Some(delay) = delay {
-                    // Remove earlier packets with a longer delay, so that the front is always the minimum.
+                    // Remove earlier packets whose delay is not shorter, so that the front is always the minimum.
                     while near.back().is_some_and(|last| last.1 >= delay) {
                         near.pop_back();
                     }
@@ -480,7 +480,8 @@ struct Placed {
     points: Vec<Point>,
     /// Clock drift. It is `None` if the slope of the delays is too large for a clock.
     drift: Option<f64>,
-    /// When the path's propagation delay changed, for example by a new route, in seconds.
+    /// When the delay without a queue changed, in seconds since the beginning of the call. The route changed, or a
+    /// clock was set.
     routes: Vec<u32>,
     /// Sizes of the steps that were removed from the delays, in seconds.
     moved: Vec<f64>,
@@ -593,7 +594,8 @@ fn routes(least: &[f64]) -> Vec<u32> {
 /// Estimates the drift of the receiver's clock against the sender's clock. The drift is the slope of the nearest line
 /// below all delays (Moon, Skelly, Towsley, INFOCOM 1999). `every` is the resolution of the delays in seconds.
 ///
-/// Returns 0 if too few delays touch the line. Returns `None` if the slope of the line is too large for a clock.
+/// Returns 0 if too few delays touch the line. If the slope of the line is too large for a clock, returns `None`, or 0
+/// if the delays span less than 10 s.
 fn drift(delays: &[(f64, f64)], every: f64) -> Option<f64> {
     let mut sorted = delays.to_vec();
     sorted.sort_by(|a, b| a.0.total_cmp(&b.0));

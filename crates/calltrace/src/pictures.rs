@@ -13,7 +13,7 @@ const CLOCK_ERROR: f64 = 0.03;
 /// Minimum ratio of different timestamps to packets in an audio stream. It is below 1, because the packets of a DTMF
 /// event share a timestamp.
 const OWN_TIMESTAMPS: f64 = 0.8;
-/// A note is added if at least this share of the packets follows the end of the picture with their timestamp.
+/// A note is added if at least this share of the packets follows the end of the picture that has their timestamp.
 const NOTED_SURPLUS: f64 = 0.01;
 
 /// Returns the pictures of the video stream that has the most bytes. Adds notes on packets that belong to no picture.
@@ -113,7 +113,7 @@ impl Drafts {
             let ticks =
                 last.map_or(0, |(timestamp, ticks)| ticks + i64::from(packet.timestamp.wrapping_sub(timestamp) as i32));
             last = Some((packet.timestamp, ticks));
-            // Look up the picture by timestamp, because a packet may arrive after packets of the next picture.
+            // Look up the picture by timestamp, because packets of the next picture may come before this packet.
             let place = *places.entry(ticks).or_insert_with(|| {
                 all.push(Draft {
                     left: flight.departure.near(),

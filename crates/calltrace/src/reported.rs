@@ -87,7 +87,7 @@ impl Direction {
                 let mut last = None;
                 for (key, Acknowledged { seq, arrival }) in each {
                     let Some(index) = newest.get(&key).map(|table| table[usize::from(seq)] as usize) else { continue };
-                    // If this packet is more than half a number space old, the report is about a newer packet with the
+                    // If this packet is at least half a number space old, the report is about a newer packet with the
                     // same number. Skip it, because the recording does not contain that newer packet.
                     let recent = next.checked_sub(index).is_some_and(|behind| behind < 1 << 15);
                     let Some(known) = found.reported.get_mut(index).filter(|_| recent) else { continue };

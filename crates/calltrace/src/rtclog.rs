@@ -651,8 +651,8 @@ mod tests {
         }
     }
 
-    /// Encodes a column with the general header. Uses the short header instead if `short` is set and the values allow
-    /// it.
+    /// Encodes a column with the general header. Uses the short header instead if `short` is set, no value is absent,
+    /// `signed` is false, and `width` is 64.
     fn packed(base: Option<u64>, values: &[Option<u64>], width: u32, signed: bool, short: bool) -> Vec<u8> {
         let mut out = Writer(Vec::new());
         let optional = values.iter().any(Option::is_none);

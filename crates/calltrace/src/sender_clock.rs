@@ -6,8 +6,8 @@ use crate::send_time;
 use std::collections::BTreeMap;
 use steadycast_units::Time;
 
-/// A packet counts as overtaken if its send time is earlier by at least this difference, in nanoseconds. Smaller
-/// differences may occur if several threads of one sender write send times.
+/// A packet counts as overtaken if its send time is earlier than the send time of the packet before it by more than
+/// this, in nanoseconds. Smaller differences may occur if several threads of one sender write send times.
 const OVERTAKEN_NS: i64 = 5_000_000;
 /// Maximum share of overtaken packets between two streams of one sender. Twice the share of overtaken packets within
 /// streams is added to it.

@@ -163,7 +163,8 @@ fn nanos(at: Time) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(STEADYCAST_NEVER)
 }
 
-/// A handle that has a flag for a panic in the library. After a panic, calls return `STEADYCAST_BROKEN`.
+/// A handle that has a flag for a panic in the library. After a panic, calls do nothing. They return
+/// `STEADYCAST_BROKEN`, or the value that they return for an invalid call.
 trait Handle {
     fn broken(&mut self) -> &mut bool;
 }

@@ -20,8 +20,8 @@ pub(crate) unsafe fn read<'a>(text: *const c_char) -> Result<Option<&'a str>, St
     text.to_str().map(Some).map_err(|_| "a text is not UTF-8; give one that is".into())
 }
 
-/// Writes a text for C, terminated by a NUL. A text that is longer than `room` bytes is truncated at a character
-/// boundary.
+/// Writes a text for C, terminated by a NUL. A text that does not fit into `room` bytes with its NUL is truncated at a
+/// character boundary.
 ///
 /// # Safety
 /// `to` is null, or has `room` bytes.

@@ -19,7 +19,7 @@ pub struct Address {
     pub port: u16,
 }
 
-/// Addresses and ECN field of an IP packet.
+/// Addresses, ports and ECN field of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// The source address.

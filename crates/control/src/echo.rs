@@ -69,7 +69,7 @@ impl ReceiverHalf for EchoReceiver {
         let way = OneWay::between(arrival.sent, arrival.at);
         self.quickest = Some(self.quickest.map_or(way, |q| q.min(way)));
         self.bytes += arrival.size;
-        // Ignore a reordered packet, because it was sent before the newest packet.
+        // Do not take a reordered packet as the newest packet, because it was sent earlier.
         if self.newest.is_none_or(|(sent, _)| sent <= arrival.sent) {
             self.newest = Some((arrival.sent, arrival.at));
         }

@@ -560,7 +560,7 @@ pub struct Controller {
     pub needs: fn(&Values) -> &'static [Need],
     /// Whether the controller works if receivers send only standard receiver reports.
     pub standard_reports: bool,
-    /// Whether a repeated report has the same meaning as the first one. For example, this is so if a report has only a
+    /// Whether a repeated report has the same meaning as the first one. For example, this is so if a report carries a
     /// rate.
     pub repeats: bool,
     /// Whether this controller replaces another one if receivers send only standard reports. Only one controller has

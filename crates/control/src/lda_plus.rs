@@ -62,7 +62,7 @@ const ESTIMATE: u8 = 1;
 /// A packet pair is sent once per this number of packets. LDA+ does not specify this number.
 const PAIR_INTERVAL: u64 = 16;
 const MEDIAN_PAIRS: usize = 21;
-/// Additive increase after the first report, and after a loss (LDA+: 10 kb/s).
+/// First value of the additive increase. After a loss, the increase begins at this value again (LDA+: 10 kb/s).
 const FIRST_STEP: Rate = Rate::kbps(10);
 const MOST_RECEIVERS: usize = 16_384;
 /// A receiver that sends no report for this number of report intervals is removed. Each receiver has its own report

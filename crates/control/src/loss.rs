@@ -628,7 +628,7 @@ mod tests {
         let change = history.on_packet(&ReceivedPacket { at: at(50), ..packet(20) }, || 50.0);
         assert!(change.removed_loss_event && change.late && !change.new_loss_event);
         assert_eq!((history.rate(), history.lost(), history.events()), (None, 0, 0));
-        // The next loss calls for a first interval again.
+        // The next loss calls the closure for a first interval again.
         let mut asked = false;
         for seq in [50, 52, 53, 54] {
             history.on_packet(&packet(seq), || {

@@ -118,7 +118,8 @@ impl Trend {
         }
     }
 
-    /// Updates the slope by least squares. Keeps the old slope if the minima do not fit a line well.
+    /// Updates the slope by least squares. Keeps the old slope if the minima do not fit a line well, or if the line is
+    /// steeper than a drift can be.
     fn fit(&mut self) {
         let points = &self.minima[..self.known];
         // With two points, the error of the slope can't be estimated.
@@ -324,7 +325,8 @@ mod tests {
         feed(&mut indicator, 0.0, 59.0, delay);
         indicator.judge();
         feed(&mut indicator, 59.0, 1.0, delay);
-        // At a drift of 10,000 parts per million, the remaining error over the long mean is below a millisecond.
+        // The delay grows by 10,000 parts per million, which must not count as drift. The error that remains over the
+        // long mean is below a millisecond.
         assert!(indicator.drift().abs() < 25e-6, "{}", indicator.drift());
         assert_eq!(indicator.judge().0, State::Congested);
     }

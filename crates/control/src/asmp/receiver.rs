@@ -112,7 +112,7 @@ impl Receiver {
             losses: Losses::default(),
             events: config.loss_events.then(|| {
                 // A discount of 1.0 disables history discounting (RFC 5348, section 5.5). With discounting, a stream
-                // with smooth frame sizes would get more than its fair share of a drop-tail queue.
+                // with a smooth rate would get more than its fair share of a drop-tail queue.
                 Box::new(LossHistory::new(LossSettings { discount: 1.0, reorder: REORDER, ..LossSettings::default() }))
             }),
             marked: 0,
@@ -286,8 +286,8 @@ impl Receiver {
         if config.repaired && rate > most { (most, true) } else { (rate, false) }
     }
 
-    /// Whether a report of the rate `other` suppresses a report of the rate `own` (ASMP, 3.8). The sender uses the lowest
-    /// reported rate, which suppression can make too high by `SIMILARITY` at most.
+    /// Whether a report of the rate `other` suppresses a report of the rate `own` (ASMP, 3.8). The sender uses the
+    /// lowest reported rate, which suppression can make too high by `SIMILARITY` at most.
     fn says_the_same(own: Rate, other: Rate) -> bool {
         let (own, other) = (own.as_bps_f64(), other.as_bps_f64());
         (other - own).abs() <= SIMILARITY * own

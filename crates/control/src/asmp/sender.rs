@@ -11,7 +11,8 @@ use steadycast_units::{Rate, Span, Time};
 const MEMBER_TIMEOUT_INTERVALS: u64 = 5;
 /// If no receiver sends a report for this number of report intervals, the rate is halved.
 const NO_REPORT_INTERVALS: u64 = 4;
-/// Maximum number of receivers in the table. A new receiver then replaces the receiver with the oldest report.
+/// Maximum number of receivers in the table. If the table is full, a new receiver replaces the receiver with the oldest
+/// report.
 const MOST_RECEIVERS: usize = 1 << 17;
 const REPORT_SIZE: f64 = 112.0;
 

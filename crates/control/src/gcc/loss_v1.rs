@@ -203,8 +203,8 @@ mod tests {
         let first = run(&mut little, 0..1, 2);
         assert_eq!(first, Rate::kbps(325));
         let tenth = run(&mut little, 1..10, 2);
-        // The expected rate is (300 + 12.5) 1.08^10 − 12.5. It is slightly lower, because updates occur every 25 ms and
-        // the history is a second long.
+        // Exact steps of a second would give (300 + 12.5) 1.08^10 − 12.5. The rate is slightly lower, because updates
+        // occur every 25 ms and the history is a second long.
         assert!((Rate::kbps(590)..=Rate::kbps(665)).contains(&tenth), "{tenth}");
         let held = run(&mut little, 10..15, 8);
         assert_eq!(held, tenth);

@@ -436,7 +436,7 @@ mod tests {
         assert!((model.loss - 0.5).abs() < 0.01);
     }
 
-    /// Like `run`, but always sends at the rate that the model estimates. Returns the final rate.
+    /// Like `run`, but after the first second sends at the rate that the model estimates. Returns the final rate.
     fn follow(model: &mut LossV2, seconds: u64, lost: f64, by_delay: Rate) -> Rate {
         let mut rate = run(model, 0..1_000, 500.0, lost, by_delay);
         for ms in (1_000..seconds * 1_000).step_by(50) {

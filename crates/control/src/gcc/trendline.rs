@@ -140,7 +140,8 @@ mod tests {
         };
         assert_eq!(step(20.0, 50), 15.7625);
         assert_eq!(step(20.0, 50), 17.6058);
-        // The value exceeds the threshold by more than the limit for outliers.
+        // The first value lowers the threshold to its minimum. The second value exceeds it by more than the limit for
+        // outliers.
         assert_eq!(step(5.0, 100), 6.0);
         assert_eq!(step(40.0, 50), 6.0);
     }
@@ -168,7 +169,8 @@ mod tests {
 
     #[test]
     fn overuse_needs_twenty_points_and_a_slope_above_the_threshold_for_ten_milliseconds() {
-        // The delay grows by 10 ms in 20 ms. Overuse is detected as soon as there are twenty points and one more group.
+        // The delay grows by 10 ms in 20 ms. Overuse is detected one group after there are twenty points, because a
+        // single group above the threshold does not count.
         let soon = groups_until_over(10.0);
         assert!(soon.is_some_and(|n| (21..=22).contains(&n)), "{soon:?}");
         // With a slope of 0.01 and sixty groups, the value is 2.4, which is below the minimum threshold.
