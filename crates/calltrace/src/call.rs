@@ -36,8 +36,8 @@ pub struct Frame {
     pub left: Time,
     /// RTP timestamp minus the first frame's RTP timestamp, unwrapped, in ticks of the stream's clock.
     pub ticks: i64,
-    /// When the frame's last packet arrived. It is `None` if a packet of the frame is missing or its arrival is
-    /// unknown.
+    /// When the frame's last packet arrived. It is `None` if the end of the frame is unknown, if a packet of the frame
+    /// was or may have been lost, or if the arrival of a recorded packet is unknown.
     pub arrived: Option<PeerTime>,
     /// Sum of the sizes of the frame's IP packets.
     pub size: Bytes,
@@ -52,8 +52,8 @@ pub type PacketReport = (Time, Vec<(u32, Option<PeerTime>)>);
 /// the sender's clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exchange {
-    /// For each sent packet: its departure, the size of its IP packet, and whether it belongs to the stream that has
-    /// the most bytes.
+    /// For each sent packet: when it was recorded, the size of its IP packet, and whether it belongs to the stream that
+    /// has the most bytes.
     pub sent: Vec<(Time, Bytes, bool)>,
     /// Reports that arrived at the sender.
     pub reports: Vec<PacketReport>,

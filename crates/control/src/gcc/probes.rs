@@ -263,7 +263,7 @@ impl ProbeController {
             self.wanted.push_back(probe);
             self.further_above = (further && rate < most).then(|| rate.scale(FURTHER_ABOVE));
         }
-        // Drop the oldest probes if there are too many. They were never sent and are outdated.
+        // Drop the oldest probes if there are too many. They were never completed and are outdated.
         while self.wanted.len() > MOST_CLUSTERS {
             self.wanted.pop_front();
         }

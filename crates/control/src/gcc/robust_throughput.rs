@@ -74,7 +74,8 @@ impl RobustThroughput {
         let all: Bytes = self.window.iter().map(|packet| packet.size).sum();
         let span = (last.arrived.since(first.arrived).later().saturating_sub(largest) + second).max(SHORTEST);
         let received = all.saturating_sub(first.size).per(span);
-        // Skip packets that were sent before the window. They would make the duration longer, but they add no bytes.
+        // Skip packets that were sent before a packet that has left the window. They would make the duration longer,
+        // but other bytes that were sent in this time are not in the window any more.
         let sent = self.window.iter().filter(|packet| self.left.is_none_or(|left| packet.sent >= left));
         let Some((size, begun, last, count)) =
             sent.fold(None, |sum: Option<(Bytes, Time, &Received, usize)>, packet| {

@@ -28,7 +28,8 @@ struct SentPacket {
     through: u64,
     probe: Option<u32>,
     missing: bool,
-    /// Whether feedback has skipped the packet. Its bytes were then added to a packet that arrived later.
+    /// Whether the packet's fate is unknown ([`SenderHalf::on_unknown`]). Its bytes are then added to the next packet
+    /// that arrives.
     unknown: bool,
 }
 
@@ -62,8 +63,8 @@ pub(super) struct Sender {
     /// Number of packets expected and lost since the last update of estimate v1.
     unreported: (i64, i64),
     next_loss_update: Time,
-    /// Bytes of packets that feedback has skipped. They are added to the next packet that arrives, so that no sent
-    /// bytes are missing in the acknowledged rate.
+    /// Bytes of packets whose fate is unknown. They are added to the next packet that arrives, so that no sent bytes
+    /// are missing in the acknowledged rate.
     unknown: Bytes,
     /// Whether per-packet feedback has arrived. If so, receiver reports are ignored.
     per_packet: bool,
