@@ -108,8 +108,8 @@ pub(crate) struct PacketRecord {
     pub(crate) transport: Option<u16>,
     pub(crate) timestamp: u32,
     pub(crate) marker: bool,
-    /// Is false for a packet that is missing in the recording. Such a packet gets an interpolated time, and the size of
-    /// the next recorded packet.
+    /// Whether the recording contains the packet. A missing packet gets an interpolated time, and the size of the next
+    /// recorded packet.
     pub(crate) is_recorded: bool,
     /// Whether this packet repeats an earlier packet, with the same SSRC and sequence number. Senders repeat packets in
     /// this way if no retransmission stream (RFC 4588) was negotiated.

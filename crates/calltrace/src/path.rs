@@ -81,9 +81,9 @@ pub struct Bin {
     pub capacity: Option<Band>,
     /// Highest rate at which the queue did not grow. It is a lower bound of the capacity.
     pub at_least: Option<Rate>,
-    /// Is set if cross traffic or fast changes of the capacity are detected in the five seconds around this bin. The
-    /// first value is the rate of packets of the call that followed each other directly. The second value is the call's
-    /// share of it. The capacity is then unknown.
+    /// Two rates that are set if cross traffic or fast changes of the capacity are detected in the five seconds around
+    /// this bin. The first is the rate of packets of the call that followed each other directly. The second is the
+    /// call's share of the first rate. The capacity is then unknown.
     pub shared: Option<(Rate, Rate)>,
 }
 

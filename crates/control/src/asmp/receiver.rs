@@ -91,8 +91,8 @@ pub(super) struct Receiver {
     claim: Option<Claim>,
     next: NextReport,
     rounds: Rounds,
-    /// A check of reports after the start phase: none may raise the rate by more than one packet per round trip. It is
-    /// used in the mode `repaired` only.
+    /// Checks, in repaired mode only, that no report after the start phase raises the rate by more than one packet per
+    /// round trip.
     steps: Check,
 }
 

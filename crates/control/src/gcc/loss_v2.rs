@@ -43,7 +43,7 @@ const MOST_RISE: f64 = 1.3;
 const WINDOW: Span = Span::millis(300);
 /// While loss limits the bandwidth, it is at most the acknowledged rate times this factor.
 const ABOVE_ACKNOWLEDGED: f64 = 1.5;
-/// Is used in place of [`ABOVE_ACKNOWLEDGED`] for some time after a decrease. [`HELD`] defines this time.
+/// This factor replaces [`ABOVE_ACKNOWLEDGED`] for some time after a decrease. [`HELD`] defines this time.
 const ABOVE_ACKNOWLEDGED_HELD: f64 = 1.2;
 /// [`ABOVE_ACKNOWLEDGED_HELD`] is used until the acknowledged rate reaches the decreased rate times this factor.
 const HELD: f64 = 1.3;
