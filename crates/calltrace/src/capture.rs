@@ -33,7 +33,8 @@ const COPY_OF_REPORT_WITHIN: Span = Span::millis(5);
 pub(crate) const FRAGMENTS_WITHIN: Span = Span::secs(5);
 /// Maximum number of unanswered STUN requests that are stored.
 const MOST_REQUESTS: usize = 100_000;
-/// If the round trip between the capture and a host is at most this long, the capture was made at this host.
+/// If the round trip between the capture and a host is at most this long, the capture was made at this host, unless the
+/// other host is near too.
 const LOCAL_RTT: Span = Span::millis(2);
 
 struct Fragments {

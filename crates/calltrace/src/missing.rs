@@ -14,8 +14,8 @@ const NEAR_GAP: Span = Span::millis(100);
 /// Dropped packets are ignored if there is at most one of them for this number of missing packets (2 %).
 const NEGLIGIBLE: u64 = 50;
 
-/// Minimum time by which a repetition leaves after a packet with a higher sequence number. After a shorter time, the
-/// packet is only reordered, because a repetition takes at least a round trip.
+/// A packet is a repetition if it leaves later than a packet with a higher sequence number by more than this time. If
+/// the time is shorter, the packet is only reordered, because a repetition takes at least a round trip.
 const LEAST_REPEAT: Span = Span::millis(1);
 /// The capture is not trusted if it misses more than this number of packets that arrived according to reports, and if
 /// these are more than the missing packets that were lost.

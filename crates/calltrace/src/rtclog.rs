@@ -18,7 +18,7 @@ use steadycast_wire::IP_UDP_OVERHEAD;
 /// Maximum number of events that may follow the first event of a batch. The limit is needed because a damaged batch may
 /// claim to have 2³² events.
 const MOST_DELTAS: u64 = 1 << 20;
-/// Maximum number of packets in a file.
+/// Maximum number of packets in each direction of a log.
 const MOST_PACKETS: usize = 20_000_000;
 /// Maximum difference between two times in a log, in milliseconds.
 const DAY_MS: i64 = 86_400_000;

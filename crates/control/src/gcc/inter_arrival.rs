@@ -8,7 +8,7 @@ const GROUP: Span = Span::millis(5);
 /// Maximum time between two arrivals within a burst. The packets of a burst waited in a queue together, so they form
 /// one group.
 const BURST: Span = Span::millis(5);
-/// Maximum time between the first and the last arrival of a burst.
+/// The first and the last arrival of a burst are less than this time apart.
 const LONGEST_BURST: Span = Span::millis(100);
 /// The receiver's clock has jumped if two arrivals are farther apart than the reports on them by at least this time.
 const JUMP: Span = Span::secs(3);

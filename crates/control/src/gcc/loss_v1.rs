@@ -15,7 +15,7 @@ const FACTOR: f64 = 1.08;
 /// An increase also adds this rate.
 const STEP: Rate = Rate::kbps(1);
 const BETWEEN_CUTS: Span = Span::millis(300);
-/// Maximum age at which a loss fraction is used. It is 1.2 times the longest report interval, which is 5 s.
+/// A loss fraction of this age is not used any more. It is 1.2 times the longest report interval, which is 5 s.
 const LOSS_REPORT_MAX_AGE: Span = Span::secs(6);
 /// Duration of the start phase.
 const START: Span = Span::secs(2);

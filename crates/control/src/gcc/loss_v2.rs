@@ -54,7 +54,7 @@ const FIRST_HOLD: Span = Span::millis(300);
 /// Maximum time for which the rate is held after a decrease.
 const LONGEST_HOLD: Span = Span::secs(60);
 /// The observation with the highest loss is ignored if its send rate is below the median send rate times this factor.
-/// At a higher send rate, congestion has caused the loss.
+/// At this send rate or a higher one, congestion has caused the loss.
 const BURST: f64 = 2.0;
 /// For this time after a rise begins, the acknowledged rate is tried as the bandwidth even if the application limits
 /// the rate.

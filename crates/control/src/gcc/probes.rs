@@ -29,9 +29,9 @@ const DROP: f64 = 0.66;
 const AFTER_DROP: f64 = 0.85;
 /// A recovery probe is sent only if its rate times this share exceeds the current estimate.
 const LEAST_EXPECTED_RESULT: f64 = 0.95;
-/// A recovery probe is sent at most this time after the drop.
+/// A recovery probe is sent less than this time after the drop.
 const DROP_MAX_AGE: Span = Span::secs(5);
-/// A recovery probe is sent in an application-limited phase, or at most this time after the end of such a phase.
+/// A recovery probe is sent in an application-limited phase, or less than this time after the end of such a phase.
 const ALR_END_MAX_AGE: Span = Span::secs(3);
 /// Minimum interval between two recovery probes.
 const DROP_INTERVAL: Span = Span::secs(5);
