@@ -1,5 +1,5 @@
-//! Session descriptions (RFC 8866). The private attribute `x-steadycast` contains the controller. Receivers of other
-//! programs ignore this attribute.
+//! Session descriptions (RFC 8866). The private attribute `x-steadycast` contains the controller's name and other
+//! values. Receivers of other programs ignore this attribute.
 
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use sdp_types::{Attribute, Bandwidth, BandwidthType, Connection, Media, MediaType, Origin, Session, TransportProto};
@@ -47,10 +47,11 @@ pub struct Description {
     pub others: Vec<u8>,
     /// Payload format. `None` if this program does not support it.
     pub format: Option<PayloadFormat>,
-    /// Decoder configuration. For MPEG-4 these are bytes of the stream. For H.264 and H.265 these are parameter sets
-    /// with start codes.
+    /// Decoder configuration. For MPEG-4, it is the value of the parameter `config`, decoded to bytes. For H.264 and
+    /// H.265, it consists of parameter sets with start codes.
     pub config: Vec<u8>,
-    /// RTCP port, if it is not the port after the RTP port (RFC 3605).
+    /// RTCP port in `a=rtcp` (RFC 3605). `None` if the description does not contain this attribute. The RTCP port is
+    /// then the port after the RTP port.
     pub rtcp_port: Option<u16>,
     /// Sources whose packets are discarded (RFC 4570).
     pub excluded: Vec<IpAddr>,
@@ -68,7 +69,8 @@ pub struct Description {
     pub parity: Option<ParityStream>,
     /// The audio stream. `None` if there is no audio, or none that this program supports.
     pub audio: Option<AudioStream>,
-    /// SSRC and canonical name of the media (RFC 5576). `None` if an SSRC group contains them.
+    /// SSRC and canonical name of the media (RFC 5576). `None` if the description does not contain them, or if it
+    /// contains an SSRC group.
     pub media: Option<(u32, String)>,
     /// Whether the sender makes key frames on request (PLI, RFC 4585; FIR, RFC 5104).
     pub key_frames: bool,
@@ -149,8 +151,8 @@ impl AudioStream {
         Some(Self { payload_type, port: media.port, source: lone_source(media) })
     }
 
-    /// Returns the media section of the audio. Its addresses and its feedback are the same as in the video's section
-    /// `of_video`.
+    /// Returns the media section of the audio. Its addresses and its format of per-packet feedback are the same as in
+    /// the video's section `of_video`.
     fn section(&self, video: &Description, of_video: &Media) -> Media {
         let mut media =
             Media::new(MediaType::Audio, self.port, TransportProto::Other(of_video.proto.clone()), self.payload_type);
@@ -442,7 +444,7 @@ impl Description {
             others: same.iter().map(|offer| offer.payload_type).collect(),
             format,
             config,
-            // Ignore the bandwidth at session level, because it is for all media together.
+            // Ignore `b=AS` at session level, because it is for all media together.
             bandwidth: bandwidth(&media.bandwidths, "AS").map(|kbps| Rate::bps(kbps.saturating_mul(1_000))),
             reports: bandwidth(&media.bandwidths, "RR").or(bandwidth(&session.bandwidths, "RR")).map(Rate::bps),
             feedback,
@@ -1020,7 +1022,7 @@ mod tests {
                 }
             }
         }
-        // A text that contains no session description is refused, even if it begins like one.
+        // A text that contains no session description is refused, even if it begins like the texts above.
         for none in ["SDP:\n", "SDP:\nnothing\n", "# v=0\n", "a v=0\nm=video 5 RTP/AVP 96\n"] {
             let error = Description::read(none.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("not a session description"), "{none:?}: {error}");

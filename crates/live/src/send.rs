@@ -385,7 +385,7 @@ impl SendOptions {
         let to = self.to.ip();
         RemotePeer {
             cname: self.cname.clone(),
-            // Set no peer for a group, because it has several.
+            // Set no peer for a group, because a group has no single peer.
             peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
@@ -749,7 +749,7 @@ impl Session {
     fn finish(&mut self) -> Result<LiveRecord, LiveError> {
         let clock = self.driver.clock;
         let now = clock.now();
-        // Put an empty loop in its place, because `into_ends` consumes the loop.
+        // Replace the loop by an empty one, because `into_ends` consumes the loop.
         let driver = std::mem::replace(&mut self.driver, Loop::new(clock)?);
         let late = driver.late.clone();
         let Some((mut wired, pair)) = driver.into_ends().pop() else {
@@ -803,8 +803,8 @@ impl Session {
     }
 
     /// Returns a warning if audio was sent and no receiver has reported any, although a receiver reports single
-    /// packets. The warning does not apply to a player with standard reports. It may report on audio to the audio's
-    /// port, which is not read.
+    /// packets. The warning does not apply to a player with standard reports. Such a player may report on audio to the
+    /// audio's port, which is not read.
     fn lacks_audio_reports(&self, end: &SocketSource) -> Option<String> {
         let reports = end.peers.as_ref()?.iter().any(|(_, peer)| peer.ours || peer.packets);
         let lacks = end.source.session()?.audio_loss().is_none() && end.source.audio_packets >= MIN_AUDIO_PACKETS;

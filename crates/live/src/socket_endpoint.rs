@@ -392,8 +392,8 @@ impl RunCandidates {
     }
 }
 
-/// The minimum one-way delay and the media clock of a source. Both are reset if the SSRC changes or the source
-/// restarts.
+/// The minimum one-way delay and the media clock of a source. If the SSRC changes or the source restarts, the minimum
+/// is measured anew, and the media clock continues one step after the last frame.
 #[derive(Clone, Copy, Default)]
 struct SourceClock {
     ssrc: Option<u32>,
@@ -607,8 +607,8 @@ impl SocketSink {
         self.sink.session().is_some_and(Receiver::source_ended)
     }
 
-    /// Returns the address to which reports are sent. Returns `None` if it is unknown or if reports go to the whole
-    /// group.
+    /// Returns the address to which reports are sent. Returns `None` if the address is unknown, if reports go to the
+    /// whole group or through a browser's connection, or if no reports are sent.
     pub const fn reports_to(&self) -> Option<SocketAddr> {
         match self.reports {
             Reports::Sender { known, .. } => known,

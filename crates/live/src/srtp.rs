@@ -29,7 +29,8 @@ const REPLAY_WINDOW: u64 = 128;
 /// Maximum number of rollover counters that are tried for an unknown source. At 1 Mb/s, the sequence number wraps every
 /// nine minutes.
 const MAX_JOIN_ROLLOVERS: u64 = 32;
-/// How many rollovers of a known source may be missed during an outage. A rollover is a wrap of the sequence number.
+/// Maximum number of further rollover counters that are tried for a known source after an outage, if the nearest
+/// counter is wrong. A rollover is a wrap of the sequence number.
 const MAX_OUTAGE_ROLLOVERS: u64 = 4;
 
 /// The protection profiles of RFC 5764, section 4.1.2, and RFC 7714, section 14.2.
@@ -76,8 +77,8 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Decodes 30 bytes from base64: a key of 16 bytes, followed by a salt of 14 bytes (RFC 4568). The command `openssl
-    /// rand -base64 30` creates such a text.
+    /// Decodes 30 bytes from base64: a key of 16 bytes, followed by a salt of 14 bytes (RFC 4568). Such a text is the
+    /// output of `openssl rand -base64 30`.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
         let (key, salt) = bytes.split_at_checked(16)?;
@@ -273,7 +274,8 @@ fn nonce(iv: &[u8; 16]) -> [u8; 12] {
     std::array::from_fn(|n| iv[n])
 }
 
-/// The replay window: the newest packet index, and a bit for each index of the window that has been received.
+/// The replay window: the newest packet index, and one bit per index of the window. A bit is set if the packet with
+/// this index was received.
 #[derive(Clone, Copy, Default)]
 struct Replay {
     newest: Option<u64>,
@@ -595,7 +597,8 @@ mod tests {
             "81c8000d 4d617273 4e545031 4e545032 52545020 0000042a 0000e930 4c756e61 deadbeef deadbeef deadbeef
              deadbeef deadbeef",
         );
-        // The first packet is encrypted. The second packet is only authenticated.
+        // `whole` has the encrypted packet for each key. `tags` has, for each key, the tag of the packet that is only
+        // authenticated.
         let whole = [
             "81c8000d 4d617273 63e94885 dcdab67c a727d766 2f6b7e99 7ff5c0f7 6c06f32d c676a5f1 730d6fda 4ce09b46
              86303ded 0bb9275b c84aa458 96cf4d2f c5abf872 45d9eade 800005d4",

@@ -100,10 +100,10 @@ pub struct Coded {
     pub size: Bytes,
 }
 
-/// The state of Evalvid-RA's rule at the end of the last GOP.
+/// The state of Evalvid-RA's rule at the start of the GOP that was coded last.
 #[derive(Clone, Copy, Debug)]
 struct LastGop {
-    /// The mean of the target rate during the GOP, in bit/s.
+    /// The mean target rate that determined the byte budget of the GOP, in bit/s.
     mean: f64,
     /// The byte budget of the GOP.
     allowed: f64,
@@ -425,8 +425,8 @@ impl Encoder {
     }
 }
 
-/// Returns the indices of `count` quantizers of a ladder, from the finest to the coarsest. The logarithms of their
-/// rates are evenly spaced.
+/// Returns the indices of up to `count` quantizers of a ladder, from the finest to the coarsest. The logarithms of
+/// their rates are as evenly spaced as the ladder allows.
 fn spaced(ladder: &Ladder, count: u64, payload: u64, overhead: u64) -> Vec<usize> {
     let log = |rung: usize| libm::log(ladder.rates(rung, payload, overhead).0.as_bps_f64().max(1.0));
     let logs: Vec<f64> = (0..ladder.quantizers.len()).map(log).collect();

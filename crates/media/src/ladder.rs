@@ -37,7 +37,7 @@ pub enum LadderError {
     /// A list of the ladder is empty.
     #[error("the ladder has no {0}")]
     Empty(&'static str),
-    /// A list of the ladder does not have the same length as the others.
+    /// A list of the ladder does not have the length that the other lists require.
     #[error("the ladder's {what} has {got} entries, {need} are needed")]
     Length {
         /// What the list contains.

@@ -46,8 +46,8 @@ impl Bounds {
 }
 
 /// An adaptive play-out delay. It is the 95th percentile of the frame delays in the last ten seconds, plus the time to
-/// repair a lost packet, plus a margin. A late frame raises the play-out delay immediately, to the frame's own delay
-/// plus the margin. The play-out delay falls by at most 10 ms per second.
+/// repair a lost packet, plus a margin. A late frame raises the play-out delay immediately, at least to the frame's own
+/// delay plus the margin, within the bounds. The play-out delay falls by at most 10 ms per second.
 #[derive(Clone, Debug)]
 pub struct Playout {
     bounds: Bounds,

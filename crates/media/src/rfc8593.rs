@@ -206,7 +206,7 @@ impl SyntheticCodec {
         if of.model == CodecModel::Trace {
             return wanted;
         }
-        // Start a burst if the change is abrupt (RFC 8593, section 5.2).
+        // Start a burst if the change is abrupt (RFC 8593, section 5.2), or if this is the first target.
         match self.target {
             Some((held, until)) if now < until || held == wanted => return held,
             Some((held, _)) if (wanted / held - 1.0).abs() <= of.abrupt => {}

@@ -1,5 +1,5 @@
 //! The choice between a few rungs of a stream at its key frames. A rung is one of the stream's encodings, which differ
-//! in rate. Such sources are encoded once for many viewers.
+//! in rate. The source of such a stream is encoded once for many viewers.
 //!
 //! Three rules avoid a switch at each key frame:
 //!
@@ -24,7 +24,8 @@ const FITTING_SHARE: f64 = 0.75;
 /// Maximum share of the target rate that a finer rung may need for a climb. The need is the rung's highest recent rate.
 const CLIMB_SHARE: f64 = 0.8;
 
-/// Maximum share of the rate that a finer rung may need if the stream skips rungs. This happens only at the start.
+/// Maximum share of the rate that a finer rung may need if the climb skips rungs. This happens only as long as the
+/// stream has never stepped down.
 const JUMP_SHARE: f64 = 0.5;
 
 /// The stream does not climb if the rate is below this share of the rate at the last key frame.
@@ -141,7 +142,7 @@ pub struct RungContext<'a> {
 /// The reason why a stream has its present rung.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RungReason {
-    /// The stream has just begun. The rung is the finest one that fits the rate.
+    /// This is the stream's first rung since its start or since a pause. It was the finest rung that fitted the rate.
     #[default]
     First,
     /// The next finer rung does not fit the rate, or this is the finest rung.
@@ -298,7 +299,7 @@ impl RungChooser {
     }
 
     /// Records that the stream steps down from `rung` to `to`. For each rung whose climb has failed, the wait before
-    /// the next climb becomes longer.
+    /// the next climb becomes longer. For the other rungs that it leaves, the wait becomes [`FIRST_WAIT`] again.
     fn step_down(&mut self, at: Span, rung: usize, to: usize) {
         (self.fits_since, self.has_fallen) = (None, true);
         // Forget the rate before the collapse. Otherwise, the same collapse would be found again at the next key frame.

@@ -140,7 +140,8 @@ impl Datagrams {
 
     /// Sends a datagram. [`Datagrams::advance`] must have processed all events before `now`.
     ///
-    /// Returns the number of the datagram, counted from 0. Returns `None` if the destination does not exist.
+    /// Returns the number of the datagram, counted from 0. Returns `None` if `from` or the destination does not exist,
+    /// or if no path leads to the destination.
     pub fn offer(&mut self, now: Time, from: NodeIx, to: Target, ecn: Ecn, bytes: Vec<u8>) -> Option<u32> {
         // Never go back in time, because the driver's clock may lag behind.
         let (now, sender) = (now.max(self.now), self.places.get(&from).copied()?);

@@ -133,7 +133,7 @@ impl EventQueue {
     #[inline(always)]
     pub(crate) fn replace(&mut self, key: Key) {
         self.taken = false;
-        // Insert the key into the heap if it is later than a key in the heap, or if the array is full.
+        // Use the heap if the key is later than the first key in the heap, or if the array is full.
         if self.far_first < key || self.near.len() > NEAR_LEN {
             return self.insert_far(key);
         }

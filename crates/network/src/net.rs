@@ -3,8 +3,8 @@
 //! - A hop is a single event, because a link computes the arrival time of a packet when the packet is offered.
 //! - Packets in flight wait in lanes, which are sorted by arrival. Only the first packet of a lane has a key in the
 //!   event queue.
-//! - Packets of equal latency share a lane, even if they are on different links. They arrive in the order in which they
-//!   were offered.
+//! - Packets of equal latency can share a lane, even if they are on different links, because they arrive in the order
+//! in which they were offered.
 //! - Copies that arrive at the same time are a single event, called a [`Fan`].
 //! - Some links decide later what happens to a packet. They return a [`Token`], under which the packet is stored until
 //!   then.
@@ -24,7 +24,7 @@ pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
     pub(crate) lanes: Lanes,
     pub(crate) nodes: Vec<Node>,
-    /// The next link from each node. There is one list per node to which unicast packets are sent.
+    /// The next link from each node. There is one list per node towards which routes were computed.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
     pub(crate) paths: Paths,
     pub(crate) groups: Vec<Group>,

@@ -49,7 +49,7 @@ struct MembershipChange {
 pub struct Network {
     net: Net,
     graph: Graph,
-    /// For each node to which packets are sent, the index of its routes in `net.routes`.
+    /// For each node towards which routes were computed, the index of these routes in `net.routes`.
     routes: BTreeMap<u32, u32>,
     membership_changes: Vec<MembershipChange>,
     /// The initial delay of each link direction.
