@@ -180,7 +180,8 @@ impl PythonController {
 
 impl Factory for PythonController {
     fn sender(&self, setup: &Setup) -> Box<dyn SenderHalf> {
-        // Enter the interpreter only here, once per session. The simulation itself runs without the interpreter's lock.
+        // Take the interpreter's lock here, once per session, to create the object. The simulation itself runs without
+        // this lock.
         let law = Python::attach(|py| Object::new(py, self.class.bind(py), SENDER, Some(setup), &self.fault));
         Box::new(Half::new(law, setup, self.feedback))
     }

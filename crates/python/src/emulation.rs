@@ -51,7 +51,8 @@ impl PyEmulation {
     /// Creates the hosts and opens the sockets of the flows. `ladders` and `guests` are as in `Simulation`. `program`
     /// is the name of a host and the command that runs there. If `only` is set, the command runs without the flows.
     /// Otherwise, it runs together with the flows. `tap` lists the hosts whose datagrams are recorded in the table
-    /// "wire". Raises MissingError if a permission is missing, and UserError for other problems.
+    /// "wire". Raises MissingError if the program can't be started, OSError if the system refuses something, and
+    /// UserError for other problems.
     #[new]
     #[pyo3(signature = (scenario, ladders, guests, program=None, only=false, tap=Vec::new()))]
     fn new(

@@ -42,8 +42,7 @@ fn pair(from: &Bound<'_, PyDict>) -> PyResult<PairOptions> {
         source: source.map(|text| address(&text)).transpose()?,
         mux: want(from, "mux")?,
         local: want(from, "local")?,
-        // Only a session description can specify a separate RTCP port. By default, it is the next port after the media
-        // port.
+        // Only a session description can specify that RTCP uses another port than the port after the media port.
         reports: None,
     })
 }

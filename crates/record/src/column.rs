@@ -53,8 +53,8 @@ macro_rules! columns {
 }
 
 columns! {
-    /// Columns of `rates`. There is one row per interval of the record, with the data that a flow's source sent or that
-    /// a receiver received.
+    /// Columns of `rates`. For each interval of the record, there is one row per source and one per receiver of each
+    /// flow. The row has the data that was sent or received there.
     rates {
         T: Real = "t_s", Seconds, "The start of the interval.";
         FLOW: Text = "flow", Text, "The flow's name.";

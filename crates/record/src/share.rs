@@ -110,7 +110,7 @@ impl Claims {
     }
 
     /// Returns for each claim whether it competes. A claim competes if it uses a link together with another claim, and
-    /// if the `shares` of all claims fill this link.
+    /// if the `shares` of the claims on this link fill the link.
     fn compete(&self, demands: &[Demand], capacity: &[Option<Rate>], shares: &[Option<Rate>]) -> Vec<bool> {
         let mut compete = vec![false; self.ways.len()];
         for (users, capacity) in self.users.iter().zip(capacity) {
@@ -421,7 +421,7 @@ mod tests {
                 prop_assert_eq!(share.there.is_none(), there.is_empty());
                 prop_assert!(apart(share.there, &there) <= 1.0, "{:?}", share);
                 // By definition, a claim competes if another claim is present on one of its links, and if the shares of
-                // all claims fill this link.
+                // all claims on this link fill it.
                 let competes = |second: usize| {
                     let (demands, rates) = &world.seconds[second];
                     demands[n] != Demand::Absent && world.ways[n].iter().any(|link| {

@@ -94,7 +94,8 @@ impl PacketResult {
 
 const RECEIVER: ReceiverId = ReceiverId(2);
 const SENDER: ReceiverId = ReceiverId(1);
-/// The report interval of a controller whose receiver part sets no report times. The value is the default of RFC 4585.
+/// The interval between sender reports if the controller's sender part sets no report times. It is also the minimum
+/// interval between reports of a receiver part that sets no report times. The value is the default of RFC 4585.
 const REPORT_INTERVAL: Span = Span::secs(1);
 /// The latest valid time on both clocks. It is 250 years, so that the times of NTP, which count from 1900, are valid. A
 /// time in nanoseconds still fits into 63 bits.
@@ -369,6 +370,7 @@ impl Remote {
     ///
     /// If all packets have the same arrival time, it is valid only for the newest packet (RFC 9002, section 5.1). The
     /// other packets are then assumed to have had the same delay.
+    ///
     /// Returns the round-trip time, if it can be measured from the feedback.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) -> Option<Span> {
         let (mut offset, last_feedback) = (self.offset, self.last_feedback);

@@ -94,7 +94,7 @@ impl Shadow {
 
     /// Counts a packet that was sent to the receiver. `arrived` states whether it has arrived.
     pub fn count(&mut self, seq: u64, arrived: bool) {
-        // Count expected packets from the first packet that the receiver has received (RFC 3550, appendix A.3).
+        // Start the number of expected packets at the lowest sequence number that was counted (RFC 3550, appendix A.3).
         let (first, highest) = self.seqs.unwrap_or((seq, seq));
         self.seqs = Some((first.min(seq), highest.max(seq)));
         self.arrived += u64::from(arrived);

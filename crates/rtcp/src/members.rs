@@ -192,8 +192,8 @@ impl Members {
         Self { own, capacity, ..Self::default() }
     }
 
-    /// Creates a table that stores only a sample of the members (RFC 2762) if the group is larger than `capacity`. It
-    /// does not refuse members.
+    /// Creates a table that stores only a sample of the members (RFC 2762) if the group is larger than `capacity`,
+    /// instead of refusing members.
     ///
     /// In a group larger than `capacity`, the number of members is an estimate. Its relative standard error is between
     /// 1/√`capacity` and 1.6/√`capacity`. Senders are always stored. `key` has to be random and secret. Otherwise,
@@ -466,7 +466,8 @@ impl Members {
             return SourceStatus::Refused;
         }
         loop {
-            // Only RTCP packets are sampled. A source of RTP is always stored, because receivers report on it.
+            // Apply the sample only to sources of RTCP. Sampling never excludes a source of RTP, because receivers
+            // report on it.
             if matches!(kind, PacketKind::Rtcp) && self.sample.is_some_and(|sample| !sample.keeps(ssrc)) {
                 return SourceStatus::Unsampled;
             }

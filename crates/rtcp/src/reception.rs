@@ -10,7 +10,7 @@ use steadycast_wire::seq::{ExtendedSeq, MAX_DROPOUT, MAX_MISORDER, Verdict};
 pub enum Arrived {
     /// A new packet of a source that is on probation (RFC 3550, appendix A.1).
     Probation,
-    /// A new packet. The value is its extended sequence number. It is below the newest number if packets were
+    /// A new packet. The value is its extended sequence number. It is below the newest number if the packet was
     /// reordered.
     New(i64),
     /// A packet that has already arrived. The value is its extended sequence number.
@@ -122,8 +122,8 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
-                // If this packet is not before the stray packets, they belong to the stream after all. Count them as
-                // received.
+                // If this packet is not before the last of the stray packets, the stray packets belong to the stream
+                // after all. Count them as received.
                 let Line { packets, last, .. } = self.line;
                 let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
                 self.received += 1 + held;
