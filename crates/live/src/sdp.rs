@@ -246,8 +246,8 @@ impl Description {
         }
     }
 
-    /// Returns all SSRCs in the description, the media's first. Also returns whether each stream has an SSRC in the
-    /// description.
+    /// Returns all SSRCs in the description, the media's first. Also returns whether the description has the SSRC of
+    /// each other stream (retransmissions, parity and audio).
     pub fn sources(&self) -> (Vec<u32>, bool) {
         let again = self.repair.as_ref().and_then(|repair| repair.sources.as_ref());
         let covered = self.parity.as_ref().and_then(|parity| parity.sources.as_ref());

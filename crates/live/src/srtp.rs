@@ -77,8 +77,8 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl MasterKey {
-    /// Decodes 30 bytes from base64: a key of 16 bytes, followed by a salt of 14 bytes (RFC 4568). Such a text is the
-    /// output of `openssl rand -base64 30`.
+    /// Decodes 30 bytes from base64: a key of 16 bytes, followed by a salt of 14 bytes (RFC 4568). The command
+    /// `openssl rand -base64 30` prints such a text.
     pub fn read(text: &str) -> Option<Self> {
         let bytes = unbase64(text.trim())?;
         let (key, salt) = bytes.split_at_checked(16)?;

@@ -3,8 +3,8 @@ use crate::{Coded, Encoder};
 use std::collections::VecDeque;
 use steadycast_units::{Bytes, Rate, Span};
 
-/// A source of coded frames over time. It is an [`Encoder`], which models an encoder, or a real encoder behind a
-/// camera.
+/// A source of coded frames over time. Examples are an [`Encoder`], which models an encoder, and a real encoder behind
+/// a camera.
 pub trait Feed: Send {
     /// Returns when the next frame is ready, as the time since the start of the flow. Returns [`Span::MAX`] if the time
     /// is not known yet.

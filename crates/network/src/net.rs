@@ -4,7 +4,7 @@
 //! - Packets in flight wait in lanes, which are sorted by arrival. Only the first packet of a lane has a key in the
 //!   event queue.
 //! - Packets of equal latency can share a lane, even if they are on different links, because they arrive in the order
-//! in which they were offered.
+//!   in which they were offered.
 //! - Copies that arrive at the same time are a single event, called a [`Fan`].
 //! - Some links decide later what happens to a packet. They return a [`Token`], under which the packet is stored until
 //!   then.

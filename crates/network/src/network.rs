@@ -60,7 +60,7 @@ pub struct Network {
     /// One time series per recorded link direction.
     series: Vec<Rows<LinkPoint>>,
     last: Vec<Carried>,
-    /// The counters of all links at the end of the warm-up. Empty if there is no warm-up.
+    /// The counters of all links at the end of the warm-up. Empty before that, and if there is no warm-up.
     warm: Vec<Counts>,
     /// The number of bytes that each link had sent at the end of the run.
     ended: Vec<Bytes>,

@@ -182,8 +182,8 @@ impl PyBroadcast {
     }
 
     /// Adds the access units of picture number `picture`, the finest rung first. The kind of each access unit is 0, 1
-    /// or 2 for I, P and B. `sampled_s` is needed if the source has its own pace. It is the time of the picture, in
-    /// seconds since the source's first picture.
+    /// or 2 for I, P and B. If the source has its own pace, `sampled_s` is the time of the picture, in seconds since
+    /// the source's first picture.
     #[pyo3(signature = (picture, units, sampled_s=None))]
     fn push(&self, picture: u32, units: Vec<(u8, Bound<'_, PyBytes>)>, sampled_s: Option<f64>) {
         let units = units.into_iter().map(|(kind, data)| (frame_kind(kind), data.as_bytes().to_vec())).collect();
