@@ -69,8 +69,8 @@ pub struct Description {
     pub parity: Option<ParityStream>,
     /// The audio stream. `None` if there is no audio, or none that this program supports.
     pub audio: Option<AudioStream>,
-    /// SSRC and canonical name of the media (RFC 5576). `None` if the description does not contain them, or if it
-    /// contains an SSRC group.
+    /// SSRC and canonical name of the media (RFC 5576). After [`Description::read`], it is `None` if the description
+    /// does not contain them, or if it contains an SSRC group.
     pub media: Option<(u32, String)>,
     /// Whether the sender makes key frames on request (PLI, RFC 4585; FIR, RFC 5104).
     pub key_frames: bool,
@@ -229,7 +229,7 @@ impl Description {
             excluded: Vec::new(),
             reports: None,
             secure: false,
-            // Use the first dynamic payload type (RFC 3551, section 6).
+            // Use the first dynamic payload type if the format has no static one (RFC 3551, section 6).
             payload_type: format.and_then(PayloadFormat::static_type).unwrap_or(96),
             others: Vec::new(),
             format,
@@ -401,7 +401,7 @@ impl Description {
     /// Reads the first video stream of a description, and its audio.
     ///
     /// # Errors
-    /// The text is not a session description, or has no video over RTP.
+    /// The text is not a session description, or it has no video over RTP that this program can receive.
     pub fn read(text: &[u8]) -> Result<Self, SdpError> {
         let session = Session::parse(tidy(text).as_bytes())
             .map_err(|e| wrong(format!("not a session description ({e})"), "give the file that the sender wrote"))?;

@@ -389,7 +389,7 @@ impl SendOptions {
             peer: (!to.is_multicast()).then(|| crate::socket_endpoint::host(to)),
             tag: self.key.as_ref().map_or(0, |key| key.profile().tag() as u64),
             epoch: clock.epoch(),
-            // Use the first dynamic payload type by default (RFC 3551, section 6).
+            // Use the first dynamic payload type if the format has no static one (RFC 3551, section 6).
             payload_type: medium.format().and_then(PayloadFormat::static_type).unwrap_or(96),
             again: RETRANSMISSION_PAYLOAD_TYPE,
             audio: AUDIO_PAYLOAD_TYPE,
@@ -546,7 +546,7 @@ struct Session {
     shared: Arc<Shared>,
     encoder_queue: Option<EncoderQueue>,
     audio_queue: Option<AudioQueue>,
-    /// Picture sizes of the encoder. [`SizeStats::now`] is an index of them.
+    /// Picture sizes of the encoder. [`SizeStats::now`] is an index into this list.
     sizes: Vec<(u32, u32)>,
     over: Option<Arc<AtomicBool>>,
     rung: Option<RungStatus>,

@@ -425,7 +425,8 @@ impl Srtp {
         self.outgoing.rtcp.seal(at, bytes, (start, RTCP_CLEAR), &(index | ENCRYPTED).to_be_bytes());
     }
 
-    /// Decrypts an RTP packet. Returns `None` if it is not authentic.
+    /// Decrypts an RTP packet. Returns `None` if it is not authentic, has arrived before, or has an SSRC that is not
+    /// accepted.
     pub fn open_rtp(&mut self, now: Time, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtp(now, datagram);
         self.refused += u64::from(opened.is_none());
@@ -461,7 +462,7 @@ impl Srtp {
         Some(())
     }
 
-    /// Decrypts an RTCP compound. Returns `None` if it is not authentic.
+    /// Decrypts an RTCP compound. Returns `None` if it is not authentic, has arrived before, or is our own.
     pub fn open_rtcp(&mut self, datagram: &[u8]) -> Option<&[u8]> {
         let opened = self.try_rtcp(datagram);
         self.refused += u64::from(opened.is_none());

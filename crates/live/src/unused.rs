@@ -148,7 +148,7 @@ impl Unused {
 /// Returns why a datagram is neither RTP nor RTCP (RFC 7983). Returns `None` if it may be RTP or RTCP.
 pub(crate) fn foreign(bytes: &[u8]) -> Option<UnusedReason> {
     match Protocol::of(bytes) {
-        // A shorter datagram is a keep-alive, because RTP, RTCP, STUN and DTLS all have longer headers.
+        // A datagram of less than 4 bytes is a keep-alive, because RTP, RTCP, STUN and DTLS all have longer headers.
         _ if bytes.len() < 4 => Some(UnusedReason::KeepAlive),
         Protocol::Stun => Some(UnusedReason::Stun),
         Protocol::Dtls => Some(UnusedReason::Dtls),

@@ -337,8 +337,8 @@ impl Encoder {
         self.rungs.get(chosen).copied().unwrap_or(0)
     }
 
-    /// Returns the mean target rate of the GOP that has just ended, in bit/s. As in Evalvid-RA's program, the mean of
-    /// the previous GOP counts as one additional rate.
+    /// Returns the mean target rate of the GOP that has just ended, in bit/s. With [`Vbr::Evalvid`], the mean of the
+    /// previous GOP counts as one additional rate, as in Evalvid-RA's program.
     fn mean(&mut self, rate: Rate) -> f64 {
         let (sum, count) = std::mem::take(&mut self.rate_sum);
         let (sum, count) = self.last_gop.map_or((sum, count), |last_gop| (sum + last_gop.mean, count + 1));

@@ -119,8 +119,8 @@ impl Ladder {
         Bytes::new(self.sizes[rung][range].iter().map(|s| wire(u64::from(*s))).sum())
     }
 
-    /// Returns two rates of rung `rung`, including packet headers: the mean rate over the clip, and the rate of its
-    /// largest GOP.
+    /// Returns two rates of rung `rung`, including packet headers: the mean rate over the clip, and the highest rate of
+    /// a GOP.
     pub fn rates(&self, rung: usize, payload: u64, overhead: u64) -> (Rate, Rate) {
         let mean = self.bytes(rung, 0..self.kinds.len(), payload, overhead).per(self.span(self.frames()));
         let mut peak = Rate::ZERO;

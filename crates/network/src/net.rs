@@ -486,7 +486,8 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => None,
             };
         }
-        // Compute the flow only for links with fair queueing, because hashing takes time.
+        // Compute the flow only for links that hold packets, because hashing takes time. Of these links, those with
+        // fair queueing need the flow.
         let flow = if hop.link.holds_packets() { self.pool.get(packet).flow() } else { 0 };
         let fate = hop.link.offer_with_flow(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {

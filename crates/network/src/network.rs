@@ -75,14 +75,15 @@ struct Carried {
     dropped: u64,
 }
 
-/// Maximum number of recorded link directions. More would not be readable.
+/// Maximum number of recorded link directions. If there are more link directions, none is recorded, because so many
+/// would not be readable.
 const MAX_SERIES: usize = 512;
 
 impl Network {
     /// Creates the network of a scenario. It has no groups yet.
     ///
     /// # Errors
-    /// Returns an error if a link is invalid or there are too many links.
+    /// Returns an error if a link is invalid or if there are too many links or nodes.
     pub fn new(scenario: &Scenario) -> Result<Self, BuildError> {
         // Limit the number of links. The event queue packs an index into 29 bits, and each link has two directions.
         if scenario.links.len() > 1 << 28 || scenario.nodes.len() > 1 << 28 {

@@ -359,7 +359,7 @@ pub(crate) fn check_sender(options: &Bound<'_, PyDict>, medium_: &Bound<'_, PyDi
 /// The offer of a sender that publishes to a server. `options` and `medium` are dicts (see `steadycast.live.send`).
 #[pyclass(frozen, name = "Offer", module = "steadycast._core")]
 pub(crate) struct PyOffer {
-    /// The offer. `None` once a sender has been started with the server's answer.
+    /// The offer. `None` once `accept` has been called.
     offer: Mutex<Option<LocalOffer>>,
     sdp: String,
 }
