@@ -63,7 +63,7 @@ pub(crate) fn median(values: Vec<f64>) -> Option<f64> {
 }
 
 /// Returns the coefficient of variation, with the standard deviation of a sample. Returns `None` if there are fewer
-/// than two values or if their mean is zero.
+/// than two values or if their mean is not above zero.
 #[pyfunction]
 pub(crate) fn variation(values: Vec<f64>) -> Option<f64> {
     steadycast_record::variation(&values)

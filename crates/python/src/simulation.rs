@@ -225,8 +225,8 @@ impl Guests {
     }
 }
 
-/// Returns the inputs of a run, which contain the ladders and the users' controllers. Also returns the [`Guests`],
-/// which later provide the faults and the logs.
+/// Returns the inputs of a run, which contain the ladders and the users' controllers and switching rules. Also returns
+/// the [`Guests`], which later provide the faults and the logs.
 pub(crate) fn inputs(
     scenario: &Scenario,
     ladders: &Bound<'_, PyDict>,
@@ -252,7 +252,7 @@ pub(crate) fn inputs(
     Ok((inputs, guests))
 }
 
-/// Returns the exception for a fault in a user's controller.
+/// Returns the exception for a fault in a user's controller or switching rule.
 fn fault_error(fault: Fault) -> PyErr {
     match fault {
         Fault::Interrupted => PyKeyboardInterrupt::new_err(()),

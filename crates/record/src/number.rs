@@ -9,7 +9,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Returns the coefficient of variation: the standard deviation of the sample (with n − 1), divided by the mean.
-/// Returns `None` if there are fewer than two values or if the mean is zero.
+/// Returns `None` if there are fewer than two values or if the mean is not above zero.
 pub fn variation(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

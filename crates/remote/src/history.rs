@@ -42,7 +42,7 @@ pub struct History {
     begun: [Option<u64>; SEQ_SPACES],
     near: Option<PeerTime>,
     /// Before these packet numbers, [`History::settle_before`] has examined all packets. The first number is for the
-    /// calls with a stream, and the second for the calls with all streams.
+    /// calls with a stream, and the second is for the calls without a stream.
     examined: [u64; 2],
 }
 
@@ -80,7 +80,8 @@ impl History {
         }
     }
 
-    /// Returns the latest time on the receiver's clock that feedback has contained. Returns `None` if there was none.
+    /// Returns the latest arrival of a packet that feedback has reported, on the receiver's clock. Returns `None` if
+    /// there was none.
     pub fn near(&self) -> Option<PeerTime> {
         self.near
     }
@@ -151,7 +152,7 @@ impl History {
     }
 
     /// Adds feedback about packet `number` to `joined`. Does nothing if the packet is not in the history, or if it was
-    /// already reported as arrived.
+    /// already reported as arrived. Also does nothing if the packet is missing and feedback does not cover it.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
         let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) else { return };
         // Ignore repeated feedback, which must not count twice. Also ignore a report that a packet is missing if

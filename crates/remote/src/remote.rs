@@ -151,8 +151,8 @@ impl Remote {
     ///
     /// # Errors
     /// Returns an error in these cases: the name or a parameter is unknown, a value is out of range, the controller has
-    /// a need that `bounds` does not offer, the floor is above the cap, or the feedback is not suitable for the
-    /// controller.
+    /// a need that `bounds` does not offer, the cap or the packet size is zero, the floor is above the cap, or the
+    /// feedback is not suitable for the controller.
     ///
     /// ```
     /// use steadycast_remote::{Bounds, ParamErrorKind, Rate, Remote};
@@ -315,7 +315,8 @@ impl Remote {
         }
     }
 
-    /// If no feedback has arrived, records a packet of size zero. This makes the controller's no-feedback timer run.
+    /// If no feedback has arrived for the interval in `assumes`, records a packet of size zero. This makes the
+    /// controller's no-feedback timer run.
     fn assume_packet(&mut self, now: Time) {
         let Some((interval, _)) = self.assumes.filter(|(_, at)| *at <= now) else { return };
         // Count the packet as media, because a sender that sends no media is idle (RFC 5348, section 4.4).

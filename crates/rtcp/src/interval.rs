@@ -74,7 +74,8 @@ pub enum Profile {
     /// RFC 3550, but the interval is at least 1 s. The reaction times in the paper on the Adaptive Smooth Multicast
     /// Protocol (Bouras, Gkamas, Kioumourtzis 2009) imply this minimum.
     Asmp,
-    /// RFC 4585, with early feedback. There is no minimum interval, except 1 s before the first report in a group.
+    /// RFC 4585, with early feedback. There is no minimum interval, except in a group: 1 s before the first report, and
+    /// 5 s later on while there is no source.
     Avpf {
         /// The approximate time between full regular reports. If it is zero, no regular report is suppressed.
         t_rr_interval: Span,
@@ -112,8 +113,8 @@ pub struct TimerConfig {
 }
 
 impl TimerConfig {
-    /// Creates the configuration for a group. `session_bw` is the session bandwidth. The profile determines the other
-    /// values.
+    /// Creates the configuration for a group. `session_bw` is the session bandwidth, of which RTCP gets 5 %. The
+    /// minimum interval is the minimum of the profile.
     pub fn new(profile: Profile, session_bw: Rate) -> Self {
         let t_min = profile.minimum();
         Self {
@@ -166,7 +167,8 @@ pub enum Early {
     At(Time),
     /// The feedback is sent with the regular packet, which is due at this time.
     WithRegular(Time),
-    /// The feedback is not sent, because it would be too late to be useful.
+    /// The feedback is not sent, because it would be too late to be useful, or because this participant leaves the
+    /// session.
     TooLate,
 }
 
@@ -306,7 +308,7 @@ impl Timer {
     /// not include these members any more.
     pub fn on_departures(&mut self, now: Time, census: &Census) {
         let census = self.counted(census);
-        // Do nothing if the group has grown, because `on_expiry` handles this.
+        // Do nothing if the group has not become smaller, because `on_expiry` handles a larger group.
         if self.leaving.is_some() || census.members >= self.pmembers {
             return;
         }
@@ -355,8 +357,9 @@ impl Timer {
         Leave::AtExpiry(self.tn)
     }
 
-    /// Requests that feedback is sent. The feedback is useless after the time `useful` (RFC 4585, section 3.5.2). With
-    /// AVPF, it may be sent before the next regular report. With other profiles, it is sent in that report.
+    /// Requests that feedback is sent. The feedback is useless once the time `useful` has passed (RFC 4585, section
+    /// 3.5.2). With AVPF, it may be sent before the next regular report. With other profiles, it is sent in that
+    /// report.
     pub fn request_early(&mut self, now: Time, useful: Span) -> Early {
         self.request(now, useful, None)
     }
