@@ -190,8 +190,8 @@ impl PyBroadcast {
         self.0.push(picture, sampled_s.map(Span::from_secs_f64), units);
     }
 
-    /// Adds an Opus packet for all viewers. Waits up to `patience` seconds until the packet is due. See
-    /// `Sender.push_audio`.
+    /// Adds an Opus packet for all viewers. Waits up to `patience` seconds until the packet is due. Returns whether it
+    /// was due, or `None` if the broadcast has ended. See `Sender.push_audio` for the arguments.
     fn push_audio(&self, py: Python<'_>, at_s: f64, begins: bool, data: Vec<u8>, patience: f64) -> Option<bool> {
         py.detach(|| self.0.push_audio(Span::from_secs_f64(at_s), begins, &data, seconds(patience)))
     }
@@ -308,7 +308,8 @@ impl PySession {
         format!("{}(done={})", self.kind, python(self.handle.done()))
     }
 
-    /// Returns the current status of the session as JSON. Returns `null` if the session has not begun.
+    /// Returns the current status of the session as JSON. Returns `null` if there is no status yet, because the session
+    /// has not begun.
     fn status(&self, py: Python<'_>) -> String {
         py.detach(|| self.handle.status(STATUS_TIMEOUT)).to_string()
     }
@@ -616,7 +617,7 @@ impl PyReceiver {
         PyBytes::new(py, &self.description.config)
     }
 
-    /// The local address, as text.
+    /// The address at which media is received, as text. It is a local address or the address of a group.
     #[getter]
     fn address(&self) -> String {
         self.description.address.to_string()

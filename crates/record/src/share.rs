@@ -288,7 +288,8 @@ mod tests {
         assert_eq!(mbps(Claims::new(&[vec![9]]).fair(&[ALL], &[None])), [None]);
     }
 
-    /// A random case. It has up to six claims on up to four links, which change over up to five seconds.
+    /// A random case. It has up to six claims on up to four links. The demands and the rates change each second, for up
+    /// to five seconds.
     #[derive(Clone, Debug)]
     struct World {
         ways: Vec<Vec<u32>>,

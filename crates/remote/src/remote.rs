@@ -41,8 +41,8 @@ pub struct Feedback {
     /// Whether all packets of a feedback message have the same arrival time, as in QUIC's acknowledgements. A
     /// controller that needs the time between arrivals is then rejected.
     pub acknowledged: bool,
-    /// The longest interval between two feedback messages. Zero if it is unknown. If it is above 100 ms, a controller
-    /// whose window is clocked by acknowledgements is rejected.
+    /// The longest interval between two feedback messages. Zero if it is unknown. A controller that needs feedback more
+    /// often is rejected. For example, PGMCC and TFMCC need feedback every 100 ms.
     pub interval: Span,
 }
 
