@@ -32,7 +32,12 @@ import tools
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
 """The compiled Python module has no tests; including it gives cargo the features of its own build."""
-REAL_TIME = ["tests/emulate", "tests/live", "tests/validation/test_soak.py"]
+REAL_TIME = [
+    "tests/emulate",
+    "tests/live",
+    "tests/validation/test_soak.py",
+    "tests/test_pages.py::test_blocks_of_the_page_run[docs/python.md]",
+]
 # Maximum characters of a failure that are repeated at the end.
 CUT = 600
 STALLED = "the machine stalled"
@@ -184,7 +189,8 @@ def tests_in_real_time(count: Count, said: str) -> None:
     tests of the package uses a fifth to a third of a processor. With six of them at once, pictures came late in one of
     two runs. The package's other tests use what all these leave of the processors, and afterwards all processors.
     """
-    with Pytest([f"--ignore={folder}" for folder in REAL_TIME], at_once=3, idle=True) as processor_bound:
+    others = [f"--{'deselect' if '::' in place else 'ignore'}={place}" for place in REAL_TIME]
+    with Pytest(others, at_once=3, idle=True) as processor_bound:
         needing_tools(count, said)
         Pytest([FAULTS], at_once=1).finish(count)
         Pytest([*REAL_TIME, f"--ignore={FAULTS}"], at_once=4).finish(count)

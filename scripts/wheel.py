@@ -36,8 +36,9 @@ PORTABLE = {
     "aarch64-unknown-linux-musl": "musllinux_1_2",
 }
 """The compiler's targets and their wheels' systems. Debian 10 and RHEL 8 have glibc 2.28."""
-MOST_BYTES = 6_250_000
-"""Maximum size of a wheel in bytes; 6,164,708 with the profile of the tests when last raised."""
+MOST_BYTES = 6_350_000
+"""Maximum size of a wheel in bytes. When it was last raised, from 6,250,000 because docstrings became longer, a wheel with
+the profile of the tests had 6,266,967 bytes."""
 HOLDS = (
     "steadycast/_core.abi3.so",
     "steadycast/media/synthetic.npz",

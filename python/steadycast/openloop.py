@@ -51,33 +51,30 @@ def table(call: Json) -> tuple[list[str], list[list[str]]]:
         if controller == name or not decided or not was:
             continue
         parts = list(apart(decided, was, call["seen"]["length_s"]))
-        rows.append([controller, say.frac(sum(part is None for part in parts) / max(len(parts), 1))])
-        runs = [
-            (key, list(run)) for key, run in groupby(enumerate(parts), key=lambda one: (one[1] or [None])[0])
-        ]
+        rows.append([controller, say.frac(sum(part is None for _, part in parts) / max(len(parts), 1))])
+        runs = [(key, list(run)) for key, run in groupby(parts, key=lambda one: (one[1] or [None])[0])]
         key, run = max((one for one in runs if one[0]), key=lambda one: len(one[1]), default=(None, []))
         mine, theirs = (middle(part[k] for _, part in run if part) for k in (1, 2))
-        where = (
-            f"{say.seconds(run[0][0] * STEP_S)} to {say.seconds((run[-1][0] + 1) * STEP_S)}" if run else ""
-        )
+        where = f"{say.seconds(run[0][0])} to {say.seconds(run[-1][0] + STEP_S)}" if run else ""
         rows[-1] += [where, f"{say.rate(mine)}, not {say.rate(theirs)}" if run else "", key or ""]
     return ["", f"within 10 % of {name}", "longest apart", "asks for", "by its rule"], rows
 
 
 def apart(
     decided: list[tuple[float, float, str]], was: list[tuple[float, float]], length_s: float
-) -> list[tuple[str, float, float] | None]:
-    """Return the rule, the rate and the recorded rate (bit/s) of each step of `STEP_S`.
+) -> list[tuple[float, tuple[str, float, float] | None]]:
+    """Return the time of each step of `STEP_S` in seconds, with the rule, the rate and the recorded rate in bit/s.
 
-    A step in which the two rates agree is `None`. Steps before both rates have a value are left out.
+    A step in which the two rates agree has `None` instead. Steps before both rates have a value are left out.
     """
-    found: list[tuple[str, float, float] | None] = []
+    found: list[tuple[float, tuple[str, float, float] | None]] = []
     for step in range(int(length_s / STEP_S)):
         i, j = (bisect_right(each, step * STEP_S, key=lambda one: one[0]) for each in (decided, was))
         if i and j:
             _, rate, rule = decided[i - 1]
             other = was[j - 1][1]
-            found.append(None if abs(rate / other - 1) <= ALIKE else (rule, rate, other))
+            alike = abs(rate - other) <= ALIKE * other
+            found.append((step * STEP_S, None if alike else (rule, rate, other)))
     return found
 
 

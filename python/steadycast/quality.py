@@ -42,7 +42,7 @@ def measure(
     flows = [copy.deepcopy(f) for f in folder.summary["flows"] if f["name"] in record.ladders]
     record.measure(flows, progress, by=by, vmaf=vmaf)
     rows = [
-        {key: receiver[key] for key in MEASURED if by == "time" or key not in record_of.FREEZES}
+        {key: receiver.get(key) for key in MEASURED if by == "time" or key not in record_of.FREEZES}
         for flow in flows
         for receiver in ranked_receivers(flow)
         if receiver["mos"] is not None

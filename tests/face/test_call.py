@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +261,7 @@ def test_a_controller_decides_on_its_own_call_s_reports_what_it_decided_then(tmp
     bounded = {
         name: [(at, min(rate, 1.5e6), why) for at, rate, why in read["open"][name]] for name in read["open"]
     }
-    share = {name: [part is None for part in openloop.apart(bounded[name], was, 30.0)] for name in bounded}
+    share = {name: [part is None for _, part in openloop.apart(bounded[name], was, 30.0)] for name in bounded}
     # The bound for a browser's log, from a specification, is 70 %.
     assert sum(share["gcc"]) >= 0.7 * len(share["gcc"])
     after = share["tfrc"][-60:]
@@ -421,7 +422,21 @@ def test_our_gcc_decides_on_a_browser_s_reports_what_the_browser_did() -> None:
     # 21 s of Chromium 156 over a link of 1.8 and then 0.8 Mb/s. The bound comes from a specification.
     read = call.read(SENDER.with_name("bottleneck.log"), controllers=[])
     parts = openloop.apart(read["open"]["gcc"], read["seen"]["estimates"], read["seen"]["length_s"])
-    assert sum(each is None for each in parts) >= 0.7 * len(parts)
+    assert sum(each is None for _, each in parts) >= 0.7 * len(parts)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_longest_difference_has_its_own_times_however_late_the_first_estimate_comes(seed: int) -> None:
+    chance = random.Random(seed)
+    first = chance.uniform(0, 5)
+    apart_s, alike_s = first + chance.uniform(2, 6), first + chance.uniform(8, 12)
+    was = [(first, chance.choice([0.0, 5e5])), (first + 1, 1e6)]
+    decided = [(0.0, 1e6, "start"), (apart_s, 2e6, "overuse"), (alike_s, 1.02e6, "hold")]
+    read = {"seen": {"estimates": was, "length_s": 20.0}, "open": {"tfrc": decided}}
+    (row,) = openloop.table(read)[1]
+    begins, ends = (float(word) for word in re.findall(r"[\d.]+", row[2]))
+    assert row[4] == "overuse"
+    assert (begins, ends) == (pytest.approx(apart_s, abs=0.15), pytest.approx(alike_s, abs=0.15)), row
 
 
 @pytest.mark.parametrize("seed", range(20))
