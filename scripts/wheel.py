@@ -37,8 +37,8 @@ PORTABLE = {
 }
 """The compiler's targets and their wheels' systems. Debian 10 and RHEL 8 have glibc 2.28."""
 MOST_BYTES = 6_350_000
-"""Maximum size of a wheel in bytes. It was raised from 6,250,000 when longer docstrings made a wheel with the profile of
-the tests 6,266,967 bytes long."""
+"""Maximum size of a wheel in bytes. It was raised from 6,250,000 when longer docstrings made a wheel with the profile
+of the tests 6,266,967 bytes long."""
 HOLDS = (
     "steadycast/_core.abi3.so",
     "steadycast/media/synthetic.npz",
