@@ -257,6 +257,17 @@ def test_more_viewers_than_places_are_told_to_come_later(served: Served) -> None
     assert served.offer().code == 201
 
 
+def test_viewers_are_told_if_others_are_connecting_although_places_are_free(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steadycast.serve.viewers.UNFINISHED", 1)
+    assert served.offer().code == 201
+    full = served.offer()
+    assert (full.code, full.headers["retry-after"]) == (503, "5")
+    assert b"are connecting at this moment" in full.body
+    assert b"places are taken" not in full.body
+
+
 def test_ten_offers_a_second_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     serving = server.Serving(
         viewers.Viewers(viewers.Options(source="testsrc", flow={"size": "64x64"})), PORT, None

@@ -229,8 +229,11 @@ class Viewers:
         with self._lock:
             present = [each for each in self._all.values() if not each.core.done]
             unfinished = sum(each.unfinished for each in present)
-            if len(present) >= self.options.viewers or unfinished >= UNFINISHED:
+            if len(present) >= self.options.viewers:
                 raise FullError("viewers", f"all {len(present)} places are taken", "try again later")
+            if unfinished >= UNFINISHED:
+                problem = f"{unfinished} other viewers are connecting at this moment"
+                raise FullError("viewers", problem, "try again in a few seconds")
             settings = send.settings_of(send.Options(source=self.options.source, to="", mux=True))
             del settings["to"]
             settings |= {"offer": sdp, "media": media}
