@@ -819,7 +819,7 @@ impl Direction {
         let call = Call {
             source: String::new(),
             packets: all.into_iter().map(|one| one.1).collect(),
-            reports: self.reports.len(),
+            reports: arrivals.reports.len(),
             exchange: Exchange::default(),
             begins: arrivals.begins,
             estimates: Vec::new(),
