@@ -38,6 +38,8 @@ REAL_TIME = [
     "tests/validation/test_soak.py",
     "tests/test_pages.py::test_blocks_of_the_page_run[docs/python.md]",
 ]
+# Tests that compute in few processes.
+BESIDE = ["tests/evalvid", "tests/media", "tests/reproduce", "tests/sim"]
 # Maximum characters of a failure that are repeated at the end.
 CUT = 600
 STALLED = "the machine stalled"
@@ -93,7 +95,8 @@ def main() -> int:
         prepared = installer.submit(tools.prepare, "test", tools.TOOLS)
         said = cargo_test(count)
         prepared.result()
-    tests_in_real_time(count, said)
+    needing_tools(count, said)
+    tests_of_the_package(count)
     print("".join(f"\nskipped: {skip}" for skip in count.skips), end="")
     print("".join(f"\nfailed: {failure}" for failure in count.failures))
     print(count.line())
@@ -182,19 +185,22 @@ def panic_of(said: str, name: str) -> str:
     return f" ({found[1]}): {found[2]}"[:CUT] if found else ""
 
 
-def tests_in_real_time(count: Count, said: str) -> None:
-    """Run the tests that wait for real time: of crates, then of the package. ``said`` is the output of cargo.
+def tests_of_the_package(count: Count) -> None:
+    """Run the tests of the package.
 
     The fault tests run alone, because other tests' video players would slow them down. Each of the other real-time
-    tests of the package uses a fifth to a third of a processor. With six of them at once, pictures came late in one of
-    two runs. The package's other tests use what all these leave of the processors, and afterwards all processors.
+    tests uses a fifth to a third of a processor. With six of them at once, pictures came late in one of two runs. Some
+    of the tests that compute run beside them, in one process that gets only the time that the others leave. With three
+    such processes, three of 700 real-time tests stalled.
     """
-    others = [f"--{'deselect' if '::' in place else 'ignore'}={place}" for place in REAL_TIME]
-    with Pytest(others, at_once=3, idle=True) as processor_bound:
-        needing_tools(count, said)
-        Pytest([FAULTS], at_once=1).finish(count)
+    Pytest([FAULTS], at_once=1).finish(count)
+    with Pytest(BESIDE, at_once=1, idle=True) as beside:
         Pytest([*REAL_TIME, f"--ignore={FAULTS}"], at_once=4).finish(count)
-        processor_bound.finish(count)
+        elsewhere = [
+            f"--{'deselect' if '::' in place else 'ignore'}={place}" for place in [*REAL_TIME, *BESIDE]
+        ]
+        Pytest(elsewhere, at_once=3).finish(count)
+        beside.finish(count)
 
 
 class Pytest:

@@ -29,7 +29,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module.tools, "missing", lambda of: [])
-    monkeypatch.setattr(module, "tests_in_real_time", module.needing_tools)
+    monkeypatch.setattr(module, "tests_of_the_package", lambda count: None)
     return module
 
 
@@ -92,11 +92,10 @@ def test_the_end_names_each_test_that_failed_or_was_skipped_and_why(
     (tmp_path / "test_it.py").write_text(f"{skip}def test_seven():\n    assert 7 == 8, 'not seven'\n")
     monkeypatch.setattr(command, "CARGO", (sys.executable, "-c", f"print({FELL!r}); raise SystemExit(101)"))
 
-    def run(count: Any, said: str) -> None:
-        command.needing_tools(count, said)
+    def run(count: Any) -> None:
         command.Pytest([str(tmp_path)], at_once=1).finish(count)
 
-    monkeypatch.setattr(command, "tests_in_real_time", run)
+    monkeypatch.setattr(command, "tests_of_the_package", run)
     assert command.main() == 1
     skipped, cargo, python, last = capsys.readouterr().out.splitlines()[-4:]
     assert skipped.startswith("skipped: ")
