@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,24 +21,16 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 import tools
 
 ROOT = Path(__file__).resolve().parent.parent
 CARGO = ("cargo", "test", "--workspace", "--locked", "--no-fail-fast")
 """The compiled Python module has no tests; including it gives cargo the features of its own build."""
-REAL_TIME = [
-    "tests/emulate",
-    "tests/live",
-    "tests/validation/test_soak.py",
-    "tests/test_pages.py::test_blocks_of_the_page_run[docs/python.md]",
-]
-# Tests that compute in few processes.
-BESIDE = ["tests/evalvid", "tests/media", "tests/reproduce", "tests/sim"]
+REAL_TIME = ["tests/emulate", "tests/live", "tests/validation/test_soak.py"]
 # Maximum characters of a failure that are repeated at the end.
 CUT = 600
 STALLED = "the machine stalled"
@@ -96,7 +87,8 @@ def main() -> int:
         said = cargo_test(count)
         prepared.result()
     needing_tools(count, said)
-    tests_of_the_package(count)
+    processor_bound(count)
+    real_time(count)
     print("".join(f"\nskipped: {skip}" for skip in count.skips), end="")
     print("".join(f"\nfailed: {failure}" for failure in count.failures))
     print(count.line())
@@ -185,107 +177,50 @@ def panic_of(said: str, name: str) -> str:
     return f" ({found[1]}): {found[2]}"[:CUT] if found else ""
 
 
-def tests_of_the_package(count: Count) -> None:
-    """Run the tests of the package.
+def processor_bound(count: Count) -> None:
+    """Run the tests of the package that do not run in real time."""
+    pytest(count, [f"--ignore={folder}" for folder in REAL_TIME], at_once=3)
+
+
+def real_time(count: Count) -> None:
+    """Run the tests of the package in real time, after those that use much CPU time.
 
     The fault tests run alone, because other tests' video players would slow them down. Each of the other real-time
-    tests uses a fifth to a third of a processor. With six of them at once, pictures came late in one of two runs. Some
-    of the tests that compute run beside them, in one process that gets only the time that the others leave. With three
-    such processes, three of 700 real-time tests stalled.
+    tests uses a fifth to a third of a processor. With six at once, pictures came late in one of two runs.
     """
-    Pytest([FAULTS], at_once=1).finish(count)
-    with Pytest(BESIDE, at_once=1, idle=True) as beside:
-        Pytest([*REAL_TIME, f"--ignore={FAULTS}"], at_once=4).finish(count)
-        elsewhere = [
-            f"--{'deselect' if '::' in place else 'ignore'}={place}" for place in [*REAL_TIME, *BESIDE]
-        ]
-        Pytest(elsewhere, at_once=3).finish(count)
-        beside.finish(count)
+    pytest(count, [FAULTS], at_once=1)
+    pytest(count, [*REAL_TIME, f"--ignore={FAULTS}"], at_once=4)
 
 
-class Pytest:
-    """A run of pytest on some of the tests, in ``at_once`` processes.
+def pytest(count: Count, which: list[str], at_once: int = 2) -> None:
+    """Run some of the tests in ``at_once`` processes.
 
     Each process gets a contiguous part, so most fixtures of a module are made once; an idle one takes tests over.
-    With ``idle``, the processes get only processor time that no other process wants, and their output is printed by
-    `finish`. As a context manager, it ends the run if the block raises an exception.
     """
-
-    def __init__(self, which: list[str], at_once: int, *, idle: bool = False) -> None:
-        self._name, self._is_faults = " ".join(["pytest", *which]), which == [FAULTS]
-        self._folder = tempfile.TemporaryDirectory()
-        self._junit = Path(self._folder.name, "junit.xml")
-        self._output = Path(self._folder.name, "output") if idle else None
+    with part(" ".join(["pytest", *which])), tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "junit.xml")
         spread = ["-n", str(at_once), "--dist", "worksteal"]
         slowest = ["--durations=8", "--durations-min=3"]
-        words = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            *spread,
-            *slowest,
-            f"--junit-xml={self._junit}",
-            *which,
-        ]
-        note = ", with the processor time that other tests leave" if idle else ""
-        print(f"\n{self._name}{note} …", flush=True)
-        self._began = time.monotonic()
-        output = self._output.open("wb") if self._output else None
-        self._process = subprocess.Popen(
-            words,
-            cwd=ROOT,
-            stdout=output,
-            stderr=subprocess.STDOUT if output else None,
-            start_new_session=idle,
-        )
-        if output:
-            output.close()
-            make_idle(self._process.pid)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGTERM)
-            self._process.wait()
-
-    def finish(self, count: Count) -> None:
-        """Wait for the end, and count the results."""
-        code = self._process.wait()
-        if self._output:
-            print(f"\n{self._name}:\n{self._output.read_text(errors='replace')}", end="")
-        print(f"{self._name}: {time.monotonic() - self._began:.0f} s", flush=True)
-        cases: list[ET.Element] = []
-        if self._junit.exists():
-            cases = list(next(ET.parse(self._junit).iter("testsuite")).iter("testcase"))
-        self._folder.cleanup()
-        failed = [(case, what) for case in cases for what in [*case.iter("failure"), *case.iter("error")][:1]]
-        skips = [(case, skip) for case in cases for skip in case.iter("skipped")]
-        count.faults += len(cases) if self._is_faults else 0
-        for case, what in failed:
-            why = " ".join(what.get("message", "").split())
-            count.failures.append(f"{case.get('classname')}::{case.get('name')}: {why}"[:CUT])
-        count.passed += len(cases) - len(failed) - len(skips)
-        for case, skip in skips:
-            name = f"{case.get('classname')}::{case.get('name')}"
-            count.skip(name, skip.get("message") or "no reason is given")
-        # pytest can fail without a failed test, for example if it can't import a module.
-        if not cases or (code != 0 and not failed):
+        words = [sys.executable, "-m", "pytest", "-q", *spread, *slowest, f"--junit-xml={file}", *which]
+        code = subprocess.run(words, cwd=ROOT, check=False).returncode
+        if not file.exists():
             count.broken.append(f"pytest ended with code {code}")
-
-
-def make_idle(process: int) -> None:
-    """Let a process and its later children run only while no other process wants the processor (sched(7)).
-
-    Where the kernel groups the processes of each session, the group's share is reduced, too.
-    """
-    if not hasattr(os, "SCHED_IDLE"):
-        return
-    os.sched_setscheduler(process, os.SCHED_IDLE, os.sched_param(0))
-    with suppress(OSError):
-        Path(f"/proc/{process}/autogroup").write_text("19")
+            return
+        suite = next(ET.parse(file).iter("testsuite"))
+        cases = list(suite.iter("testcase"))
+    failed = [(case, what) for case in cases for what in [*case.iter("failure"), *case.iter("error")][:1]]
+    skips = [(case, skip) for case in cases for skip in case.iter("skipped")]
+    count.faults += len(cases) if which == [FAULTS] else 0
+    for case, what in failed:
+        why = " ".join(what.get("message", "").split())
+        count.failures.append(f"{case.get('classname')}::{case.get('name')}: {why}"[:CUT])
+    count.passed += len(cases) - len(failed) - len(skips)
+    for case, skip in skips:
+        name = f"{case.get('classname')}::{case.get('name')}"
+        count.skip(name, skip.get("message") or "no reason is given")
+    # pytest can fail without a failed test, for example if it can't import a module.
+    if code != 0 and not failed:
+        count.broken.append(f"pytest ended with code {code}")
 
 
 if __name__ == "__main__":

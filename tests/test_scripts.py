@@ -6,11 +6,9 @@ import importlib.util
 import os
 import re
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -29,7 +27,8 @@ def command(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module.tools, "missing", lambda of: [])
-    monkeypatch.setattr(module, "tests_of_the_package", lambda count: None)
+    monkeypatch.setattr(module, "real_time", lambda count: None)
+    monkeypatch.setattr(module, "processor_bound", lambda count: None)
     return module
 
 
@@ -91,11 +90,7 @@ def test_the_end_names_each_test_that_failed_or_was_skipped_and_why(
     skip = f"import pytest\n\ndef test_calm():\n    pytest.skip('{command.STALLED}')\n\n"
     (tmp_path / "test_it.py").write_text(f"{skip}def test_seven():\n    assert 7 == 8, 'not seven'\n")
     monkeypatch.setattr(command, "CARGO", (sys.executable, "-c", f"print({FELL!r}); raise SystemExit(101)"))
-
-    def run(count: Any) -> None:
-        command.Pytest([str(tmp_path)], at_once=1).finish(count)
-
-    monkeypatch.setattr(command, "tests_of_the_package", run)
+    monkeypatch.setattr(command, "real_time", lambda count: command.pytest(count, [str(tmp_path)], at_once=1))
     assert command.main() == 1
     skipped, cargo, python, last = capsys.readouterr().out.splitlines()[-4:]
     assert skipped.startswith("skipped: ")
@@ -104,25 +99,6 @@ def test_the_end_names_each_test_that_failed_or_was_skipped_and_why(
     assert python.startswith("failed: ")
     assert "test_it::test_seven: AssertionError: not seven" in python
     assert last == "1 passed, 2 failed, 1 skipped because the machine stalled"
-
-
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="this system has no idle policy")
-def test_tests_beside_those_in_real_time_run_at_the_idle_policy_and_end_with_the_block(
-    command: ModuleType, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    is_idle = "import os\n\ndef test_it():\n    assert os.sched_getscheduler(0) == os.SCHED_IDLE\n"
-    (tmp_path / "test_idle.py").write_text(is_idle)
-    count = command.Count()
-    with command.Pytest([str(tmp_path)], at_once=1, idle=True) as beside:
-        assert "1 passed" not in capfd.readouterr().out
-        beside.finish(count)
-    assert (count.passed, count.failures, count.broken) == (1, [], [])
-    assert "1 passed" in capfd.readouterr().out
-    (tmp_path / "test_idle.py").write_text("import time\n\ndef test_it():\n    time.sleep(600)\n")
-    began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), command.Pytest([str(tmp_path)], at_once=1, idle=True):
-        raise KeyboardInterrupt
-    assert time.monotonic() - began < 60
 
 
 def test_the_page_of_each_paper_says_its_commit_first() -> None:
