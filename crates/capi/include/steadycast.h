@@ -432,14 +432,15 @@ int steadycast_sender_encoder(SteadycastSender *handle,
                               SteadycastEncoder *encoder);
 
 // Begins an encoded frame. `role` is `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
-// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1, or 0 if the frame has to be skipped. The call is optional.
+// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1, or 0 if the frame has to be skipped, or `STEADYCAST_VALUE`
+// for another role or if there is no such stream. The call is optional.
 //
 // # Safety
 // As for `steadycast_sender_poll`.
 int steadycast_sender_frame(SteadycastSender *handle, int64_t now_ns, uint32_t stream, uint32_t role);
 
-// Adds a packet. Returns 1 if it is queued; 0 if its frame is skipped, the queue is full, its size is 0, or there is
-// no such stream. Poll afterwards.
+// Adds a packet. Returns 1 if it is queued, or 0 if its frame is skipped, the queue is full, or its size is 0. Returns
+// `STEADYCAST_VALUE` if there is no such stream. Poll afterwards.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
@@ -481,7 +482,8 @@ int steadycast_sender_feedback(SteadycastSender *handle,
                                size_t count);
 
 // Requests the retransmission of a packet, as a NACK does. Returns 1, or 0 if it is queued already, was sent less
-// than a round trip ago, is not cached, or exceeds retransmissions' share. Poll afterwards.
+// than a round trip ago, is not cached, would arrive too late, or exceeds retransmissions' share. Returns
+// `STEADYCAST_VALUE` if there is no such stream. Poll afterwards.
 //
 // # Safety
 // As for `steadycast_sender_poll`.

@@ -58,12 +58,6 @@ pub struct SteadycastSender {
     broken: bool,
 }
 
-impl SteadycastSender {
-    fn has(&self, stream: u32) -> bool {
-        (stream as usize) < self.sender.streams()
-    }
-}
-
 impl Handle for SteadycastSender {
     fn broken(&mut self) -> &mut bool {
         &mut self.broken
@@ -262,19 +256,17 @@ pub unsafe extern "C" fn steadycast_sender_stream(
         STEADYCAST_PARITY_STREAM => StreamKind::Parity,
         _ => return STEADYCAST_VALUE,
     };
-    let (Ok(retransmission), Ok(uncovered)) =
-        (flag("stream.retransmission", given.retransmission), flag("stream.uncovered", given.uncovered))
-    else {
+    if given.retransmission > 1 || given.uncovered > 1 {
         return STEADYCAST_VALUE;
-    };
-    settings.retransmission = retransmission.then(RepairSettings::default);
-    settings.covered = !uncovered;
+    }
+    settings.retransmission = (given.retransmission == 1).then(RepairSettings::default);
+    settings.covered = given.uncovered == 0;
     settings.least = Rate::bps(given.least_bps);
     if given.most_bps > 0 || settings.kind != StreamKind::Video {
         settings.most = Rate::bps(given.most_bps);
     }
     let add = |own: &mut SteadycastSender| {
-        if settings.ssrc != 0 && own.sender.stream_of(settings.ssrc).is_some() {
+        if own.sender.with_ssrc(settings.ssrc).is_some() {
             return STEADYCAST_VALUE;
         }
         c_int::try_from(own.sender.add_stream(settings).0).unwrap_or(STEADYCAST_VALUE)
@@ -300,21 +292,19 @@ pub unsafe extern "C" fn steadycast_sender_encoder(
     if encoder.size != size_of::<SteadycastEncoder>() {
         return STEADYCAST_SIZE;
     }
-    let read = |own: &mut SteadycastSender| {
-        if !own.has(stream) {
-            return STEADYCAST_VALUE;
-        }
-        let target = own.sender.encoder(time(now_ns), StreamId(stream));
+    let read = |own: &mut SteadycastSender, stream| {
+        let target = own.sender.encoder(time(now_ns), stream);
         encoder.rate_bps = target.rate.as_bps();
         (encoder.skip, encoder.key_frame) = (target.skip.into(), target.key_frame.into());
         STEADYCAST_OK
     };
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    unsafe { with(handle, |code| code, read) }
+    unsafe { on_stream(handle, stream, read) }
 }
 
 /// Begins an encoded frame. `role` is `STEADYCAST_FRAME_KEY`, `STEADYCAST_FRAME_REFERENCE` or
-/// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1, or 0 if the frame has to be skipped. The call is optional.
+/// `STEADYCAST_FRAME_DISPOSABLE`. Returns 1, or 0 if the frame has to be skipped, or `STEADYCAST_VALUE`
+/// for another role or if there is no such stream. The call is optional.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
@@ -331,13 +321,13 @@ pub unsafe extern "C" fn steadycast_sender_frame(
         STEADYCAST_FRAME_DISPOSABLE => FrameRole::Disposable,
         _ => return STEADYCAST_VALUE,
     };
-    let begin = |own: &mut SteadycastSender| own.sender.frame(time(now_ns), StreamId(stream), role).into();
+    let begin = |own: &mut SteadycastSender, stream| own.sender.frame(time(now_ns), stream, role).into();
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    unsafe { with(handle, |code| code, begin) }
+    unsafe { on_stream(handle, stream, begin) }
 }
 
-/// Adds a packet. Returns 1 if it is queued; 0 if its frame is skipped, the queue is full, its size is 0, or there is
-/// no such stream. Poll afterwards.
+/// Adds a packet. Returns 1 if it is queued, or 0 if its frame is skipped, the queue is full, or its size is 0. Returns
+/// `STEADYCAST_VALUE` if there is no such stream. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `packet` is null or points to a struct of its type.
@@ -355,9 +345,9 @@ pub unsafe extern "C" fn steadycast_sender_push(
         last: given.flags & crate::STEADYCAST_FRAME_LAST != 0,
     };
     let packet = MediaPacket { id: given.id, size: Bytes::new(given.size_bytes.into()), edge, seq: given.seq };
-    let push = |own: &mut SteadycastSender| own.sender.push(time(now_ns), StreamId(stream), &packet).into();
+    let push = |own: &mut SteadycastSender, stream| own.sender.push(time(now_ns), stream, &packet).into();
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    unsafe { with(handle, |code| code, push) }
+    unsafe { on_stream(handle, stream, push) }
 }
 
 /// Returns `STEADYCAST_SEND`, `STEADYCAST_DROPPED` or `STEADYCAST_WAIT`, with the details in `output`, whose `size`
@@ -455,7 +445,8 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
 }
 
 /// Requests the retransmission of a packet, as a NACK does. Returns 1, or 0 if it is queued already, was sent less
-/// than a round trip ago, is not cached, or exceeds retransmissions' share. Poll afterwards.
+/// than a round trip ago, is not cached, would arrive too late, or exceeds retransmissions' share. Returns
+/// `STEADYCAST_VALUE` if there is no such stream. Poll afterwards.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.
@@ -466,9 +457,9 @@ pub unsafe extern "C" fn steadycast_sender_resend(
     stream: u32,
     seq: u16,
 ) -> c_int {
-    let resend = |own: &mut SteadycastSender| own.sender.resend(time(now_ns), StreamId(stream), seq).into();
+    let resend = |own: &mut SteadycastSender, stream| own.sender.resend(time(now_ns), stream, seq).into();
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    unsafe { with(handle, |code| code, resend) }
+    unsafe { on_stream(handle, stream, resend) }
 }
 
 /// Requests a key frame, as PLI and FIR do. Returns `STEADYCAST_VALUE` if there is no such stream.
@@ -477,15 +468,29 @@ pub unsafe extern "C" fn steadycast_sender_resend(
 /// As for `steadycast_sender_poll`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn steadycast_sender_key_frame(handle: *mut SteadycastSender, stream: u32) -> c_int {
-    let request = |own: &mut SteadycastSender| {
-        if !own.has(stream) {
-            return STEADYCAST_VALUE;
-        }
-        own.sender.request_key_frame(StreamId(stream));
+    let request = |own: &mut SteadycastSender, stream| {
+        own.sender.request_key_frame(stream);
         STEADYCAST_OK
     };
     // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
-    unsafe { with(handle, |code| code, request) }
+    unsafe { on_stream(handle, stream, request) }
+}
+
+/// Calls `call` with a stream of the sender. Returns `STEADYCAST_VALUE` if there is no such stream.
+///
+/// # Safety
+/// As for `steadycast_sender_poll`.
+unsafe fn on_stream(
+    handle: *mut SteadycastSender,
+    stream: u32,
+    call: impl FnOnce(&mut SteadycastSender, StreamId) -> c_int,
+) -> c_int {
+    let checked = |own: &mut SteadycastSender| match (stream as usize) < own.sender.streams() {
+        true => call(own, StreamId(stream)),
+        false => STEADYCAST_VALUE,
+    };
+    // SAFETY: the caller guarantees the conditions in the `# Safety` section above.
+    unsafe { with(handle, |code| code, checked) }
 }
 
 fn packet_name(kind: u32, ssrc: u32, name: u64) -> Option<PacketName> {

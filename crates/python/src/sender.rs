@@ -329,10 +329,10 @@ pub(crate) struct PyMediaSender {
 }
 
 impl PyMediaSender {
-    /// Adds a stream. Several streams may have the SSRC 0, for a transport without RTP.
+    /// Adds a stream, unless another stream has its SSRC.
     fn add(&self, settings: StreamSettings) -> PyResult<u32> {
         let mut sender = locked(&self.sender);
-        match sender.stream_of(settings.ssrc).filter(|_| settings.ssrc != 0) {
+        match sender.with_ssrc(settings.ssrc) {
             Some(StreamId(other)) => {
                 let problem = format!("stream {other} has the SSRC {}", settings.ssrc);
                 Err(wrong("ssrc", problem, "give each stream its own"))

@@ -179,6 +179,12 @@ impl MediaSender {
         self.streams.len()
     }
 
+    /// Returns the stream that has this SSRC. A transport without RTP may give all its streams the SSRC 0, so the
+    /// result for 0 is `None`.
+    pub fn with_ssrc(&self, ssrc: u32) -> Option<StreamId> {
+        self.stream_of(ssrc).filter(|_| ssrc != 0)
+    }
+
     /// Returns the controller's decision.
     pub fn decision(&self) -> Decision {
         self.remote.decision()
@@ -406,7 +412,7 @@ impl MediaSender {
     }
 
     /// Returns the first stream that was added with this SSRC.
-    pub fn stream_of(&self, ssrc: u32) -> Option<StreamId> {
+    fn stream_of(&self, ssrc: u32) -> Option<StreamId> {
         self.streams.iter().position(|stream| stream.settings.ssrc == ssrc).map(|n| StreamId(n as u32))
     }
 

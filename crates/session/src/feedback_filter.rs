@@ -164,7 +164,7 @@ struct FeedbackFilter {
     group: bool,
     known: BTreeMap<ReceiverId, Known>,
     newest: u64,
-    /// The receiver that keeps the group at the lower limit of the rate, and the time since when it does.
+    /// The receiver that keeps the group at the lower limit of the rate, and the time at which it began to do so.
     at_floor: Option<(ReceiverId, Time)>,
     judged: Time,
     window: Time,

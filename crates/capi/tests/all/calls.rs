@@ -286,8 +286,14 @@ fn a_wrong_call_of_a_sender_answers_a_code() {
         assert_eq!(steadycast_sender_stream(none, &video), STEADYCAST_NULL);
         assert_eq!(steadycast_sender_stream(sender, &SteadycastStream { kind: 0, ..video }), STEADYCAST_VALUE);
         assert_eq!(steadycast_sender_stream(sender, &SteadycastStream { size: 3, ..video }), STEADYCAST_SIZE);
-        assert_eq!(steadycast_sender_push(sender, 0, 0, &packet), 0, "there is no stream");
-        assert_eq!(steadycast_sender_key_frame(sender, 0), STEADYCAST_VALUE, "there is no stream");
+        let without_stream = [
+            steadycast_sender_push(sender, 0, 0, &packet),
+            steadycast_sender_frame(sender, 0, 0, STEADYCAST_FRAME_KEY),
+            steadycast_sender_resend(sender, 0, 0, 1),
+            steadycast_sender_key_frame(sender, 0),
+            steadycast_sender_encoder(sender, 0, 0, &mut encoder),
+        ];
+        assert_eq!(without_stream, [STEADYCAST_VALUE; 5]);
         for wrong in [SteadycastStream { retransmission: 2, ..video }, SteadycastStream { uncovered: 2, ..video }] {
             assert_eq!(steadycast_sender_stream(sender, &wrong), STEADYCAST_VALUE);
         }

@@ -131,7 +131,7 @@ mod tests {
         let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, arrival(i), 1_000)).collect();
         robust.take(&packets);
         assert_eq!(kbps(&robust), Some(800.0));
-        // The receive rate is below the send rate, so it is the acknowledged rate.
+        // The packets arrive more slowly than they are sent, so the acknowledged rate is the receive rate.
         let mut slow = RobustThroughput::default();
         let packets: Vec<_> = (0..40).map(|i| packet(f64::from(i) * 10.0, 50.0 + f64::from(i) * 20.0, 1_000)).collect();
         slow.take(&packets);
