@@ -68,7 +68,7 @@ class Scale:
         """What is left out, as a sentence with a space before it; empty if nothing is."""
         pictures = () if self.pictures else ("the statements that need pictures",)
         left = [*self.without, *pictures]
-        return f" Left out because of their runs' length: {', '.join(left)}." if left else ""
+        return f" The sweep left out {', '.join(left)}, because these runs take long." if left else ""
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -262,8 +262,8 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
     if world is not None and found.judged is not None:
         former, candidate = (each.tried.takes for each in found.judged)
         if former != frozenset(world.takes) == candidate:
-            before += " Its candidate has become the joint setting."
-            before += " In this section “joint setting” is the one before that."
+            before += " The candidate of this sweep has become the joint setting."
+            before += " In this section, “joint setting” means the joint setting before this change."
     page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"{before} {said}")
     _overview()
 
@@ -293,6 +293,8 @@ def _overview() -> None:
 
 def _galleries(result: Result, family: str, drawings: Mapping[tuple[int, str], Formats]) -> Iterator[str]:
     """Write a paper's figures as pictures, and yield the lines that show them, two per row."""
+    from papers.engine import write
+
     numbered = [n for n, part in enumerate(result.parts) if part.experiment.id[0] == family]
     PICTURES.mkdir(parents=True, exist_ok=True)
     for _, media in groupby(numbered, key=lambda n: result.parts[n].experiment.id):
@@ -311,7 +313,7 @@ def _galleries(result: Result, family: str, drawings: Mapping[tuple[int, str], F
         if cells:
             cells += [""] * (len(cells) % 2)
             rows = [f"| {a} | {b} |" for a, b in zip(cells[::2], cells[1::2], strict=True)]
-            what = f"**{e.id}**, {e.section}: {e.title}. `steadycast reproduce {e.id}`"
+            what = f"{write.experiment_heading(e)}: `steadycast reproduce {e.id}`"
             yield from (what, "", "| | |", "|---|---|", *rows, "")
 
 

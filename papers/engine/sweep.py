@@ -524,8 +524,19 @@ def summary(found: Search, link: str) -> str:
         if on or off:
             lines.append(f"| {each.tried.name} | {_texts(on) or ' '} | {_texts(off) or ' '} |")
     still = [f.tried.name for f in apart if turned(base, f) == ([], [])]
-    nothing = f"{len(still)} values change no verdict: {'; '.join(still)}." if still else ""
+    nothing = _nothing(still, next(iter(base.numbers))[0][0]) if still else ""
     return "\n".join([*_answer(found, link), "", *lines, *(("", nothing) if nothing else ())])
+
+
+def _nothing(names: Sequence[str], family: str) -> str:
+    """List the values that change no verdict."""
+    listed = "; ".join(f"“{name}”" for name in names)
+    as_set_up = any(name.endswith(": as set up") for name in names)
+    meaning = " “As set up” stands for the value in the setting “as printed”." if as_set_up else ""
+    return (
+        f"{len(names)} of the values that were tried alone {'changes' if len(names) == 1 else 'change'} no verdict."
+        f"{meaning} `steadycast reproduce {family} --values` explains the values by their names: {listed}."
+    )
 
 
 def _answer(found: Search, link: str) -> list[str]:
@@ -536,11 +547,15 @@ def _answer(found: Search, link: str) -> list[str]:
         for kind in ("one at a time", "design", "added")
     }
     said = {
-        "one at a time": "with the best change of a single value",
-        "design": "in the best designed setting",
-        "added": "in the best setting made by adding changes",
+        "one at a time": "that changes a single value",
+        "design": "of the [balanced design](../reproduction.md#the-sweep)",
+        "added": "that was made by adding changes one after the other",
     }
-    best = "; ".join(f"{counts[kind]} {words}" for kind, words in said.items() if counts[kind] is not None)
+    best = "".join(
+        f" In the best setting {words}, {_hold(counts[kind])}."
+        for kind, words in said.items()
+        if counts[kind] is not None
+    )
     many = f"seeds {', '.join(str(seed) for seed in base.seeds)}"
     seeds = (
         many
@@ -549,7 +564,7 @@ def _answer(found: Search, link: str) -> list[str]:
     )
     ever = set[Place]().union(*(f.holds for f in (base, *allowed)))
     never = sorted(set(base.numbers) - ever)
-    none = f", and {len(never)} in none ({_texts(never)})" if never else ""
+    none = f" {_hold(len(never))} in none of them ({_texts(never)})." if never else ""
     answer = (
         "A better setting than the joint setting was found."
         if found.better
@@ -557,8 +572,8 @@ def _answer(found: Search, link: str) -> list[str]:
     )
     return [
         f"**{answer}** {len(allowed)} allowed settings were tried on {seeds}. Of {len(base.numbers)} statements, "
-        f"{len(base.holds)} hold in the joint setting; {best}. {len(ever)} hold in at least one of the "
-        f"settings{none}. [All settings]({link}).",
+        f"{_hold(len(base.holds))} in the joint setting.{best} {_hold(len(ever))} in at least one of the "
+        f"settings.{none} [All settings]({link}).",
         "",
         _candidate(found),
     ]
@@ -570,17 +585,28 @@ def _candidate(found: Search) -> str:
         return "In none of the settings do more statements hold than in the joint setting, so no candidate was judged."
     base, (world, candidate), (mean, half) = found.tried[0], found.judged, found.gain
     final = next(f for f in found.finals[1:] if f.tried.takes == candidate.tried.takes)
-    differs = sorted(candidate.tried.takes - base.tried.takes) + [
-        f"not {name}" for name in sorted(base.tried.takes - candidate.tried.takes)
-    ]
-    more = f" on seeds {MORE[0]} to {MORE[-1]}" if found.more is not None else ""
-    of = len(world.numbers)
-    all_of = f" of all {of} statements of the paper" if of > len(base.numbers) else ""
-    return (
-        f"The candidate is the best setting on seeds 1 to 5: {len(final.holds)} statements{all_of} hold with it, and "
-        f"{len(found.finals[0].holds)} in the joint setting. The two differ in: {'; '.join(differs)}. On the fresh "
-        f"seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} statements hold by their means "
-        f"with the candidate, and {len(world.holds)} in the joint setting. The mean difference per seed{more} is "
-        f"{_signed(mean)} ± {half:.2f} statements. This is a 99.5 % interval, because there are two comparisons for "
-        "each of five papers."
+    differs = "".join(
+        f" Only the {whose} has {', '.join(f'“{name}”' for name in names)}."
+        for whose, names in (
+            ("candidate", sorted(candidate.tried.takes - base.tried.takes)),
+            ("joint setting", sorted(base.tried.takes - candidate.tried.takes)),
+        )
+        if names
     )
+    more = f" from {MORE[0]} to {MORE[-1]}" if found.more is not None else ""
+    of = len(world.numbers)
+    all_of = f" of all {of} statements of the paper" if of > len(base.numbers) else " statements"
+    return (
+        f"The [candidate](../reproduction.md#the-sweep) is the best of the {FINALISTS} settings that were compared "
+        f"with the joint setting on seeds 1 to 5. On these seeds, {len(final.holds)}{all_of} hold with the "
+        f"candidate, and {len(found.finals[0].holds)} hold in the joint setting.{differs} On seeds "
+        f"{candidate.seeds[0]} to {candidate.seeds[-1]}, which no earlier step used, {len(candidate.holds)} "
+        f"statements hold with the candidate, and {len(world.holds)} hold in the joint setting. For each seed{more}, "
+        "the joint setting's number of statements was subtracted from the candidate's number. The mean difference is "
+        f"{_signed(mean)} ± {half:.2f}, a 99.5 % interval. Ten such intervals were planned, and together they have a "
+        "confidence of 95 %."
+    )
+
+
+def _hold(count: int) -> str:
+    return f"{count} {'holds' if count == 1 else 'hold'}"

@@ -11,7 +11,7 @@ from steadycast.core import program
 from steadycast.folder import Json
 from steadycast.report.markup import Html, element, joined
 
-from papers.engine.experiment import Verdict
+from papers.engine.experiment import Experiment, Verdict
 from papers.engine.read import ROOT
 from papers.engine.registry import chosen
 from papers.engine.sets import text
@@ -73,15 +73,14 @@ def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
     if worlds:
         printed = sum(p is Verdict.COMES_OUT for v, p in found if v in _COUNTED)
         whole += f". In the setting “as printed”, {_number(printed, 'comes', 'come')} out"
-    aside = (
-        _number(
-            counts[Verdict.CERTAIN],
-            "statement that is true by construction",
-            "statements that are true by construction",
-        ),
-        _number(counts[Verdict.REPORTED], "number without a bound", "numbers without a bound"),
-    )
-    return f"{whole}. Not counted: {' and '.join(aside)}."
+    certain = ("statement that is true by construction", "statements that are true by construction")
+    reported = ("number that has no bound", "numbers that have no bound")
+    aside = [
+        _number(counts[verdict], *forms)
+        for verdict, forms in ((Verdict.CERTAIN, certain), (Verdict.REPORTED, reported))
+        if counts[verdict]
+    ]
+    return f"{whole}." + (f" These counts leave out {', and '.join(aside)}." if aside else "")
 
 
 def _number(count: int, one: str, many: str) -> str:
@@ -317,6 +316,12 @@ _BRIEF = {
 }
 
 
+def experiment_heading(experiment: Experiment) -> str:
+    """Return an experiment's name, title and place in the paper: "**Experiment K-B: …** (the paper's section …)"."""
+    plural = "s" if " and " in experiment.section.partition(", ")[0] else ""
+    return f"**Experiment {experiment.id}: {experiment.title}** (the paper's section{plural} {experiment.section})"
+
+
 def brief(result: Result, family: str) -> str:
     """Return a paper's statements as its page shows them: one table per experiment."""
     lines: list[str] = []
@@ -324,7 +329,7 @@ def brief(result: Result, family: str) -> str:
         rows = [r for r in part.rows if r.verdict is not Verdict.REPORTED]
         if part.experiment.id[0] != family or not rows:
             continue
-        lines += [f"**{part.experiment.id}**, {part.experiment.section}: {part.experiment.title}", ""]
+        lines += [experiment_heading(part.experiment), ""]
         lines += ["| statement | published | joint setting | as printed | verdict |", "|---|---|---|---|---|"]
         for r in rows:
             said = f": “{r.statement.says}”" if r.statement.says else ""
