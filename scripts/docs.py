@@ -101,7 +101,7 @@ INSTEAD = {
     "reference/python": "In Python: `help(steadycast)`.",
     "record": "The lists are in `crates/record/src/figures.rs` and `column.rs`.",
     "exit-codes": "In a terminal: `steadycast --help`; the list is in `python/steadycast/exits.py`.",
-    "glossary": "The report of a run explains the terms that it uses. `python/steadycast/report/words.py` has all of these terms.",
+    "glossary": "The report of a run explains its terms. All terms are in `python/steadycast/report/words.py`.",
 }
 
 

@@ -68,7 +68,7 @@ class Scale:
         """What is left out, as a sentence with a space before it; empty if nothing is."""
         pictures = () if self.pictures else ("the statements that need pictures",)
         left = [*self.without, *pictures]
-        return f" The sweep left out {', '.join(left)}, because these runs take long." if left else ""
+        return f" The sweep leaves out {', '.join(left)}, because their runs take too long." if left else ""
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -155,7 +155,11 @@ def _live(result: Result) -> None:
     said = (
         f"Commit {write.commit()}, {os.cpu_count()} cores, Linux {platform.release()}. {write.answer(result)}"
     )
-    page.put(text, "answer", f"{said} Runs that the machine was too busy for, twice: {doubtful}.")
+    page.put(
+        text,
+        "answer",
+        f"{said} Runs during which the machine was too busy, also when they were repeated: {doubtful}.",
+    )
     shown = [n for n, head in enumerate(heads) if head not in ("bound", "other readings", "reason")]
     made = (dict(zip(heads, row, strict=True)) for row in rows)
     chosen = [list(row.values()) for row in made if (row["experiment"], row["statement"]) in SHOWN]
@@ -262,8 +266,8 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
     if world is not None and found.judged is not None:
         former, candidate = (each.tried.takes for each in found.judged)
         if former != frozenset(world.takes) == candidate:
-            before += " The candidate of this sweep has become the joint setting."
-            before += " In this section, “joint setting” means the joint setting before this change."
+            before += " Since this sweep, its candidate has become the joint setting. In the text about this sweep, "
+            before += "“joint setting” means the joint setting before this change."
     page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"{before} {said}")
     _overview()
 
@@ -313,7 +317,7 @@ def _galleries(result: Result, family: str, drawings: Mapping[tuple[int, str], F
         if cells:
             cells += [""] * (len(cells) % 2)
             rows = [f"| {a} | {b} |" for a, b in zip(cells[::2], cells[1::2], strict=True)]
-            what = f"{write.experiment_heading(e)}: `steadycast reproduce {e.id}`"
+            what = f"{write.caption(e)}. Command: `steadycast reproduce {e.id}`"
             yield from (what, "", "| | |", "|---|---|", *rows, "")
 
 

@@ -524,19 +524,28 @@ def summary(found: Search, link: str) -> str:
         if on or off:
             lines.append(f"| {each.tried.name} | {_texts(on) or ' '} | {_texts(off) or ' '} |")
     still = [f.tried.name for f in apart if turned(base, f) == ([], [])]
-    nothing = _nothing(still, next(iter(base.numbers))[0][0]) if still else ""
-    return "\n".join([*_answer(found, link), "", *lines, *(("", nothing) if nothing else ())])
+    nothing = [
+        "",
+        f"With each of these {len(still)} values, the same statements hold as in the joint setting:",
+        "",
+        *(f"- {_of_value(name)}" for name in still),
+    ]
+    return "\n".join([*_answer(found, link), "", *lines, *(nothing if still else ())])
 
 
-def _nothing(names: Sequence[str], family: str) -> str:
-    """List the values that change no verdict."""
-    listed = "; ".join(f"“{name}”" for name in names)
-    as_set_up = any(name.endswith(": as set up") for name in names)
-    meaning = " “As set up” stands for the value in the setting “as printed”." if as_set_up else ""
-    return (
-        f"{len(names)} of the values that were tried alone {'changes' if len(names) == 1 else 'change'} no verdict."
-        f"{meaning} `steadycast reproduce {family} --values` explains the values by their names: {listed}."
-    )
+def _of_value(name: str) -> str:
+    """Return the name of a change in quotation marks, after the name of the value that it changes."""
+    value, _, level = name.rpartition(": ")
+    if value:
+        return f"{value}: “{level}”"
+    for family, experiments in FAMILIES.items():
+        for of in values(family):
+            if any(other.name == name for other in of.others):
+                return f"{of.name}: “{name}”"
+        for e in experiments:
+            if any(other.name == name for s in e.statements for other in s.others):
+                return f"the reading of a statement in {e.id}: “{name}”"
+    return f"“{name}”"
 
 
 def _answer(found: Search, link: str) -> list[str]:
@@ -547,33 +556,31 @@ def _answer(found: Search, link: str) -> list[str]:
         for kind in ("one at a time", "design", "added")
     }
     said = {
-        "one at a time": "that changes a single value",
-        "design": "of the [balanced design](../reproduction.md#the-sweep)",
-        "added": "that was made by adding changes one after the other",
+        "one at a time": "If one value is changed",
+        "design": "If all values are varied together",
+        "added": "If changes that help are combined one after the other",
     }
     best = "".join(
-        f" In the best setting {words}, {_hold(counts[kind])}."
-        for kind, words in said.items()
-        if counts[kind] is not None
+        f" {words}, at most {counts[kind]} hold." for kind, words in said.items() if counts[kind] is not None
     )
     many = f"seeds {', '.join(str(seed) for seed in base.seeds)}"
     seeds = (
-        many
+        f"{many}."
         if len(base.seeds) > 1
-        else f"seed {base.seeds[0]} (a single seed, so some differences are scatter)"
+        else f"seed {base.seeds[0]}. With a single seed, some of the differences are chance."
     )
     ever = set[Place]().union(*(f.holds for f in (base, *allowed)))
     never = sorted(set(base.numbers) - ever)
-    none = f" {_hold(len(never))} in none of them ({_texts(never)})." if never else ""
+    none = f" No setting was found in which these statements hold: {_texts(never)}." if never else ""
     answer = (
         "A better setting than the joint setting was found."
         if found.better
         else "No setting that was tried is shown to be better than the joint setting."
     )
     return [
-        f"**{answer}** {len(allowed)} allowed settings were tried on {seeds}. Of {len(base.numbers)} statements, "
-        f"{_hold(len(base.holds))} in the joint setting.{best} {_hold(len(ever))} in at least one of the "
-        f"settings.{none} [All settings]({link}).",
+        f"**{answer}** {len(allowed)} settings that the paper allows were tried on {seeds} Of {len(base.numbers)} "
+        f"statements, {len(base.holds)} hold in the joint setting.{best} {len(ever)} statements hold in at least one "
+        f"of these settings.{none} [All settings]({link}).",
         "",
         _candidate(found),
     ]
@@ -585,28 +592,23 @@ def _candidate(found: Search) -> str:
         return "In none of the settings do more statements hold than in the joint setting, so no candidate was judged."
     base, (world, candidate), (mean, half) = found.tried[0], found.judged, found.gain
     final = next(f for f in found.finals[1:] if f.tried.takes == candidate.tried.takes)
+    takes, former = candidate.tried.takes, base.tried.takes
     differs = "".join(
-        f" Only the {whose} has {', '.join(f'“{name}”' for name in names)}."
-        for whose, names in (
-            ("candidate", sorted(candidate.tried.takes - base.tried.takes)),
-            ("joint setting", sorted(base.tried.takes - candidate.tried.takes)),
-        )
+        f" Only the {who} has: {'; '.join(f'“{name}”' for name in sorted(names))}."
+        for who, names in (("candidate", takes - former), ("joint setting", former - takes))
         if names
     )
-    more = f" from {MORE[0]} to {MORE[-1]}" if found.more is not None else ""
+    fresh = MORE if found.more is not None else candidate.seeds
     of = len(world.numbers)
-    all_of = f" of all {of} statements of the paper" if of > len(base.numbers) else " statements"
+    all_of = f" of all {of} statements of the paper" if of > len(base.numbers) else ""
     return (
-        f"The [candidate](../reproduction.md#the-sweep) is the best of the {FINALISTS} settings that were compared "
-        f"with the joint setting on seeds 1 to 5. On these seeds, {len(final.holds)}{all_of} hold with the "
-        f"candidate, and {len(found.finals[0].holds)} hold in the joint setting.{differs} On seeds "
-        f"{candidate.seeds[0]} to {candidate.seeds[-1]}, which no earlier step used, {len(candidate.holds)} "
-        f"statements hold with the candidate, and {len(world.holds)} hold in the joint setting. For each seed{more}, "
-        "the joint setting's number of statements was subtracted from the candidate's number. The mean difference is "
-        f"{_signed(mean)} ± {half:.2f}, a 99.5 % interval. Ten such intervals were planned, and together they have a "
-        "confidence of 95 %."
+        "The settings in which most statements hold were run again with seeds 1 to 5. The best of them is the "
+        f"*candidate*. On these seeds, {len(final.holds)} statements{all_of} hold with the candidate, and "
+        f"{len(found.finals[0].holds)} statements hold in the joint setting.{differs} If each statement is judged by "
+        f"its mean over the fresh seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} "
+        f"statements hold with the candidate, and {len(world.holds)} hold in the joint setting. Each of the seeds "
+        f"{fresh[0]} to {fresh[-1]} was also judged alone. On average over these seeds, the number of statements that "
+        f"hold with the candidate, minus the number in the joint setting, is {_signed(mean)} ± {half:.2f}. This is a "
+        "99.5 % interval. Ten such intervals were planned for the five papers, and all ten are right with a "
+        "probability of 95 %."
     )
-
-
-def _hold(count: int) -> str:
-    return f"{count} {'holds' if count == 1 else 'hold'}"

@@ -51,7 +51,8 @@ def markdown(table: PaperTable, part: Part) -> str:
     rows = MADE[table.made]() if table.made else table.rows
     lines = [f"| {' | '.join(table.heads)} |", "|---" * len(table.heads) + "|"]
     lines += [f"| {' | '.join(_text(cell, part) for cell in row)} |" for row in rows]
-    return "\n".join([f"**{table.number}**: {table.title}. Published / here.", "", *lines])
+    note = "In each cell, the published value is before the slash, and ours is after it."
+    return "\n".join([f"**{table.number}**: {table.title}. {note}", "", *lines])
 
 
 def _text(cell: Cell, part: Part) -> str:

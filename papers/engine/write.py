@@ -316,12 +316,6 @@ _BRIEF = {
 }
 
 
-def experiment_heading(experiment: Experiment) -> str:
-    """Return an experiment's name, title and place in the paper: "**Experiment K-B: …** (the paper's section …)"."""
-    plural = "s" if " and " in experiment.section.partition(", ")[0] else ""
-    return f"**Experiment {experiment.id}: {experiment.title}** (the paper's section{plural} {experiment.section})"
-
-
 def brief(result: Result, family: str) -> str:
     """Return a paper's statements as its page shows them: one table per experiment."""
     lines: list[str] = []
@@ -329,7 +323,7 @@ def brief(result: Result, family: str) -> str:
         rows = [r for r in part.rows if r.verdict is not Verdict.REPORTED]
         if part.experiment.id[0] != family or not rows:
             continue
-        lines += [experiment_heading(part.experiment), ""]
+        lines += [caption(part.experiment), ""]
         lines += ["| statement | published | joint setting | as printed | verdict |", "|---|---|---|---|---|"]
         for r in rows:
             said = f": “{r.statement.says}”" if r.statement.says else ""
@@ -345,6 +339,11 @@ def brief(result: Result, family: str) -> str:
             )
         lines.append("")
     return "\n".join(lines).strip()
+
+
+def caption(e: Experiment) -> str:
+    """Return the line above an experiment's statements or figures: its title, and the place in the paper."""
+    return f"**Experiment {e.id}: {e.title}** (the paper's section {e.section})"
 
 
 def verdict_of(r: Row) -> str:
@@ -371,9 +370,10 @@ def world(family: str) -> str:
             lines.append(f"- **{name}**: {' '.join(read[name].split())}")
             continue
         value, other = listed[name]
-        why = other.says or f"{value.ours} Range: {value.range}."
         # If the paper has no sentence that allows the value, the text describes the value that it replaces.
-        lines.append(f"- **{name}**{':' if other.says else '. As printed:'} {' '.join(why.split())}")
+        why = other.says or f"{value.ours} The paper's words allow this range: {value.range}."
+        before = ":" if other.says else ". In the setting “as printed” we chose another value."
+        lines.append(f"- **{name}**{before} {' '.join(why.split())}")
     return "\n".join(lines).strip()
 
 
