@@ -158,7 +158,7 @@ def _live(result: Result) -> None:
     page.put(
         text,
         "answer",
-        f"{said} Runs for which the machine was too busy, also when they were repeated: {doubtful}.",
+        f"{said} Runs during which the machine was too busy, also when they were repeated: {doubtful}.",
     )
     shown = [n for n, head in enumerate(heads) if head not in ("bound", "other readings", "reason")]
     made = (dict(zip(heads, row, strict=True)) for row in rows)
@@ -266,8 +266,8 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
     if world is not None and found.judged is not None:
         former, candidate = (each.tried.takes for each in found.judged)
         if former != frozenset(world.takes) == candidate:
-            before += " Since this sweep, its candidate (see below) has become the joint setting. In the text about this "
-            before += "sweep, “joint setting” means the joint setting before this change."
+            before += " Since this sweep, its candidate has become the joint setting. In the text about this sweep, "
+            before += "“joint setting” means the joint setting before this change."
     page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"{before} {said}")
     _overview()
 
