@@ -102,16 +102,19 @@ def agreement(found: Sequence[Point]) -> str:
     vmaf = [point.opinion for point in found]
     parts = []
     for name, values in (
-        ("the score", [point.score for point in found]),
-        ("the score by rate alone", [point.by_rate for point in found]),
+        ("The picture score", [point.score for point in found]),
+        ("The rate score", [point.by_rate for point in found]),
     ):
         ranked = float(np.corrcoef(ranks(values), ranks(vmaf))[0, 1])
         apart = float(np.mean(np.abs(np.subtract(values, vmaf))))
         parts.append(
             f"{name} has a rank correlation (Spearman) of {ranked:.2f} with VMAF's opinion, "
-            f"and a mean distance of {apart:.2f} from it"
+            f"and differs from it by {apart:.2f} on average."
         )
-    return f"Over {len(found)} points, {'; '.join(parts)}."
+    return (
+        f"{len(found)} encodings of clips were compared. For each encoding, VMAF is mapped to an opinion score from "
+        f"1 to 5, *VMAF's opinion*. {' '.join(parts)}"
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
