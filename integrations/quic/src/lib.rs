@@ -33,6 +33,11 @@ const EXTRA: u64 = 2_400;
 /// Acknowledgements can be late in bursts, as on Wi-Fi. Frames would wait meanwhile if the window covered a mean round
 /// trip only, so it covers the longest one of the last one or two of these spans.
 const PEAK_SPAN: Duration = Duration::from_secs(1);
+/// A receiver that delays acknowledgements by at least this does not acknowledge each packet at once.
+const ACK_DELAY_MIN: Duration = Duration::from_millis(1);
+/// For this time after a delayed acknowledgement, results of packets are passed on one acknowledgement late. A stack
+/// tells the delay of an acknowledgement only with the next one.
+const ACK_DELAY_MEMORY: Duration = Duration::from_secs(1);
 /// The round-trip time before one is measured (RFC 9002, section 6.2.2).
 const INITIAL_RTT: Duration = Duration::from_millis(333);
 
@@ -69,7 +74,8 @@ impl Steadycast {
     fn connect(&self, now: Instant) -> Arc<Mutex<Connection>> {
         let remote = Remote::new(&self.controller, &self.params, &self.bounds).expect("it was made before");
         let (rtt, peaks, fates) = (INITIAL_RTT, [Duration::ZERO; 2], Vec::new());
-        let made = Connection { remote, start: now, rtt, peaks, peaks_since: now, data_limited: false, fates };
+        let (start, ack, delayed_at, peaks_since) = (now, None, now, now);
+        let made = Connection { remote, start, rtt, ack, delayed_at, peaks, peaks_since, data_limited: false, fates };
         let made = Arc::new(Mutex::new(made));
         *locked(&self.newest) = Some(Arc::clone(&made));
         made
@@ -80,6 +86,15 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An acknowledgement of one or more packets.
+#[derive(Debug)]
+struct Ack {
+    /// The round trip of its newest packet, with the receiver's delay.
+    round_trip: Duration,
+    /// Whether all of its packets are known.
+    complete: bool,
+}
+
 /// The controller of a connection of either stack.
 #[derive(Debug)]
 struct Connection {
@@ -87,6 +102,10 @@ struct Connection {
     start: Instant,
     /// The smoothed round trip.
     rtt: Duration,
+    /// The newest acknowledgement.
+    ack: Option<Ack>,
+    /// When an acknowledgement was last found to be delayed by the receiver.
+    delayed_at: Instant,
     /// The longest round trips of the current and of the previous [`PEAK_SPAN`].
     peaks: [Duration; 2],
     peaks_since: Instant,
@@ -109,15 +128,29 @@ impl Connection {
         self.remote.sent(self.time(at), &packet)
     }
 
-    /// Records the state of the connection at an acknowledgement of a packet.
-    fn on_ack(&mut self, now: Instant, sent: Instant, rtt: Duration, data_limited: bool) {
-        (self.rtt, self.data_limited) = (rtt, data_limited);
+    /// Records that a packet was acknowledged, and the state of the connection before. `smoothed` and `min` are those of
+    /// the stack's round-trip time.
+    fn on_ack(&mut self, now: Instant, sent: Instant, (smoothed, min): (Duration, Duration), data_limited: bool) {
+        if let Some(ack) = self.ack.take_if(|ack| ack.complete) {
+            // The acknowledgement has changed the smoothed round trip from s to (7 s + r) / 8, unless it was old. r is
+            // its round trip without the delay that the receiver has reported (RFC 9002, section 5.3).
+            let r = (8 * smoothed).saturating_sub(7 * self.rtt).max(min);
+            let delay = if smoothed == self.rtt { Duration::ZERO } else { ack.round_trip.saturating_sub(r) };
+            if delay >= ACK_DELAY_MIN {
+                self.delayed_at = now;
+            }
+            self.report(now, delay);
+        }
+        let round_trip = now.saturating_duration_since(sent);
+        let newest = self.ack.as_ref().map_or(round_trip, |ack| ack.round_trip.min(round_trip));
+        self.ack = Some(Ack { round_trip: newest, complete: false });
+        (self.rtt, self.data_limited) = (smoothed, data_limited);
         let age = now.saturating_duration_since(self.peaks_since);
         if age > PEAK_SPAN {
             let before = if age > 2 * PEAK_SPAN { Duration::ZERO } else { self.peaks[0] };
             (self.peaks, self.peaks_since) = ([Duration::ZERO, before], now);
         }
-        self.peaks[0] = self.peaks[0].max(now.saturating_duration_since(sent));
+        self.peaks[0] = self.peaks[0].max(round_trip);
     }
 
     /// Records that a packet was acknowledged or lost. A batch has the time of its newest packet (RFC 9002, section
@@ -128,9 +161,24 @@ impl Connection {
         self.fates.push(PacketResult { number, arrived });
     }
 
-    fn on_batch(&mut self, now: Instant) {
+    /// Records the end of an acknowledgement. Its packets are passed to the controller now, or with the next one.
+    fn on_ack_end(&mut self, now: Instant) {
+        if let Some(ack) = &mut self.ack {
+            ack.complete = true;
+        }
+        if now.saturating_duration_since(self.delayed_at) > ACK_DELAY_MEMORY {
+            self.report(now, Duration::ZERO);
+        }
+    }
+
+    /// Passes the results of packets to the controller. Their acknowledgement was delayed by `delay`.
+    fn report(&mut self, now: Instant, delay: Duration) {
         let at = self.time(now);
-        let fates = std::mem::take(&mut self.fates);
+        let delay = i64::try_from(delay.as_nanos()).unwrap_or(0);
+        let mut fates = std::mem::take(&mut self.fates);
+        for at in fates.iter_mut().filter_map(|fate| fate.arrived.as_mut()?.at.as_mut()) {
+            *at = PeerTime::from_nanos(at.as_nanos() - delay);
+        }
         self.remote.feedback(at, fates);
         self.serve(at);
     }

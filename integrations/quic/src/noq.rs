@@ -6,7 +6,7 @@ use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most packets in flight whose numbers are stored.
 const MOST: usize = 1 << 14;
@@ -48,13 +48,13 @@ impl Controller for Noq {
 
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, pn: u64, app_limited: bool, rtt: &RttEstimator) {
         let mut connection = locked(&self.connection);
-        connection.on_ack(now, sent, rtt.get(), app_limited);
+        connection.on_ack(now, sent, (rtt.get(), rtt.min()), app_limited);
         let number = self.numbers.remove(&pn).unwrap_or_else(|| connection.sent(sent, bytes));
         connection.on_fate(now, number, true);
     }
 
     fn on_end_acks(&mut self, now: Instant, _in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
-        locked(&self.connection).on_batch(now);
+        locked(&self.connection).on_ack_end(now);
     }
 
     fn on_packet_lost(&mut self, _bytes: u16, pn: u64, now: Instant) {
@@ -64,7 +64,7 @@ impl Controller for Noq {
     }
 
     fn on_congestion_event(&mut self, now: Instant, _: Instant, _: bool, _: bool, _: u64, _: u64) {
-        locked(&self.connection).on_batch(now);
+        locked(&self.connection).report(now, Duration::ZERO);
     }
 
     fn on_mtu_update(&mut self, _mtu: u16) {}

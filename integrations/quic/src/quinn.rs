@@ -6,15 +6,14 @@ use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use std::any::Any;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The window covers at most this multiple of the smoothed round trip, because quinn's pacer divides the window by it.
 const PEAK_MAX: u32 = 4;
 
 impl Steadycast {
     /// Sets the controllers of a sender's connections, and asks the receiver to acknowledge each packet at once
-    /// (draft-ietf-quic-ack-frequency; ignored by a peer without it). The usual 25 ms would look like queueing delay to
-    /// `steady`.
+    /// (draft-ietf-quic-ack-frequency; ignored by a peer without it).
     pub fn configure_quinn(self: &Arc<Self>, transport: &mut quinn_proto::TransportConfig) {
         let mut acks = quinn_proto::AckFrequencyConfig::default();
         acks.ack_eliciting_threshold(0_u32.into());
@@ -33,13 +32,13 @@ impl ControllerFactory for Steadycast {
 impl Controller for Quinn {
     fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
         let mut connection = locked(&self.0);
-        connection.on_ack(now, sent, rtt.get(), app_limited);
+        connection.on_ack(now, sent, (rtt.get(), rtt.min()), app_limited);
         let number = connection.sent(sent, bytes);
         connection.on_fate(now, number, true);
     }
 
     fn on_end_acks(&mut self, now: Instant, _in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
-        locked(&self.0).on_batch(now);
+        locked(&self.0).on_ack_end(now);
     }
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, _persistent: bool, lost_bytes: u64) {
@@ -51,7 +50,7 @@ impl Controller for Quinn {
             let number = connection.sent(sent, size);
             connection.on_fate(now, number, false);
         }
-        connection.on_batch(now);
+        connection.report(now, Duration::ZERO);
     }
 
     fn on_mtu_update(&mut self, _mtu: u16) {}

@@ -57,25 +57,49 @@ fn noq_fills_a_link_with_loss() {
     check(&LOSSY, &mean(|seed| over::<Noq>(&LOSSY, seed, |_| ())), 0.75, 25 + 40 + 100 + 200);
 }
 
-/// Draws links without loss: 1 to 8 Mb/s, 10 to 120 ms one way, 60 to 300 ms of queue. The bound, half of the link's
-/// rate in frames, was written before the run.
+/// Draws links without loss: 1 to 8 Mb/s, 10 to 120 ms one way, 60 to 300 ms of queue.
+fn drawn(mut between: impl FnMut(f64, f64) -> f64, jitter: bool, prompt: bool) -> Path {
+    Path {
+        bps: (between(1.0, 8.0) * 1e6) as u64,
+        way: Duration::from_secs_f64(between(0.01, 0.12)),
+        queue: Duration::from_secs_f64(between(0.06, 0.3)),
+        loss: 0.0,
+        spikes: false,
+        jitter,
+        prompt,
+    }
+}
+
+/// Returns the frames' rate divided by the link's, for quinn and for noq.
+fn shares(path: &Path, seed: u8) -> [f64; 2] {
+    let outcomes = [over::<Quinn>(path, seed, |_| ()), over::<Noq>(path, seed, |_| ())];
+    println!("{:.2} Mb/s, {:?}: {outcomes:?}", path.bps as f64 / 1e6, path.way);
+    outcomes.map(|outcome| outcome.bps / path.bps as f64)
+}
+
+/// The bound, half of the link's rate in frames, was written before the run.
 #[test]
 fn both_leave_their_floor_on_links_that_are_drawn() {
     let mut chance = Seed(7).part("links");
     for seed in 1..=12 {
-        let path = Path {
-            bps: (chance.between(1.0, 8.0) * 1e6) as u64,
-            way: Duration::from_secs_f64(chance.between(0.01, 0.12)),
-            queue: Duration::from_secs_f64(chance.between(0.06, 0.3)),
-            loss: 0.0,
-            spikes: false,
-        };
-        for (stack, outcome) in
-            [("quinn", over::<Quinn>(&path, seed, |_| ())), ("noq", over::<Noq>(&path, seed, |_| ()))]
-        {
-            println!("{stack}: {:.2} of {:.2} Mb/s at {:?}", outcome.bps / 1e6, path.bps as f64 / 1e6, path.way);
-            assert!(outcome.bps > 0.5 * path.bps as f64, "{stack}: {outcome:?}");
-        }
+        let shares = shares(&drawn(|low, high| chance.between(low, high), false, true), seed);
+        assert!(shares.iter().all(|share| *share > 0.5), "{shares:?}");
+    }
+}
+
+/// A receiver without the extension acknowledges every second packet, and a single one 25 ms late. The bounds were set
+/// on other draws: on average 0.8 of the link's rate, and a third on each link. With this delay counted as queueing
+/// delay, noq had 0.02 on two of 150 links, and quinn 0.28.
+#[test]
+fn a_receiver_that_delays_acknowledgements_costs_little() {
+    let mut chance = Seed(8).part("links");
+    let each: Vec<[f64; 2]> = (1..=40)
+        .map(|seed| shares(&drawn(|low, high| chance.between(low, high), seed % 2 == 0, false), seed))
+        .collect();
+    for stack in 0..2 {
+        let shares = each.iter().map(|shares| shares[stack]);
+        assert!(shares.clone().all(|share| share > 0.33), "{each:?}");
+        assert!(shares.sum::<f64>() > 0.8 * each.len() as f64, "{each:?}");
     }
 }
 
@@ -85,7 +109,7 @@ fn both_leave_their_floor_on_links_that_are_drawn() {
 #[test]
 fn both_send_through_the_delay_spikes_of_wi_fi() {
     let (bps, queue) = (10_000_000, Duration::from_millis(250));
-    let path = Path { bps, way: Duration::from_millis(1), queue, loss: 0.0, spikes: true };
+    let path = Path { bps, way: Duration::from_millis(1), queue, loss: 0.0, spikes: true, jitter: true, prompt: true };
     for (stack, run) in [("quinn", over::<Quinn> as fn(_, _, _) -> _), ("noq", over::<Noq>)] {
         let outcomes: Vec<Outcome> = (1..=4).map(|seed| run(&path, seed, |_: &_| ())).collect();
         let rate = outcomes.iter().map(|one| one.bps).sum::<f64>() / 4.0;

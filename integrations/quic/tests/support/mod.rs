@@ -17,6 +17,8 @@ pub const PAYLOAD: f64 = 0.93;
 #[allow(dead_code, reason = "the tests have no other than Steadycast's")]
 pub enum Congestion {
     Steadycast(Arc<Steadycast>),
+    /// Steadycast's, with acknowledgements as usual: of every second packet, or 25 ms late.
+    UsualAcks(Arc<Steadycast>),
     Cubic,
     Bbr,
 }
@@ -72,6 +74,10 @@ macro_rules! peer {
                 transport.mtu_discovery_config(None);
                 match congestion {
                     Congestion::Steadycast(controllers) => controllers.$configure(&mut transport),
+                    Congestion::UsualAcks(controllers) => {
+                        controllers.$configure(&mut transport);
+                        transport.ack_frequency_config(None);
+                    }
                     Congestion::Cubic => {
                         let cubic = $stack::congestion::CubicConfig::default();
                         transport.congestion_controller_factory(Arc::new(cubic));

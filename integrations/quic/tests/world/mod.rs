@@ -24,6 +24,10 @@ pub struct Path {
     pub loss: f64,
     /// Delay spikes in both directions, as of a busy Wi-Fi channel.
     pub spikes: bool,
+    /// A random delay of at most 2 ms in both directions; spikes include it.
+    pub jitter: bool,
+    /// Whether the receiver acknowledges each packet at once.
+    pub prompt: bool,
 }
 
 #[derive(Debug)]
@@ -43,7 +47,7 @@ const WAITING: usize = 25;
 pub fn over<P: Peer>(path: &Path, seed: u8, mut each: impl FnMut(&Decision)) -> Outcome {
     let bounds = Bounds::new(Rate::kbps(100), Rate::bps(if path.spikes { 4_000_000 } else { path.bps * 5 / 4 }));
     let controllers = Steadycast::new("steady", &[], &bounds).unwrap();
-    let congestion = Congestion::Steadycast(Arc::clone(&controllers));
+    let congestion = if path.prompt { Congestion::Steadycast } else { Congestion::UsualAcks }(Arc::clone(&controllers));
     let places: [SocketAddr; 2] = ["10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap()];
     let (certificate, key) = support::new_certificate();
     let start = Instant::now();
@@ -98,8 +102,8 @@ pub fn over<P: Peer>(path: &Path, seed: u8, mut each: impl FnMut(&Decision)) -> 
                     arrives = (fits && !chance.happens(path.loss)).then_some(free + path.way);
                 }
                 lost += u64::from(arrives.is_none());
-                if path.spikes {
-                    let spike = if chance.happens(0.07) { chance.between(0.03, 0.14) } else { 0.0 };
+                if path.spikes || path.jitter {
+                    let spike = if path.spikes && chance.happens(0.07) { chance.between(0.03, 0.14) } else { 0.0 };
                     let late = Duration::from_secs_f64(spike + chance.between(0.0, 0.002));
                     // Packets behind a late one wait as well.
                     arrives = arrives.map(|at| (at + late).max(last[n]));
@@ -127,6 +131,8 @@ pub const LONG: Path = Path {
     queue: Duration::from_millis(500),
     loss: 0.0,
     spikes: false,
+    jitter: false,
+    prompt: true,
 };
 /// 2 Mb/s with 50 ms of round trip and 100 ms of queue, which loses 1 %.
 pub const LOSSY: Path = Path {
@@ -135,4 +141,6 @@ pub const LOSSY: Path = Path {
     queue: Duration::from_millis(100),
     loss: 0.01,
     spikes: false,
+    jitter: false,
+    prompt: true,
 };
