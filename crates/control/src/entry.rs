@@ -102,7 +102,7 @@ pub struct FormerParam {
 }
 
 impl FormerParam {
-    /// Creates a former parameter. The constant has the same value in both modes.
+    /// Creates a former parameter whose constant has the same value in repaired mode and in paper mode.
     pub const fn new(name: &'static str, value: Value, source: &'static str) -> Self {
         Self { name, of: [value, value], source }
     }

@@ -219,8 +219,8 @@ impl Events {
             sum += interval.packets * w * interval.discount * discount;
             weight += w * interval.discount * discount;
         }
-        // Take the larger of the two means, so that a short open interval does not raise the loss rate (RFC 5348,
-        // section 5.4).
+        // Take the larger of two means: with and without the open interval. A short open interval then does not raise
+        // the loss rate (RFC 5348, section 5.4).
         Some(LossRate::one_in((sum / weight).max(closed_mean)))
     }
 
@@ -346,8 +346,9 @@ impl LossHistory {
         }
         for run in new {
             lost = lost.saturating_add((run.last - run.first).saturating_add(1));
-            // A mark counts when the packet arrives, but a gap counts only when later packets have arrived. If this gap
-            // is older than a mark that already counts, group all runs into loss events again (RFC 5348, section 5.1).
+            // A mark counts when the packet arrives, but a gap counts only after later packets have arrived. So a gap
+            // may precede a mark that already counts. In that case, group all runs into loss events again (RFC 5348,
+            // section 5.1).
             let place = self.runs.partition_point(|r| r.first < run.first);
             rebuild |= place < self.runs.len();
             if self.runs.len() == self.runs.capacity() {

@@ -155,7 +155,7 @@ impl Chooser {
         let from = self.place;
         if to < from {
             let group = &mut self.groups[from];
-            // Leaving a group soon after joining it means that the test has failed.
+            // A move up to a group is a test. The test has failed if the receiver leaves the group soon.
             let lasted = now.since(self.entered) >= self.hold * (LASTING << group.failed);
             group.failed = if lasted { 0 } else { (group.failed + 1).min(DOUBLINGS) };
         }

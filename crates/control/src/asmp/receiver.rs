@@ -20,8 +20,8 @@ use steadycast_units::{Bytes, Chance, OneWay, Rate, Span, Time};
 const ASSUMED_RTT_REPORTS: u32 = 2;
 /// While the round-trip time is unknown, this number of first reports is never suppressed.
 const NO_RTT_REPORTS: u32 = 8;
-/// Minimum number of reports, and minimum time, for which the send rate has not risen. Then another receiver limits the
-/// rate, so the start phase ends.
+/// The start phase ends once the send rate has not risen for this number of reports and for this time. In that case,
+/// another receiver limits the rate.
 const STALLED: (u32, Span) = (4, Span::secs(2));
 /// Long window over which the receive rate is measured. It averages frames of different sizes. The receive rate is the
 /// higher of the rates in both windows.
@@ -84,7 +84,8 @@ pub(super) struct Receiver {
     first: Option<Time>,
     /// Number of packets expected and lost since a report was last sent. They are already included in `losses`.
     counted: (u64, i64),
-    /// Number of packets expected and lost before a report was last sent. They are not yet included in `losses`.
+    /// Number of packets expected and lost up to the last report, if `losses` does not include them yet. They are kept
+    /// here because the session resets its own counters when a report is sent.
     carried: (u64, i64),
     reports: u32,
     ramp: Option<Ramp>,

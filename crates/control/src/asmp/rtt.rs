@@ -31,9 +31,8 @@ struct Anchor {
 ///
 /// In the multiplicative form, `T_ref` is the value of `T_oneway` when the announcement of `RTT` arrived.
 ///
-/// In the additive form, `T_ref` is an earlier mean one-way delay, in which each packet has weight 1/4. It was the mean
-/// when the last announcement before the receiver's report arrived. This is the report from which the sender measured
-/// `RTT`.
+/// The sender measures `RTT` from an announcement until the receiver's next report. In the additive form, `T_ref` is
+/// the mean one-way delay when that announcement arrived. In this mean, each packet has weight 1/4.
 ///
 /// Source: ASMP, equations 6–11.
 #[derive(Clone, Debug, Default)]

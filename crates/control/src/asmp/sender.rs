@@ -123,7 +123,7 @@ impl Sender {
         }
     }
 
-    /// Starts the timer that halves the rate, if no receiver reports a rate.
+    /// Starts the no-report timer, which halves the rate. Does nothing while a receiver reports a rate.
     fn start_no_report_timer(&mut self, now: Time) {
         // In paper mode, there is no such timer.
         if !self.config.repaired || self.limiting().is_some() || self.halve_at.is_some() {

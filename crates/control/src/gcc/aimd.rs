@@ -131,7 +131,8 @@ impl Aimd {
             BandwidthUsage::Over => self.decrease(now),
             BandwidthUsage::Under => self.state = State::Hold,
             BandwidthUsage::Normal => {
-                // Restart the time at a hold, because the rate does not grow during a hold.
+                // Do not count the time of a hold when the increase is computed, because the rate does not grow during
+                // a hold.
                 if self.state == State::Hold {
                     self.changed = Some(now);
                 }

@@ -2,7 +2,7 @@
 
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Length of the window for which the budget has bytes.
+/// Upper limit of the budget: the number of bytes by which it fills in this time. A negative budget has the same limit.
 const WINDOW: Span = Span::millis(500);
 /// The budget fills at this share of the target rate.
 const SHARE: f64 = 0.65;

@@ -54,7 +54,8 @@ impl DelayBased {
         if packets.is_empty() {
             return Outcome::default();
         }
-        // The path may have changed during this time, so discard the state of the delay (libwebrtc).
+        // After a long time without feedback, discard the delays measured so far, because the path may have changed
+        // (libwebrtc).
         if self.heard.replace(now).is_some_and(|at| now.since(at) > STREAM_TIMEOUT) {
             (self.groups, self.trendline) = (InterArrival::default(), Trendline::new());
         }

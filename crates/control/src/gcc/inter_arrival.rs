@@ -10,12 +10,14 @@ const GROUP: Span = Span::millis(5);
 const BURST: Span = Span::millis(5);
 /// The first and the last arrival of a burst are less than this time apart.
 const LONGEST_BURST: Span = Span::millis(100);
-/// The receiver's clock has jumped if two arrivals are farther apart than the reports on them by at least this time.
+/// The receiver's clock has jumped if the time between two arrivals exceeds the time between the reports on them by at
+/// least this value.
 const JUMP: Span = Span::secs(3);
 /// Number of successive reordered groups after which the state is discarded.
 const REORDERED: u32 = 3;
 
-/// Time between the last packets of two groups: when they were sent, and when they arrived.
+/// Intervals between the last packets of two groups. `sent` is the interval between their send times. `arrived` is the
+/// interval between their arrival times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Delta {
     pub(super) sent: Span,

@@ -351,7 +351,7 @@ impl LossV2 {
             self.state = State::Increasing;
         } else if limits {
             if self.state != State::Decreasing {
-                // Double the time for the next decrease. Repeated decreases show that the last rise was too early.
+                // Double the hold time of the next decrease. If another decrease follows, the rate rose too early.
                 let length = (self.hold.length * 2).min(LONGEST_HOLD);
                 self.hold = Hold { until: Some(now + self.hold.length), length, rate: Some(bounded) };
             }

@@ -15,7 +15,7 @@ const PACKETS: u32 = 5;
 const LENGTH: Span = Span::millis(15);
 /// Rate of a further probe, as a multiple of the last result.
 const FURTHER: f64 = 2.0;
-/// A further probe is sent if the last result exceeds the rate of its probe times this share.
+/// A further probe is sent if the measured result of the last probe exceeds this share of that probe's rate.
 const FURTHER_ABOVE: f64 = 0.7;
 /// Maximum time for which a result is awaited.
 const WAIT: Span = Span::secs(1);

@@ -13,7 +13,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 
 /// Interval between two updates if there is no feedback (libwebrtc, `goog_cc_factory.cc`).
 const STEP: Span = Span::millis(25);
-/// Interval between two updates of the loss in estimate v1 (libwebrtc, `kLossUpdateInterval`).
+/// Interval between two updates of the loss fraction in estimate v1 (libwebrtc, `kLossUpdateInterval`).
 const LOSS_INTERVAL: Span = Span::secs(1);
 const HISTORY_AGE: Span = Span::secs(10);
 /// Lower limit of a probe's result, as a share of the acknowledged rate (libwebrtc, `kProbeDropThroughputFraction`).
@@ -24,7 +24,7 @@ const PROBE_DROP: f64 = 0.85;
 struct SentPacket {
     sent: Time,
     size: Bytes,
-    /// Number of bytes that were sent until this packet, including it.
+    /// Number of bytes sent up to and including this packet.
     through: u64,
     probe: Option<u32>,
     missing: bool,
@@ -50,7 +50,7 @@ pub(super) struct Sender {
     flights: BTreeMap<u64, SentPacket>,
     /// Total number of bytes sent.
     sent: u64,
-    /// Number of bytes that were sent until the newest packet that has arrived.
+    /// Number of bytes sent up to and including the newest packet that has arrived.
     arrived: u64,
     delay: DelayBased,
     acknowledged: RobustThroughput,

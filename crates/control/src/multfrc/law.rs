@@ -10,9 +10,9 @@ const MOST: f64 = 64.0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Move {
-    /// IIAD: the number rises by an inverse increase, and falls by an additive decrease.
+    /// IIAD: the number of connections rises by an inverse increase, and falls by an additive decrease.
     Iiad,
-    /// IIMD: the number rises by an inverse increase, and falls by a multiplicative decrease.
+    /// IIMD: the number of connections rises by an inverse increase, and falls by a multiplicative decrease.
     #[default]
     Iimd,
     Fixed,
@@ -27,7 +27,7 @@ pub(super) struct Law {
     period: Span,
     /// Whether R_min is the minimum of all samples. Otherwise, R_min is the minimum of the mean values of all periods.
     of_samples: bool,
-    /// Whether the number may rise only if the allowed rate was used.
+    /// Whether the number of connections may rise only if the allowed rate was used.
     used: bool,
     /// Number of connections. It is at least 1.
     pub(super) n: f64,

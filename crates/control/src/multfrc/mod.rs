@@ -79,7 +79,8 @@ const MARKED: Promise = Promise {
 const PARAMS: usize = 8;
 const IIAD: [Param; PARAMS] = law("iiad", [1.0; 2], [1.0; 2], [0.25; 2]);
 const IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.5, 0.5]);
-/// γ is 0.25, as in [`IIAD`]. E-MULTFRC changes only how MULTFRC increases and decreases n (Chen, Zakhor, section 2.3).
+/// E-MULTFRC differs from MULTFRC only in how n increases and decreases (Chen, Zakhor, section 2.3). So γ is 0.25, as
+/// in [`IIAD`].
 const E_IIMD: [Param; PARAMS] = law("iimd", [0.25, 1.0], [0.75, 1.0], [0.25, 0.25]);
 
 const fn law(moves: &'static str, alpha: [f64; 2], beta: [f64; 2], gamma: [f64; 2]) -> [Param; PARAMS] {

@@ -15,8 +15,8 @@ pub(super) const EXTENSION: u8 = 3;
 pub(super) struct Sender {
     tfrc: tfrc::Sender,
     law: Law,
-    /// One plus the sum of 1/n over all sent packets, minus the number of marked packets. If it is at least 1, the next
-    /// packet is marked.
+    /// One plus the sum of 1/n over all sent packets, minus the number of marked packets. n is the number of
+    /// connections. If the credit is at least 1, the next packet is marked.
     credit: f64,
     vseq: u16,
     /// Number of marked packets, and the sum of 1/n over all sent packets. The check `honest` compares the two.

@@ -13,7 +13,7 @@ pub(super) const D_FILT: Span = Span::millis(120);
 pub(super) const Q_BOUND: Span = Span::millis(50);
 /// `GAMMA_MAX`: maximum increase per report during the ramp-up, as a share of the receive rate.
 pub(super) const GAMMA_MAX: f64 = 0.5;
-/// MULTILOSS: number of mean loss intervals after a loss in which delays above QTH are reduced (section 4.2).
+/// MULTILOSS: after a loss, delays above QTH are reduced for this number of mean loss intervals (section 4.2).
 pub(super) const MULTI_LOSS: f64 = 7.0;
 /// QTH: delays above this value are reduced for some time after a loss.
 pub(super) const Q_TH: Span = Span::millis(50);
@@ -43,8 +43,8 @@ pub(super) const LEAST_TIMEOUT: Span = Span::millis(500);
 pub(super) const R_MAX: Rate = Rate::mbps(20);
 /// Maximum change of the rate because of queued data, as a share of the reference rate (section 5.2.2).
 pub(super) const MOST_SHAPING: f64 = 0.05;
-/// Maximum time for which an update changes the rate, in report intervals. A longer time since the last update is
-/// limited to this time.
+/// An update of the rate is computed from the time since the last update, but from at most this number of report
+/// intervals.
 pub(super) const MOST_INTERVALS: u64 = 2;
 /// Length of a time slot in the window over which the base delay is the minimum (RFC 6817, section 3.4.2).
 pub(super) const BASE_SLOT: Span = Span::secs(60);

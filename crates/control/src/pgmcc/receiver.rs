@@ -119,7 +119,8 @@ impl ReceiverHalf for Receiver {
         let mut gap = false;
         match self.lead {
             Some(lead) if arrival.seq <= lead.seq => {
-                // Set only its bit in the bitmap. The late packet was already counted as missing when the gap appeared.
+                // Only set the late packet's bit in the bitmap. The packet was already counted as missing when the gap
+                // appeared.
                 let back = lead.seq - arrival.seq;
                 self.bitmap |= if back < 32 { 1 << back } else { 0 };
             }
@@ -180,7 +181,8 @@ impl ReceiverHalf for Receiver {
             None if self.nak.is_some_and(|at| at <= slot.now) => Purpose::Report,
             None => return Reply::Suppress,
         };
-        // Cancel the report of a missing packet, because this report also carries the loss rate.
+        // Cancel the pending report of a missing packet, because the report that is sent now also carries the loss
+        // rate.
         self.nak = None;
         self.back(purpose, slot.now).map_or(Reply::Suppress, |back| Reply::Body(back.body()))
     }

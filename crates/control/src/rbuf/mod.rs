@@ -113,11 +113,11 @@ const PER_BYTE: Span = Span::micros(4);
 const GAMMA_UNDER: f64 = 1.2;
 /// γ₂: in overflow, the rate is multiplied by this factor (equation 16, section 4.4).
 const GAMMA_OVER: f64 = 0.9;
-/// In underflow, replaces γ₁ while the buffer still drains (section 4.4). In paper mode, replaces γ₁ while the buffer
-/// fills, as section 4.4 prints it.
+/// In underflow, this factor replaces γ₁ while the buffer still drains (section 4.4). The paper prints the condition
+/// with the opposite sign. In paper mode, the factor therefore replaces γ₁ while the buffer fills.
 const GAMMA_UNDER_FAST: f64 = 1.3;
-/// In overflow, replaces γ₂ while the buffer still fills (section 4.4). In paper mode, replaces γ₂ while the buffer
-/// drains, as section 4.4 prints it.
+/// In overflow, this factor replaces γ₂ while the buffer still fills (section 4.4). The paper prints the condition with
+/// the opposite sign. In paper mode, the factor therefore replaces γ₂ while the buffer drains.
 const GAMMA_OVER_FAST: f64 = 0.8;
 
 /// Former parameters that are constants now. The controller `rbuf-type1` had all of them. The controller `no-control`

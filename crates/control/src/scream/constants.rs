@@ -31,8 +31,8 @@ pub(super) const RELAXED_PACING: f64 = 0.8;
 pub(super) const RELAXED_PACING_MOST: f64 = 4.0;
 /// `PACKET_OVERHEAD`: number of header bytes per packet.
 pub(super) const PACKET_OVERHEAD: Bytes = Bytes::new(20);
-/// `QDELAY_MIN_AVG_ALPHA`: each round trip has a minimum queueing delay. This is its weight in the mean of these
-/// minima.
+/// `QDELAY_MIN_AVG_ALPHA`: the minimum queueing delays of the round trips are averaged. This is the weight of a new
+/// minimum.
 pub(super) const DRIFT_GAIN: f64 = 1.0 / 256.0;
 /// Weight of a new round-trip time in the smoothed one, if it is shorter and the source is application-limited
 /// (EricssonResearch/scream).

@@ -44,7 +44,8 @@ pub(super) struct Profile {
     pub(super) rate_adjust_gain: f64,
     /// Queueing time in frame periods. Frames that have waited no longer than this do not lower the target.
     pub(super) queue_goal: f64,
-    /// `FRAME_SIZE_DEV_ALPHA`: weight of a new frame in the mean by which frames exceed their nominal size.
+    /// `FRAME_SIZE_DEV_ALPHA`: the relative excess of frames over their nominal size is averaged. This is the weight of
+    /// a new frame.
     pub(super) frame_size_gain: f64,
 }
 

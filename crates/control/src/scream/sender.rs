@@ -135,8 +135,9 @@ impl Sender {
 
     /// Updates the smoothed round-trip time (RFC 6298).
     ///
-    /// If the source does not use the whole window, the queue is short for that reason. Shorter samples then count
-    /// less, because the rate would rise otherwise.
+    /// If the source does not use the whole window, the queue is shorter than it would be with a full window. A sample
+    /// below the smoothed round-trip time then has a smaller weight. Otherwise the rate would rise, because it is the
+    /// window divided by the smoothed round-trip time.
     fn measure(&mut self, now: Time, mut rtt: f64) {
         let Some(s_rtt) = self.s_rtt else {
             (self.s_rtt, self.first_rtt, self.second_at) = (Some(rtt), rtt, now);

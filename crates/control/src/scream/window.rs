@@ -9,7 +9,8 @@ const LEAST_SCALE: f64 = 0.1;
 const INFLECTION: f64 = 8.0;
 /// Lower bound of each factor that makes a reduction smaller.
 const LEAST_CUT: f64 = 0.25;
-/// After this number of round trips without a reduction, an L4S mark first limits the window to the bytes in flight.
+/// If an L4S mark arrives after this number of round trips without a reduction, the window is first limited to the
+/// bytes in flight, and then reduced.
 const RESET_QUIET_RTTS: f64 = 100.0;
 
 /// Updates alpha, the L4S moving average of the fraction of marked packets, and returns it. By default the gain is 1/8
@@ -170,8 +171,9 @@ impl ReferenceWindow {
         }
         self.bytes = self.bytes.max(MIN_REF_WND.as_f64());
         (self.lost, self.marked, self.reacted) = (false, false, Some(input.now));
-        // Losses and classic marks reduce the window by a fixed factor, so allow one such reduction per round trip.
-        // Reductions by L4S marks and delay may repeat, because they are divided by their number per round trip.
+        // Losses and classic marks reduce the window by a fixed factor, so allow one such reduction per round trip. L4S
+        // marks and delay may reduce the window several times per round trip. Each of these reductions is divided by
+        // the number of reductions in a round trip.
         if matches!(cut, Cut::Loss | Cut::ClassicMark) {
             self.episode = Some(input.now);
         }

@@ -6,8 +6,9 @@
 //! report (APP "TFMC" 1):        ts_r u32 │ ts'_i u32 │ X_r f32 bit/s │ p f32 │ RTT u32 µs │ fb_nr u8 │ flags u8 │ 0 0
 //! ```
 //!
-//! Stamps are in units of 2⁻¹⁸ s. A stamp with a prime is an echo: the time between its arrival and the echo was added
-//! to it. Numbers are in network byte order.
+//! [`SenderNotice`] and [`ReceiverReport`] describe the fields. Stamps are in units of 2⁻¹⁸ s. A stamp with a prime is
+//! an echo: a stamp of the other side, plus the time from its arrival until the echo was sent. Numbers are in network
+//! byte order.
 
 use crate::fields::{amount, flags, micros, share, single, span, words};
 use crate::{Body, Notice, ReceiverId};

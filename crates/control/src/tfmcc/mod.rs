@@ -39,7 +39,8 @@ pub(crate) const CONTROLLER: Controller = Controller {
     ..crate::fixed::CONTROLLER
 };
 
-/// After a round without a longer round-trip time, R_max is multiplied by this factor (RFC 4654, section 3.2).
+/// After a round in which no round-trip time exceeded R_max, R_max is multiplied by this factor (RFC 4654, section
+/// 3.2).
 const R_MAX_DECAY: f64 = 0.9;
 /// Granularity of the clock. R_max exceeds the packet interval by at least this (RFC 4654, section 3.2).
 const GRANULARITY: Span = Span::millis(1);

@@ -98,8 +98,10 @@ impl Receiver {
     ///
     /// ```text
     ///                         8 s
-    ///  X_r = ──────────────────────────────────────────  after a loss event,   2 × what arrives  before the first one
+    ///  X_r = ──────────────────────────────────────────  after a loss event
     ///          R (√(2p/3) + 12 √(3p/8) p (1 + 32 p²))
+    ///
+    ///  X_r = 2 × receive rate                            before the first loss event
     /// ```
     ///
     /// s is the packet size in bytes, R is the round-trip time, and p is the loss event rate. X_r is at least one
@@ -185,8 +187,8 @@ impl Receiver {
         let first = || {
             let rate = meter.rate(arrival.at, window).unwrap_or_else(|| packet.per(r_max));
             // `loss_for` inverts `throughput`, so that `desired` begins near the measured rate. `first_interval_sqrt`
-            // ignores timeouts: with it, `desired` was 1/50 of the measured rate at two packets per round trip
-            // (`docs/controllers/tfmcc.md`).
+            // ignores timeouts. When it was used here, `desired` was 1/50 of the measured rate at two packets per round
+            // trip (`docs/controllers/tfmcc.md`).
             if quick {
                 1.0 / loss_for(rate, packet, first_rtt).get()
             } else {
@@ -239,8 +241,8 @@ impl ReceiverHalf for Receiver {
         let Some(mut forward) = SenderNotice::read(arrival.notice) else { return };
         let before = self.last;
         if let Some(b) = before {
-            // Discard old losses after such a pause. The sender then starts slowly, and old losses say nothing about
-            // the path.
+            // Discard old losses after a long time without packets. The sender then starts slowly, and old losses say
+            // nothing about the path.
             if now.since(b.at) > self.rtt() * LOSS_EXPIRY_RTTS {
                 self.have_loss = false;
             }

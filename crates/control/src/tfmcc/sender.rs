@@ -127,8 +127,8 @@ impl Sender {
         self.config.round(self.r_max, self.fb_nr == 0 && self.slow_start)
     }
 
-    /// Replaces the assumed R_max by the first measured R_max. In a group, it waits for the duration of the assumed
-    /// R_max, so that other receivers can report.
+    /// Replaces the assumed R_max by the first measured R_max. In a group, this function does nothing until the round
+    /// has lasted for the assumed R_max, so that other receivers can report first.
     fn settle_r_max(&mut self, now: Time) {
         if !self.assumed || (self.group && self.round_began.is_none_or(|began| now < began + self.config.r_max)) {
             return;
@@ -152,7 +152,7 @@ impl Sender {
     }
 
     fn new_round(&mut self, now: Time) {
-        // Lower R_max only after a round that had no longer round-trip time (RFC 4654, section 3.2).
+        // Lower R_max only after a round in which no round-trip time exceeded it (RFC 4654, section 3.2).
         if !self.raised && !self.assumed {
             self.r_known = self.r_known.scale(R_MAX_DECAY).max(self.r_peak).max(Span::millis(1));
             self.stretch();
@@ -228,8 +228,8 @@ impl Sender {
     fn adjust(&mut self, id: ReceiverId, back: &ReceiverReport, rtt: Span, now: Time) {
         let mut rate = back.rate;
         if back.have_loss && !back.have_rtt {
-            // The receiver has computed the rate with R_max, because it has no round-trip time. The sender has measured
-            // it with the echo. Correct the rate.
+            // The receiver has no round-trip time, so it has computed the rate with R_max. Correct the rate with the
+            // round-trip time that the sender has measured by the echo.
             rate = rate.scale(self.r_max.ratio(rtt));
         }
         // Include the packet interval in the timeout, because a receiver can report only after a packet.
@@ -326,7 +326,7 @@ impl Sender {
             if ramp.next > now {
                 return;
             }
-            // If the timer is late, make up for the missed steps of at most one R_max.
+            // If the timer is late, make up for missed steps, but only for those of the last R_max.
             let next = ramp.next.max(now.before(self.r_max)) + (self.r_max / RAMP_STEPS).max(Span::micros(100));
             self.ramp = (self.x + ramp.step < ramp.target).then_some(Ramp { next, ..ramp });
             self.set((self.x + ramp.step).min(ramp.target), "slow start: twice the least receive rate");
@@ -364,7 +364,8 @@ impl SenderHalf for Sender {
         self.settle_r_max(now);
         let is_clr = self.clr.is_some_and(|clr| clr.id == report.from);
         self.echoes.on_report(report.from, back.ts, now, back.have_rtt, back.fb_nr, back.rate);
-        // The slope is limited only above the proven rate. Check the promise from there.
+        // Up to the proven rate, `adjust` may raise the rate in one step. So let `look` check only the rise above that
+        // rate.
         let known = self.proven.map_or(Rate::ZERO, |proven| proven.rate);
         let (x, r_max, slow) = (self.x.max(known), self.r_max, self.slow_start);
         self.adjust(report.from, &back, rtt, now);
@@ -373,7 +374,8 @@ impl SenderHalf for Sender {
         if !is_clr && !back.leave {
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
-                // From now on, only receivers whose rate is lower by the fraction g report (RFC 4654, section 3.4).
+                // From now on, a receiver reports only if its rate is lower than the rate of this report by the
+                // fraction g (RFC 4654, section 3.4).
                 if self.x_supp > back.rate {
                     self.x_supp = back.rate.scale(1.0 - self.config.g);
                 }

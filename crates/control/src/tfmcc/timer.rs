@@ -25,7 +25,7 @@ pub(super) fn draw(config: &Config, t: Span, bias: Option<f64>, chance: &mut Cha
 }
 
 fn at(t: Span, u: f64, n: f64) -> Span {
-    // Limit the time to zero, because it would be negative for u below 1/N.
+    // Replace a negative time by zero. The time is negative if u is below 1/N.
     t.scale((1.0 + libm::log(u) / libm::log(n)).max(0.0))
 }
 

@@ -1,4 +1,5 @@
-//! The messages of `tfrc`. Some controllers that build on `tfrc` append a [`Mark`] to R in the header extension.
+//! The messages of `tfrc`. The sender writes the round-trip time R into a header extension. Some controllers that build
+//! on `tfrc` append a [`Mark`] to R.
 
 use crate::Body;
 use crate::equation::LossRate;
@@ -82,8 +83,8 @@ impl FeedbackReport {
     }
 }
 
-/// Follows R in the header extension of controllers that count losses only among the packets that they mark. It has 5
-/// bytes, big-endian.
+/// A field of 5 bytes (big-endian) that follows the round-trip time R in the header extension. Controllers use it if
+/// they count losses only among the packets that they mark.
 ///
 /// ```text
 ///   0       1        3        5

@@ -83,8 +83,8 @@ impl Settings {
 const T_MBI: Span = Span::secs(64);
 const T_MBI_PARAM: FormerParam = FormerParam::new("t_mbi", Value::Span(T_MBI), "RFC 5348, 4.3: t_mbi");
 
-/// Default of `start_delay` in `Mode::Repaired`. On a link of 6 Mb/s or more, the ten packets with which a TCP begins
-/// cause a shorter queueing delay.
+/// Default of `start_delay` in `Mode::Repaired`. The ten packets with which a TCP begins cause at most this queueing
+/// delay on a link of 6 Mb/s or more.
 const START_DELAY: Span = Span::millis(20);
 
 /// Former parameters of the controllers that build on TFRC. These controllers now use TFRC's constant and defaults.

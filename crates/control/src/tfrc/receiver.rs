@@ -100,7 +100,7 @@ impl Receiver {
             return false;
         }
         let interval = self.interval(rtt).max(RTT_UNIT);
-        // Count the expiries that followed. Nothing has arrived between them.
+        // Include all later expiries up to `now`. No data has arrived between them.
         let more = now.since(timer).as_nanos() / interval.as_nanos();
         if more > 0 {
             self.mark(timer + interval * (more - 1), self.total);

@@ -173,8 +173,8 @@ impl Sender {
     /// trip, a sender that always has data would then seem data-limited.
     fn was_data_limited(&mut self, to: Time, rtt: Span) -> bool {
         let from = to.before(rtt);
-        // Forget runs that ended before this round trip. Later reports are about later packets, so they do not need
-        // these runs.
+        // Discard the entries of `not_limited` that ended before this round trip. Later reports are about later
+        // packets, so they do not need these entries.
         while self.not_limited.front().is_some_and(|(_, last)| *last <= from) {
             if self.not_limited.len() == 1 && self.unlimited {
                 break;

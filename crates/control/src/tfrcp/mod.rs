@@ -20,8 +20,7 @@ use steadycast_units::Span;
 enum Law {
     /// Doubles the rate: r ← 2 r (equation 2).
     Double,
-    /// Increases the rate by a packet per round trip in each round trip of the interval I: r ← r + MTU · I / RTT²
-    /// (equation 3).
+    /// Increases the rate by MTU / RTT for each round trip in the interval I: r ← r + MTU · I / RTT² (equation 3).
     Additive,
     /// Takes a better quantizer: Q ← Q − 2, r ← rate(Q) (section III.B).
     Quantizer,

@@ -40,7 +40,8 @@ impl ReceiverHalf for Receiver {
         match self.answer {
             Some(at) => Due::At(Wake { at, why: "answer" }),
             None if self.asked => Due::Hold,
-            // Use RTCP's timer, because the sender may be another program that rarely sends reports.
+            // No sender report or packet has triggered an answer yet. The sender may be another program that rarely
+            // sends reports, so use RTCP's timer until then.
             None => Due::Rtcp,
         }
     }

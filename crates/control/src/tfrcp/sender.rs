@@ -316,7 +316,8 @@ impl SenderHalf for Sender {
     }
 
     fn decision(&self) -> Decision {
-        // Leave room for the quantizer's largest group, which may exceed its mean rate.
+        // Leave room for the largest group of pictures at this quantizer. Its rate may exceed the quantizer's mean
+        // rate.
         let target =
             if self.on_rung { self.rate.max(self.map.rungs[self.rung].peak.scale(ROUNDING)) } else { self.rate };
         let target = target.min(self.cap);
