@@ -38,7 +38,7 @@ const RENO_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 const ROUND_GROWTH_MAX: f64 = 1.5;
 /// Minimum window, in segments.
 pub(super) const WINDOW_MIN: f64 = 2.0;
-/// Until the first loss, a window starts at this fraction of W_max, the plateau of CUBIC's curve.
+/// A new window starts at this fraction of W_max, the plateau of CUBIC's curve.
 const PLATEAU_SHARE: f64 = 0.85;
 /// Until the first loss, the window is multiplied by this factor per round trip. The growth is exponential because a
 /// TCP that began at the same time is in slow start, too.
@@ -64,9 +64,9 @@ const LOSS_RUN_PACKETS_MAX: f64 = 3.0;
 /// Behind a policer, a TCP is assumed to have this many times the loss rate of this flow. A policer drops the end of a
 /// TCP's burst, but few paced packets.
 ///
-/// Eight random networks of 0.7 to 6 Mb/s were simulated with a CUBIC flow instead of this flow. The CUBIC flow had 2.2
-/// to 4 times the loss rate. With a ratio of 2.2 or 5, more random networks exceeded a bound of `steadycast experiment
-/// networks --draw`.
+/// In eight random networks of 0.7 to 6 Mb/s, a CUBIC flow in place of this flow had 2.2 to 4 times the loss rate. With
+/// 2.2 or 5 instead of this value, more of the networks of `steadycast experiment networks --draw` exceeded one of its
+/// bounds.
 const POLICED_LOSS_MULTIPLE: f64 = 3.0;
 /// Retransmission timeout in TCP's equation, in round trips (RFC 5348, 3.1).
 const TIMEOUT_RTTS: f64 = 4.0;
@@ -97,18 +97,18 @@ const COMPETE_TIME_MIN: f64 = 1.0;
 const HIGH_QUEUE_HALF_LIFE: f64 = 10.0;
 /// Initial value of the highest queueing delay, in seconds.
 const HIGH_QUEUE_INITIAL: f64 = 0.010;
-/// This value, in seconds, selects the test for an empty queue. If the highest queueing delay is above it, the limit is
-/// a fraction of that delay ([`EMPTY_SHARE_MAX`]). Otherwise the limit is half of the target.
+/// If the highest queueing delay is above this value, in seconds, the queue counts as empty below a fraction of that
+/// delay ([`EMPTY_SHARE_MAX`]). Otherwise it counts as empty below half of the target.
 const HIGH_QUEUE_MIN: f64 = 0.020;
 /// The queue counts as empty below this fraction of the highest queueing delay.
 const EMPTY_SHARE_MAX: f64 = 0.1;
-/// Lower bound of the queueing delay below which the queue counts as empty, in seconds.
+/// Lower bound of [`EMPTY_SHARE_MAX`] times the highest queueing delay, in seconds.
 const EMPTY_DELAY_MIN: f64 = 0.003;
 /// An empty queue ends COMPETE only if no congestion loss has occurred for long enough. The required time is this
 /// multiple of the gap between the last two congestion losses.
 const CALM_LOSS_GAPS: f64 = 1.5;
-/// An empty queue ends COMPETE only after ten round trips without a congestion loss. Dividing the round-trip time by
-/// this constant gives ten round trips.
+/// An empty queue ends COMPETE only after ten round trips without a congestion loss. This constant is the reciprocal of
+/// ten.
 const CALM_PER_RTT: f64 = 0.1;
 /// An empty queue ends COMPETE only if no congestion loss has occurred for this time, in seconds.
 const CALM_TIME_MIN: f64 = 1.0;
@@ -117,7 +117,7 @@ const LOSS_GAP_INITIAL: f64 = 1.0;
 /// COMPETE may end in an unshared queue and begin again soon. It then continues with its old window. "Soon" means
 /// within this time, in seconds, plus ten round trips.
 const REUSED_WINDOW_TIME: f64 = 10.0;
-/// Dividing the round-trip time by this constant gives the ten round trips that are added to [`REUSED_WINDOW_TIME`].
+/// The reciprocal of ten, which is the number of round trips that are added to [`REUSED_WINDOW_TIME`].
 const REUSED_WINDOW_PER_RTT: f64 = 0.1;
 
 /// CUBIC's window, in segments. The fields have the names of RFC 9438.
@@ -205,8 +205,8 @@ struct Drain {
     received: f64,
 }
 
-/// The window of a COMPETE phase that ended because the queue seemed unshared. Two flows that yield at the same time
-/// each see an unshared queue. COMPETE then soon begins again, and continues with this window.
+/// The window of a COMPETE phase that ended because the queue seemed unshared. Two flows that lower their rates at the
+/// same time each see an unshared queue. COMPETE then soon begins again, and continues with this window.
 #[derive(Clone, Copy, Debug)]
 struct EndedCompetition {
     at: f64,
@@ -234,8 +234,8 @@ pub(super) struct CompeteLaw {
     /// The mean number of lost packets per report.
     lost: f64,
     response: RateResponse,
-    /// The receive rate never limits the rate to less than this, in bit/s. The path carried this rate before the last
-    /// cut.
+    /// Lower bound of the limit that the receive rate sets ([`rate_limit`]), in bit/s. The path carried this rate
+    /// before the last cut.
     pub(super) restore: f64,
 }
 
@@ -337,7 +337,7 @@ impl CompeteLaw {
     /// Returns whether no other flow shares the queue. Packet trains ([`super::trains`]) show this. A receive rate that
     /// does not follow the sent rate also shows it.
     ///
-    /// The receive rate is ignored if trains show other flows ([`LawInput::is_shared`]).
+    /// The receive rate is ignored if trains show that other flows share the queue ([`LawInput::is_shared`]).
     fn shows_own_queue(&self, input: &LawInput<'_>) -> bool {
         let by_response = !input.feedback.rows.is_empty() && self.response.shows_own_queue() && !input.is_shared();
         by_response || input.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS)
@@ -377,8 +377,8 @@ impl CompeteLaw {
         // A source of frames sends unevenly, and less than it may. Its drains often empty the queue although a TCP
         // shares it. Drain only if the response of the receive rate confirms that the queue is not shared.
         let is_reliable = !config.frames || self.response.is_shared(input.now) == Some(false);
-        // Do not drain if trains show a shared queue. BBR also drains its queue, so an empty queue after the drain
-        // would show nothing.
+        // Do not drain if trains show a shared queue. The other flow may be a BBR, which drains the queue, too. An
+        // empty queue would then not show that the queue is unshared.
         is_reliable && !input.is_shared() && input.signals.q > DRAIN_QUEUE_MIN
     }
 

@@ -3,8 +3,8 @@
 //!
 //! [`DelayLaw::update`] applies these rules in order:
 //!
-//! 1. [`DelayLaw::on_loss`]: if a loss or a mark shows other flows, COMPETE begins. If an AQM may have dropped or
-//!    marked the packet, the target is lowered.
+//! 1. [`DelayLaw::on_loss`]: if a loss or a mark indicates that other flows share the queue, COMPETE begins. If an AQM
+//!    may have dropped or marked the packet, the target is lowered.
 //! 2. [`DelayLaw::check_response`]: COMPETE begins if nearly all packets of a standing queue belong to other flows.
 //! 3. [`DelayLaw::find_path`]: if the rate was cut but the delay stayed constant, the path has changed, and this delay
 //!    belongs to the new path.
@@ -30,9 +30,8 @@ const LOW_SPAN_MIN: f64 = 0.060;
 /// Maximum duration over which the standing queue is measured, in seconds.
 const LOW_SPAN_MAX: f64 = 1.0;
 /// Factor by which jitter lengthens the duration over which the standing queue is measured
-/// ([`DelayLaw::update_jitter`]). It was set with `steadycast experiment networks --draw 9303` and `--draw 9304`. At
-/// that time it was 6.0, and the jitter was measured over half of the present duration ([`JITTER_PACKETS`],
-/// [`JITTER_SPAN_MIN`]).
+/// ([`DelayLaw::update_jitter`]). It was set with `steadycast experiment networks --draw 9303` and `--draw 9304`. These
+/// experiments had the factor 6.0, but [`JITTER_PACKETS`] and [`JITTER_SPAN_MIN`] had half of their present values.
 const LOW_SPAN_PER_JITTER: f64 = 3.0;
 /// The jitter is measured over the time that sending this number of packets takes.
 const JITTER_PACKETS: f64 = 10.0;
@@ -76,24 +75,27 @@ const PUSHED_DOWN_LOSSES: usize = 2;
 const PUSHED_DOWN_SPAN: f64 = 20.0;
 /// If other flows have pushed the rate down, COMPETE begins with this fraction of the peak rate.
 const PUSHED_DOWN_START_SHARE: f64 = 0.8;
-/// For this number of round trips after START, a loss in a queue does not show other flows. START itself has built the
-/// queue.
+/// For this number of round trips after START, a loss in a queue does not indicate other flows, because START itself
+/// has built the queue.
 const START_QUEUE_RTTS: f64 = 3.0;
-/// A loss shows other flows if the queueing delay is above `LOSS_QUEUE_TARGETS` × target + [`LOSS_QUEUE_MARGIN`].
+/// A loss indicates that other flows share the queue if the queueing delay is above `LOSS_QUEUE_TARGETS` × target +
+/// [`LOSS_QUEUE_MARGIN`].
 const LOSS_QUEUE_TARGETS: f64 = 3.0;
 /// The margin in the formula of [`LOSS_QUEUE_TARGETS`], in seconds.
 const LOSS_QUEUE_MARGIN: f64 = 0.010;
-/// Minimum queueing delay at which a loss shows other flows, in seconds. Flows that run DELAY keep their queue shorter.
+/// Lower bound of that threshold, in seconds. If all flows run DELAY, their queue is shorter.
 const LOSS_QUEUE_MIN: f64 = 0.020;
-/// After a loss that shows other flows by its long queueing delay, COMPETE begins with this fraction of the rate.
+/// If a loss in a queue of this length begins COMPETE, the first rate of COMPETE is this fraction of the rate.
 const LOSS_START_SHARE: f64 = 0.85;
-/// A packet was lost in a standing queue if its queueing delay was above this value, in seconds. More than half of this
-/// queueing delay must still be there.
+/// A packet was lost in a standing queue if its queueing delay was above this value, in seconds, and if the current
+/// standing queue is longer than half of that delay.
 const STANDING_QUEUE_MIN: f64 = 0.008;
-/// If the scale of the target is below this value, a loss in a standing queue shows other flows. An AQM is not the
-/// cause, because earlier losses have already lowered the target to almost [`SCALE_MIN`].
+/// Each loss that an AQM may have caused lowers the scale of the target, down to [`SCALE_MIN`]. If the scale is already
+/// below this value, a loss in a standing queue indicates other flows. An AQM would not drop packets at such a low
+/// target.
 const STANDING_QUEUE_SCALE_MAX: f64 = 0.3;
-/// Two losses in a standing queue show other flows if they occur within this time, in seconds.
+/// After a COMPETE phase, a single loss in a standing queue does not indicate other flows. Two such losses do, if they
+/// occur within this time, in seconds.
 const STANDING_LOSS_MEMORY: f64 = 20.0;
 /// A mark multiplies the rate by this factor.
 const MARK_BETA: f64 = 0.95;
@@ -145,9 +147,11 @@ const EXPERIMENT_MARGIN: f64 = 0.6;
 const EXPERIMENT_DURATIONS_MAX: f64 = 3.0;
 /// If the queueing delay is above this fraction of its peak, the queue has not drained.
 const STAYS_PEAK_SHARE: f64 = 0.7;
-/// An experiment ends without COMPETE once the queueing delay is at most this fraction of its peak and of the target.
+/// An [`Experiment`] ends without COMPETE once the queueing delay is short. It must be at most this fraction of its
+/// peak and at most this fraction of the target.
 const DRAINED_SHARE_MAX: f64 = 0.7;
-/// If the receive rate is below this fraction of the rate while the queue grows, the path has become slower.
+/// The path has become slower if the queue grows while the receive rate is below this fraction of the rate before the
+/// cut.
 const PATH_DROP_SHARE: f64 = 0.85;
 /// How accurate the receive rate in a growing queue is. The path may carry up to the receive rate divided by this
 /// value.
@@ -157,15 +161,15 @@ const REFILL_SHARE: f64 = 0.9;
 
 // Constants for the detection of another path.
 
-/// Number of [`DelayLaw::low_span`]s. A delay that stays constant for a round trip plus this time counts as the base
-/// delay of another path. Noise is tolerated.
+/// A delay counts as the base delay of another path if it stays constant, apart from noise, for long enough. The
+/// required time is a round trip plus this number of [`DelayLaw::low_span`]s.
 ///
-/// Without jitter, these spans take half a second. In this time, the queue of a CUBIC flow changes by more than noise
-/// of 1 ms. For example, it changes by 3 ms per second on a link of 40 Mb/s with a round-trip time of 44 ms (RFC 9438,
-/// equation 1).
+/// Without jitter, these spans take half a second. The queue of a CUBIC flow does not stay constant for so long. For
+/// example, it changes by 3 ms per second on a link of 40 Mb/s with a round-trip time of 44 ms (RFC 9438, equation 1).
+/// In half a second, that is more than noise of 1 ms.
 const CONSTANT_DELAY_SPANS: f64 = 8.0;
-/// A cut of the rate by less than this fraction does not count as a yield. The rate before the cut is only known to a
-/// tenth ([`PATH_DROP_ACCURACY`]), so a smaller difference may be an error.
+/// In the test for another path, a cut of the rate by less than this fraction is ignored. The rate before the cut is
+/// only known to a tenth ([`PATH_DROP_ACCURACY`]), so a smaller difference may be an error.
 const YIELDED_SHARE_MIN: f64 = 0.15;
 
 // Constants for the growth of the rate.
@@ -179,8 +183,9 @@ const MEAN_QUEUE_MEMORY: f64 = 2.0;
 const TARGET_PER_QUEUE: (f64, f64) = (0.25, 8.0);
 /// Lower bound of the mean queueing delay in that ratio, in seconds.
 const MEAN_QUEUE_MIN: f64 = 1e-5;
-/// Near the path rate, a growth faster than [`GAIN`] is limited to this fraction of the rate per round trip. A sender
-/// sees the queue a round trip late, so faster growth would build a longer queue even without other flows.
+/// Near the path rate, the growth per second is at most [`GAIN`], or this fraction of the rate per round trip if that
+/// is more. A sender sees the queue a round trip late, so faster growth would build a longer queue even without other
+/// flows.
 const GAIN_NEAR_PER_RTT: f64 = 0.01;
 /// Growth per second while the rate is clearly below the path rate, as a fraction of the rate.
 const GAIN_BELOW_PATH_RATE: f64 = 0.4;
@@ -209,15 +214,15 @@ const GROWTH_RECEIVED_SPAN: f64 = 0.5;
 /// While a source of frames leaves the rate unused, the rate falls with this time constant, in seconds.
 const UNUSED_RATE_DECAY: f64 = 4.0;
 
-/// Tracks how long the queueing delay has been constant. Also tracks by how much the yield would have shortened an
-/// unshared queue in this time.
+/// Tracks for how long the queueing delay has been constant. Also tracks by how much an unshared queue would have
+/// become shorter in this time, because the rate was cut.
 #[derive(Clone, Copy, Debug)]
 struct DelayConstancy {
     since: f64,
     min: f64,
     max: f64,
-    /// By how much the yield would have shortened the queueing delay of an unshared queue, in seconds. It is the sum of
-    /// the yielded fraction of the rate times its duration.
+    /// By how much the queueing delay of an unshared queue would have fallen because the rate was cut, in seconds. Each
+    /// interval between two reports adds its duration times the fraction by which the rate was cut.
     yielded: f64,
 }
 
@@ -226,7 +231,7 @@ impl DelayConstancy {
         Self { since: now, min: low, max: low, yielded: 0.0 }
     }
 
-    /// Adds the queueing delay of a report. `share` is the fraction of the rate that was yielded in the `dt` seconds
+    /// Adds the queueing delay of a report. `share` is the fraction by which the rate was cut in the `dt` seconds
     /// before the report. Restarts if the delay has changed by more than `noise`.
     fn add(&mut self, now: f64, low: f64, noise: f64, (share, dt): (f64, f64)) {
         (self.min, self.max) = (self.min.min(low), self.max.max(low));
@@ -241,25 +246,28 @@ impl DelayConstancy {
         now - self.since > CONSTANT_DELAY_SPANS * span
     }
 
-    /// Returns whether the constant delay is the base delay of a path. If it were a queue, the yield would have drained
-    /// the whole queue. A yield takes effect a round trip later, so the last round trip does not count.
+    /// Returns whether the constant delay is the base delay of a path. An unshared queue would have been
+    /// drained by now, because the rate was cut. The last round trip does not count, because a cut takes effect a round
+    /// trip later.
     fn is_path(&self, now: f64, (share, rtt): (f64, f64), span: f64) -> bool {
         self.is_constant(now - rtt, span) && self.yielded - share * rtt > self.max
     }
 }
 
-/// The experiment of a yield. It begins when the queueing delay exceeds the target, and ends when the queue is gone.
+/// A test of whether other flows fill the queue: the rate is cut, to see whether the queue drains. It begins when the
+/// queueing delay exceeds the target, and ends when the queue is gone or COMPETE begins.
 #[derive(Clone, Copy, Debug)]
 struct Experiment {
     since: f64,
-    /// The longest standing queueing delay so far, in seconds. Increases within the noise are ignored.
+    /// Maximum of the standing queueing delay since the experiment began, in seconds. An increase that may be noise is
+    /// ignored.
     peak: f64,
     /// The rate before the cut, in bit/s. Rates after the cut are compared with it.
     rate: f64,
     /// The path rate at the beginning of the experiment, in bit/s.
     received: f64,
     /// The target at the beginning of the experiment, in seconds. The queue is compared with this target, because the
-    /// yield lowers the rate and so raises the current target.
+    /// current target is longer: it rises when the rate is cut.
     target: f64,
     constancy: DelayConstancy,
 }
@@ -299,8 +307,8 @@ pub(super) struct DelayLaw {
     standing_loss_at: f64,
     /// Whether the rate may be raised to the path rate in one step once the queue is gone.
     pub(super) refill: bool,
-    /// Set when a constant delay turns out to be the base delay of another path. The value is the time for which the
-    /// delay has been constant, in seconds. `Law` takes it.
+    /// Set when a constant delay turns out to be the base delay of another path. The value is the time in seconds for
+    /// which the delay has been constant. [`super::law::Law`] then adopts the new base delay and clears this field.
     pub(super) new_path: Option<f64>,
     /// Mean jitter, in seconds. The jitter is the mean delay of a few packets minus their minimum delay. A standing
     /// queue delays all of them equally, so it does not add to the jitter.
@@ -384,7 +392,8 @@ impl DelayLaw {
         now - self.queue_loss_at < LOSS_ATTRIBUTION_TIME && !self.own_queue.holds(now, rate)
     }
 
-    /// Returns whether a train is requested, which shows whether other flows share the queue. Clears the request.
+    /// Returns whether a packet train is requested, and clears the request. The train shows whether other flows share
+    /// the queue.
     pub(super) fn takes_train_request(&mut self) -> bool {
         std::mem::take(&mut self.wants_train)
     }
@@ -395,7 +404,7 @@ impl DelayLaw {
         (self.peak_rate, self.empty_queue_loss_at) = (PeakRate(received), now);
     }
 
-    /// Records that the queue is considered unshared while `rate` is sent.
+    /// Records that the queue is considered unshared from now on. `rate` is the current sending rate, in bit/s.
     pub(super) fn set_own_queue(&mut self, now: f64, rate: f64) {
         self.own_queue = OwnQueue::new(now, rate);
         self.scale = 1.0;
@@ -450,8 +459,8 @@ impl DelayLaw {
                 .filter(|_| low > QUEUE_CERTAIN_TARGETS * target && !signals.is_idle(now));
             return self.yield_rate(input, low, soon.map_or(received, |soon| soon.min(received)), target, config);
         }
-        // A yield lowers the rate, and a lower rate has a longer target. A queue that still stands may now be below
-        // that target. Compare it with the target from the beginning of the experiment.
+        // A cut lowers the rate, and a lower rate has a longer target. A queue that still stands may now be below that
+        // target. Compare it with the target from the beginning of the experiment.
         if let Some(experiment) = self.experiment
             && now - experiment.since > experiment.duration(signals)
             && low > experiment.target.max(STAYS_PEAK_SHARE * experiment.peak)
@@ -474,7 +483,8 @@ impl DelayLaw {
         self.grow(input, low, received, target, config)
     }
 
-    /// Responds to a loss or a mark. If it shows other flows, COMPETE begins. Otherwise the target may fall.
+    /// Responds to a loss or a mark. If it indicates that other flows share the queue, COMPETE begins. Otherwise the
+    /// target of the queueing delay may be lowered.
     fn on_loss(
         &mut self,
         input: &LawInput<'_>,
@@ -520,8 +530,8 @@ impl DelayLaw {
             return Some(Transition::Switch(LOSS_START_SHARE * rate.max(received), "compete: lost, with a queue"));
         }
         let stood = met.is_some_and(|q| q > STANDING_QUEUE_MIN && low > 0.5 * q);
-        // A burst leaves no standing queue, and an AQM does not drop packets at so low a target. Other flows therefore
-        // fill the buffer.
+        // Other flows fill the buffer. A burst is not the cause, because it leaves no standing queue. An AQM is not the
+        // cause either, because it does not drop packets at such a low target.
         if !own && stood && self.scale < STANDING_QUEUE_SCALE_MAX {
             // After a COMPETE phase, require two losses, because COMPETE may have caused the first loss.
             let again = now - self.standing_loss_at < STANDING_LOSS_MEMORY || first;
@@ -548,8 +558,9 @@ impl DelayLaw {
         })
     }
 
-    /// Checks whether a source of frames has only a small share of a standing queue. If so, the receive rate follows
-    /// the sent rate. Frames vary the sent rate enough for this test. Other sources send trains instead.
+    /// Begins COMPETE if this flow has only a small share of a standing queue. This is so if the receive rate follows
+    /// the sent rate. Only a source of frames is tested, because the sent rate must vary. Other sources send trains
+    /// instead.
     fn check_response(&mut self, input: &LawInput<'_>, received: f64, config: &Config) -> Option<Transition> {
         let LawInput { now, rate, signals, feedback, .. } = *input;
         if !config.frames || feedback.rows.is_empty() || self.own_queue.holds(now, rate) {
@@ -562,8 +573,8 @@ impl DelayLaw {
         self.response.shows_small_share().then(|| self.compete_for_share(input, received))
     }
 
-    /// Begins COMPETE, because the flow has only a small share of a standing queue. An [`Experiment`], which lowers the
-    /// rate to see whether the queue drains, is left out here. So small a flow could not drain the queue.
+    /// Begins COMPETE, because the flow has only a small share of a standing queue. This needs no [`Experiment`],
+    /// because such a small flow could not drain the queue by a cut of its rate.
     fn compete_for_share(&self, input: &LawInput<'_>, received: f64) -> Transition {
         let rate = input.rate.max(received).max(0.5 * self.peak_rate.0);
         Transition::Switch(rate, "compete: little of a queue that stands")
@@ -574,8 +585,9 @@ impl DelayLaw {
         0.5 * config.target_floor.max(JITTER_NOISE_SHARE * self.jitter)
     }
 
-    /// Returns whether the queueing delay is the base delay of another path, which a yield does not change. An unshared
-    /// queue would have drained. The queue of a TCP would vary with the TCP's window.
+    /// Returns whether the path has changed to one with a longer base delay. The measured queueing delay then stays
+    /// constant although the rate was cut. An unshared queue would have drained, and the queue of a TCP would vary with
+    /// the TCP's window.
     fn find_path(&mut self, input: &LawInput<'_>, low: f64, config: &Config) -> bool {
         let LawInput { now, dt, rate, rtt, .. } = *input;
         let noise = self.constant_within(config);
@@ -627,22 +639,22 @@ impl DelayLaw {
         let (age, duration) = (now - experiment.since, experiment.duration(signals));
         let stays = age > duration
             && (low > target.max(STAYS_PEAK_SHARE * experiment.peak) || age > EXPERIMENT_DURATIONS_MAX * duration);
-        // Do not begin COMPETE while the delay is constant, because it may be the base delay of another path. The test
-        // for that takes longer. Wait for its result.
+        // Do not begin COMPETE while the delay is constant, because it may be the base delay of another path.
+        // `find_path` needs more time than this experiment to detect another path, so wait for it.
         if stays && !experiment.constancy.is_constant(now, self.low_span) {
             return Transition::Switch(experiment.received.max(experiment.rate), QUEUE_STAYS);
         }
         let waits = resumes && age < PATH_RESUME_TIME;
-        // Cut only once the effect of the last cut is visible. If more is sent than the path carries, cut at once,
-        // because the queue grows in any case.
+        // Before the next cut, wait until the effect of the last cut is visible. If more is sent than the path carries,
+        // do not wait, because the queue keeps growing.
         if !waits && (is_above_path || now - self.cut_at > rtt.min(CUT_INTERVAL_RTT_MAX) + 2.0 * config.report_every) {
             let cut = ((low - target / 2.0) / CUT_QUEUE_SCALE / (target / CUT_TARGET_MIN).min(1.0)).min(CUT_MAX);
-            // Limit the cut. Other flows may take the yielded capacity, and the experiment must not cost too much then.
+            // Limit how far the rate is lowered, because other flows may take the capacity that this flow leaves.
             let lower = (rate.min(received) * (1.0 - cut)).max(config.yield_to * experiment.rate);
             self.path_rate = Some(received);
             self.cut_at = now;
-            // Raise the rate again once the queue is gone. In an unshared queue, no other flow takes the yielded
-            // capacity. A source of frames is excluded, because its bursts would fill the queue again.
+            // Raise the rate again once the queue is gone. In an unshared queue, no other flow takes the capacity that
+            // the cut leaves. A source of frames is excluded, because its bursts would fill the queue again.
             self.refill |= !config.frames && self.own_queue.holds(now, rate);
             // Flows that run DELAY each keep a packet or two in the queue. If this flow has less than a packet there,
             // the cause may be other flows, an AQM or a low rate. Request a train, which shows the cause.

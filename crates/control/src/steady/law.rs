@@ -56,8 +56,7 @@ const RANDOM_LOSS_MAX_INITIAL: f64 = 0.03;
 /// The highest loss rate that the window of a TCP causes by itself. In COMPETE, a loss rate up to this value is not
 /// attributed to a policer.
 const TCP_LOSS_MAX: f64 = 0.1;
-/// A trial is complete once enough packets were sent in it. At the loss rate from before the trial, this number of them
-/// would be lost.
+/// A trial ends at the latest when this number of losses would have occurred at the loss rate from before the trial.
 const TRIAL_EXPECTED_LOSSES: f64 = 20.0;
 /// If a trial has shown random losses, loss rates up to this multiple of the measured loss rate count as random loss.
 /// The measured loss rate is the higher of the loss rates before the trial and in it.
@@ -69,7 +68,8 @@ const RANDOM_LOSS_MAX: f64 = 0.2;
 
 /// The longest queueing delay that is attributed to the flow's own burst, in seconds.
 const BURST_QUEUE_MAX: f64 = 0.25;
-/// Ratio of the pacing rate to the rate in DELAY, where the queue must stay empty.
+/// The ratio of the pacing rate to the rate while the law DELAY is in use. It is low because DELAY keeps the queue
+/// empty.
 const DELAY_PACING: f64 = 1.1;
 /// Minimum duration of a train at the current rate, in seconds. It is not shorter because reports round arrival times
 /// to a millisecond.
@@ -131,7 +131,8 @@ pub(super) struct Law {
     scalable: ScalableLaw,
     /// The highest receive rate in START, in bit/s.
     start_carried: f64,
-    /// Whether the law for L4S marks made the last decision. The promises in `checks` do not apply to its decisions.
+    /// Whether [`ScalableLaw`], the law for L4S marks, made the last decision. The promises in `checks` do not apply to
+    /// the decisions of that law.
     marks_rule: bool,
     pub(super) losses: LossClassifier,
     /// The time of the last report, in seconds.
@@ -204,13 +205,13 @@ impl Law {
         if self.mode == Mode::Delay { DELAY_PACING } else { self.config.pacing }
     }
 
-    /// Returns whether the sender sends packet trains. If the source sends frames, it does not: between two frames
-    /// there are no packets for a train.
+    /// Returns whether the sender sends packet trains. A sender of frames sends none, because there are no packets for
+    /// a train between two frames.
     fn has_trains(&self) -> bool {
         self.config.probes && !self.config.frames && self.config.train_packets >= 2.0
     }
 
-    /// Returns the number of the last requested train and its number of packets.
+    /// Returns an identifier of the last requested train, and how many packets this train has.
     pub(super) fn train(&self) -> Option<(u32, u32)> {
         if self.mode == Mode::Start || !self.has_trains() {
             return None;
@@ -240,9 +241,9 @@ impl Law {
         }
     }
 
-    /// Records that no other flow shares the queue, if trains show this. This is done only in DELAY, and only while it
-    /// is in doubt whether the queue is shared. If it is not in doubt, the trains are discarded in START and DELAY,
-    /// because an uncongested path looks the same as an unshared queue.
+    /// Records that no other flow shares the queue, if trains show this. Only trains in DELAY count, and only for some
+    /// time after a loss in a queue, while it is in doubt whether the queue is shared. Without such doubt, START and
+    /// DELAY discard the result of trains. An uncongested path looks the same to trains as an unshared queue.
     fn check_own_queue(&mut self, now: f64) {
         let in_doubt = self.mode == Mode::Delay && self.delay.is_queue_in_doubt(now, self.rate);
         if in_doubt && self.signals.trains.shows_own_queue(OWN_QUEUE_TRAINS) {

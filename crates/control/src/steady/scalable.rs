@@ -7,8 +7,8 @@ use super::signals::RECEIVED_SPAN_MIN;
 use super::verdict::LossClassifier;
 use super::{Config, RATE_MIN};
 
-/// This law decides for this number of round trips after a mark. In equilibrium, the chance that eight round trips have
-/// no mark is 1 in 370.
+/// This law sets the rate for this number of round trips after a mark. Afterwards, the other laws do. In equilibrium,
+/// only 1 in 370 periods of eight round trips has no mark.
 const MARK_VALIDITY_ROUNDS: f64 = 8.0;
 /// When this law takes over, it begins with the receive rate, but at least with this fraction of the previous rate.
 const ENTRY_RATE_SHARE_MIN: f64 = 0.5;

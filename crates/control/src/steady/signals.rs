@@ -128,7 +128,7 @@ struct InFlightPacket {
     number: u64,
     size: u64,
     sent: f64,
-    /// How much earlier than the pacing rate permits the packet was sent, in seconds.
+    /// By how much the packet was sent too early, in seconds. The pacing rate determines when it should have been sent.
     early: f64,
     /// Queueing delay that the packet's own burst causes, in seconds.
     own_queue: f64,
@@ -206,11 +206,13 @@ pub(super) struct Signals {
     /// A leaky bucket. The first value is the send time of the last packet. The second value is how long the next
     /// packet would have to wait at the pacing rate. Both are in seconds.
     bucket: Option<(f64, f64)>,
-    /// Since when every packet has been sent early, in seconds. `None` if the last packet was not early.
+    /// Since when every packet has been sent too early for the pacing rate, in seconds. `None` if the last packet was
+    /// not too early.
     early_since: Option<f64>,
     burst_at: Option<f64>,
     last_delay: Option<f64>,
-    /// Packets that were recently declared lost, and packets that left the flight with unknown fates.
+    /// Packets that were recently declared lost. Also packets that were removed from `flight` while their fate was
+    /// unknown, because a later report may still declare them lost.
     lost: VecDeque<InFlightPacket>,
     /// How long a packet that was overtaken may still arrive before it is declared lost, in seconds.
     reorder_window: f64,
@@ -228,9 +230,8 @@ impl Signals {
         Self { base_rtt: INITIAL_RTT, ..Self::default() }
     }
 
-    /// Records a sent packet. `burst` is set if the source may send bursts above its rate.
-    ///
-    /// A leaky bucket measures how much earlier than the pacing rate permits the packet is sent.
+    /// Records a sent packet. `burst` is set if the source may send bursts above its rate. A leaky bucket then measures
+    /// by how much the packet is sent too early for the pacing rate.
     pub(super) fn on_sent(&mut self, at: Time, number: u64, size: u64, burst: Option<Burst>) {
         let at = at.as_secs_f64();
         if self.last_number.is_some_and(|last| number <= last) {
@@ -240,8 +241,8 @@ impl Signals {
         self.sent_bytes += size;
         let early = self.bucket.map_or(0.0, |(then, early)| (early - (at - then)).max(0.0));
         self.early_since = self.early_since.filter(|_| early > 0.0).or((early > 0.0).then_some(at));
-        // Count the packet as on time if the source has been early for long. It then exceeds its rate, and its queue is
-        // not the queue of a burst.
+        // A source that sends too early for a long time exceeds its rate. Its queue is not the queue of a burst, so
+        // count the packet as on time.
         let is_burst = self.early_since.is_none_or(|since| at - since <= BURST_DURATION_MAX);
         let counted = if is_burst { early } else { 0.0 };
         let own_queue = burst.map_or(0.0, |burst| (counted * burst.pacing).min(burst.max_queue));
@@ -440,7 +441,8 @@ impl Signals {
         // a burst causes no delay.
         let own = packet.own_queue;
         let delay = if own > 0.0 { (whole - own).max(self.base.min(whole)) } else { whole };
-        // Add to the arrival time the part of `early` that was not visible as queueing delay.
+        // At the pacing rate, the packet would have been sent later by `early`. It would have waited less in the queue,
+        // by `whole - delay`. Add the difference to the arrival time.
         let at = (came + (packet.early - (whole - delay)).max(0.0)).max(last.0);
         let left = packet.sent + packet.early;
         // Compare the packet with earlier packets, before it is added to them.
@@ -455,8 +457,8 @@ impl Signals {
         whole
     }
 
-    /// Returns whether a packet did not come from a queue. It did not if it overtook another packet. It also did not if
-    /// the time since an earlier packet is much shorter at the receiver than at the sender
+    /// Returns whether the packet cannot have come from a queue. There are two such cases. Either another packet has
+    /// overtaken it, or the time since an earlier packet is much shorter at the receiver than at the sender
     /// ([`UNQUEUED_COMPRESSION_MIN`]).
     fn is_unqueued(&self, sent: f64, came: f64) -> bool {
         let before = self.arrivals.iter().rev().find(|a| a.sent < sent - UNQUEUED_SEND_GAP_MIN);
@@ -464,8 +466,9 @@ impl Signals {
             || before.is_some_and(|a| came - a.came < (sent - a.sent) / UNQUEUED_COMPRESSION_MIN)
     }
 
-    /// Returns the rates at which a row was sent and received, in bit/s, if the row ends with the last packet. A packet
-    /// that did not wait in a queue ends the row without a result. Such packets arrive as they were sent.
+    /// If the last packet completes a row ([`ROW_PACKETS_MIN`]), returns the rates at which the row was sent and
+    /// received, in bit/s. A packet that did not wait in a queue ends the row without a result, because it arrives as
+    /// it was sent.
     fn finish_row(&mut self) -> Option<(f64, f64)> {
         let last = self.arrivals.back().copied()?;
         if last.whole - self.base < WAITED_DELAY_MIN {
@@ -626,8 +629,8 @@ impl Signals {
         spans.into_iter().filter_map(|span| self.path_rate(span, rate)).reduce(f64::max)
     }
 
-    /// Returns the rate up to which a law may grow, in bit/s. It matters if the source leaves most of its rate unused
-    /// (RFC 7661, section 4.3).
+    /// Returns the rate above which a control law must not raise its rate, in bit/s. This limit matters if the source
+    /// leaves most of its rate unused (RFC 7661, section 4.3).
     pub(super) fn usage_limit(&self) -> f64 {
         let used = self.received(USAGE_SPAN);
         used.map_or(f64::INFINITY, |used| USAGE_MULTIPLE_MAX * used)
@@ -642,7 +645,8 @@ impl Signals {
         8.0 * up_to(to).saturating_sub(up_to(from)) as f64 / (to - from).max(1e-3)
     }
 
-    /// Returns the ratio of the law's mean rate to the sent rate over the last `span` seconds.
+    /// Returns the ratio of the permitted rate, which the control law sets, to the sent rate. Both are means over the
+    /// last `span` seconds.
     pub(super) fn rate_per_usage(&self, now: f64, span: f64) -> f64 {
         let recent = || self.rates.iter().rev().take_while(|(at, _)| *at > now - span);
         let mean = recent().map(|(_, rate)| *rate).sum::<f64>() / recent().count().max(1) as f64;

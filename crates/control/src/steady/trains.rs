@@ -12,7 +12,8 @@ use super::packet::ArrivedPacket;
 /// Packets belong to a train if they are sent at least at this multiple of the control law's rate.
 const TRAIN_SPEEDUP_MIN: f64 = 8.0;
 const TRAIN_PACKETS_MIN: u32 = 3;
-/// A train shows an unshared queue if the receive rate before it is above this fraction of the train's rate.
+/// Two receive rates are compared: the rate of a train, and the rate just before it. The train shows an unshared queue
+/// if the rate before it is above this fraction of the train's rate.
 const OWN_QUEUE_SHARE_MIN: f64 = 0.85;
 /// Time constant with which the weight of a train fades, in seconds.
 const SHARE_MEMORY: f64 = 10.0;
@@ -38,9 +39,9 @@ pub(super) struct TrainMonitor {
     open: Option<(ArrivedPacket, ArrivedPacket, u32)>,
     /// When the last train was added to `share`, in seconds.
     share_at: f64,
-    /// Sum over trains of the flow's share times the train's bits. Older trains have less weight.
+    /// The flow's share times the train's bits, summed over all trains. Older trains have less weight.
     share: f64,
-    /// Sum over trains of the train's bits. Older trains have less weight.
+    /// The train's bits, summed over all trains. Older trains have less weight.
     weight: f64,
     /// Number of consecutive trains that showed an unshared queue.
     own: u32,
@@ -68,11 +69,11 @@ impl TrainMonitor {
 
     pub(super) fn add(&mut self, now: f64, train: &Train) {
         let Some(before) = train.rate_before else { return };
-        // Multiply the flow's share by the train's bits, for a mean that is weighted by bits. At high rates, the share
-        // that a single train shows may be wrong by a quarter.
+        // This product is the flow's share times the train's bits, because the train's rate is its bits divided by its
+        // duration. The mean share is weighted by bits, because a single train may be wrong by a quarter at high rates.
         let share = before * train.duration;
-        // Do this test even if there was no queue before the train. On a free link, it does not wrongly show an
-        // unshared queue, because a train arrives faster there than the flow's other packets.
+        // This test does not need a queue before the train. Without a queue, a train arrives faster than the flow's
+        // other packets, so it does not look like a train in an unshared queue.
         self.own = if share > OWN_QUEUE_SHARE_MIN * train.bits { self.own + 1 } else { 0 };
         if !train.was_queued {
             // Do not update the mean share. Without a queue, the receive rate before the train may be low because the
@@ -122,8 +123,8 @@ impl TrainSchedule {
         self.next = now + FIRST_TRAIN_DELAY;
     }
 
-    /// Requests a train in COMPETE if one is due. `room` tells whether the queue has room for a train, which could
-    /// otherwise overflow it. `own` tells whether the last train showed an unshared queue.
+    /// Requests a train in COMPETE if one is due. `room` tells whether the queue has room for a train. Without room, a
+    /// train could overflow the queue. `own` tells whether the last train showed an unshared queue.
     pub(super) fn on_compete(&mut self, now: f64, room: bool, own: bool) {
         if room && (now >= self.next || own && now >= self.at + CONFIRMATION_INTERVAL) {
             self.request(now);

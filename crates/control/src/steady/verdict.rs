@@ -55,7 +55,8 @@ impl LossClassifier {
         self.is_policed(now) || self.rank > CONGESTION_RANK_MIN && loss.q > CONGESTION_QUEUE_MIN + packet
     }
 
-    /// Attributes losses to a policer from now on. The losses ended when less than `rate` was sent, in bit/s.
+    /// Attributes losses to a policer from now on, because they ended when the flow sent less than `rate`, in bit/s.
+    /// The policer passes about this rate.
     pub(super) fn set_policed(&mut self, now: f64, rate: f64) {
         self.policed = (now + POLICER_MEMORY, rate);
     }
@@ -73,7 +74,8 @@ impl LossClassifier {
         }
     }
 
-    /// Records a loss or a mark. The mean rank stays as it is, because a mark always is congestion.
+    /// Records the time of a loss or a mark. The mean rank of losses does not change, because a mark is congestion at
+    /// any rank.
     pub(super) fn note(&mut self, now: f64) {
         self.events.push_back(now);
         drop_old(&mut self.events, |at| *at < now - LOSS_HISTORY);
@@ -149,8 +151,8 @@ impl OwnQueue {
         Self { until: now + OWN_QUEUE_MEMORY, rate }
     }
 
-    /// Returns whether the finding still holds. It is refuted if the rate has fallen to half, because other flows then
-    /// have taken capacity from the queue.
+    /// Returns whether the queue still counts as unshared. It does not if the rate has fallen to half, because other
+    /// flows then have taken capacity from the queue.
     pub(super) fn holds(&self, now: f64, rate: f64) -> bool {
         now < self.until && rate > 0.5 * self.rate
     }
@@ -160,11 +162,11 @@ impl OwnQueue {
 const RESPONSE_MEMORY: f64 = 4.0;
 /// The finding of a shared queue stays valid for this time after the last observation, in seconds.
 const RESPONSE_VALIDITY: f64 = 4.0;
-/// The power of the response ([`RateResponse`]) is known only if the weights of all observations sum up to at least
-/// this value. A new observation has weight 1.
+/// The power p of a [`RateResponse`] is known only if the weights of all observations sum up to at least this value. A
+/// new observation has weight 1.
 const RESPONSE_WEIGHT_MIN: f64 = 8.0;
-/// The power of the response is known only if the logarithms of the sent rates have at least this standard deviation. A
-/// rate that hardly varies shows no response.
+/// The power p is known only if the logarithms of the sent rates have at least this standard deviation. A rate that
+/// hardly varies shows no response.
 const SENT_RATE_DEVIATION_MIN: f64 = 0.1;
 /// The queue is unshared if the power p of [`RateResponse`] plus its standard error is below this value. In an unshared
 /// queue, nine in ten measured powers were 0.06 to 0.14. In a queue shared with a TCP, they were 0.43 to 0.97.
@@ -211,7 +213,8 @@ impl RateResponse {
         self.received_received += y * y2;
     }
 
-    /// Returns the power and its standard error. Returns `None` if there are too few observations.
+    /// Returns the power p in `received ~ sent^p`, and its standard error. Returns `None` if there are too few
+    /// observations, or if the sent rates hardly vary.
     fn power(&self) -> Option<(f64, f64)> {
         let deviation = libm::sqrt(self.sent_sent / self.weight.max(1.0));
         if self.weight < RESPONSE_WEIGHT_MIN || deviation < SENT_RATE_DEVIATION_MIN {
@@ -229,19 +232,20 @@ impl RateResponse {
         self.power().is_some_and(|(slope, error)| (slope - power).abs() + error < within)
     }
 
-    /// Returns whether the queue is unshared, because the power is near 0. A power well below 0 does not count, because
-    /// other flows then lowered their rates at the same time.
+    /// Returns whether the queue is unshared. It is if the power p in `received ~ sent^p` is near 0. A p well below
+    /// 0 does not count, because other flows then lowered their rates at the same time.
     pub(super) fn shows_own_queue(&self) -> bool {
         self.is_near(0.0, OWN_QUEUE_POWER_MAX)
     }
 
-    /// Returns whether nearly all packets in the queue belong to other flows, because the power is near 1.
+    /// Returns whether nearly all packets in the queue belong to other flows. They do if the power p in
+    /// `received ~ sent^p` is near 1.
     pub(super) fn shows_small_share(&self) -> bool {
         self.is_near(1.0, SMALL_SHARE_POWER_TOLERANCE)
     }
 
-    /// Returns whether recent observations show a shared queue. They do if the power differs from 0 by more than in an
-    /// unshared queue, even after the standard error is subtracted. Returns `None` if the power is unknown.
+    /// Returns whether recent observations show a shared queue. They do if the power p in `received ~ sent^p` differs
+    /// from 0 by more than [`OWN_QUEUE_POWER_MAX`] plus the standard error. Returns `None` if p is unknown or outdated.
     pub(super) fn is_shared(&self, now: f64) -> Option<bool> {
         let (power, error) = self.power().filter(|_| now - self.at < RESPONSE_VALIDITY)?;
         Some(power.abs() - error > OWN_QUEUE_POWER_MAX)
