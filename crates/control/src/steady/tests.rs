@@ -1,4 +1,4 @@
-//! Tests of the laws: situations that they must distinguish, and the bounds that they keep.
+//! Tests of the control laws of `steady`: they must tell similar situations apart, and keep the rate within bounds.
 use super::compete::CompeteLaw;
 use super::delay::DelayLaw;
 use super::law::{Law, Mode as Rules};
@@ -25,8 +25,8 @@ fn noise(n: usize) -> f64 {
     f64::from(u32::try_from(n * 7_919 % 201).unwrap()) / 100.0 - 1.0
 }
 
-/// Returns the response to rows of packets, one every 100 ms. Their sent rate varies by `swing`, and `arrives` returns
-/// their receive rate.
+/// Returns a [`RateResponse`] after 60 observations, one every 100 ms. In each group of six observations, the sent rate
+/// rises from 1 Mb/s in steps of the fraction `swing`. `arrives` returns the receive rate of an observation.
 fn follows(swing: f64, arrives: impl Fn(f64, usize) -> f64) -> RateResponse {
     let mut follows = RateResponse::default();
     for n in 0..60 {
@@ -124,7 +124,8 @@ fn the_queue_that_a_sources_own_burst_makes_is_not_taken_for_others() {
     assert!((0.085..0.095).contains(&plain), "19 packets wait 4.8 ms each: {plain}");
     let (less, carries) = burst(Some(bursts));
     // At the pacing rate of 1.25 Mb/s the packets would be 6.4 ms apart, but they are sent 3.2 ms apart. The last of 20
-    // is therefore 61 ms early. At 1 Mb/s that accounts for 76 of the 91 ms of queueing delay.
+    // is therefore 61 ms early. At 1 Mb/s, this causes 61 ms × 1.25 = 76 ms of queueing delay. So only 15 of the 91 ms
+    // are attributed to the path.
     assert!((0.014..0.016).contains(&less), "{less}");
     assert!((0.9e6..1.3e6).contains(&carries), "{carries}");
 }
@@ -145,12 +146,13 @@ fn tcp_queue(at: f64, most: f64, depth: f64) -> f64 {
     most * (1.0 - depth * (1.0 - 2.0 * (at.rem_euclid(1.0) - 0.5).abs()))
 }
 
-/// Drives a law with single packets of 1000 B whose delays a test gives.
+/// Sends packets of 1000 B under the control of a [`Law`], and reports each packet separately. A test sets the delay of
+/// each packet.
 struct LawDriver {
     law: Law,
     now: f64,
     number: u64,
-    /// The time of each packet, in seconds, and the rule after it.
+    /// The send time of each packet, in seconds, and the law's current rule just after the packet.
     rules: Vec<(f64, &'static str)>,
 }
 
@@ -165,7 +167,8 @@ impl LawDriver {
         Self { law: Law::new(&setup, config), now: 0.0, number: 0, rules: Vec::new() }
     }
 
-    /// Creates a source of frames in this mode and at 1 Mb/s, after three seconds on an empty path of 20 ms.
+    /// Creates a driver whose source sends frames. Packets of 1 Mb/s were sent for three seconds over an empty path
+    /// with a delay of 20 ms. Then the law's mode is set to `mode`.
     fn of_frames(cap: Rate, mode: Rules) -> Self {
         let mut driver = Self::new(cap);
         driver.law.set_frames();
@@ -202,7 +205,8 @@ impl LawDriver {
 fn a_rate_above_twice_what_arrives_breaks_the_promise_and_one_below_keeps_it() {
     let mut driver = LawDriver::new(Rate::mbps(1));
     driver.run(10.0, None, |_, _, _| Some(0.02));
-    // The receive rate is 1 Mb/s, the session's cap. The promise allows four packets per round trip in addition.
+    // The receive rate is 1 Mb/s, the session's cap. The promise allows twice this rate plus four packets per round
+    // trip.
     let most = 2e6 + 4.0 * 8_000.0 / driver.law.signals.rtt();
     for (rate, broken) in [(1e6, 0), (0.9 * most, 0), (1.1 * most, 1), (50e6, 1)] {
         (driver.law.mode, driver.law.rate) = (Rules::Compete, rate);
@@ -308,7 +312,8 @@ fn at_the_sessions_cap_the_window_does_not_grow_so_that_the_next_loss_lowers_the
         compete.begin(3.0, 1e6, signals.rtt());
         compete.update_high_queue(signals.q, 0.1);
         let mut step = |now, loss| {
-            // In a shared queue no drain follows a loss, so that the window alone sets the rate.
+            // With a share of 0.4, the queue counts as shared. A loss then causes no drain, so the window alone sets
+            // the rate.
             let step = LawInput { loss, share: Some(0.4), ..step(signals, &feedback, now, 1e6) };
             match compete.update(&step, &mut losses, 0.003, &config) {
                 Transition::Stay(rate, _) => rate,
@@ -363,7 +368,7 @@ fn the_queue_of_somebodys_start_is_no_verdict_and_one_that_a_yield_leaves_is() {
 
 #[test]
 fn a_queue_that_stays_below_what_the_target_is_after_a_yield_is_somebody_elses_all_the_same() {
-    // At 400 kb/s the target is 26 ms, and 34 ms at the rate that a yield leaves.
+    // At 400 kb/s the target is 26 ms. After a cut of the rate it is 34 ms.
     for (waits, competes) in [(0.020, false), (0.028, true), (0.030, true), (0.032, true)] {
         let mut driver = LawDriver::new(Rate::kbps(400));
         driver.run(20.0, None, |at, _, _| Some(if (5.0..5.5).contains(&at) { 0.25 } else { 0.15 }));
@@ -458,8 +463,8 @@ fn tried(mut lost: impl FnMut(f64, u64) -> bool) -> (bool, usize, f64, bool) {
     (driver.law.losses.is_policed(driver.now), begins, driver.law.rate, competes)
 }
 
-/// Returns whether a packet that is sent at `now` is dropped by a policer of `rate`, in bit/s, with a bucket of 100 ms.
-/// `full` is the time until which the bucket is used.
+/// Returns whether a packet that is sent at `now` is dropped by a policer of `rate`, in bit/s. The policer's token
+/// bucket holds 100 ms. `full` is the time at which the bucket is full again.
 fn is_policed(full: &mut f64, now: f64, rate: f64) -> bool {
     let next = full.max(now) + 8_000.0 / rate;
     let drops = next - now > 0.1;
@@ -476,15 +481,15 @@ fn losses_that_end_where_less_is_sent_are_a_policers() {
         let (policed, _, sent, competes) = tried(|now, _| is_policed(&mut full, now, rate));
         assert!(policed, "{rate}");
         assert!((0.5 * rate..1.3 * rate).contains(&sent), "{rate}: {sent}");
-        // 300 kb/s are one segment per round trip of 40 ms, and the smallest window has two.
+        // COMPETE needs 600 kb/s, because its smallest window is two segments per round trip of 40 ms.
         assert_eq!(competes, rate > 600e3, "{rate}");
     }
 }
 
 #[test]
 fn behind_a_policer_compete_begins_only_if_the_path_carries_a_window_of_two_segments() {
-    // The smallest window of two segments is 600 kb/s at a round trip of 40 ms. Rates near that limit are left out,
-    // because what arrives in half a second is up to a fifth more than the policer's rate.
+    // COMPETE needs 600 kb/s, because its smallest window is two segments per round trip of 40 ms. Rates near that
+    // limit are left out, because what arrives in half a second is up to a fifth more than the policer's rate.
     for (rate, competes) in [(450e3, false), (520e3, false), (680e3, true), (750e3, true)] {
         let mut full = 0.0;
         let (policed, _, _, competed) = tried(|now, _| is_policed(&mut full, now, rate));
@@ -493,8 +498,8 @@ fn behind_a_policer_compete_begins_only_if_the_path_carries_a_window_of_two_segm
     }
 }
 
-/// Sends for a minute through a policer of 2.5 Mb/s. Each 50th packet arrives `late` seconds later, so the packets of
-/// that time overtake it. Returns whether a policer was found, and whether it began COMPETE.
+/// Sends for a minute through a policer of 2.5 Mb/s. Each 50th packet arrives `late` seconds late, so that later
+/// packets overtake it. Returns whether a policer was found, and whether it began COMPETE.
 fn policed_with_late_packets(late: f64) -> (bool, bool) {
     let mut driver = LawDriver::new(Rate::mbps(4));
     let (mut full, mut held, mut policed) = (0.0, Vec::<(Time, PacketReport)>::new(), false);
@@ -540,7 +545,7 @@ fn cuts_do_not_wait_while_more_is_sent_than_the_path_carries() {
         });
         let cuts: Vec<f64> =
             driver.rules.iter().filter(|(at, rule)| *at > 10.0 && *rule == "delay: down").map(|(at, _)| *at).collect();
-        // Two cuts otherwise have a round trip and two reports between them, which is more than 0.09 s.
+        // If cuts waited, there would be a round trip and two reports between two cuts, which is more than 0.09 s.
         assert!(cuts.windows(2).any(|two| two[1] - two[0] < 0.05), "{part}: {cuts:?}");
     }
 }
@@ -586,8 +591,9 @@ fn packets_that_come_late_are_lost_until_it_is_known_how_late_they_come() {
 #[test]
 fn a_packet_that_others_overtook_shows_no_silence_of_the_path_and_a_pause_of_all_packets_does() {
     let at = |packets: u64| Time::ZERO + Span::from_secs_f64(0.0024 * packets as f64);
-    // Returns whether a silence is seen if each packet arrives `delay` packets after it is sent, and reports cover the
-    // arrivals of 24 ms, in the order of their numbers.
+    // Returns whether a silence of the path is detected. Packets are sent every 2.4 ms, and `delay` returns how many of
+    // these intervals a packet takes. Each report contains the arrivals of ten intervals, in the order of packet
+    // numbers.
     let shows_silence = |delay: &dyn Fn(u64) -> u64| {
         let mut signals = Signals::new();
         let mut has_silence = false;
@@ -617,8 +623,8 @@ fn a_packet_that_others_overtook_shows_no_silence_of_the_path_and_a_pause_of_all
 
 #[test]
 fn what_chance_hardly_ever_loses_is_more_than_chance() {
-    // The tail of the binomial distribution itself: P(X ≥ 8 of 12) = 3.4e-6, P(X ≥ 5 of 12) = 4.3e-3, P(X ≥ 150 of
-    // 1000) = 3e-7, P(X ≥ 115 of 1000) = 0.065, each at a loss rate of a tenth.
+    // The exact probabilities at a loss rate of a tenth, for comparison with Chernoff's bound: P(X ≥ 8 of 12) = 3.4e-6,
+    // P(X ≥ 5 of 12) = 4.3e-3, P(X ≥ 150 of 1000) = 3e-7, P(X ≥ 115 of 1000) = 0.065.
     for (packets, lost, more) in
         [(12, 8.0, true), (12, 5.0, false), (1_000, 150.0, true), (1_000, 115.0, false), (2, 2.0, false)]
     {
@@ -850,12 +856,13 @@ fn eight_round_trips_without_a_mark_end_the_scalable_law_and_a_later_mark_finds_
             other => panic!("{other:?}"),
         };
         assert!(scalable.rules(&at(&marked, 3.0), false, &config));
-        // The receive rate is that of the link, 4 Mb/s: the first mark halves the window.
+        // The first window corresponds to the receive rate of 4 Mb/s. The first mark halves it.
         assert!((0.45..0.55).contains(&cut(&mut scalable, 3.0)));
         let round = f64::max(rtt, 0.025);
         assert!(scalable.rules(&at(&unmarked, 3.0 + 7.9 * round), false, &config));
         assert!(!scalable.rules(&at(&unmarked, 3.0 + 8.1 * round), false, &config));
-        // 1 - 1/16 for each of 40 round trips leaves 0.076 of alpha, of which half is cut.
+        // Alpha decays by 1/16 per round trip. After 40 round trips, 0.076 of it is left. A mark cuts the window by
+        // half of alpha.
         assert!(scalable.rules(&at(&marked, 3.0 + 40.0 * round), false, &config));
         let later = cut(&mut scalable, 3.0 + 40.0 * round);
         assert!((0.02..0.06).contains(&later), "{later}");
@@ -939,8 +946,8 @@ fn the_target_is_a_packet_of_its_own_less_what_codel_leaves_alone_and_where_it_w
     assert!((pushed - 0.019).abs() < 1e-9, "{pushed}: somebody else may be there");
 }
 
-/// Returns a law that competes from 3 s on. `queue` gives the queueing delay in seconds by time and number; `None` if
-/// the packet is lost.
+/// Returns a driver whose law is in COMPETE from 3 s on. `queue` returns the queueing delay of a packet in seconds,
+/// from its time and number. It returns `None` if the packet is lost.
 fn competes(end: f64, queue: impl Fn(f64, u64) -> Option<f64>) -> LawDriver {
     let mut driver = LawDriver::new(Rate::mbps(4));
     driver.run(3.0, Some(1e6), |_, _, _| Some(0.02));
@@ -949,7 +956,7 @@ fn competes(end: f64, queue: impl Fn(f64, u64) -> Option<f64>) -> LawDriver {
     driver
 }
 
-/// Returns the times after 3 s at which rules that begin with `rule` take over.
+/// Returns the times after 3 s at which the law changes to a rule whose name starts with `rule`.
 fn begins(driver: &LawDriver, rule: &str) -> Vec<f64> {
     let pairs = driver.rules.windows(2).filter(|pair| pair[1].0 > 3.0);
     pairs.filter(|pair| !pair[0].1.starts_with(rule) && pair[1].1.starts_with(rule)).map(|pair| pair[1].0).collect()
@@ -959,8 +966,8 @@ fn begins(driver: &LawDriver, rule: &str) -> Vec<f64> {
 fn a_queue_that_has_gone_and_that_nobody_lost_in_is_left_and_one_that_stands_is_not() {
     let gone = competes(12.0, |at, _| Some(if at < 6.0 { 0.1 } else { 0.0 }));
     let left = begins(&gone, "delay: queue is empty");
-    // Until 6 s the receive rate follows the sent rate. So COMPETE may end from then on, and at the latest after the
-    // 4 s for which that measurement is valid.
+    // Until 6 s the receive rate follows the sent rate, which shows a shared queue. COMPETE ends once this finding is
+    // outdated, which takes at most 4 s.
     assert!((6.1..10.5).contains(left.first().unwrap_or(&0.0)), "{left:?}");
     let stands = competes(12.0, |_, _| Some(0.1));
     assert!(begins(&stands, "delay: queue is empty").is_empty());
@@ -971,7 +978,8 @@ fn the_window_that_a_queue_of_its_own_has_ended_is_taken_up_again_within_seconds
     let carries = |later: f64, rtt: f64| {
         let (mut compete, mut signals, feedback) = (CompeteLaw::new(), Signals::new(), FeedbackSummary::default());
         (compete.left, signals.base_rtt) = (true, rtt);
-        // A phase at 4 Mb/s over 100 ms ends in an unshared queue. The next phase begins at 400 kb/s.
+        // A phase at 4 Mb/s with a round-trip time of 100 ms ends in an unshared queue. The next phase begins at 400
+        // kb/s.
         compete.begin(3.0, 4e6, 0.1);
         compete.end_in_own_queue(4.0, 4e6);
         compete.begin(4.0 + later, 4e5, rtt);
@@ -1088,8 +1096,9 @@ fn in_a_queue_of_its_own_the_bursts_of_frames_are_a_queue() {
     assert!(queue(false) < 0.02 && queue(true) > 0.06, "{} {}", queue(false), queue(true));
 }
 
-/// Returns the flow's share of the queue, as measured by trains of four packets, among packets at 1 Mb/s. The packets
-/// of a train arrive `apart` seconds apart, all other packets 8 ms apart. Reports resolve arrivals to 1/1024 s.
+/// Sends packets at 1 Mb/s, and returns the flow's share of the queue as trains measure it. The first four of each 50
+/// packets are a train. They arrive `apart` seconds apart, all other packets 8 ms apart. `waits` is the queueing delay,
+/// in seconds. Reports resolve arrival times to 1/1024 s.
 fn trains(apart: f64, waits: f64) -> Option<f64> {
     let (mut signals, size) = (Signals::new(), Bytes::new(1_000));
     let (mut sent, mut came) = (0.0_f64, 0.1_f64);
@@ -1133,8 +1142,9 @@ fn trains_tell_no_share_where_no_queue_stood_before_them() {
     assert_eq!(trains(0.002, 0.0), None);
 }
 
-/// Returns whether a law in COMPETE requests a train, and its share of the queue by trains. Four of fifty packets leave
-/// back to back, and arrive at the rate of a shared link of 2 Mb/s.
+/// Sends packets at 1 Mb/s while the law is in COMPETE. The first four of each 50 packets are sent back to back, and
+/// arrive at 2 Mb/s, the rate of a shared link. Returns whether the law requests a train, and the flow's share of the
+/// queue as trains measure it.
 fn share_by_bursts(sends_probes: bool) -> (bool, Option<f64>) {
     let mut driver = LawDriver::with(Rate::mbps(50), |config| Config { probes: sends_probes, ..config });
     driver.run(3.0, Some(1e6), |_, _, _| Some(0.02));
@@ -1144,7 +1154,8 @@ fn share_by_bursts(sends_probes: bool) -> (bool, Option<f64>) {
         if !is_back_to_back {
             sent += if n % 50 == 4 { 0.032 } else { 0.008 };
         }
-        // A train needs room in the queue, so the queue is long at first.
+        // The law requests a train only if the queue is clearly shorter than its recent maximum. So begin with a long
+        // queue.
         let waits = if n < 120 { 0.15 } else { 0.05 };
         came = if is_back_to_back { came + 0.004 } else { (sent + 0.02 + waits).max(came) };
         let (at, size, number) = (Time::ZERO + Span::from_secs_f64(sent), Bytes::new(1_000), driver.number + n);
@@ -1335,7 +1346,7 @@ fn every_choice_of_the_laws_is_a_named_constant() {
     assert!(files > 5, "{files}");
 }
 
-/// The receiver's clock drifts away from the first packet's delay, or either clock is set.
+/// Either the receiver's clock drifts far from the sender's clock, or one of the clocks is set by a minute.
 #[test]
 fn a_queue_is_measured_however_far_the_clocks_are_apart() {
     for (drift, set) in [(1e-4, 0.0), (-1e-4, 0.0), (0.0, 60.0), (0.0, -60.0)] {
@@ -1349,7 +1360,7 @@ fn a_queue_is_measured_however_far_the_clocks_are_apart() {
             signals.on_feedback(at + Span::from_secs_f64(0.04 + queue), None, &[report], (1e6, 20));
             signals.q
         };
-        // 100 ppm of 150,000 s are 15 s.
+        // The drift of 1e-4 moves the clocks apart by 15 s in 150,000 s.
         (0..15_000).for_each(|n| _ = hear(n, 10.0 * n as f64, 0.0, 0.0));
         (0..50).for_each(|n| _ = hear(15_000 + n, 150_000.0 + 0.1 * n as f64, 0.0, set));
         let q = hear(15_050, 150_005.0, 0.1, set);
