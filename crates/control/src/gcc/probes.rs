@@ -13,7 +13,7 @@ use steadycast_units::{Bytes, PeerTime, Rate, Span, Time};
 const PACKETS: u32 = 5;
 /// Minimum duration of a probe.
 const LENGTH: Span = Span::millis(15);
-/// Rate of a further probe, as a multiple of the last result.
+/// Rate of a further probe, as a multiple of the last probe's result.
 const FURTHER: f64 = 2.0;
 /// A further probe is sent if the measured result of the last probe exceeds this share of that probe's rate.
 const FURTHER_ABOVE: f64 = 0.7;

@@ -8,7 +8,8 @@ use steadycast_units::PeerTime;
 const MOST_DELTAS: u32 = 60;
 /// If the slope exceeds the threshold by more than this, the threshold is not adapted.
 const OUTLIER: f64 = 15.0;
-/// Maximum time for which one update adapts the threshold, in milliseconds.
+/// An update of the threshold is computed from the time since the last update, but from at most this time, in
+/// milliseconds.
 const LONGEST_STEP: f64 = 100.0;
 const LEAST: f64 = 6.0;
 const MOST: f64 = 600.0;
