@@ -20,9 +20,9 @@ const BATCHED_SHARE: f64 = 0.3;
 const COARSE_SHARE: f64 = 0.1;
 /// Percentile of the intervals between batches. It is taken as the interval of the capture's clock.
 const SHORTER_PERCENT: usize = 5;
-/// Minimum score at which the capture's clock is the cause of the batches. The score is 0 if batches contain as many
-/// records of the other direction as chance would put there. It is 1 if they contain as many as a coarse clock would
-/// put there.
+/// Minimum score at which the capture's clock is the cause of the batches. [`cause`] measures which share of the other
+/// direction's records falls into batches. The score is 0 if this share is as large as by chance, and 1 if it is as
+/// large as with a coarse clock.
 const OF_CLOCK: f64 = 0.6;
 /// Maximum score at which a link is the cause of the batches.
 const OF_LINK: f64 = 0.3;

@@ -446,7 +446,8 @@ impl Direction {
             (_, false, None) => match by_receiver_reports.get(&i) {
                 Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), *fate),
                 Some(fate) => (Arrival::Unknown(Unknown::Lost), *fate),
-                // At the sender, packets are not lost yet. So the recording itself missed this packet.
+                // If arrivals are read from reports, the recording was made before the receiver. A gap in it is no loss
+                // on the path to the receiver, so the recording itself missed this packet.
                 None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
                 None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
                 None if unread.is_none() => {
@@ -531,7 +532,7 @@ impl Direction {
         Ok(())
     }
 
-    /// Decides which clock departures are read from if arrivals come from reports.
+    /// Returns the clock from which departures are read, if arrivals come from reports.
     ///
     /// # Errors
     /// The capture was made at the receiver, or may have been made there.

@@ -241,8 +241,8 @@ fn direction(
     Ok(Recording { direction, estimates: Vec::new(), source: "a capture", notes })
 }
 
-/// Returns the times of all records between the first and the last packet, followed by `corrected`. These are the
-/// corrected times of the packets.
+/// Returns the times of all records between the first and the last packet, and then the times in `corrected`.
+/// `corrected` has the corrected time of each packet.
 fn times_of(capture: &Capture, corrected: &[Time]) -> Vec<Time> {
     let (Some(first), Some(last)) = (corrected.first(), corrected.last()) else { return Vec::new() };
     let within = capture.times.iter().filter(|at| (first..=last).contains(at)).copied();

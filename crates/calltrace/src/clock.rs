@@ -71,7 +71,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
     for (i, &k) in jumps.iter().enumerate() {
         let jump = points[k].1 - points[k - 1].1;
         let (before, after) = (&points[begin..k], &points[k..]);
-        // `after` ends at the next jump that is at least `LEAST_SIDE_NS` later. Earlier jumps are late packets.
+        // `after` ends at the first jump that is at least `LEAST_SIDE_NS` after this jump. Skip jumps before that,
+        // because late packets cause them.
         let end = jumps[i + 1..].iter().copied().find(|&next| lasts(&points[k..next])).unwrap_or(points.len());
         let after = &after[..end - k];
         if !(lasts(before) || is_level(before, jump)) || !(lasts(after) || is_level(after, jump)) {
@@ -83,8 +84,8 @@ pub(crate) fn long_steps(points: &[(i64, i64)]) -> Vec<Step> {
         let Some(moved) = moved.filter(|moved| (moved - jump).abs() <= jump.abs() / 4) else {
             continue;
         };
-        // Prefer `moved`, which excludes queueing if the queue was empty at some time on each side. `jump` includes a
-        // change of the queue.
+        // Prefer `moved`, because `jump` also includes how much the queue changed between the two packets. `moved` does
+        // not include it, if the queue was empty at some time before the jump and at some time after it.
         let nanos = if (moved - jump).abs() <= QUEUE_CHANGE_NS { moved } else { jump };
         found.push(Step { place: k, nanos });
         begin = k;

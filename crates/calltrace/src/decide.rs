@@ -34,7 +34,8 @@ pub fn decisions(call: &Call, name: &str) -> Result<Vec<Decided>, ParamError> {
     let early = exchange.sent.iter().take_while(|packet| packet.0.since(begin) < BEGUN);
     let went = early.map(|packet| packet.1).sum::<Bytes>().per(BEGUN);
     let start = [("start".to_owned(), Given::Text(format!("{}bps", went.as_bps())))];
-    // Without the parameter `start`, use the controller's default.
+    // `Remote::new` fails if the controller does not have the parameter `start`. Then create it without parameters, so
+    // that it uses its default.
     let seeded = if call.begins { None } else { Remote::new(name, &start, &bounds).ok() };
     let mut remote = seeded.map_or_else(|| Remote::new(name, &[], &bounds), Ok)?;
     let mut all: Vec<Decided> = Vec::new();

@@ -17,11 +17,13 @@ const PACKETS_BESIDE: usize = 3;
 const LONGEST_DRAIN_S: f64 = 0.04;
 /// Length of a [`Cell`], in seconds.
 const CELL_S: f64 = 0.25;
-/// The step has to be at least this share of the delay's change between two packets. The queue causes the rest.
+/// Minimum ratio of a step's size to the change of the delay between the packets before and after the step. The queue
+/// causes the rest of this change.
 const LEAST_OF_CHANGE: f64 = 0.5;
 /// A step is evaluated over this time before it and after it, in seconds.
 const SIDE_S: f64 = 60.0;
-/// [`gain`] subtracts the step's size multiplied by this time, in seconds, so that a step must explain enough to count.
+/// A step is chosen only if it reduces the queueing delay, integrated over time ([`standing`]), by more than its size
+/// multiplied by this time, in seconds.
 const LEAST_GAIN_S: f64 = 0.6;
 /// The size of a step is computed from the minimum delays in this time before it and after it, in seconds.
 const EXACT_SIDE_S: f64 = 10.0;
@@ -173,8 +175,8 @@ fn cells(points: &[(f64, f64)], candidates: &[Candidate]) -> Vec<Cell> {
     cells
 }
 
-/// Toggles the candidates in `which`. Returns `None` if the steps would then contradict the observed changes of the
-/// delay.
+/// Returns a copy of `candidates` in which each candidate with an index in `which` is toggled: it becomes a step, or it
+/// is no longer a step if it was one. Returns `None` if the queue would explain most of the delay's change at any step.
 fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<Vec<Candidate>> {
     let mut other = candidates.to_vec();
     for &i in which {
@@ -185,10 +187,11 @@ fn toggled(cells: &[Cell], candidates: &[Candidate], which: &[usize]) -> Option<
     other.iter().all(is_plausible).then_some(other)
 }
 
-/// Returns by how much [`standing`] decreases if `other` replaces `candidates`. The two differ only in the candidates
-/// with the indices `which`.
+/// Returns by how much `other` explains the delays better than `candidates`. `other` is a copy of `candidates` in which
+/// each candidate with an index in `which` is toggled.
 ///
-/// Each step in `which` costs [`LEAST_GAIN_S`] times its size, so that steps without effect are not chosen.
+/// The result is the decrease of [`standing`], plus the decrease of the price of steps. The price of each step in
+/// `which` is its size times [`LEAST_GAIN_S`]. It prevents steps that have no effect.
 fn gain(cells: &[Cell], candidates: &[Candidate], other: &[Candidate], which: &[usize]) -> f64 {
     let (Some(&first), Some(&last)) = (which.first(), which.last()) else { return 0.0 };
     let at = |i: usize| cells.get(start_of(cells, i + 1)).map_or(0.0, |cell| cell.at);
@@ -283,9 +286,9 @@ fn slope_below(points: &[(f64, f64, f64)]) -> (Vec<(f64, f64)>, f64) {
     (hull, slope)
 }
 
-/// Returns the size of a step in seconds. Subtracts the other chosen steps, and compares the minimum delay after the
-/// step with the one before it. If the result is outside of the candidate's range, returns the change of the delay
-/// between the two packets.
+/// Returns the size of step `i` in seconds. This is the minimum delay after the step minus the minimum delay before it,
+/// without the effect of the other chosen steps. If this size is outside of the candidate's `range`, returns the
+/// candidate's `change`.
 fn exact(cells: &[Cell], candidates: &[Candidate], i: usize) -> f64 {
     let one = &candidates[i];
     let middle = start_of(cells, i + 1);

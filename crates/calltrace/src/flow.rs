@@ -222,8 +222,8 @@ impl Flow {
         }
         apart.sort_unstable();
         let at = |percent: usize| apart.get(apart.len() * percent / 100).copied().unwrap_or(0);
-        // Between two hosts, the network path makes the distance vary. Between two interfaces of one host, it is nearly
-        // constant.
+        // The time between two copies shows where they were recorded. Between two hosts, it varies because of the
+        // network path. Between two interfaces of one host, it is nearly constant.
         let varies = at(95) - at(5) > LONGEST_COPY_SPREAD_NS || at(50) > COPY_WITHIN.as_nanos() as i64;
         if apart.len() * 2 > first.len() && varies {
             let what = format!(
@@ -259,7 +259,8 @@ impl Flow {
             last.insert(key, i);
         }
         let left = self.packets.len() - copies.len();
-        // Use the later times only if nearly all packets have one. Otherwise the delay would seem to change.
+        // Use the times of the later copies only if nearly all packets have a copy. Otherwise, packets with a copy
+        // would seem to have a longer delay than packets without one.
         let later = copies.len() * 10 >= left * 9 && self.packets.iter().all(|one| !one.elements.is_empty());
         if later {
             for &(first, copy) in &copies {
@@ -332,8 +333,9 @@ impl Flow {
         gaps.sort_unstable();
         let usual = gaps.get(gaps.len() / 2).copied().unwrap_or(0);
         let steps = if self.send_times.is_empty() { self.set_back() } else { self.steps_by_send_times(&gap) };
-        // The first record with the new clock may belong to another flow. So search all records between the two packets
-        // for the largest gap, or for the largest step back in time if the clock was set back.
+        // The clock was set between two packets of this flow, but the first record with the new clock may belong to
+        // another flow. So search all records between these two packets. The clock was set at the largest gap, or at
+        // the largest step back in time if the clock was set back.
         let first = |(before, step): (usize, clock::Step)| {
             let places = before + 1..=step.place;
             let place = places.max_by_key(|place| gap(*place) * step.nanos.signum()).unwrap_or(step.place);

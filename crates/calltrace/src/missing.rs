@@ -11,14 +11,15 @@ use steadycast_wire::rtcp::{Compound, Packet};
 
 /// An unreadable record may be a packet that is missing in a gap. It has to be at most this time away from the gap.
 const NEAR_GAP: Span = Span::millis(100);
-/// Dropped packets are ignored if there is at most one of them for this number of missing packets (2 %).
+/// Packets that the capturing program dropped are ignored if they are at most 2 % (one in 50) of the missing packets
+/// whose fate is unknown.
 const NEGLIGIBLE: u64 = 50;
 
 /// A packet is a repetition if it leaves later than a packet with a higher sequence number by more than this time. If
 /// the time is shorter, the packet is only reordered, because a repetition takes at least a round trip.
 const LEAST_REPEAT: Span = Span::millis(1);
-/// The capture is not trusted if it misses more than this number of packets that arrived according to reports, and if
-/// these are more than the missing packets that were lost.
+/// The capture is not trusted if reports show that more than this number of its missing packets arrived, and that more
+/// of them arrived than were lost.
 const LEAST_REPORTED: usize = 20;
 
 /// A missing packet, and the transport-wide numbers of the packets before and after it in the stream.
@@ -172,12 +173,12 @@ impl Direction {
         fates
     }
 
-    /// Returns the missing packets whose fate is unknown and that may have arrived, because the capture may have missed
-    /// them. They are near an unreadable record, or in a period in which nothing was recorded. `fates` says for each
-    /// packet whether it arrived, if this is known.
+    /// Returns the missing packets that may have arrived, because the capture may have missed them. Their fate is
+    /// unknown. They are near an unreadable record, or in a period in which nothing was recorded. `fates` has for each
+    /// packet whether it arrived, or `None` if this is unknown.
     ///
-    /// Returns `None` if the capture may have missed any packet. This is so if it dropped packets at unknown times, or
-    /// if most of the missing packets whose fate is known arrived.
+    /// Returns `None` if the capture may have missed any packet. One possible reason is that it dropped packets at
+    /// unknown times. The other is that more missing packets are known to have arrived than to be lost.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();
@@ -203,7 +204,8 @@ impl Direction {
                 found.insert(i);
             } else if let Some(at) = beside {
                 found.insert(i);
-                // Use up the record, because each unreadable record can be only one missing packet.
+                // Remove one record at this time from `unread`, because an unreadable record can explain only one
+                // missing packet.
                 match unread.get_mut(&at) {
                     Some(count) if *count > 1 => *count -= 1,
                     _ => drop(unread.remove(&at)),

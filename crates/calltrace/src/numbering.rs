@@ -14,12 +14,13 @@ pub(crate) const LONGEST_GAP: i64 = 3000;
 const LONGEST_LATENESS: i64 = 100;
 /// Number of packets after a possible restart that are examined. One of them has to continue the new numbers.
 const CONFIRMING_PACKETS: usize = 5;
-/// A packet continues the new numbers if its number is higher by at most this difference.
+/// A later packet confirms a restart if its number exceeds the first number after the restart by at most this
+/// difference.
 const CONFIRMING_STEP: u16 = 10;
 /// Minimum length of a gap that may be a restart.
 const SHORTEST_JUMP: i64 = 100;
-/// A gap is a restart if the missing packets would exceed the mean packet rate by this factor. Key frames are only
-/// about 20 times as large as the mean frame.
+/// A gap is a restart if its missing packets would need more than this multiple of the mean packet rate. A key frame
+/// needs less than that, because it is only about 20 times as large as the mean frame.
 const JUMP_RATE: f64 = 40.0;
 
 #[derive(Clone, Copy, Debug)]

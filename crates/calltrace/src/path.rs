@@ -31,20 +31,20 @@ const WINDOW_S: f64 = 5.0;
 /// Minimum time between two steps of the delay, in seconds. Steps that are closer together can't be distinguished from
 /// cross traffic.
 const LEVEL_S: f64 = 0.5;
-/// Minimum number of delay steps for which [`too_many`] checks intervals and sizes. Steps that are small or close
-/// together may be found as a single step with the sum of their sizes.
+/// Minimum number of delay steps for which [`too_many`] checks intervals and sizes. The checks are needed because
+/// several steps may be found as a single step with the sum of their sizes, if they are small or close together.
 const SEVERAL_STEPS: usize = 3;
 /// Minimum mean time between steps of the delay, in seconds. It applies from [`SEVERAL_STEPS`] steps on.
 const LEAST_BETWEEN_STEPS_S: f64 = 4.0;
 /// Minimum size of a step of the delay, in seconds. It applies from [`SEVERAL_STEPS`] steps on.
 const LEAST_OF_SEVERAL_S: f64 = 0.05;
-/// Maximum relative difference between the capacity from trains across a step of the delay and the capacity from other
-/// trains.
+/// The capacity from trains during which the delay stepped is used only if it differs from the capacity of other trains
+/// by at most this fraction.
 const NEAR: f64 = 0.1;
-/// Minimum ratio of the trains' mean rate to their highest mode if there is no cross traffic.
+/// There is no cross traffic if the mean rate of the trains is at least this fraction of the [`mode`] of their rates.
 const ALONE: f64 = 0.9;
-/// A single window has cross traffic if the ratio of the trains' mean rate to their highest mode is below this value.
-/// The value is lower than [`ALONE`], because a step of the delay may lower the mean slightly.
+/// [`mark_shared`] marks a window of the call if the mean rate of its trains is below this fraction of the [`mode`] of
+/// their rates. The fraction is lower than [`ALONE`], because a step of the delay may lower the mean slightly.
 const SHARED_PART: f64 = 0.8;
 /// Maximum drift between two clocks, in seconds per second. If the delay has a larger slope, the queue grows.
 const MOST_DRIFT: f64 = 1e-3;
@@ -191,7 +191,7 @@ impl Point {
         }
     }
 
-    /// Whether this packet may have been in the queue at an unknown time.
+    /// Whether it is unknown when this packet left the queue, or whether it left the queue at all.
     fn is_unknown(&self) -> bool {
         matches!(self.exit, Exit::Untimed | Exit::Unknown | Exit::LostOrUnread | Exit::LostOrDropped)
     }
@@ -270,7 +270,8 @@ impl Path {
             let of = |trains: &[Vec<Pair>]| capacities(bins.len(), trains, least, every, verdict == Verdict::Jittered);
             let (safe, all) = (of(&between_steps), of(&trains));
             for (k, bin) in bins.iter_mut().enumerate() {
-                // Use trains across a step of the delay only if they agree with other trains.
+                // `safe` leaves out trains during which the delay stepped, but `all` includes them. So use `all` only
+                // if it is near the known values of `safe`.
                 bin.capacity = safe[k].or(all[k].filter(|band| is_near(&safe, k, band)));
             }
             mark_shared(&mut bins, &windows, &self::windows(&without_steps(trains.clone()), every));
@@ -392,10 +393,10 @@ struct Refused {
     steps: Option<usize>,
 }
 
-/// Whether there is cross traffic even if the longest service times are left out. A step of the path's delay causes one
-/// long service time, and must not be mistaken for cross traffic.
+/// Whether there is cross traffic even without the longest service times. They are left out because a step of the
+/// path's delay causes one long service time, which must not be mistaken for cross traffic.
 ///
-/// `trains` were found after `levels` were subtracted from the delays.
+/// `levels` are the delays that were subtracted when `trains` were found.
 fn is_shared_between_steps(points: &[Point], levels: &[f64], trains: Vec<Vec<Pair>>, margin: f64, every: f64) -> bool {
     let trains = without_steps(trains);
     judged(&windows(&trains, every)).0 == Verdict::Shared || waited(points, Some(levels), &trains, margin)
@@ -466,9 +467,9 @@ fn batch(points: &[Point]) -> Option<f64> {
     batches::held(&times).filter(|held| *held > clock::COARSEST.as_nanos() as i64).map(|held| held as f64 * 1e-9)
 }
 
-/// Returns the number of delay steps if there are too many steps to trust the delays. This is so if there are several
-/// steps and they are frequent, or one of them is small. `steps` are the sizes of the steps in seconds. `seconds` is
-/// the call's duration.
+/// Returns the number of delay steps if they make the delays unreliable, and `None` otherwise. The delays are
+/// unreliable if there are at least [`SEVERAL_STEPS`] steps, and if the steps are frequent or at least one of them is
+/// small. `steps` are the sizes of the steps in seconds, and `seconds` is the call's duration.
 fn too_many(steps: Vec<f64>, seconds: f64) -> Option<usize> {
     // Allow for an error of 10 %, because the size of a step is not exact.
     let is_short = steps.iter().any(|by| by.abs() < LEAST_OF_SEVERAL_S * 0.9);
@@ -528,7 +529,8 @@ impl Placed {
         // If `drift` is `None`, the delays have a slope that is too large for a clock. If the caller knows of cross
         // traffic (`beside`), a growing queue explains the slope, so assume a drift of 0.
         let Some(slope) = drift.or(beside.then_some(0.0)) else {
-            // There is no line below the delays. So make all delays relative to the minimum delay of the call.
+            // Without a plausible drift, the delay of an empty queue can't be followed over time. So make all delays
+            // relative to the minimum delay of the call.
             let least = delays.iter().map(|one| one.1).min_by(f64::total_cmp).unwrap_or(0.0);
             raw.iter_mut().for_each(|point| point.arrives_earlier(least));
             let routes = steps.iter().map(|step| step.0.round() as u32).collect();
@@ -674,7 +676,7 @@ fn level_before(levels: Option<&[f64]>, i: usize) -> f64 {
     levels.and_then(|levels| levels.get(i.checked_sub(1)?)).copied().unwrap_or(0.0)
 }
 
-/// A part of the call of [`WINDOW_S`] seconds, judged by its trains.
+/// A part of the call that lasts [`WINDOW_S`] seconds, and what its trains show about cross traffic.
 struct Window {
     /// Index of the window in the call.
     place: usize,
@@ -781,7 +783,8 @@ fn mode(rates: &[f64]) -> f64 {
     };
     let density: Vec<f64> = (0..cells).map(|k| around(k, 15, &bell)).collect();
     let needed = (logs.len() as f64 * 0.05).max(3.0);
-    // Take the highest peak, because packets without cross traffic between them have the highest rate.
+    // Of all peaks, take the one at the highest rate, because packets have this rate if no cross traffic is between
+    // them.
     let peak = (0..cells).rev().find(|&k| {
         let next = density.get(k + 1).copied().unwrap_or(0.0);
         let before = if k == 0 { 0.0 } else { density[k - 1] };
@@ -842,7 +845,8 @@ fn waited(points: &[Point], levels: Option<&[f64]>, trains: &[Vec<Pair>], margin
     idle >= 20 && late * 10 > idle
 }
 
-/// Sums over the packets of a bin. The sums are in bytes, in seconds of delay, and in numbers of packets.
+/// Sums over the packets of a bin. `sent`, `known` and `arrived` are in bytes. `delay` and `longest` are in seconds,
+/// and `longest` is a maximum. `timed` and `unread` are numbers of packets.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     sent: f64,
@@ -883,7 +887,8 @@ fn fill(bins: &mut [Bin], points: &[Point]) {
         }
     }
     let count = |of: fn(&Sums) -> bool| sums.iter().filter(|sum| of(sum)).count();
-    // The capturing program may have dropped packets in any bin, so losses are unknown in all of them.
+    // Losses are unknown in all bins if the capturing program may have dropped packets, because it may have dropped
+    // them in any bin. They are also unknown if most of the bins have packets that may be unread.
     let all_unknown = points.iter().any(|point| point.exit == Exit::LostOrDropped)
         || count(|sum| sum.unread > 0) * 2 > count(|sum| sum.sent > 0.0);
     for ((bin, sum), lost) in bins.iter_mut().zip(sums).zip(lost_in) {
@@ -935,7 +940,8 @@ fn capacities(bins: usize, trains: &[Vec<Pair>], least: f64, every: f64, jittere
         if took < LEAST_TRAINS_S {
             return None;
         }
-        // Include the two bins beside it, because a single bin often has too few trains for a bootstrap.
+        // Compute the confidence interval from this bin and the two bins beside it, because a single bin often has too
+        // few trains for a bootstrap.
         let near: Vec<(f64, f64)> = pieces[k.saturating_sub(1)..(k + 2).min(pieces.len())].concat();
         let n = pieces[k].len() as f64;
         let right = 1.0 - start * n / took;
@@ -972,8 +978,8 @@ fn between_others(bins: &mut [Bin], windows: &[Window]) {
 
 /// Marks the bins in windows that have cross traffic. There, trains show only the call's share of the capacity.
 ///
-/// `checked` are the windows without the longest service times (see [`without_steps`]). A window is marked only if it
-/// has cross traffic in `checked` too.
+/// `windows` and `checked` are the same windows of the call, but `checked` was computed without the longest service
+/// times (see [`without_steps`]). A window is marked only if both show cross traffic.
 fn mark_shared(bins: &mut [Bin], windows: &[Window], checked: &[Window]) {
     const BINS: usize = (WINDOW_S / BIN_S) as usize;
     let is_shared = |window: &&Window| window.verdict == Verdict::Shared && !window.is_step;
@@ -1021,7 +1027,8 @@ fn start(pieces: &[Vec<(f64, f64)>], every: f64) -> (f64, f64) {
     }
     let noise = square / n;
     let (along, weight) = (along / again, weight / again + noise / before);
-    // Add the rounding error of the last arrivals, as far as `noise` does not include it.
+    // `before` is the variance of the rounding error of the trains' last arrivals. Add the part that `noise` does not
+    // include.
     let ends = (before - noise).max(0.0);
     if weight > 0.0 { (along / weight, (noise / weight + ends).sqrt()) } else { (0.0, 0.0) }
 }

@@ -13,7 +13,8 @@ const CLOCK_ERROR: f64 = 0.03;
 /// Minimum ratio of different timestamps to packets in an audio stream. It is below 1, because the packets of a DTMF
 /// event share a timestamp.
 const OWN_TIMESTAMPS: f64 = 0.8;
-/// A note is added if at least this share of the packets follows the end of the picture that has their timestamp.
+/// A note is added if at least this share of the packets comes after the end of their picture. A packet belongs to the
+/// picture that has its timestamp.
 const NOTED_SURPLUS: f64 = 0.01;
 
 /// Returns the pictures of the video stream that has the most bytes. Adds notes on packets that belong to no picture.
@@ -180,8 +181,8 @@ impl Drafts {
             (before, came, lost) = (Some(after), 0, 0);
         }
         for (place, after, lost) in between {
-            // Count the first lost packets as redundancy that follows the picture `place`. If more packets were lost
-            // than that, they belong to the picture `after`.
+            // The lost packets may be redundancy that follows the end of the picture `place`. If more were lost than
+            // this redundancy can explain, some belong to the picture `after`, so this picture is torn.
             if lost > self.expected(place, &has_gap).saturating_sub(self.all[place].surplus) {
                 self.all[after].is_torn = true;
             }

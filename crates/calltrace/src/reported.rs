@@ -32,7 +32,8 @@ impl Arrivals {
     ///
     /// The return delay of a report is the time from the newest arrival in it until the report itself arrives. The
     /// increase is the median in the ten seconds after `arrived`, minus the median in the ten seconds before. The
-    /// spread is the range from the 10th to the 90th percentile, on the side where this range is larger.
+    /// spread is the range from the 10th to the 90th percentile. It is computed before and after `arrived`, and the
+    /// larger value is returned.
     pub(crate) fn return_delay_change(&self, arrived: i64) -> Option<(i64, i64)> {
         const SIDE_NS: i64 = 10_000_000_000;
         const LEAST_REPORTS: usize = 5;

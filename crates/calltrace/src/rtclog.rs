@@ -406,8 +406,8 @@ pub fn counts(bytes: &[u8]) -> Result<Counts, Problem> {
     Log::read(bytes).map(|log| log.counts())
 }
 
-/// Reads a call from a log. Unless `options.side` specifies the direction, this is the direction that carried more
-/// bytes.
+/// Reads one direction of a call from a log: the direction that `options.side` specifies, or else the direction that
+/// carried more bytes.
 ///
 /// # Errors
 /// The file is not a log of version 2, contradicts itself, is too large, has no packets in this direction, or has

@@ -17,8 +17,8 @@ pub(crate) type Kind = (u8, usize);
 
 /// Time between two send times that are compared. A quarter of the recording is used if it is shorter.
 const APART: Span = Span::secs(2);
-/// Maximum difference between the advances of the two clocks, relative to [`APART`]. A queue that grows or drains
-/// causes a difference.
+/// Maximum difference between how far the send times advance and how far the recorded times advance, relative to
+/// [`APART`]. A queue that grows or drains causes a difference.
 const TOLERANCE: f64 = 0.5;
 /// Minimum share of comparisons that have to agree. Some fail because a clock was set.
 const AGREEING: f64 = 0.75;
@@ -114,7 +114,8 @@ fn advances_in_order(values: &[(Time, u32)], apart: Span, bits: u32) -> bool {
     let (mut agreeing, mut compared, mut later) = (0_usize, 0_usize, 0_usize);
     for (i, (at, value)) in values.iter().enumerate() {
         later = later.max(i);
-        // End the search where times go back too, because the clock was set back there.
+        // Compare with the next packet that was recorded at least `apart` later. Also stop at a packet with an earlier
+        // time, because the clock was set back there.
         while values.get(later).is_some_and(|other| (*at..*at + apart).contains(&other.0)) {
             later += 1;
         }

@@ -9,11 +9,11 @@ use steadycast_units::Time;
 /// A packet counts as overtaken if its send time is earlier than the send time of the packet before it by more than
 /// this, in nanoseconds. Smaller differences may occur if several threads of one sender write send times.
 const OVERTAKEN_NS: i64 = 5_000_000;
-/// Maximum share of overtaken packets between two streams of one sender. Twice the share of overtaken packets within
-/// streams is added to it.
+/// Maximum share of overtaken packets in pairs of neighbouring packets from two streams of one sender. Twice the share
+/// in pairs from a single stream is added to it.
 const OVERTAKEN_SHARE: f64 = 0.1;
-/// Minimum number of packet pairs for a comparison by order. With fewer pairs, only the two packets that are nearest in
-/// time are compared.
+/// Minimum number of pairs of packets from two streams for which the share of overtaken packets is used. With fewer
+/// pairs, the delays of the two packets that are nearest in time are compared instead.
 const LEAST_PAIRS: usize = 10;
 /// If one stream follows another, both are from one sender if their delays differ by at most this, in nanoseconds. The
 /// limit allows for a queue.
