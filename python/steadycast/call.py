@@ -62,9 +62,9 @@ def read(
         file: the path of the file or of the run folder. In a run folder, the capture is read if there is one, and the
             tables otherwise.
         stream: the SSRC of a stream of the call, if a capture contains several calls.
-        side: ``sender`` or ``receiver``. In a log or dump, it selects the direction. By default, it is the direction
-            with more data. For a capture, it is the host that captured. By default, it is the host that fits the file
-            best.
+        side: ``sender`` or ``receiver``. For a log or dump, this is the direction to read. The default is the direction
+            with more data. For a capture, this is the host on which it was made. The default is the host that fits the
+            file best.
         other: the receiver's log or capture of the same call. Then ``file`` must come from the sender.
         controllers: the names of controllers. Their decisions on the recorded reports are computed.
         beside: the competing flows in the queue, if there are any, in the form that `replay.others` parses.
@@ -73,9 +73,9 @@ def read(
 
     Returns:
         An object that has these keys. ``seen`` has rates in bit/s, delays in ms above the delay with an empty queue,
-        and fractions from 0 to 1. ``path`` has a verdict, the known properties of the network path, and ``refusals``,
-        the reasons why other properties are unknown. ``bins`` has an entry for each interval of ``bin_s``. ``file`` is
-        the file's name.
+        and fractions from 0 to 1. ``path`` describes the network path: the known properties, the verdict on the traffic
+        in the queue, and ``refusals``, the reasons why other properties are unknown. ``bins`` has an entry for each
+        interval of ``bin_s``. ``file`` is the file's name.
 
     Raises:
         UserError: the file can't be read or has no arrival times, or ``beside`` is no known kind of traffic.

@@ -9,14 +9,14 @@ from steadycast.record import middle
 from steadycast.report import say
 
 FELL = 0.8
-"""The capacity counts as fallen if it is below this fraction of its earlier value.
+"""A rate counts as lower than another rate if it is below this fraction of the other rate.
 
-A call counts as using its link or its bandwidth estimate if it sends at least this fraction of the rate.
+The rates are the sent rate, the capacity now and before, and the sender's bandwidth estimate.
 """
 LOSSY = 0.01
 """The fraction of lost packets from which viewers see losses in the pictures."""
 UNCOUNTED = 0.1
-"""If losses are unknown for more than this fraction of the call, the network may still be the cause."""
+"""The network can be excluded as the cause only if losses are unknown for at most this fraction of the call."""
 BY_CHANCE = 0.5
 """Random loss is the cause if at least this fraction of the losses occurs while the queue is empty."""
 LIMITED = 0.1

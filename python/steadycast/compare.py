@@ -376,7 +376,7 @@ class Comparison:
         return chosen(self.runs, "python").as_json()
 
     def plot(self, name: str = "videos") -> canvas.Drawing:
-        """Draw the videos of all runs on one axis: "videos" (throughput) or "delays".
+        """Draw the throughput ("videos") or the delay ("delays") of the videos of all runs on one axis.
 
         Raises:
             UserError: there is no figure of this name, or it has no data.

@@ -54,7 +54,7 @@ class Confinement:
     read_only: Sequence[str] = ()
     """Folders that are mounted read-only. One of them may contain `writable`."""
     shown: Sequence[Sequence[str]] = ()
-    """Pairs of a file that the program may read, and the path of an empty file over which the file is mounted."""
+    """Pairs of two paths. The file at the first path is mounted over the empty file at the second path."""
     user: Sequence[int] | None = None
     """User and group of the program. `None` means the caller's, without capabilities if the caller is root."""
 

@@ -676,8 +676,8 @@ def _judged(entry: Mapping[str, Any]) -> Json:
 
 
 def _plain(value: Any) -> float | None:
-    # In a summary of several seeds, a bound is a spread of equal values. Use the minimum, because rounding may change
-    # the last bit of the mean.
+    # In a summary of several seeds, a bound is a spread, although all its values are equal. Use the minimum, because
+    # the mean may differ from it by rounding.
     return number(value["min"] if is_spread(value) else value)
 
 
@@ -685,7 +685,7 @@ def _plain(value: Any) -> float | None:
 
 
 def number(value: object) -> float | None:
-    """Return a number, or the mean of a spread. Return `None` for any other value."""
+    """Return a number, or the mean of a spread of values over seeds. Return `None` if the value is neither."""
     if is_spread(value):
         assert isinstance(value, dict)
         value = value["mean"]

@@ -63,9 +63,10 @@ def table(call: Json) -> tuple[list[str], list[list[str]]]:
 def apart(
     decided: list[tuple[float, float, str]], was: list[tuple[float, float]], length_s: float
 ) -> list[tuple[float, tuple[str, float, float] | None]]:
-    """Return the time of each step of `STEP_S` in seconds, with the rule, the rate and the recorded rate in bit/s.
+    """Compare the target rate of a controller with the recorded target rate in each step of `STEP_S`.
 
-    A step in which the two rates agree has `None` instead. Steps before both rates have a value are left out.
+    Return the time of each step in seconds. If the two rates differ, also return the controller's rule, its rate and
+    the recorded rate in bit/s. If they agree, return `None` instead. Steps before both rates have a value are left out.
     """
     found: list[tuple[float, tuple[str, float, float] | None]] = []
     for step in range(int(length_s / STEP_S)):

@@ -439,8 +439,9 @@ class Sparing(logging.Filter):
         return f" ({left_out} more before)" if left_out else ""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Leave out a line of a logger if it exceeds the limit."""
-        # Use the format string as the kind of the line, because a remote client may control the arguments.
+        """Leave out a line of a logger if too many lines of its kind were written within a minute."""
+        # Lines with the same format string are of one kind. Do not use the arguments, because a remote client may
+        # choose them and could make each line a kind of its own.
         if (more := self.passes(str(record.msg))) is None:
             return False
         record.msg = f"{record.getMessage()}{more}"

@@ -158,7 +158,8 @@ fn began(id: u32) -> Option<u64> {
     stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
 }
 
-/// Sends a signal to all processes for whose mark `of` returns true. Returns the number of processes.
+/// Sends a signal to the processes of emulations. Skips a process if `of` returns false for its mark. Returns the
+/// number of processes that got the signal.
 fn end_all(of: impl Fn(&str) -> bool, signal: Signal) -> usize {
     let Ok(all) = fs::read_dir("/proc") else { return 0 };
     let mut count = 0;

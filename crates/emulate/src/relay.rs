@@ -131,7 +131,8 @@ pub(crate) struct Relay {
 struct Groups {
     /// The groups of the scenario.
     own: BTreeMap<Ipv4Addr, u32>,
-    /// Groups that are not in the scenario. Each sender to such a group has a group of its own in the network.
+    /// Multicast groups that are not in the scenario. The key is the group's address and a sender. The value is the
+    /// number of a group in the network that only this sender uses.
     others: BTreeMap<(Ipv4Addr, NodeIx), u32>,
     joined: BTreeMap<(Ipv4Addr, NodeIx), Sources>,
     /// Memberships that the scenario controls. IGMP messages about them are ignored.

@@ -318,7 +318,7 @@ impl Emulation {
         kernel::set_realtime_priority(false);
         let over = || tcp.is_finished() || program.as_ref().is_some_and(Started::ended);
         let mut ran = world.run(end, step, over, &mut *go_on);
-        // Wait for the program as well, because it may end before or after the flows.
+        // If the program still runs at the end of the flows, wait until it ends.
         if let Some(program) = program {
             while matches!(ran, Ok(true)) && !program.ended() && go_on(end) {
                 ran = world.idle().map(|()| true);
@@ -586,7 +586,7 @@ impl Planner<'_> {
         AgentIx(self.agents.len() as u32 - 1)
     }
 
-    /// Returns when an end of flow `n` becomes active (`true`) or inactive (`false`).
+    /// Returns when the source or the sink of flow `n` becomes active (`true`) or inactive (`false`).
     fn turns(&self, n: u32, end: End) -> VecDeque<(Time, bool)> {
         transitions_of(&self.turns, sc::FlowIx(n), end).map(|(at, does)| (at, does.begins())).collect()
     }

@@ -182,9 +182,9 @@ impl State {
             }
             let control = &mut queue.control;
             control.dropping = true;
-            // Start with the number of drops and marks that followed the first one in the last dropping phase, if there
-            // was more than one and if the next drop of that phase was due less than 16 intervals ago. Otherwise start
-            // with 1 (RFC 8289, section 5.5).
+            // `more` is the number of drops and marks in the last dropping phase, without the first one. Continue with
+            // this count if it exceeds 1 and the next drop of that phase was due less than 16 intervals ago. Otherwise
+            // start with 1 (RFC 8289, section 5.5).
             let more = control.count - control.last_count;
             let lately = now.since(control.drop_next) < codel.interval * 16;
             control.count = if more > 1 && lately { more } else { 1 };
@@ -275,8 +275,8 @@ impl DequeueAqm for State {
 }
 
 impl Flow {
-    /// Removes the head of the queue. Returns it with whether the sojourn time has been above the target for an
-    /// interval.
+    /// Removes the head of the queue and returns it. The flag is true if the sojourn time has been above the target for
+    /// an interval.
     fn pop(&mut self, now: Time, codel: &CoDel, mtu: Bytes) -> Option<(Waiting, bool)> {
         let Some(head) = self.waiting.pop_front() else {
             self.control.first_above = None;

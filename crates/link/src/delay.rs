@@ -12,11 +12,11 @@ words! {
         /// Normally distributed around the mean, with a standard deviation of a third of the mean. The values are
         /// clamped to the range from zero to twice the mean.
         Normal = "normal",
-        /// The absolute value of a normal distribution around zero, cut at three of its standard deviations. A standard
-        /// deviation is 1.25 times the mean (NR-BPDV of RFC 8868, 4.5).
+        /// The absolute value of a normal distribution around zero (NR-BPDV of RFC 8868, 4.5). The standard deviation
+        /// of the normal distribution is 1.25 times the mean jitter. Values are limited to three standard deviations.
         HalfNormal = "half-normal",
-        /// The Wi-Fi delay model of C4's simulator: around a millisecond and, if the mean is above 1 ms, at times
-        /// around 90 ms.
+        /// The Wi-Fi delay model of the simulator of C4, a controller for media over QUIC. Most delays are around a
+        /// millisecond. If the mean is above 1 ms, some delays are around 90 ms.
         Wifi = "wifi",
     }
 }

@@ -27,7 +27,7 @@ settings! {
         /// The coupling factor: the probability of a mark is at least `k` p' for L4S packets, and the probability of a
         /// mark or drop is p'² for Classic packets.
         k: f64 where (COUPLING) = 2.0,
-        /// The time in the L4S queue from which its packets are marked, whatever p' is.
+        /// The sojourn time above which packets in the L4S queue are marked, whatever p' is.
         min_th: Span = Span::micros(800),
         /// The time over which the probability of this mark rises, from 0 at `min_th` to 1 at `min_th` + `range`; with
         /// "0s" it rises in one step.
@@ -62,7 +62,8 @@ impl Discipline for DualPi2 {
 struct Lane {
     /// The packets in the queue. The flag says whether a packet may be marked because of its sojourn time.
     waiting: VecDeque<(Waiting, bool)>,
-    /// Fraction of the next signal, which has added up from earlier packets (`count` of RFC 9332's `recur`).
+    /// Sum of the likelihoods of signals (marks or drops), minus the number of signals that have occurred (`count` of
+    /// RFC 9332's `recur`).
     count: f64,
 }
 

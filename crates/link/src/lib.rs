@@ -237,7 +237,8 @@ struct LinkState {
     /// The previous [`Idle::size`] and its transmission time. They are cached because many flows alternate between two
     /// sizes.
     before: (Bytes, Span),
-    /// Queue of a discipline that decides at dequeue. It replaces `queue`.
+    /// Queue of a discipline that drops or marks packets when they are dequeued. If it is set, it is used instead of
+    /// `queue`.
     managed: Option<Box<Managed>>,
     transmitter: Transmitter,
     /// Random loss. `None` if no packet is ever lost.
@@ -260,7 +261,7 @@ impl Link {
         let part = |what: &str| seed.part(&format!("link.{name}.{what}"));
         let rate = config.sustained();
         let queue = QueueState::new(&config.queue, rate, config.mtu, part("queue"));
-        // Both may use this part of the seed, because only one of them draws from it.
+        // Give `queue` and `managed` the same part of the seed, because only one of them draws random numbers.
         let managed = queue::managed(&config.queue, rate, config.mtu, part("queue")).map(Box::new);
         // Exclude a queue that has no room for a packet of the MTU's size. The fast path does not look at the limit.
         let has_plain_queue = queue.is_plain() && managed.is_none() && queue.limit.fits(0, 0, config.mtu);
@@ -385,8 +386,8 @@ impl Link {
         self.state.copy.take()
     }
 
-    /// Returns when [`Link::take`] has the next fate if no packet is offered until then. Returns `None` if no packet is
-    /// held.
+    /// Returns when [`Link::take`] has to be called for the next fate, if no packet is offered before that time.
+    /// Returns `None` if no packet is held.
     pub fn due(&self) -> Option<Time> {
         self.state.managed.as_ref().map(|managed| managed.next_fate_at()).filter(|at| *at < Time::NEVER)
     }
@@ -500,13 +501,14 @@ impl Link {
         self.state.counts.dropped()
     }
 
-    /// Returns how long the last offered packet waits for its transmission. If the link holds packets, returns how long
-    /// the last dequeued packet has waited.
+    /// Returns how long the last offered packet waits for its transmission. If [`Link::holds_packets`] is true, returns
+    /// how long the last dequeued packet has waited instead.
     pub const fn waited(&self) -> Span {
         if self.idle.passed > 0 { Span::ZERO } else { self.state.waited }
     }
 
-    /// Returns whether the last packet found a plain link idle. Its latency then depends only on its size.
+    /// Returns true if the last packet found the link idle, and if the link has only a constant rate, a constant delay
+    /// and a drop-tail queue. The packet's latency then depends only on its size.
     #[inline]
     pub const fn was_idle(&self) -> bool {
         self.idle.passed > 0
@@ -645,7 +647,7 @@ impl LinkState {
             return Fate::Dropped(refused);
         }
         let ecn = self.entering(ecn);
-        // Return early, because a dropped packet takes no time on the link.
+        // If the queue drops the packet, return before the transmission, because the packet takes no time on the link.
         let ecn = match self.queue.admit(now, size, ecn, &self.transmitter) {
             Ok(marked) => {
                 self.counts.marked += u64::from(marked != ecn);

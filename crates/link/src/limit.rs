@@ -35,7 +35,7 @@ impl Limit {
         match self {
             Self::Packets(most) => waiting < most as usize,
             Self::Bytes(most) => bytes + size.get() <= most.get(),
-            // There is no limit, because `Limit::on` has converted limits in time before.
+            // This case does not occur, because `Limit::on` has converted a limit that is a time to bytes or packets.
             Self::Time(_) => true,
         }
     }
@@ -79,7 +79,7 @@ impl FromToml for Limit {
         let limit = match (text.parse::<Bytes>(), text.parse::<Span>()) {
             (Ok(bytes), _) => Self::Bytes(bytes),
             (_, Ok(span)) => Self::Time(span),
-            // The unit is one of bytes, so the text can't be a span.
+            // The text has a unit such as kB, so it can't be a time. Its number is out of range.
             (Err(QuantityError::Range { .. }), _) => {
                 let what = format!("{} is out of range", item.shown());
                 return out.refuse(&item.at, what, "a queue limit is above 0 and below 1000 GB");

@@ -38,7 +38,7 @@ pub(crate) trait DequeueAqm: Debug + Send + Sync {
     fn shorten(&mut self, _: &mut CongestionSignals<'_>) {}
 }
 
-/// Collects the drops and marks of one call.
+/// Collects the drops and marks that one call of [`DequeueAqm::dequeue`] or [`DequeueAqm::shorten`] causes.
 pub(crate) struct CongestionSignals<'a> {
     counts: &'a mut Counts,
     fates: &'a mut VecDeque<(Token, Fate, Option<Time>)>,
@@ -165,7 +165,7 @@ impl Managed {
         Some(head)
     }
 
-    /// Calls the AQM algorithm. Then subtracts the packets that it dropped from the queue's length.
+    /// Calls the AQM algorithm. Then reduces the queue's length by the packets that the algorithm dropped.
     fn run<T>(
         &mut self,
         now: Time,

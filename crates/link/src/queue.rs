@@ -77,7 +77,7 @@ pub struct LinkProperties {
     pub delay: Span,
 }
 
-/// Checks that a link with a limit in time has a rate. If it has none, adds a problem to `out` and returns false.
+/// Checks that the link has a rate if `limit` is a time. If it has none, adds a problem to `out` and returns false.
 pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProperties, out: &mut Findings) -> bool {
     let fine = line.rate.is_some() || !matches!(limit, Limit::Time(_));
     if !fine {
@@ -98,11 +98,11 @@ pub(crate) fn needs_rate(limit: Limit, key: &str, item: &Item, line: &LinkProper
 /// The settings of a queue discipline.
 pub(crate) trait Discipline {
     fn limit(&self) -> Limit;
-    /// Returns the algorithm that decides when a packet arrives, if the discipline has one.
+    /// Returns the algorithm that drops or marks packets when they arrive, if the discipline has one.
     fn on_arrival(&self, _: Option<Rate>, _mtu: Bytes) -> Option<Box<dyn EnqueueAqm>> {
         None
     }
-    /// Returns the algorithm that decides when a packet is dequeued, if the discipline has one.
+    /// Returns the algorithm that drops or marks packets when they are dequeued, if the discipline has one.
     fn on_departure(&self, _: Option<Rate>, _mtu: Bytes, _: Chance) -> Option<Managed> {
         None
     }

@@ -10,8 +10,8 @@ pub(crate) struct ReorderCounter {
 }
 
 impl ReorderCounter {
-    /// Returns how many packets this packet overtakes that were not overtaken before (RFC 4737, section 3.3). This
-    /// packet leaves at `done` and arrives at `at`.
+    /// Returns how many packets this packet is the first to overtake (RFC 4737, section 3.3). This packet leaves at
+    /// `done` and arrives at `at`.
     pub(crate) fn pass(&mut self, done: Time, at: Time) -> u64 {
         // Remove packets that arrived at or before `done`, because later packets can't overtake them.
         while self.pending.front().is_some_and(|arrival| *arrival <= done) {

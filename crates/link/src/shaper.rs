@@ -6,7 +6,8 @@ use steadycast_settings::settings;
 use steadycast_units::{Bytes, Rate};
 
 settings! {
-    /// A token bucket behind the queue, by whose tokens packets leave (DOCSIS 3.1 MULPI, annex C.2.2.7).
+    /// A token bucket behind the queue. A packet waits until the bucket contains enough tokens (DOCSIS 3.1 MULPI, annex
+    /// C.2.2.7).
     #[derive(Copy, Eq)]
     Shaper {
         /// The rate at which the token bucket fills: the sustained rate of the link.

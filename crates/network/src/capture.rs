@@ -230,7 +230,8 @@ impl TcpShape {
 
     fn acknowledgment(self, ack: &Ack, size: u64) -> TcpHeader {
         TcpHeader {
-            // The number after the SYN, because this direction has no data.
+            // The SYN has the number 0. All later segments in this direction have the number 1, because they have no
+            // data.
             seq: 1,
             ack: self.byte(ack.next),
             flags: Flags { ack: true, ece: ack.ece, ..Flags::default() },

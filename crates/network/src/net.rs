@@ -24,7 +24,8 @@ pub(crate) struct Net {
     pub(crate) links: Vec<Hop>,
     pub(crate) lanes: Lanes,
     pub(crate) nodes: Vec<Node>,
-    /// The next link from each node. There is one list per node towards which routes were computed.
+    /// Routing tables, one for each destination to which routes were computed. A table has the next link from each
+    /// node.
     pub(crate) routes: Vec<Vec<Option<u32>>>,
     pub(crate) paths: Paths,
     pub(crate) groups: Vec<Group>,
@@ -43,7 +44,7 @@ pub(crate) struct HeldPackets {
 }
 
 struct LinkHolds {
-    /// The held packets, by the number of their token.
+    /// The held packets. The index is the number in the [`Token`] that the link returned for the packet.
     packets: Vec<Option<Held>>,
     /// When the link's event in the event queue is due. `NEVER` if it has no event there.
     armed: Time,
@@ -88,9 +89,9 @@ pub(crate) struct Hop {
     captured: bool,
     pub(crate) to: u32,
     pub(crate) reverse: u32,
-    /// The shared lane that was last used by a packet that found the link idle.
+    /// The shared lane (see `Lanes::shared`) of the last packet that found the link idle.
     shared: SharedLane,
-    /// The shared lane that was last used by a packet that found one other packet on the link.
+    /// The shared lane of the last packet that waited for exactly one other packet.
     second: SharedLane,
 }
 
@@ -164,7 +165,8 @@ pub(crate) struct Lanes {
     shared: BTreeMap<Span, u32>,
 }
 
-/// Maximum number of shared lanes. If there are more latencies, links use their own lanes.
+/// Maximum number of shared lanes. Each of them is for packets of one latency. Packets of further latencies use the
+/// lanes of their links.
 const SHARED_LANES: usize = 64;
 
 impl Lanes {
@@ -268,7 +270,8 @@ impl Fan {
     }
 }
 
-/// The pending fans. The slots and the memory of the legs are reused.
+/// The [`Fan`]s that have not arrived yet. The free slots of `fans`, and the memory of arrived fans (`spare`), are
+/// reused.
 #[derive(Default)]
 pub(crate) struct Fans {
     fans: Vec<Fan>,
@@ -486,8 +489,8 @@ impl Net {
                 Fate::Dropped(_) | Fate::Held(_) => None,
             };
         }
-        // Compute the flow only for links that hold packets, because hashing takes time. Of these links, those with
-        // fair queueing need the flow.
+        // Compute the flow only if the link holds packets, because hashing takes time. Only such a link may have fair
+        // queueing, which needs the flow.
         let flow = if hop.link.holds_packets() { self.pool.get(packet).flow() } else { 0 };
         let fate = hop.link.offer_with_flow(now, Bytes::new(u64::from(size)), ecn, flow);
         if let Fate::Held(token) = fate {
@@ -602,7 +605,8 @@ impl Net {
                 // With a single branch, a packet from this branch is delivered to the node's members and is not
                 // forwarded.
                 [one] => sole_receiver[links[one as usize].reverse as usize] = only,
-                // With a second branch, packets are forwarded. A third branch changes nothing.
+                // With two branches, a packet from one branch is forwarded to the other. So neither branch has a sole
+                // receiver. With more branches, this has been recorded before.
                 [one, other] => {
                     for branch in [one, other] {
                         sole_receiver[links[branch as usize].reverse as usize] = None;

@@ -65,7 +65,7 @@ pub struct Network {
     /// The number of bytes that each link had sent at the end of the run.
     ended: Vec<Bytes>,
     deliveries: Vec<Delivery>,
-    /// The fan that [`Network::spread`] processes, and the index of its next copy.
+    /// The copies of a packet ([`Fan`]) that [`Network::spread`] processes, and the index of the next one.
     spreading: Option<(Fan, usize)>,
 }
 
@@ -367,7 +367,7 @@ impl Network {
         true
     }
 
-    /// Releases `copies` copies of a packet that were removed from a fan.
+    /// Releases `copies` copies of a packet that [`Fan::keep`] has removed.
     pub fn release_copies(&mut self, ix: PacketIx, copies: u32) {
         self.net.pool.release_copies(ix, copies);
     }
@@ -426,7 +426,7 @@ impl Network {
         }
     }
 
-    /// At the end of the warm-up, saves the counters of the links, so that means can exclude it.
+    /// Saves the counters of the links at the end of the warm-up. Mean values can then exclude the warm-up.
     pub fn end_warmup(&mut self, now: Time) {
         if self.warm.is_empty() && !self.warmup.is_zero() && now >= Time::ZERO + self.warmup {
             self.warm = self.net.links.iter().map(|hop| hop.link.counts(now)).collect();

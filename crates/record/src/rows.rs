@@ -42,7 +42,7 @@ macro_rules! row {
 
 /// The number of rows that are written to the store together. At least this number of rows stays in memory.
 const BLOCK: usize = 64;
-/// The number of rows that are packed together.
+/// The number of rows that are packed at a time. At least this number of rows stays unpacked.
 const PACK: usize = 1;
 /// The space in bytes that is reserved for a packed row. Most packed rows are smaller.
 const PACKED: usize = 32;
@@ -129,7 +129,8 @@ impl<T: Row> Rows<T> {
         match &self.older {
             Older::Packed(bytes) if !bytes.is_empty() => {
                 let mut all = Vec::new();
-                // Copy the bytes, because `read` takes mutable references. It shares its code with writing.
+                // Copy the bytes and words, because `read` takes mutable references. It needs them because reading and
+                // writing share the code of `Row::pass`.
                 read(&mut bytes.clone(), &mut self.words.clone(), &mut all);
                 all.extend_from_slice(&self.latest);
                 Cow::Owned(all)

@@ -23,7 +23,7 @@ pub struct Claims {
     users: Vec<Vec<u32>>,
 }
 
-/// The rest of a link that is not assigned yet, while shares are assigned.
+/// The part of a link's rate that is not assigned to claims yet.
 struct Remaining {
     /// The unassigned rate in bit/s. `None` if the link is unlimited.
     rate: Option<u64>,
@@ -47,7 +47,7 @@ impl Claims {
         let mut users = vec![Vec::new(); links.len()];
         let mut own = Vec::with_capacity(ways.len());
         for (n, way) in ways.iter().enumerate() {
-            // Count a link only once, even if the claim uses it twice.
+            // Add each link only once, even if claim `n` uses it twice.
             let mut places: Vec<u32> =
                 way.iter().filter_map(|l| links.binary_search(l).ok()).map(|p| p as u32).collect();
             places.sort_unstable();
@@ -88,7 +88,8 @@ impl Claims {
                 Some(Rate::bps(share))
             };
             let mut stopped: Vec<(u32, Rate)> = waiting.iter().filter_map(|n| Some((*n, satisfied(n)?))).collect();
-            // Satisfy smaller demands first, because what they leave raises the other shares.
+            // Satisfy small demands first, because what they leave raises the shares of other claims. Assign the shares
+            // of full links only if there is no such demand.
             if stopped.is_empty() {
                 stopped = waiting.iter().filter_map(|n| Some((*n, full(n)?))).collect();
             }
@@ -186,8 +187,8 @@ impl Claims {
         means.into_iter().map(|each| each.iter().map(Mean::rate).collect()).collect()
     }
 
-    /// Calls `visit` for each period between two edges and each claim that is present. The arguments are the period,
-    /// the number of the claim, its share, and whether it competes.
+    /// Calls `visit` for each claim that is present in a period. A period is the time between two successive `edges`.
+    /// The arguments of `visit` are the period, the number of the claim, its share, and whether it competes.
     fn each_period(
         &self,
         edges: &[Time],

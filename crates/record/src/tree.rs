@@ -6,9 +6,8 @@ use std::io::{self, Write};
 
 type List<'a> = Box<dyn Iterator<Item = Tree<'a>> + 'a>;
 
-/// The figures of an object, and lists of the objects in it. The objects in a list are computed one at a time while
-/// they are written. As a [`Value`], the figures of 100,000 receivers would need several times the memory of their
-/// text.
+/// The figures of an object, and lists of the objects in it. To save memory, the objects in a list are computed one at
+/// a time while they are written. A [`Value`] of 100,000 receivers would need several times the memory of its text.
 pub struct Tree<'a> {
     /// The figures of the object itself.
     pub figures: Figures,
@@ -61,8 +60,9 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// Removes and returns the list that belongs to `key`, whose value is a null until the list is written. Returns `None`
-/// if there is no such list, or if a value was written to the key later.
+/// Removes the list that belongs to `key` from `lists` and returns it. `value` is the value of the key. Returns `None`
+/// if there is no such list. Also returns `None` if `value` is not null, because then a value was written to the key
+/// after the list.
 fn take<'a>(lists: &mut Vec<(&'static str, List<'a>)>, key: &str, value: &Value) -> Option<List<'a>> {
     let place = lists.iter().position(|(name, _)| *name == key && value.is_null())?;
     Some(lists.swap_remove(place).1)

@@ -99,8 +99,8 @@ pub struct TimerConfig {
     pub profile: Profile,
     /// The RTCP bandwidth of the whole session. By default, it is 5 % of the session bandwidth.
     pub rtcp_bw: Rate,
-    /// The minimum interval. With AVPF, it applies only in groups. There it applies before the first report, and while
-    /// there is no source.
+    /// The minimum interval. With AVPF, it applies only in a group, and only before the first report or while the group
+    /// has no source.
     pub t_min: Span,
     /// Whether the session always has exactly two members. With AVPF, the first report is then sent without delay, and
     /// feedback is not dithered.
@@ -512,8 +512,8 @@ impl Timer {
         if let (Profile::Avpf { t_rr_interval }, Some(last), true) =
             (self.config.profile, self.t_rr_last, self.config.skips_suppressed)
         {
-            // Skip expiries before this time. Even the smallest random share of `t_rr_interval` would suppress the
-            // report there.
+            // Do not expire before the smallest random share of `t_rr_interval` has passed since the last report,
+            // because a report before that is always suppressed.
             self.tn = self.tn.max(last + t_rr_interval.scale(T_RR_SHARE_MIN));
         }
         expiry

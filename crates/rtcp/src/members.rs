@@ -63,7 +63,8 @@ struct Member {
     /// packet.
     from: Origin,
     has_media: bool,
-    /// When the last packet arrived. If the entry does not count as a member, the time since when it has not counted.
+    /// When the last packet arrived. If the entry does not count as a member, this is when it stopped counting or was
+    /// added.
     last_packet: Time,
     /// When the last media packet arrived. `None` if the source is not a sender.
     sent: Option<Time>,
@@ -548,8 +549,8 @@ impl Members {
         let fitting = (0..sample.bits).find(|&bits| others <= room << bits);
         // Do not enlarge the sample again while `held` is set, because the census is still incomplete.
         if let (Some(bits), None) = (fitting, sample.held) {
-            // Wait two RTCP intervals, within which the new members of the sample report. `member_timeout` is five
-            // intervals.
+            // Wait two RTCP intervals. Within this time, the members that the larger sample adds send a report.
+            // `member_timeout` is five intervals.
             sample.held = Some((before, now + member_timeout * 2 / 5));
             sample.bits = bits;
         }

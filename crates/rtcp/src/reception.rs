@@ -122,8 +122,8 @@ impl Reception {
             Verdict::Newer(extended) => {
                 let ahead = before.map_or(0, |before| extended - before);
                 self.space(arrival, ahead.unsigned_abs());
-                // If this packet is not before the last of the stray packets, the stray packets belong to the stream
-                // after all. Count them as received.
+                // The stream has accepted this packet's number. If no stray packet has a higher number, the stray
+                // packets belong to the stream, too. Count them as received.
                 let Line { packets, last, .. } = self.line;
                 let held = if ahead >= last.into() { packets - u64::from(ahead == last.into()) } else { 0 };
                 self.received += 1 + held;
@@ -187,7 +187,8 @@ impl Reception {
         u16::try_from(lost).unwrap_or(u16::MAX).max(paused)
     }
 
-    /// Updates the mean time between packets. The number of the new packet is `ahead` of the newest number.
+    /// Updates the mean time between packets. `ahead` is the number of the new packet minus the newest number before
+    /// it.
     fn space(&mut self, arrival: Time, ahead: u64) {
         let gap = arrival.since(self.last_arrival);
         if gap >= PAUSE || self.received <= 2 {

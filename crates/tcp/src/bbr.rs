@@ -18,7 +18,7 @@ const DRAIN_PACING_GAIN: f64 = 0.5;
 const DOWN_PACING_GAIN: f64 = 0.9;
 /// The pacing gain and the window gain of ProbeBW_UP.
 const UP_GAINS: (f64, f64) = (1.25, 2.25);
-/// The window gain of all other states (BBR.DefaultCwndGain).
+/// The window gain of Drain, ProbeBW_DOWN, ProbeBW_CRUISE and ProbeBW_REFILL (BBR.DefaultCwndGain).
 const CWND_GAIN: f64 = 2.0;
 /// The window gain of ProbeRTT.
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
@@ -30,7 +30,7 @@ const BETA: f64 = 0.7;
 const HEADROOM: f64 = 0.15;
 /// The interval between two ProbeRTT phases (BBR.ProbeRTTInterval).
 const PROBE_RTT_INTERVAL: Span = Span::secs(5);
-/// Minimum number of separate lost ranges in a round with which a high loss rate ends Startup
+/// Minimum number of separate lost ranges in a round. With fewer ranges, a high loss rate does not end Startup
 /// (BBR.StartupFullLossCnt).
 const STARTUP_FULL_LOSS_COUNT: u32 = 6;
 /// The maximum number of rounds in Drain.
@@ -515,7 +515,8 @@ impl Bbr {
         }
         self.loss_ranges += u32::from(loss.begins);
         let (lost, in_flight) = (loss.lost as f64, f64::from(loss.in_flight));
-        // Let a lost segment set the long-term limit only as feedback on a bandwidth probe (BBRHandleLostPacket).
+        // Consider a loss here only if it is feedback on a bandwidth probe and the loss rate is too high
+        // (BBRHandleLostPacket).
         if !self.bw_probe_samples || !exceeds_loss_thresh(lost, in_flight) {
             return;
         }

@@ -219,8 +219,8 @@ impl Bbr1 {
         // Add the newly acknowledged segments, to get the number in flight before this acknowledgment.
         let in_flight = f64::from(event.in_flight + event.sample.fresh);
         let gain = PACING_GAIN_CYCLE[phase];
-        // Each phase lasts one minimum RTT, with two exceptions. The probing phase then continues until the pipe is
-        // full or a segment is lost. The draining phase ends earlier if the queue is empty.
+        // Each phase lasts one minimum RTT, with two exceptions. The probing phase lasts longer, until the pipe is full
+        // or a segment is lost. The draining phase ends earlier if the queue is empty.
         let over = if gain > 1.0 {
             elapsed && (losses > 0 || in_flight >= self.with_quantization_budget(self.bdp(gain)))
         } else if gain < 1.0 {

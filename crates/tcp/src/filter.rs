@@ -39,10 +39,11 @@ impl AckAggregation {
         (self.since, self.delivered) = (now, 0.0);
     }
 
-    /// Processes `fresh` newly acknowledged segments. The maximum covers the last `length` rounds.
+    /// Processes `fresh` newly acknowledged segments. [`AckAggregation::extra`] then returns the maximum over the last
+    /// `length` rounds.
     pub(crate) fn on_ack(&mut self, now: Time, bw: f64, fresh: u32, cwnd: f64, round: u64, length: u64) {
         let mut expected = bw * now.since(self.since).as_secs_f64();
-        // The bandwidth explains all segments. Start a new measuring interval.
+        // If the bandwidth explains all acknowledged segments, start a new measuring interval.
         if self.delivered <= expected {
             self.restart(now);
             expected = 0.0;

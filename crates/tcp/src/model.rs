@@ -167,7 +167,7 @@ impl Model {
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32, cwnd: f64) -> Option<f64> {
         let mut window = None;
         if self.owns_window() {
-            // This is the first segment after an idle time (BBRHandleRestartFromIdle).
+            // Adapt the model if this is the first segment after an idle time (BBRHandleRestartFromIdle).
             if in_flight <= 1 && self.rate_estimator.is_app_limited() {
                 window = match &mut self.algorithm {
                     Algorithm::Bbr(bbr) => bbr.on_restart(now, cwnd),

@@ -207,7 +207,8 @@ impl Receiver {
             .unwrap_or_else(|| self.out_of_order.last_clear(self.next, seq).map_or(self.next, |clear| clear + 1));
         let end = at_right.unwrap_or_else(|| self.out_of_order.first_clear(seq, self.top).unwrap_or(self.top));
         let mut blocks = [Block { start, end }, Block::default(), Block::default()];
-        // Merge blocks that the new block touches into it (RFC 2018, section 4).
+        // Put the new block first. Then keep the other blocks, except those that the new block contains (RFC 2018,
+        // section 4).
         let others = self.blocks.iter().filter(|b| !b.is_empty() && (b.end <= start || b.start >= end));
         for (slot, other) in blocks[1..].iter_mut().zip(others) {
             *slot = *other;

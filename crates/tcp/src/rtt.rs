@@ -1,6 +1,6 @@
 use steadycast_units::{Span, Time};
 
-/// The part of the retransmission time-out that the configured minimum limits.
+/// The part of the retransmission time-out to which the configured minimum applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtoFloor {
     /// The time-out before it is backed off (RFC 6298, section 2.4).

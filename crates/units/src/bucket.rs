@@ -38,7 +38,8 @@ impl TokenBucket {
 
     /// Returns whether the bucket contains `size` tokens at `now`. This is never the case if `size` exceeds the burst.
     pub fn holds(&self, now: Time, size: Bytes) -> bool {
-        // There are enough tokens if the bucket would not take longer to fill afterwards than an empty bucket does.
+        // Compute how long the bucket would take to fill if `size` tokens were removed now. If this is longer than an
+        // empty bucket takes, there are too few tokens.
         (self.full.max(now) + size.at(self.rate)).since(now) <= self.depth
     }
 

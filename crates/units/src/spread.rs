@@ -21,7 +21,8 @@ const SUB_BITS: u32 = 6;
 
 /// Maximum number of classes in the sparse form.
 const FEW: usize = 128;
-/// The dense form is used if it needs at most this number of classes.
+/// The dense form is always kept while its list of consecutive classes is at most this long. The list includes classes
+/// without a count.
 const CLOSE: usize = 128;
 
 impl Spread {
@@ -156,7 +157,7 @@ impl Spread {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut fresh = Self {
-            // The result is zero if `earlier` is not an earlier copy.
+            // If `earlier` is not an earlier copy, its values may be larger. The result is then 0.
             zeros: self.zeros - earlier.zeros.min(self.zeros),
             sum_ns: self.sum_ns - earlier.sum_ns.min(self.sum_ns),
             max: self.max,

@@ -86,7 +86,7 @@ def encoding(flow: Flow) -> dict[str, Any]:
 
 
 def keys(flow: Flow, clip: str | None) -> dict[str, Any]:
-    """Return the other options, which do not concern the encoding, as keys of a scenario's flow."""
+    """Return the options that do not concern the encoding, as keys of a scenario's flow."""
     found = {OPTIONS[name].key: value for name, value in flow.items() if "encode." not in OPTIONS[name].key}
     if "params" in found:
         found["params"] = {str(flow["controller"]): dict(_params(found["params"]))}

@@ -402,7 +402,7 @@ class _Events:
         size = status["size"] and {key: status["size"][key] for key in ("width", "height", "smaller")}
         if size != self._size:
             told, self._size = self._size, size
-            # Report the first size only if it is reduced, because it is not a change.
+            # If the first size is the full size, report nothing, because the size has not changed.
             if told is not None or size["smaller"]:
                 target = (decision or {}).get("target_bps")
                 yield {"event": "size", **size, "quantizer": status["quantizer"], "target_bps": target}

@@ -1,4 +1,4 @@
-"""Implements `steadycast receive`, which receives a stream for a file, a player, or only its record."""
+"""Implements `steadycast receive`. A stream is written to a file, sent to a player, or only recorded in figures."""
 
 from __future__ import annotations
 

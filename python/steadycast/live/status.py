@@ -148,7 +148,7 @@ class ReceiverStatus:
     loss_frac: float | None
     """The loss rate over the last second, from 0 to 1."""
     delay_s: float | None
-    """One-way delay of the packets above the smallest delay so far, in seconds."""
+    """The packets' one-way delay minus the smallest one-way delay so far, in seconds."""
     jitter_s: float | None
     """The interarrival jitter (RFC 3550, section 6.4.1), in seconds."""
     packets: int

@@ -1,1 +1,1 @@
-"""The report of a run: one self-contained page that begins with the answer, for screens, phones and paper."""
+"""The report of a run: a self-contained page for screens, phones and paper. It begins with a summary in sentences."""

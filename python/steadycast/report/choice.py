@@ -71,12 +71,12 @@ Scores vary six times as much on Wi-Fi as on other networks.
 
 @dataclass(frozen=True)
 class Sample:
-    """The figures of one run on which the rule is based."""
+    """The figures of one run that the rule compares."""
 
     others: Mapping[str, float]
-    """How much of its fair share each other flow got, as a fraction. The keys are names of flows.
+    """How much of its fair share each competing flow got, as a fraction. The keys are names of flows.
 
-    If several videos are tested, these videos are included.
+    If several videos are tested, they compete with each other, so they are included.
     """
     share: Value
     """How much of its fair share the tested video got, as a fraction. With several videos, it is the smallest value."""
@@ -141,7 +141,11 @@ class Candidate:
 
     @property
     def breach(self) -> float:
-        """How far the run breaks the rule: the sum of the shares that are missing and of the excess of frozen time."""
+        """How far the run breaks the rule, as a sum of fractions.
+
+        It adds how far the video's share is below `LEAST_OWN_SHARE`, how far the other flow's share is below
+        `LEAST_SHARE`, and how far the frozen time is above `MOST_FROZEN`.
+        """
         share, frozen = number(self.mean(_share)), number(self.mean(_frozen))
         others = LEAST_SHARE if self.least is None else number(self.least[1]) or 0.0
         own = LEAST_OWN_SHARE if share is None else share
@@ -168,7 +172,7 @@ class Criterion:
     least: float
     """Smallest difference that matters to a viewer or to another flow. It is relative for delays."""
     value: Callable[[Candidate, Sample], Value]
-    """Returns the value of one run. A higher value is better, up to a bound."""
+    """Returns the value of one run. A higher value is better. Some criteria limit the value."""
     raw: Callable[[Candidate], Any]
     """Returns the figure without a bound, as a mean over the seeds."""
     how: Callable[[object], str]
@@ -266,7 +270,8 @@ def criteria(score: str | None, delay: Delay) -> list[Criterion]:
 def cost_criteria(score: str | None, delay: Delay) -> list[Criterion]:
     """Return the criteria in which a recommended run may be worse than others.
 
-    What another flow loses above `LEAST_SHARE` is a cost, too. So its share has no upper bound here.
+    The rule limits another flow's share to `LEAST_SHARE`. Here it is not limited, because a loss of share above
+    `LEAST_SHARE` is also a cost.
     """
     return [
         replace(one, placebo="others_share_unbounded", value=Candidate.others_share)
@@ -354,8 +359,8 @@ class Difference:
 def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Difference | None:
     """Return the difference between two candidates in one criterion, or `None` if one of them has no value.
 
-    Runs with equal seeds are paired, if these are at least half of the runs of the candidate with fewer runs. Otherwise
-    the runs are paired in their order.
+    Runs with equal seeds are paired, and runs without a partner are left out. If less than half of the runs of the
+    smaller candidate have a partner, all runs are paired in their order instead.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
@@ -396,7 +401,7 @@ class Verdict:
     nearest: str | None = None
     """The candidate that is nearest to the rule, if all candidates break the rule.
 
-    It is the only candidate that remains, or the one that breaks the rule least of those that remain.
+    If several candidates were not excluded, it is the one of them that breaks the rule least.
     """
     score: str | None = None
     """Name of the score that was compared."""
@@ -408,7 +413,8 @@ class Verdict:
     """Why candidates are recommended ("decided"), or why none is recommended (any other value).
 
     - "decided": all other candidates are significantly worse.
-    - "alike": no candidate was excluded, or some, but not all of the candidates that remain break the rule.
+    - "alike": no candidate was excluded. Or of the candidates that were not excluded, some break the rule and some do
+      not.
     - "chance": each candidate that keeps the rule is significantly worse than a candidate that breaks the rule.
     - "broken": all candidates break the rule.
     - "unknown": no figure is known.
@@ -448,8 +454,8 @@ def verdict(
     score, delay = score_of(candidates), delay_of(candidates)
     rule = criteria(score, delay)
     first, compared = _excluded(rule, candidates)
-    # Put back each candidate that does not lose a direct comparison with any remaining candidate. A third candidate
-    # excluded it, and that candidate was excluded itself.
+    # Put back each excluded candidate that does not lose a direct comparison with any remaining candidate. The
+    # candidate that excluded it was later excluded itself.
     left = [
         each
         for each in candidates
@@ -494,7 +500,7 @@ def score_of(candidates: Sequence[Candidate]) -> str | None:
 
 
 def delay_of(candidates: Sequence[Candidate]) -> Delay:
-    """Return the name of the delay that all runs have. The delay with play-out is preferred to the packets' delay."""
+    """Return the delay to compare: the delay with play-out if all runs have it, or else the delay of the packets."""
     samples = [sample for each in candidates for sample in each.samples.values()]
     return "playout_ms" if all(sample.playout_ms is not None for sample in samples) else "delay_ms"
 

@@ -1,4 +1,4 @@
-"""The film of the worst ten seconds, on a page."""
+"""Makes films of the worst ten seconds of runs, and puts them on a report page."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from steadycast.viewing import Record
 
 
 def side_by_side(folder: Folder, frame: int) -> Html:
-    """Show a frame of each video: the original, as sent, and as the median and the worst receiver saw it."""
+    """Show a frame of each video: the original, the frame as sent, and what the median and the worst receiver saw."""
     record = Record.of(folder)
     parts = []
     for flow in folder.summary["flows"]:

@@ -77,7 +77,8 @@ def over_seeds(run: Run, column: str) -> list[series.Series]:
     for flow in run.summary["flows"]:
         mine = [one for lines in each for one in lines if one.flow["name"] == flow["name"]]
         if mine:
-            # Use only the middle line of each seed, which is already the median of the receivers.
+            # Use only `mid` of each seed, which is the median of the receivers. The band then shows the range of the
+            # seeds.
             plain = {**flow, "receivers": [{}, {}], "seeds": len(run.folders)}
             alone = [replace(one, low=one.mid, high=one.mid) for one in mine]
             result.append(series.merged(plain, alone))

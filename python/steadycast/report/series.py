@@ -80,7 +80,7 @@ def merged(flow: Json, lines: Sequence[Series]) -> Series:
 
 
 def banded(flows: Sequence[Json]) -> bool:
-    """Whether a line of these flows represents several receivers or flows."""
+    """Whether a line in the figure of these flows represents several receivers or several flows."""
     return len(flows) > _MOST_LINES or any(len(flow.get("receivers") or []) > 1 for flow in flows)
 
 

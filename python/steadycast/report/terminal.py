@@ -74,7 +74,7 @@ class Fitted:
             yield part
 
     def _room(self, heads: Sequence[str], place: int) -> int:
-        """Return the width in characters of a column that each part repeats."""
+        """Return the width in characters of one of the first columns, which each part of the table repeats."""
         cells = [heads[place], *(row[place].plain for row in self._rows)]
         return max(len(word) for cell in cells for word in (cell.split() or [""] if self._wraps else [cell]))
 
@@ -106,9 +106,9 @@ def unshared(summary: Mapping[str, Any]) -> Text | None:
 
 
 def partly_competing(summary: Mapping[str, Any]) -> Text | None:
-    """Return a text about how much flows received while they competed.
+    """Return a sentence about the rates of flows that competed for only a part of the time.
 
-    Returns `None` if this does not differ from the throughput in the table.
+    Returns `None` if these rates do not differ from the throughput in the table.
     """
     said = answer.partly_competing(summary)
     return None if said is None else Text(said, style="dim")

@@ -39,10 +39,10 @@ _APART_S = 0.5
 Then the publisher has stalled, or its clock was reset.
 """
 _STALL_S = 2.0
-"""The clock was reset if the difference of `_APART_S` lasts longer than this, in seconds.
+"""The clock was reset if arrivals and time stamps differ by more than `_APART_S` for longer than this, in seconds.
 
-It was also reset if a time stamp goes back, or is ahead of the elapsed time by more than this. Otherwise the publisher
-has stalled. A reset interrupts the sound.
+If they differ for a shorter time, the publisher has stalled. The clock was also reset if a time stamp goes back, or if
+it advances by more than the elapsed time plus `_STALL_S`. A reset interrupts the sound.
 """
 _PAUSE_S = 0.1
 """If the gap before an audio packet is longer than this, in seconds, a talkspurt begins (RFC 3551, section 4.1)."""

@@ -101,7 +101,8 @@ fn fed_with_a_kernels_acknowledgments_the_window_is_the_kernels() {
     {
         let all = replay(recorded, congestion);
         let same = share(&all, |s| (s.model.1 - s.kernel.1).abs() <= 2.0 || s.model.1 > 1e5 && s.kernel.1 > 1e5);
-        // The kernel's Reno needs longer than the model's to recover from the overflow of slow start.
+        // Skip the first five seconds, because the kernel's Reno needs longer than the model's to recover from the
+        // overflow of slow start.
         let samples = &all[SETTLED..];
         let mean = |of: &dyn Fn(&Sample) -> f64| samples.iter().map(of).sum::<f64>() / samples.len() as f64;
         let kernel = mean(&|s| s.kernel.0);
