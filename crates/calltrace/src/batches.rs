@@ -92,7 +92,7 @@ fn longest(points: &[(i64, i64)]) -> Option<(i64, f64)> {
         let left = || batch.iter().map(|point| point.1);
         let apart = left().max().zip(left().min()).map_or(0, |(last, first)| last - first);
         let lasts = batch[batch.len() - 1].0 - batch[0].0;
-        // The departures are farther apart than the records. So the packets were held back and delivered together.
+        // If the departures are farther apart than the records, the packets were held back and delivered together.
         if apart - lasts >= LEAST_HELD_NS {
             batches.push(apart - lasts);
             packets += batch.len();

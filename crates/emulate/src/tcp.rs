@@ -308,7 +308,8 @@ impl Running {
         if open.last && open.left == 0 && !std::mem::replace(&mut open.shut, true) {
             let _ = open.socket.shutdown(std::net::Shutdown::Write);
         }
-        // The peer closes the connection once it has received all data. The transfer is then complete.
+        // If the peer has closed the connection, the transfer has ended. It is complete if this side had sent all data
+        // and closed its direction (`shut`).
         if !read_all(&open.socket, false) {
             let whole = open.shut;
             self.finish(now, whole);

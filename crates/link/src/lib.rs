@@ -322,7 +322,7 @@ impl Link {
     /// assert_eq!(offer(), Fate::Dropped(Drop::Full));
     /// ```
     ///
-    /// A queue that decides at dequeue holds packets until then:
+    /// A queue that drops or marks packets when they are dequeued holds them until then:
     ///
     /// ```
     /// use steadycast_link::{CoDel, Config, Ecn, Fate, Limit, Link, Queue, Service, Steps};

@@ -42,7 +42,7 @@ impl Limit {
 }
 
 impl Service {
-    /// Returns the nominal rate, with which limits in time are converted to bytes. It is the first rate above 0, or the
+    /// Returns the nominal rate, which converts a limit that is a time to bytes. It is the first rate above 0, or the
     /// mean rate of a file. Returns `None` if the rate is unlimited.
     pub(crate) fn nominal(&self) -> Option<Rate> {
         match self {

@@ -39,7 +39,7 @@ pub(crate) struct Net {
 
 #[derive(Default)]
 pub(crate) struct HeldPackets {
-    /// The held packets of each link, by the number of the link.
+    /// The held packets of each link. The key is the index of the link in `Net::links`.
     links: BTreeMap<u32, LinkHolds>,
 }
 
@@ -159,7 +159,8 @@ impl Paths {
     }
 }
 
-/// The lanes. The first ones belong to one link each, and the others are shared.
+/// The lanes of packets in flight. The first ones belong to one link each. Each of the others is shared by packets of
+/// equal latency.
 pub(crate) struct Lanes {
     lanes: Vec<Lane>,
     shared: BTreeMap<Span, u32>,
@@ -437,7 +438,7 @@ impl Net {
         let back = via.map(|l| self.links[l as usize].reverse);
         // Take the branches out of the tree, because `offer` borrows the whole network.
         let branches = self.groups[group as usize].tree.take_branches(node);
-        // The copies that arrive at the time `together`. They become one fan.
+        // Collect the copies that arrive at the time `together`, because they become one `Fan`.
         let (mut together, mut legs) = (Time::NEVER, self.fans.spare());
         for &link in branches.iter().filter(|link| Some(**link) != back) {
             let offered = match self.links[link as usize].pass(now, size) {

@@ -345,7 +345,7 @@ impl Network {
         }
     }
 
-    /// Delivers or forwards one copy of a fan per call. The caller takes the deliveries from [`Network::delivered`]
+    /// Delivers or forwards one copy of a [`Fan`] per call. The caller takes the deliveries from [`Network::delivered`]
     /// after each call, and repeats the call until it returns `false`.
     pub fn spread(&mut self, now: Time, fan: Option<Fan>) -> bool {
         if let Some(fan) = fan {

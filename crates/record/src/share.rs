@@ -126,9 +126,9 @@ impl Claims {
         compete
     }
 
-    /// Returns the mean shares of each claim over time. `edges` is a list of times in ascending order, between which
-    /// nothing changes. `demand` returns the demand of a claim between two edges. `capacity` returns the capacity of a
-    /// link between two edges. `from` has the time from which each claim counts.
+    /// Returns the mean shares of each claim over time. `edges` is a list of times in ascending order. Nothing changes
+    /// between two successive edges. `demand` returns the demand of a claim in such a period, and `capacity` returns
+    /// the capacity of a link in it. `from` has the time from which each claim counts.
     pub fn over_time(
         &self,
         edges: &[Time],

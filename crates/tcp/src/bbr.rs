@@ -433,12 +433,12 @@ impl Bbr {
     }
 
     fn time_to_go_down(&mut self, event: &AckEvent) -> bool {
-        // The previous probe caused too much loss, so stop this probe at `inflight_longterm`.
+        // If the previous probe caused too much loss, stop this probe at `inflight_longterm`.
         if self.previous_too_high && f64::from(event.in_flight) >= self.inflight_longterm {
             self.stopped_risky = true;
             return true;
         }
-        // `inflight_longterm` limits the rate. Restart the search for the point at which the rate stops growing
+        // If `inflight_longterm` limits the rate, restart the search for the point at which the rate stops growing
         // (BBRIsTimeToGoDown).
         if event.cwnd_limited && event.cwnd >= self.inflight_longterm {
             self.reset_full_bw(event.sample.rate);
@@ -460,7 +460,7 @@ impl Bbr {
                 // Begin a new slot of the maximum filter, which spans two cycles.
                 self.max_bw = [self.max_bw[1], 0.0];
             }
-            // The probe stopped at `inflight_longterm` without too much loss. Start another probe.
+            // If the probe stopped at `inflight_longterm` without too much loss, start another probe.
             if in_probe_bw && self.stopped_risky && !self.previous_too_high {
                 self.start_probe_bw_refill(event);
                 return true;

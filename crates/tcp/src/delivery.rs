@@ -91,7 +91,7 @@ impl RateEstimator {
     }
 
     pub(crate) fn on_sent(&mut self, now: Time, seq: u32, in_flight: u32) {
-        // Nothing else is in flight. Start a new interval here, so that it does not include an idle time.
+        // If nothing else is in flight, start a new interval here, so that it does not include an idle time.
         if in_flight <= 1 {
             (self.first_sent, self.delivered_at) = (now, now);
         }

@@ -115,7 +115,7 @@ impl HystartState {
     /// HyStart++ (RFC 9406, section 4.2).
     fn plus_plus(&mut self) -> Advice {
         if let Some((baseline, _)) = self.conservative {
-            // The RTT has fallen again, so the increase was a false alarm. Return to slow start.
+            // If the RTT has fallen again, the increase was a false alarm. Return to slow start.
             if self.samples >= MIN_SAMPLES && self.round_min_rtt < baseline {
                 self.conservative = None;
                 return Advice::Grow(1.0);

@@ -119,7 +119,7 @@ impl Scoreboard {
     /// discarded data (RFC 2018, section 8).
     pub(crate) fn lose_all(&mut self) {
         self.sacked.reserve(self.una, self.max);
-        // The receiver has SACKed `una` but does not acknowledge this segment. Therefore it has discarded data.
+        // If the receiver has SACKed `una` but does not acknowledge this segment, it has discarded data.
         if self.sacked_count > 0 && self.sacked.get(self.una) {
             self.sacked.clear_range(self.una, self.sacked_to);
             self.sacked_count = 0;
@@ -169,7 +169,7 @@ impl Scoreboard {
 
     /// Records a retransmission. `seq` is a hole or the first unacknowledged segment.
     pub(crate) fn on_retransmit(&mut self, seq: u32) {
-        // Holes are retransmitted in ascending order. A lower number has already been counted.
+        // Holes are retransmitted in ascending order. Do not count a lower number again.
         if seq >= self.retransmitted_to.max(self.una) {
             self.retransmitted_to = seq + 1;
             self.retransmitted_count += 1;

@@ -711,7 +711,7 @@ impl Sender {
             }
             return;
         }
-        // A partial acknowledgment reveals the next loss. Reno instead ends its recovery here.
+        // A partial acknowledgment reveals the next loss, so stay in recovery. Reno ends its recovery here instead.
         if self.state == State::Recovery && ack.next < self.recover && self.config.congestion != Congestion::Reno {
             self.on_partial(now, ack.next, acked);
             return;

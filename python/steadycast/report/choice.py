@@ -628,7 +628,7 @@ def seed_of(summary: Json, otherwise: int) -> int:
 
 
 def sample(summary: Json, tested: Sequence[str]) -> Sample:
-    """Return the figures of a run on which the rule is based. ``tested`` are the names of the tested videos."""
+    """Return the figures of a run that the rule compares. ``tested`` are the names of the tested videos."""
     mine = [flow for flow in summary["flows"] if flow["name"] in tested]
     receivers = [receiver for flow in mine for receiver in flow.get("receivers") or []]
     playouts = [number(_median(flow, "playout_ms", "p95")) for flow in mine]

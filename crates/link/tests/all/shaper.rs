@@ -136,7 +136,7 @@ fn its_fair_part_and_its_capacity_are_those_of_the_sustained_rate() {
     }
 }
 
-/// A limit in time refers to the sustained rate: 100 ms at 4 Mb/s are 50 kB.
+/// A limit that is a time refers to the sustained rate. 100 ms at 4 Mb/s are 50 kB.
 #[test]
 fn a_queue_of_a_time_is_as_long_as_the_sustained_rate_takes() {
     let shaper = Shaper { rate: Rate::mbps(4), burst: Bytes::new(1_500) };
