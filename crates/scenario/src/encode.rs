@@ -51,10 +51,10 @@ settings! {
         /// The video codec.
         codec: Codec = STANDARD.codec,
         /// The size of the encoded pictures: WIDTHxHEIGHT such as "640x480", a name (sqcif, qcif, cif, 4cif, qvga, vga,
-        /// 720p or 1080p), "clip" for the clip's own size, or "auto". "auto", the default of clips, is the clip's size,
-        /// reduced to as many samples as 1280x720 has if the clip has more. The default of the synthetic film is CIF,
-        /// or 1280x720 if the flow's share of the network is more than the film can use in CIF. In CIF the film can use
-        /// 2 Mb/s in mpeg4 and 1.45 Mb/s in h264.
+        /// 720p or 1080p), "clip" for the clip's own size, or "auto". "auto" is the default of clips. It is the clip's
+        /// size, but has at most as many samples as 1280x720. The default of the synthetic film is CIF, in which the
+        /// film can use 2 Mb/s in mpeg4 and 1.45 Mb/s in h264. If the flow's share of the network is higher, the
+        /// default is 1280x720.
         size: Size = STANDARD.size,
         /// The frame rate in pictures per second: a number, "clip" for the clip's own rate, or "auto". "auto", the
         /// default of clips, is the clip's rate, or 25 if the clip's file has none.

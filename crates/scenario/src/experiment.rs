@@ -64,7 +64,7 @@ tables! {
         /// Changes of the scenario's keys, each "PATH" = VALUE as in `--set`. A value can contain expressions over axes
         /// and drawn variables, as `${EXPRESSION}`.
         set: Changes,
-        /// Variables of this scenario, each NAME = VALUE, which values use as `${NAME}`.
+        /// Variables of this scenario, each NAME = VALUE. Other values can use a variable as `${NAME}`.
         variables: Changes,
         /// Texts that describe the scenario in tables, each COLUMN = TEXT.
         about: Changes,
@@ -73,7 +73,8 @@ tables! {
         /// Bounds that apply to this scenario only.
         bound: Vec<Spanned<BoundTable>>,
     }
-    /// Changes at some points. They are made after those of scenarios, draws, axes and variants, in the file's order.
+    /// Changes of a scenario that apply at some points only. A point is a combination of a scenario, axis values and a
+    /// draw. The changes are made after the changes of scenarios, draws, axes and variants, in the file's order.
     ChangeTable {
         /// A formula over variables and axes. The changes are made at the points where the formula is not 0; default:
         /// at all points.
@@ -89,7 +90,8 @@ tables! {
     VariantTable {
         /// The variant's name in tables and as `${variant}`. A list of names makes one variant for each.
         name: OneOrMany<String>,
-        /// The world of the variant's runs; default: that of the file.
+        /// Whether the variant's runs are simulated, or emulated in real time with the kernel's TCP (as root). Default:
+        /// the file's `world`.
         world: World,
         /// Whether all bounds apply to the variant; default true. With false it is a reference, and only bounds that
         /// name it apply.
@@ -123,8 +125,8 @@ tables! {
         seed: u64,
         /// The scenario's keys whose values are drawn, each "PATH" = { from, to, scale } or { among }.
         values: Distributions,
-        /// Variables whose values are drawn, each NAME = { from, to, scale } or { among }, which other values use as
-        /// `${NAME}`.
+        /// Variables whose values are drawn, each NAME = { from, to, scale } or { among }. Other values can use a
+        /// variable as `${NAME}`.
         variables: Distributions,
         /// Decks: groups of variables whose values are drawn together.
         deck: Vec<Spanned<DeckTable>>,
@@ -230,21 +232,22 @@ tables! {
         measure: OneOrMany<String>,
         /// choice: adds a column with the variants that fail only bounds of these measures.
         but: OneOrMany<String>,
-        /// The names for whose values the table has rows: axes, columns of `about`, variables or classes. With [] it
-        /// has one row for all points. points: the rows are then means over points. counts: by default, there is a row
-        /// per scenario. held: one name, whose values are the columns.
+        /// Names of axes, columns of `about`, variables or classes. The table has a row for each of their values. With
+        /// [] it has one row for all points. points: each row then has means over its points. counts: without this key,
+        /// the table has a row per scenario. held: a single name. The table has a column for each value of this name.
         by: OneOrMany<String>,
-        /// points: a variant. Instead of each mean, the table has the mean difference from the same point of this
-        /// variant.
+        /// points: the name of a variant. The table then has mean differences instead of means. Each difference is from
+        /// this variant at the same point.
         against: String,
-        /// counts: whether the table also has the number of points that are undecided (the bounds hold with some seeds
-        /// only) or unknown, and the number of points at which each measure's bounds hold. Default false.
+        /// counts: whether the table has additional columns; default false. One column has the number of undecided
+        /// points, at which the bounds hold with some seeds only. One has the number of unknown points. For each
+        /// measure, one has the number of points at which the bounds on the measure hold.
         bounds: bool,
         /// A formula over variables and axes. The table contains the points where it is not 0; default: all.
         when: String,
-        /// points: the spread that follows each mean. range (default): the minimum and maximum over the seeds.
-        /// interval: half of the 95 % confidence interval. none: no spread. With `by` or `against`, the spread is over
-        /// the points, and the default is interval.
+        /// points: what the table shows after each mean. range (default): the lowest and the highest value over the
+        /// seeds. interval: half of the width of the 95 % confidence interval. none: nothing. With `by` or `against`,
+        /// the values are those of the points instead of the seeds, and the default is interval.
         spread: TableSpread,
         /// The scenarios in the table; default: all.
         scenario: OneOrMany<String>,
@@ -448,7 +451,7 @@ impl FromToml for LabelledChanges {
     }
 }
 
-/// The distributions of drawn keys. Each has the path of its key, which comes first.
+/// The distributions of drawn keys. Each element has the path of a key, and the distribution of its values.
 #[derive(Clone, Debug)]
 pub(crate) struct Distributions(Vec<(String, Distribution)>);
 
@@ -1102,7 +1105,8 @@ fn table(table: &Spanned<TableTable>, names: &Names<'_>, out: &mut Findings) -> 
     if kind == TableKind::Held && by.as_ref().is_some_and(|by| by.len() != 1) {
         out.problem(&table.at, "the columns of `held` are the values of one name", "write by = \"group\"");
     }
-    // The means over points have a spread over the points instead of the seeds. By default, show it as an interval.
+    // With `by` or `against`, the means are over points. The table then shows their spread over the points instead of
+    // the seeds, and the default is an interval.
     let over_points = kind == TableKind::Points && (by.is_some() || table.against.is_some());
     let spread = if over_points { TableSpread::Interval } else { TableSpread::Range };
     json!({

@@ -148,8 +148,8 @@ tables! {
         /// instead of "loss". It has two columns: seconds and probability.
         loss_trace: String,
         /// Whether "trace", "delay_trace" and "loss_trace" start again after their end; default true, with a warning if
-        /// they are shorter than the run. With false, a table's last value holds from then on, and of a Mahimahi trace
-        /// nothing leaves the link.
+        /// they are shorter than the run. With false, the last value of a table stays valid after the end of the table.
+        /// After the end of a Mahimahi trace, nothing leaves the link.
         r#loop: bool,
         /// The propagation delay in one direction; default "0ms".
         delay: Span,
@@ -283,14 +283,14 @@ tables! {
         rate: Rate,
         /// tcp: The length of the periods in which the application sends data.
         on: Deferred<Periods>,
-        /// tcp: The length of the pauses between them.
+        /// tcp: The length of the pauses between the "on" periods.
         off: Deferred<Periods>,
         ..vbr("video"): Vbr,
         ..onoff("onoff"): OnOff,
         ..cbr("cbr"): Cbr,
         ..tcp("tcp"): steadycast_tcp::Config,
     }
-    /// Table 2 of the Multi-Evalvid-RA paper as frames.
+    /// Frames with the rates of table 2 of the Multi-Evalvid-RA paper.
     Table2Table {
         /// The relative sizes of I, P and B frames; default [6, 2, 1].
         weights: Vec<Spanned<f64>>,
@@ -303,8 +303,8 @@ tables! {
         ahead: Span,
         /// The time by which the receivers' clocks are behind the sender's clock.
         behind: Span,
-        /// The drift of the receivers' clocks in parts per million. Positive clocks run fast, negative ones slow.
-        /// Default 0.
+        /// The drift of the receivers' clocks in parts per million; default 0. With a positive value the clocks run
+        /// fast, with a negative value slow.
         drift: f64,
     }
     /// Groups that carry the same video at different rates. Each receiver is a member of one at a time and starts in

@@ -226,8 +226,8 @@ fn receivers(
     let mut seen = BTreeSet::new();
     for text in &to.all {
         let pattern = Pattern::read_or_report(text, &text.at, out)?;
-        // A range that is not inside a list, and is as long as the range in the flow's name, gives each flow one of its
-        // nodes. Otherwise every flow has all nodes as receivers.
+        // If a range is not inside a list and is as long as the range in the flow's name, each flow gets one node of
+        // the range. Otherwise, every flow gets all nodes.
         let one_by_one = to.bare && group.ranged && pattern.is_range() && pattern.count() == group.names.len() as u64;
         let names = if one_by_one { vec![pick(group, i, text, out)?] } else { pattern.names() };
         for name in names {
@@ -347,7 +347,6 @@ fn kind(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Option
     Some(match kind.value {
         FlowWord::Video => FlowKind::Video(Box::new(video(table, files, out)?)),
         FlowWord::Tcp => FlowKind::Tcp(Box::new(tcp(table, out)?)),
-        // Keys that do not belong to this kind of flow have been reported above.
         FlowWord::Cbr => FlowKind::Cbr(Cbr::fill(&table.cbr.item, None, out)?),
         FlowWord::OnOff => FlowKind::OnOff(OnOff::fill(&table.onoff.item, None, out)?),
     })
@@ -507,7 +506,8 @@ fn warn_of_no_limit(
     let (Some(ControllerRef::Entry(entry)), Some(Media::Greedy { .. }), None) = (controller, media, &table.cap) else {
         return;
     };
-    // Do not warn if a parameter is given, because it can set the rate of such a controller.
+    // A controller without feedback ignores the network. Do not warn if the scenario sets a parameter of this
+    // controller, because the parameter can set its rate.
     if entry.feedback == FeedbackTiming::None && params.iter().all(|(name, _)| name != entry.name) {
         let at = table.controller.as_ref().map_or(&table.at, |given| &given.at);
         let what = format!("{} of greedy media sends at {}, whatever arrives", quoted(entry.name), Setup::NO_CAP);

@@ -487,11 +487,12 @@ pub enum Media {
 }
 
 settings! {
-    /// The MPEG-TFRCP paper's rates as frames of quantizers 2, 4 … 62; `encode` gives the frame rate and the GOP.
+    /// Frames with the rates of the MPEG-TFRCP paper, for the quantizers 2, 4 … 62. `encode` sets the frame rate and
+    /// the GOP.
     #[derive(Copy)]
     Map001 {
-        /// The exponent e in the rate of quantizer Q: 5.25 Mb/s · (12/Q)^e. Frames in packets of 1000 B have exactly
-        /// this rate.
+        /// The exponent e in the rate of quantizer Q, which is 5.25 Mb/s · (12/Q)^e. The rate includes the headers of
+        /// packets of 1000 bytes.
         exponent: f64 where (EXPONENT) = MAP001.exponent,
         /// The size of an I frame as a multiple of the size of a P frame.
         intra: f64 where (INTRA) = MAP001.intra,
@@ -625,7 +626,7 @@ settings! {
         packet: Bytes where (PLAIN) = Bytes::new(1000),
         /// The length of the periods in which the application sends data.
         on: Periods => "write for example { dist = \"exponential\", mean = \"5s\" }",
-        /// The length of the pauses between them.
+        /// The length of the pauses between the "on" periods.
         off: Periods => "write for example { dist = \"exponential\", mean = \"5s\" }",
     }
     /// Lengths of periods.

@@ -35,9 +35,11 @@ pub(crate) struct Layout {
     pub(crate) nodes: Vec<String>,
     /// The shape, and the kinds of links in it.
     pub(crate) shape: Option<(Shape, Vec<Part<Pair>>)>,
-    /// The links of entries with ends. The elements are: name, names of the ends, behaviour in both directions.
+    /// The links that `[[link]]` entries with `between` create. The elements are: the entry's name, the names of the
+    /// two ends, and the behaviour in both directions.
     pub(crate) links: Vec<(Option<String>, [String; 2], Pair)>,
-    /// The links whose behaviour an entry without ends has changed: name, and behaviour in both directions.
+    /// The links that `[[link]]` entries without `between` have changed. The elements are: the name of the links, and
+    /// their new behaviour in both directions.
     pub(crate) changed: Vec<(String, Pair)>,
 }
 
@@ -112,15 +114,17 @@ impl Files {
         self.warn_of_end(name, last, repeat, Some("nothing leaves the link from then on"), out);
         Some(RateSpec::Trace(Opportunities { at, looped: repeat.unwrap_or(true) }, path))
     }
-    /// Warns of each doubt about a trace that affects the time before the end of the run.
+    /// Warns of the doubts about a trace. Leaves out doubts that matter only after the end of the run.
     fn warn(&self, name: &Spanned<String>, doubts: &[Doubt], out: &mut Findings) {
         for doubt in doubts.iter().filter(|doubt| doubt.from <= self.duration) {
             out.warn(&name.at, doubt.what.clone(), doubt.remedy.clone());
         }
     }
-    /// Warns of a trace that is shorter than the run. There is no warning if `repeat` is true, or if it is false and
-    /// the trace's last value then holds. With some formats the link stops at the end of the trace instead. For these,
-    /// `stops` is the text that describes it.
+    /// Warns of a trace that is shorter than the run, if `repeat` is not set or if the link stops at the end of the
+    /// trace.
+    ///
+    /// With some formats, the link stops there unless the trace repeats. For these formats, `stops` is the text that
+    /// describes it. With other formats, the last value stays valid.
     fn warn_of_end(
         &self,
         name: &Spanned<String>,
@@ -143,7 +147,7 @@ impl Files {
             _ => {}
         }
     }
-    /// Reads values over time, and refuses them if they change too often during the run.
+    /// Reads a file that contains values over time. Refuses the file if the values change too often during the run.
     fn series(
         &mut self,
         name: &Spanned<String>,
@@ -217,8 +221,8 @@ struct Draft {
     at: Place,
 }
 
-/// A `[[link]]` entry without ends, which changes existing links. `links` are the indexes of the links that its name
-/// matches.
+/// A `[[link]]` entry without `between`, which changes existing links. `links` are the indexes of the links to which
+/// its name refers.
 struct Change {
     name: String,
     links: Vec<usize>,
@@ -370,7 +374,8 @@ impl Network {
         }
     }
 
-    /// Finds the links that each entry without ends changes. Adds the entry's index to their drafts.
+    /// Finds the links that are changed by each `[[link]]` entry without `between`. Adds the index of the change to the
+    /// drafts of these links.
     fn changes(&self, over: Vec<(LinkExtra, Item, Place)>, drafts: &mut Drafts, out: &mut Findings) -> Vec<Change> {
         let (mut all, mut count) = (Vec::new(), 0);
         for (extra, rest, at) in over {
@@ -397,7 +402,8 @@ impl Network {
         all
     }
 
-    /// Creates the links from their drafts. `base` has the behaviour from each distinct table, without any changes.
+    /// Creates the links from their drafts. `base` has an element for each table in `drafts.specs`: the behaviour of a
+    /// link to which no change applies.
     fn make_links(
         &mut self,
         drafts: &Drafts,
@@ -614,7 +620,7 @@ impl Network {
         let mut all: Vec<(String, usize, Place)> = Vec::new();
         for leg in legs {
             let (extra, rest) = leg.item.split(LegExtra::KEYS);
-            // Keep these keys, because the resolved text contains them as well.
+            // Copy the leg's own keys, such as `count`, because they are written to the resolved text.
             let mut kept = extra.table().cloned().unwrap_or_default();
             let Some(extra) = LegExtra::read(&extra, out) else { continue };
             let spec = drafts.spec(rest);
@@ -754,15 +760,16 @@ fn direction(spec: &Spec, unread: bool, lossy: bool, files: &mut Files, out: &mu
     // Use the mean of a delay trace, because queue limits in bandwidth-delay products need a single delay.
     let mean = delay_trace.as_ref().map(|trace| Span::from_secs_f64(trace.rows.mean()));
     let delay = mean.or(spec.delay.as_ref().map(|delay| delay.value)).unwrap_or_default();
-    // Drop a jitter with a mean of 0. With it, a `[[link]]` entry or the table `back` removes the jitter of the link
-    // that it changes.
+    // Drop a jitter with a mean of 0. It is a way to remove another jitter, in a `[[link]]` entry that changes a link
+    // or in the table `back`.
     let jitter = spec.jitter.as_ref().map(|jitter| jitter.value).filter(|jitter| !jitter.mean.is_zero());
     let loss = spec.loss.as_ref().filter(|_| lossy).and_then(|loss| loss.what.clone()).unwrap_or(Loss::None);
     // If the rate could not be read, continue with 1 Mb/s, so that the remaining checks still run.
     let steady = rate.as_ref().map_or(Some(Rate::mbps(1)), RateSpec::mean).filter(|rate| *rate > Rate::ZERO);
     let policer = spec.policer.as_ref().and_then(|given| given.value.as_option().map(|policer| (given, *policer)));
     let shaper = spec.shaper.as_ref().and_then(|given| given.value.as_option().map(|shaper| (given, *shaper)));
-    // Convert a queue limit in time at the long-term drain rate, which a shaper can reduce.
+    // A queue limit may be a time. Convert it with the long-term rate at which the queue drains. A shaper can reduce
+    // this rate.
     let drains = steady.into_iter().chain(shaper.map(|(_, shaper)| shaper.rate)).min();
     let line = LinkProperties { rate: drains, delay };
     let queue = match &spec.queue {

@@ -94,7 +94,7 @@ pub struct Rows {
     /// The time after which the values repeat. It is above zero. In a table it includes the last value, which lasts for
     /// the median step.
     pub period: Span,
-    /// Warnings about the file. Each has the time in the trace from which it matters.
+    /// Warnings about the file.
     pub doubts: Vec<Doubt>,
 }
 
@@ -113,9 +113,9 @@ impl Rows {
 pub enum Recorded {
     /// A Mahimahi trace: the times at which 1500 bytes can leave.
     Opportunities(Arc<[Span]>, Vec<Doubt>),
-    /// The values of a table. They can also come from a pattern, if the requested quantity is not the rate.
+    /// The values of a table, or the delays or losses of an AlphaRTC pattern.
     Rows(Rows),
-    /// An AlphaRTC pattern: its rate, and which other quantities it contains.
+    /// The rates of an AlphaRTC pattern, and which other quantities the pattern contains.
     Pattern(Rows, Vec<Quantity>),
 }
 
@@ -145,7 +145,7 @@ pub fn recorded(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorde
     match lines(bytes).next() {
         None => Err((format!("{shown} has no line"), quantity.forms().into())),
         Some((_, first)) if first.starts_with(['{', '[']) => pattern(bytes, shown, quantity),
-        // Read a single column as Mahimahi's format, which exists for rates only.
+        // Read the file as a table, unless it is a single column of rates. Only Mahimahi's format has a single column.
         Some((_, first)) if quantity != Quantity::Rate || fields(&first).nth(1).is_some() => {
             table(bytes, shown, quantity).map(Recorded::Rows)
         }

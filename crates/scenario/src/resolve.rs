@@ -189,7 +189,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
     let parts = parts(network);
     // A packet must fit into the queue as well as through the link.
     let room = |direction: &crate::Direction| queue_room(direction).unwrap_or(direction.mtu).min(direction.mtu);
-    // Compare the packets with the smallest link first, so that paths are searched only if some link is too small.
+    // Find the smallest `room` of all links. Paths are searched only for packets that are larger.
     let least = network.links.iter().map(|l| room(&l.forward).min(room(&l.back))).min();
     let mut around = None;
     for flow in flows {
@@ -201,7 +201,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
         };
         let part = |node: NodeIx| parts.get(node.0 as usize).copied();
         for to in &flow.to {
-            // Stop at the first problem, because all flows of a range can have the same one.
+            // Stop at the first problem. All flows of this `[[flow]]` entry can have the same problem.
             if *to == flow.from {
                 let node = quoted(&network.nodes[to.0 as usize]);
                 out.problem(
@@ -417,8 +417,8 @@ fn directed_ways<'a>(
     let mut found = Vec::new();
     for to in &flow.to {
         let mut node = to.0;
-        // Stop at a link that is already in the list. `take` has removed the predecessor of its far node, because paths
-        // to several receivers share their first links.
+        // Follow the path from the receiver back to the source. Stop at a link that is already in `found`, because
+        // paths to several receivers share their first links. `take` has removed this link from `predecessor`.
         while let Some((before, i)) = predecessor[node as usize].take() {
             let link = &links[i];
             found.push((link, link.a.0 == before));

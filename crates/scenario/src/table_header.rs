@@ -117,8 +117,8 @@ fn divider_of_header(line: &str) -> Option<char> {
     [';', ',', '\t'].into_iter().find(|divider| line.contains(*divider))
 }
 
-/// Returns the divider of a line of values. Tabs and semicolons come first: if a line contains one, its commas are
-/// decimal commas, which `number` reports.
+/// Returns the divider of a line of values. Tabs and semicolons come first. If a line contains one of them, its commas
+/// are decimal commas, for which the function `number` returns an error.
 fn divider_of_values(line: &str) -> Option<char> {
     [';', '\t', ','].into_iter().find(|divider| line.contains(*divider))
 }

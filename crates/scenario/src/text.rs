@@ -111,7 +111,7 @@ impl Loaded {
             text.head("[[flow]]");
             let range = || table.name.as_ref().and_then(|n| Pattern::read(n).ok()).map_or(1, |p| p.count());
             let count = table.count.as_ref().map_or_else(range, |c| c.value);
-            // Write one entry for all its flows, with the values of the first flow.
+            // Write a single entry for all flows of the table, with the values of the first flow.
             let first = (0..count).filter_map(|_| flows.next()).reduce(|first, _| first);
             match first {
                 Some(flow) => flow_text(flow, table, text),
@@ -197,8 +197,8 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
     }
 }
 
-/// Returns the lines for a link's behaviour. With `change`, the lines also contain absent properties, because they
-/// override the properties of an existing link.
+/// Returns the lines for a link's behaviour. With `change`, the lines belong to an entry that changes an existing link.
+/// They then also say which properties the link does not have, for example `shaper = "none"`.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
     // Write `back` if there is loss, because without it loss applies to the forward direction only.
@@ -208,8 +208,8 @@ fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     keys
 }
 
-/// Returns the lines for one direction. If `over` is given, these lines are inside `back` and override the direction
-/// `over`. A key without a line then has the same value as in `over`.
+/// Returns the lines for one direction. If `over` is given, the lines belong to the table `back`, and `over` is the
+/// forward direction. Without a line, a key has the same value as in the forward direction.
 fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
     let is_written = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut looped = None;

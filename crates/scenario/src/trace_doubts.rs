@@ -30,7 +30,7 @@ const LIKELY_LENGTH: Span = Span::secs(7200);
 /// A warning about a trace file that can be read but may not be what the user intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
-    /// The time in the trace from which the doubt matters.
+    /// Time in the trace. The doubt does not matter if the run ends before this time.
     pub from: Span,
     /// The problem, with its position in the file.
     pub what: String,
@@ -46,8 +46,8 @@ pub(crate) struct Table<'a> {
     is_named: bool,
     /// Whether each line is two whole numbers with a comma between them. Such a line may be a single decimal number.
     is_bare: bool,
-    /// The first line such as "2,05", with its number in the file. Its comma must be decimal, because a whole rate has
-    /// no leading zero.
+    /// The first line such as "2,05", and its number in the file. The comma of this line must be a decimal comma.
+    /// Otherwise the line would contain the number "05", but nobody writes whole numbers with a leading zero.
     decimal: Option<(usize, String)>,
 }
 

@@ -22,7 +22,8 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
         }
         Value::List(list) => {
             for (i, below) in list.iter_mut().enumerate() {
-                // Use the index, starting at 1, for the entries of all other lists, because they have no names.
+                // Use the name of an entry in these three lists. If it has no name, and in all other lists, use the
+                // index, starting at 1.
                 let named = matches!(path, "flow" | "link" | "simulcast");
                 let name = if named { name_of(below) } else { None };
                 let path = match (name, &below.value) {
@@ -38,8 +39,9 @@ pub(crate) fn give_paths(item: &mut Item, path: &str) {
 }
 
 /// Merges `over` into `base`. Tables are merged key by key. Any other value in `over` replaces the value in `base`. If
-/// a table in `over` has another `kind` or `preset`, it replaces the whole table in `base`. A constant, such as `rate`,
-/// removes the key of the file that it replaces, such as `trace`, and vice versa.
+/// a table in `over` has another `kind` or `preset`, it replaces the whole table in `base`. A property can be a
+/// constant or can come from a file, as with the keys `rate` and `trace`. If `over` has one of these keys, the other
+/// key is removed.
 pub(crate) fn merge(base: &Item, over: &Item) -> Item {
     let (Some(below), Some(above)) = (base.table(), over.table()) else { return over.clone() };
     let other = |key: &str| {
@@ -277,7 +279,8 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
     };
     match &mut item.value {
         Value::Table(table) => {
-            // A table with a name is a flow. Keep its keys, because keys that do not fit its new kind are reported.
+            // A table with a name is a flow. Do not drop its keys when its kind changes, because keys that do not fit
+            // the new kind are reported later.
             if let ([kind], Value::Text(new)) = (keys, &value)
                 && *kind == "kind"
                 && table.iter().any(|(k, old)| k == "kind" && old.text().is_some_and(|old| old != new))
