@@ -76,7 +76,7 @@ struct RungUnit {
     bytes: Arc<[u8]>,
 }
 
-/// A picture that was encoded at all rungs.
+/// A picture that was encoded at each rate (rung) of the source.
 #[derive(Debug)]
 struct SharedFrame {
     number: u64,
@@ -283,7 +283,7 @@ impl Broadcast {
             has_new = self.judge_lag(state, now);
         }
         for (n, (control, rate)) in state.controls.iter_mut().zip(&state.rates).enumerate() {
-            // A rung that has just returned has no previous group.
+            // The finest rung has no previous group if `judge_lag` has just added it again.
             let last = if whole && !(has_new && n == 0) { LastGroup::Whole } else { LastGroup::Cut };
             // Use the duration of the previous group, because `steer` compares the budget with the bytes of that group.
             let lasts = if whole { lasted } else { self.time(self.steering.gop) };
@@ -556,7 +556,7 @@ pub(crate) struct RungView {
     pub(crate) sizes: SizeStats,
 }
 
-/// Gives a viewer's session access to the status of its rung.
+/// Gives a viewer's session access to the status of the viewer's rung, which is the encoding that the viewer receives.
 #[derive(Clone, Debug)]
 pub(crate) struct RungStatus {
     broadcast: Broadcast,
@@ -705,7 +705,8 @@ impl RungFeed {
     fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
         let began = self.began?;
         if self.base.is_none() && frame.first {
-            // The source sets the pace itself. Its first key frame shows which picture was due at `began`.
+            // The source sets the pace itself, because otherwise `on_rate` has set `base`. Its first key frame shows
+            // which picture was due at `began`.
             let base = frame.picture.saturating_sub(self.broadcast.pictures_since(began));
             self.begin_at(base, self.broadcast.time(base).min(frame.sampled));
         }

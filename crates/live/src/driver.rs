@@ -93,8 +93,8 @@ pub trait End {
     fn on_wake(&mut self, now: Time, out: &mut Outbox);
     /// Handles a datagram. RTCP that this endpoint has sent itself and that was looped back is left out.
     fn on_datagram(&mut self, now: Time, datagram: &Datagram<'_>, out: &mut Outbox);
-    /// Handles a suspension of the process, after it has ended. Datagrams that arrived during the suspension are
-    /// delivered after this call.
+    /// Informs the endpoint that the process was suspended and runs again. Datagrams that arrived during the suspension
+    /// are delivered after this call.
     fn on_clock_gap(&mut self, _now: Time) {}
     /// Returns whether this endpoint has finished. A loop returns when all its endpoints have finished.
     fn done(&self) -> bool {
@@ -310,7 +310,7 @@ impl<E: End> Loop<E> {
             place.end.on_clock_gap(place.last_call);
             place.settle(&mut self.out);
         }
-        // Deliver what the kernel has queued before timers are served.
+        // Read the datagrams that the kernel has queued, so that they are delivered before timers are served.
         let until = now + MAX_EMPTYING;
         for ix in 0..self.places.len() {
             let ports: Vec<Which> = self.places[ix].pair.ports().map(|(which, _)| which).collect();

@@ -26,8 +26,8 @@ impl LiveError {
         Self::new("the record can't be written", what, "please report this")
     }
 
-    /// Replaces a scenario key of the flow as the place. The new place is the attribute of the session description that
-    /// set this key.
+    /// If the place is a scenario key of the flow, replaces it with the attribute of the session description that set
+    /// this key.
     pub(crate) fn of_description(self) -> Self {
         match self.place.strip_prefix("flow.video.") {
             Some(key) => Self { place: format!("the description's {key}"), ..self },

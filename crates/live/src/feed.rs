@@ -169,8 +169,8 @@ impl EncoderQueue {
     pub fn passed(&self, pictures: u32) {
         let mut encoder_queue = self.locked();
         let (late, no_room) = std::mem::take(&mut encoder_queue.gap);
-        // Attribute skipped pictures to the slow encoder first. A source that ends may skip fewer pictures than
-        // requested.
+        // Attribute skipped pictures to the slow encoder first, and to the low rate second. There can be fewer pictures
+        // than `gap` requires, because the source may have ended.
         let no_room = pictures.saturating_sub(late).min(no_room);
         encoder_queue.no_room += u64::from(no_room);
         encoder_queue.left_out += u64::from(pictures - no_room);
@@ -325,8 +325,9 @@ impl LiveFeed {
         self.control.steer(self.time(picture), room(whole, backlog), self.rate, last);
     }
 
-    /// If the backlog of the present group would soon force pictures out, returns the quantizer that the group should
-    /// have had.
+    /// Returns the quantizer that the present group needs, if the group has to be aborted. This is the case if its
+    /// backlog would soon exceed [`ABORT_BACKLOG`], and if a coarser quantizer or smaller pictures can reduce the
+    /// backlog.
     fn quantizer_if_outgrown(&self, backlog: Bytes, last_frame: Bytes, frame_headers: Bytes) -> Option<f64> {
         let gop = self.control.steering.gop;
         let ahead = gop.saturating_sub(self.since_intra).min(self.max_gap_pictures());
@@ -427,7 +428,8 @@ impl Feed for LiveFeed {
         let wait = waits.at(rate).saturating_sub(most).min(MAX_PICTURE_GAP);
         let spare =
             if self.control.steering.own_pace { 0.0 } else { (wait.ratio(self.time(1)).ceil() - 1.0).clamp(0.0, 1e6) };
-        // Subtract the pictures that are left out for the slow encoder, because they reduce the backlog as well.
+        // The backlog requires that `spare` pictures are left out. Pictures that are left out for the slow encoder
+        // count towards them.
         let no_room = (spare as u32).saturating_sub(left_out);
         self.encoder_queue.locked().gap = (left_out, no_room);
         if self.aborted_quantizer.is_some() {

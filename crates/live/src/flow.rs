@@ -160,10 +160,11 @@ fn typed(problem: Problem) -> Problem {
     Problem { what, remedy: "take 100 to 1500 bytes".to_owned(), ..problem }
 }
 
-/// Returns the scenario of a session that has ended. It is the scenario `checked` from the start, with the receivers
-/// that have reported.
+/// Returns the scenario of a session that has ended, with the `receivers` that have reported. `checked` is the scenario
+/// with which the session started.
 ///
-/// The keys of the flow are not checked again, because a clip may have been deleted during the session.
+/// The flow's keys are taken from `checked` and are not checked again, because a clip may have been deleted during the
+/// session.
 pub(crate) fn ended(checked: &Loaded, receivers: &[String], group: bool, lasted: Span) -> Result<Loaded, LiveError> {
     let keys = FlowKeys::default().or("media", "greedy").or("controller", video(checked)?.controller.name());
     let mut loaded = keys.scenario(receivers, group, lasted)?;

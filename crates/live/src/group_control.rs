@@ -40,14 +40,16 @@ const BUCKET_GROUPS: f64 = 1.5;
 /// Both exponents are chosen to overestimate the bytes. In FFmpeg's test pattern, the exponents are 0.6 to 1.
 const BYTES_BY_SAMPLES_EXPONENTS: (f64, f64) = (0.7, 1.0);
 
-/// Pictures become smaller if they would need a step size above the largest one times this factor. The step size that
-/// they need at the new size must be at most the largest one divided by this factor.
+/// The margin `m` of the step size at which pictures become smaller. Let `s` be the largest step size. Pictures become
+/// smaller if they would need a step size above `s · m`. Their new size is the largest one at which they need at most
+/// `s / m`, or the smallest size if there is none.
 pub(crate) const DOWNSIZE_MARGIN: f64 = 1.1;
 
-/// The conditions under which pictures become larger. Each condition has a factor and a duration. Pictures of the
-/// larger size must need at most the largest step size divided by the factor, for the whole duration.
+/// The conditions under which pictures become larger. Each condition has a margin `m` and a duration. Let `s` be the
+/// largest step size. A condition is met if pictures of the larger size need at most the step size `s / m` for the
+/// whole duration.
 ///
-/// Because of the second condition, pictures grow sooner if the rate is high.
+/// The second condition lets pictures grow sooner if the rate is high.
 const UPSIZE_MARGINS: [(f64, Span); 2] = [(1.5, Span::secs(5)), (4.0, Span::secs(1))];
 
 /// How the last group of pictures ended.

@@ -21,8 +21,8 @@ use steadycast_wire::seq::{MAX_MISORDER, MIN_SEQUENTIAL};
 pub(crate) const REORDER_WAIT: Span = Span::millis(80);
 /// Maximum number of packets that wait if the wait is [`REORDER_WAIT`].
 const MAX_HELD_SHORT: usize = 256;
-/// Number of packets that may wait, per millisecond of a longer wait. It corresponds to 160 Mb/s in packets of 1000
-/// bytes.
+/// Maximum number of packets that wait, per millisecond of the wait, if the wait is longer than [`REORDER_WAIT`]. It
+/// corresponds to 160 Mb/s in packets of 1000 bytes.
 const HELD_PER_MS: u64 = 20;
 const MAX_HELD: u64 = 1 << 14;
 
@@ -97,8 +97,8 @@ impl JitterBuffer {
         } else {
             self.progress = self.progress.max(at);
         }
-        // Start each run up to `seq`. A run begins with a new SSRC or a restart. Its first packet may be lost, so that
-        // `seq` is above the run's first number.
+        // Start the runs that begin at `seq` or earlier. A run begins with a new SSRC or a restart of the source. If
+        // its first packets are lost, the run begins before `seq`.
         while self.runs.front().is_some_and(|from| *from <= seq) {
             self.runs.pop_front();
             self.assembler.start_run(self.next_rtp_seq == Some(header.seq));
@@ -116,8 +116,11 @@ impl JitterBuffer {
         self.late.1.clear();
     }
 
-    /// Discards a packet that arrived after its gap was given up. A forged sequence number may have caused the gap. If
-    /// such packets outnumber the packets since the gap, this method therefore goes back to them.
+    /// Discards a packet that arrived after its gap was given up.
+    ///
+    /// A forged sequence number may have caused the gap. So the buffer goes back to consecutive late packets if there
+    /// are at least [`MIN_SEQUENTIAL`] of them. They must also be more than the packets since the gap, or at least
+    /// [`MAX_MISORDER`] numbers behind.
     fn take_late(&mut self, seq: u64, packet: Held) {
         let (first, run) = &mut self.late;
         if *first + run.len() as u64 != seq || run.len() >= MAX_HELD_SHORT {
@@ -150,8 +153,8 @@ impl Consumer for JitterBuffer {
     }
 
     fn take(&mut self, now: Time, seq: u64, header: &RtpHeader, payload: &[u8]) {
-        // Remove the payload of unknown payload types. Parity packets may use the media's sequence numbers (RFC 5109).
-        // Without payload, they fill their numbers, so that these numbers do not count as lost.
+        // Remove the payload of unknown payload types, but keep the packets. They may be parity packets that use
+        // sequence numbers of the media (RFC 5109). Without the packets, these numbers would count as lost.
         let payload = if self.payload_types.contains(header.payload_type) {
             if payload.is_empty() {
                 self.assembler.unused.add(UnusedReason::NoPayload);

@@ -161,7 +161,7 @@ fn standard(plan: RtcpSettings, asks: bool) -> RtcpSettings {
 }
 
 impl Receiving {
-    /// Opens the sockets, joins the group if the address is one, and starts to receive.
+    /// Opens the sockets and starts to receive. If the address is a multicast address, joins the group.
     ///
     /// # Errors
     /// An address can't be used, or the sender's controller is unknown.
@@ -396,7 +396,8 @@ impl Session {
         self.driver.end(self.ix).sink.session()
     }
 
-    /// Returns why the session ended. The reason is a BYE, which is given with its address, or silence.
+    /// Returns why the session ended. The text contains the address from which a BYE arrived, or how long nothing
+    /// arrived.
     fn ended_by(&self, end: &SocketSink) -> Option<String> {
         let bye = end.ended_by().map(|from| format!("BYE of {}", from.ip().to_canonical()));
         let silence = || Some(format!("silence: nothing came for {:.0} s", self.given_up?.as_secs_f64()));

@@ -33,7 +33,8 @@ fn wrong(problem: impl Into<String>, remedy: &'static str) -> SdpError {
 pub struct Description {
     /// Address of the receiver or group.
     pub address: SocketAddr,
-    /// The only source whose packets are accepted (RFC 4570), or the address of the sender.
+    /// The only source whose packets are accepted (RFC 4570). In a sender's description, it is the sender's address if
+    /// the group is source-specific.
     pub source: Option<IpAddr>,
     /// Time to live of packets to an IPv4 group.
     pub ttl: Option<u8>,

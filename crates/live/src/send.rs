@@ -793,7 +793,8 @@ impl Session {
             warnings.push("no receiver has reported: what arrived is not known".into());
         }
         let group = self.options.to.ip().is_multicast();
-        // If the receivers can't be described, write the record with the scenario of the start.
+        // If the scenario can't be built with the receivers that have reported, use the scenario with which the session
+        // started.
         let loaded = flow::ended(&self.loaded, &names, group, now.since(Time::ZERO)).unwrap_or_else(|error| {
             warnings.push(format!("the record's scenario is that of the start: {error}"));
             self.loaded.clone()
@@ -802,8 +803,8 @@ impl Session {
         Ok(LiveRecord::new(loaded, agent, Time::ZERO..now, now, warnings, Vec::new()))
     }
 
-    /// Returns a warning if audio was sent and no receiver has reported any, although a receiver reports single
-    /// packets. The warning does not apply to a player with standard reports. Such a player may report on audio to the
+    /// Returns a warning if audio was sent and no receiver has reported on it. There is a warning only if a receiver
+    /// sends per-packet feedback or reports in the controller's own format. Other receivers may report on audio to the
     /// audio's port, which is not read.
     fn lacks_audio_reports(&self, end: &SocketSource) -> Option<String> {
         let reports = end.peers.as_ref()?.iter().any(|(_, peer)| peer.ours || peer.packets);

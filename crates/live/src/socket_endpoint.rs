@@ -217,7 +217,8 @@ impl SocketSource {
                     let (media, protection) = &*parity;
                     let mut payload = Vec::with_capacity(media.payload_len());
                     if !self.kept.write(protection, &mut payload) {
-                        // Skip this parity packet. Parity that is computed from other bytes would corrupt frames.
+                        // Skip this parity packet, because a packet that it protects is not stored. Parity that is
+                        // computed from other bytes would corrupt frames.
                         debug_assert!(false, "parity of what is not kept");
                         continue;
                     }

@@ -14,8 +14,7 @@ use steadycast_wire::rtp::RtpHeader;
 /// A key frame is not requested if one is expected within this time, in ticks of 1/90000 s. It is 100 ms.
 const EXPECTED_SOON: i64 = 9_000;
 
-/// The previous frame, from which the presentation time of the next frame is computed. Timestamps of different runs
-/// can't be compared.
+/// The previous frame, from which the presentation time of the next frame is computed.
 #[derive(Clone, Copy)]
 struct PreviousFrame {
     timestamp: u32,
@@ -123,8 +122,8 @@ impl FrameAssembler {
 
     /// Finishes the last frame of the stream.
     pub(super) fn end(&mut self) {
-        // Leave the frame out if it has no marker although a marker is expected and no packet was lost. The sender then
-        // stopped within the frame.
+        // Leave the frame out if the sender stopped within it. The frame then has no marker although frames of this
+        // kind end with a marker, and no packet was lost.
         let ended = |open: &OpenFrame| open.damaged || open.marked || !self.markers.needed(self.kind());
         if self.open.as_ref().is_some_and(ended) {
             self.finish();
@@ -195,7 +194,8 @@ impl FrameAssembler {
         if marked && !gap && !anew {
             self.markers.prove(proof);
         } else if gap && !marked || anew && self.markers.needed(proof.0) && !marked {
-            // Count both frames as damaged, because the lost packets may belong to either frame.
+            // Count the open frame as damaged, because its last packets may be lost. After a gap, the next frame counts
+            // as damaged as well.
             self.depacketiser.gap();
             open.damaged = true;
         }
@@ -235,7 +235,8 @@ impl FrameAssembler {
         let waited = (open.first.since(before.first).as_nanos() / 100_000 * 9) as i64;
         let step = i64::from(open.timestamp.wrapping_sub(before.timestamp) as i32);
         let (by_stamp, last) = (before.ticks + step, self.last_ticks.unwrap_or(before.ticks));
-        // A new run continues the previous timestamps only if its step matches the step of the arrivals.
+        // After a change of the SSRC or a restart (`anew`), the timestamps may start again. Continue them only if the
+        // step to this frame matches the step of the arrivals.
         let right = match open.anew {
             true => by_stamp > last && (step - waited).abs() <= MAX_RUN_STEP_ERROR,
             false => (-MAX_STEP_BEHIND..=waited + MAX_STEP_AHEAD).contains(&step),
@@ -264,7 +265,7 @@ impl FrameAssembler {
         self.last_ticks = Some(self.last_ticks.map_or(ticks, |last| last.max(ticks)));
         let damaged = open.damaged || frame.damaged;
         if !same {
-            // Forget earlier frames, because a new run does not refer to them.
+            // Forget earlier frames after a change of the SSRC or a restart, because later frames do not refer to them.
             self.chain = DecodeChain::default();
         }
         let gap = open.after_gap || missing > 0;

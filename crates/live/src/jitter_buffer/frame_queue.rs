@@ -69,7 +69,7 @@ pub struct FrameRow {
 
 impl Row for FrameRow {
     fn pass(&mut self, by: &mut Fields<'_>) {
-        // The value is negative if the frame is shown before the first frame that was received.
+        // `ticks` is signed, because a frame may be shown before the first frame that was received.
         self.ticks.pass(by);
         self.size.pass(by);
         by.one_of(&mut self.fate, &[FrameFate::Ok, FrameFate::Lost, FrameFate::Late, FrameFate::Undecodable]);

@@ -18,8 +18,8 @@ pub(super) struct Markers {
     pub(super) early: Option<(u32, Proof)>,
 }
 
-/// The kind of a frame's picture, and whether the frame has packets without a marker before its last packet. If the
-/// frame's marker was right, both show how the sender sets markers.
+/// What a frame shows about the sender's use of markers, if the frame's marker was right. The elements are the kind of
+/// the frame's picture, and whether the frame has packets without a marker before its last packet.
 pub(super) type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
