@@ -6,7 +6,7 @@ use steadycast_units::{Bytes, Rate, Span, Time};
 /// How the player drains the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consume {
-    /// The player takes bytes at a constant rate, which counts whole IP packets.
+    /// The player takes bytes at a constant rate. IP, UDP and RTP headers are included in the rate.
     Rate(Rate),
     /// The player takes one frame per period. At the start of the period, all bytes of the frame that have arrived are
     /// removed.

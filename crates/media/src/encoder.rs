@@ -40,7 +40,8 @@ settings! {
     Evalvid {
         /// The bucket's size, in groups of pictures at the target rate.
         bucket: f64 where (Within { least: 0.1, most: 100.0, remedy: "from 0.1 to 100 GoPs" }) = 1.5,
-        /// The quantizer at which the next GOP's size is looked up. The first GOP is encoded with twice this quantizer.
+        /// The nominal quantizer. The next GOP's quantizer is computed from the size that the GOP has at the nominal
+        /// quantizer. The first GOP is encoded with twice the nominal quantizer.
         nominal: f64 where (Within { least: 1.0, most: 255.0, remedy: "from 1 to 255" }) = 2.0,
     }
     /// Bounds on how fast each frame is sent, with a quantizer per frame.
@@ -214,7 +215,7 @@ impl Encoder {
         true
     }
 
-    /// Records the controller's new rate, which counts whole IP packets.
+    /// Records the controller's new rate, which includes the headers of IP packets.
     pub fn on_rate(&mut self, rate: Rate) {
         self.rate_sum.0 += rate.as_bps_f64();
         self.rate_sum.1 += 1;

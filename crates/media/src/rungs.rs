@@ -13,19 +13,19 @@ use steadycast_units::{Bytes, Rate, Span};
 /// The highest rate of a rung is taken over this length of content.
 pub const WORST_OVER: Span = Span::secs(10);
 
-/// The rung is kept if sending the backlog that a group of pictures leaves takes at most this time. The pacer's limit
-/// is one second, so the next group still has room.
+/// The stream keeps its rung if the backlog that remains after a group of pictures can be sent in this time. The
+/// pacer's limit is one second, so the next group still has room.
 const TOLERATED_BACKLOG: Span = Span::millis(250);
 
-/// Maximum share of the rate that a rung may need, at the start and for a step down. The margin leaves room for larger
-/// groups of pictures.
+/// Maximum share of the rate that a rung may need if it is the stream's first rung, or if the stream steps down to it.
+/// The margin leaves room for larger groups of pictures.
 const FITTING_SHARE: f64 = 0.75;
 
 /// Maximum share of the target rate that a finer rung may need for a climb. The need is the rung's highest recent rate.
 const CLIMB_SHARE: f64 = 0.8;
 
-/// Maximum share of the rate that a finer rung may need if the climb skips rungs. This happens only as long as the
-/// stream has never stepped down.
+/// Maximum share of the rate that a finer rung may need if the stream climbs by several rungs at once. The stream does
+/// this only if it has never stepped down.
 const JUMP_SHARE: f64 = 0.5;
 
 /// The stream does not climb if the rate is below this share of the rate at the last key frame.
@@ -75,7 +75,7 @@ pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     (0..count).map(|n| Rate::from_bps_f64(middle * libm::pow(ratio, place(n)))).collect()
 }
 
-/// The rates that a rung needs, counting whole IP packets.
+/// The rates that a rung needs, including the headers of IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RungNeed {
     /// The rate of the rung's last two groups of pictures, whichever is higher.
@@ -171,7 +171,7 @@ impl RungReason {
     }
 }
 
-/// A switching rule. At each key frame, it chooses one of the stream's rungs.
+/// A switching rule. At each key frame, it chooses one of the encodings (rungs) of the stream.
 pub trait SwitchingRule: Send {
     /// Returns the rung for the group of pictures that begins, as an index into `context.needs`.
     fn choose(&mut self, context: &RungContext<'_>) -> usize;
@@ -190,7 +190,7 @@ pub const BUILT_IN_SWITCHING: &str = "hysteresis";
 #[derive(Clone, Debug, Default)]
 pub struct RungChooser {
     reason: RungReason,
-    /// The time from which on the next finer rung has fitted the rate.
+    /// When the next finer rung began to fit the rate.
     fits_since: Option<Span>,
     /// The rates at the last two key frames. The latest rate comes first.
     last_rates: [Rate; 2],
@@ -200,15 +200,16 @@ pub struct RungChooser {
     has_fallen: bool,
 }
 
-/// The last climb to a rung, and how long the rung must fit before the next climb.
+/// The stream's climbs to a rung. `last` is the time of the last climb. `wait` is how long the rung must fit the rate
+/// before the next climb.
 #[derive(Clone, Copy, Debug)]
 struct Climb {
     last: Option<Span>,
     wait: Span,
 }
 
-/// Returns whether the rest of the present group of pictures should not be sent. The rate is then far below the rate
-/// that the rung needs.
+/// Returns whether to skip the rest of the present group of pictures. This is the case if the rate is far below the
+/// rate that the rung needs, and if there is a coarser rung.
 pub fn abandons_group(rung: Option<usize>, needs: &[RungNeed], rate: Rate) -> bool {
     let coarser = |rung: &usize| rung + 1 < needs.len();
     let need = rung.filter(coarser).and_then(|rung| needs.get(rung));
@@ -237,7 +238,8 @@ impl SwitchingRule for RungChooser {
         let collapsed = rate < highest.scale(COLLAPSE_SHARE) && recent > rate.scale(COLLAPSED_FITTING_SHARE);
         let has_failed = self.is_on_trial(at, rung);
         let (chosen, reason) = if rung < last && (collapsed || rate < recent.scale(CARRYING_SHARE)) {
-            // Use the usual margin after a failed climb, because the path carried this rung before the climb.
+            // After a failed climb, use the usual margin even if the rate has collapsed, because the path carried the
+            // coarser rung before the climb.
             let share = if collapsed && !has_failed { COLLAPSED_FITTING_SHARE } else { FITTING_SHARE };
             let to = fitting(share).max(rung + 1);
             self.step_down(at, rung, to);
@@ -298,8 +300,9 @@ impl RungChooser {
         last.is_some_and(|last| at.saturating_sub(last) < TRIAL)
     }
 
-    /// Records that the stream steps down from `rung` to `to`. For each rung whose climb has failed, the wait before
-    /// the next climb becomes longer. For the other rungs that it leaves, the wait becomes [`FIRST_WAIT`] again.
+    /// Records that the stream steps down from `rung` to `to`. For each rung that it leaves, sets the wait before the
+    /// next climb to that rung. The wait becomes longer if the last climb to the rung has failed. Otherwise, it becomes
+    /// [`FIRST_WAIT`] again.
     fn step_down(&mut self, at: Span, rung: usize, to: usize) {
         (self.fits_since, self.has_fallen) = (None, true);
         // Forget the rate before the collapse. Otherwise, the same collapse would be found again at the next key frame.
