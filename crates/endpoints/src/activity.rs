@@ -1,4 +1,4 @@
-//! The periods in which a source had data to send. Such a source may pause between them.
+//! The periods in which a source had data to send. The source may pause between two periods.
 
 use steadycast_units::{Span, Time};
 

@@ -79,7 +79,7 @@ impl<'a> AgentFactory<'a> {
         let active = self.activity(n, &self.scenario.flows[n as usize]);
         let start = active.first().map_or(Time::NEVER, |a| a.0);
         let stop = active.last().map_or(Time::NEVER, |a| a.1);
-        // Means leave out the warm-up.
+        // Leave the warm-up out of the means.
         let means_from = start.max(Time::ZERO + self.scenario.warmup);
         let (sources, sinks): (Vec<AgentIx>, Vec<AgentIx>) = (Vec::new(), Vec::new());
         FlowEnds { start, stop, active, means_from, sources, sinks }

@@ -220,7 +220,7 @@ impl Record<'_> {
         }
         let by_second = streams.iter().any(|stream| matches!(stream.wants, Wants::BySecond(_)));
         if by_second || links().any(Link::is_traced) {
-            // Demands by second and traced capacities may change at each second.
+            // Add the start of each second, because demands per second and traced capacities may change there.
             edges.extend((0..=self.now.as_nanos() / SECOND.as_nanos()).map(|n| Time::ZERO + SECOND * n));
         }
         edges.retain(|edge| (begin..=self.now).contains(edge));
@@ -252,9 +252,11 @@ impl Record<'_> {
         busy.stretches().flat_map(both).collect()
     }
 
-    /// Returns a stream's demand while it is present. The demand is the highest rate that the source can use. It is
-    /// different in a second in which the encoder or the cap limits the rate for at least half of the time of presence.
-    /// The demand is then the rate that was used.
+    /// Returns a stream's demand while it is present.
+    ///
+    /// The demand is usually the highest rate that the source can use. In some seconds, the encoder or the cap limits
+    /// the rate for at least half of the time in which the stream is present. The demand in these seconds is the rate
+    /// that was used.
     fn wants(&self, spec: &sc::Flow, source: Option<AgentIx>, sinks: &[AgentIx], there: &[(Time, Time)]) -> Wants {
         let at_most = |rate: Option<Rate>| Wants::Always(rate.map_or(Demand::All, Demand::AtMost));
         let video = source.and_then(|source| self.agents[source.0 as usize].video_source());

@@ -171,7 +171,7 @@ impl Record<'_> {
         let transfers: Vec<(Time, Time)> = activities.flat_map(Activity::transfers).collect();
         if let Some(first) = transfers.iter().map(|(_, ended)| *ended).min() {
             let mut times = Spread::default();
-            // Means leave out the transfers that ended during the warm-up.
+            // Leave the transfers that ended during the warm-up out of the means.
             let counted = transfers.iter().filter(|(_, ended)| *ended >= ends.means_from);
             counted.for_each(|(began, ended)| times.add(ended.since(*began)));
             into.put(&flow::TRANSFERS, transfers.len());
@@ -252,7 +252,7 @@ impl Record<'_> {
         if counts.offered == 0 {
             return None;
         }
-        // Means leave out the warm-up, but counts include it.
+        // Leave the warm-up out of the means. Counts include it.
         let none = Counts::default();
         let before = hop.before.unwrap_or(&none);
         let from = if hop.before.is_some() { Time::ZERO + self.scenario.warmup } else { Time::ZERO };

@@ -505,7 +505,8 @@ impl ControllerChoice {
         let format = FeedbackFormat::own_of(&*factory, group);
         let switching = external.switching.map(Arc::clone);
         if let (Some(name), None) = (video.outside_switching(), &switching) {
-            // Refuse this in a live session, because an interpreter or a program could delay packets.
+            // Only a live session has no factory for a switching rule that is not built in. Refuse such a rule there,
+            // because an interpreter or a program could delay packets.
             let what = format!(
                 "{name} switches simulated and emulated flows alone; the built-in rule is \"{BUILT_IN_SWITCHING}\""
             );
@@ -619,9 +620,10 @@ fn rtcp(video: &sc::Video, group: bool, mtu: Bytes) -> RtcpSettings {
     RtcpSettings { t_min: video.rtcp.t_min, group, summary, mtu, ..RtcpSettings::new(profile, video.rtcp.session_bw) }
 }
 
-/// Returns the parameters with which the controller's sender and receiver parts are created. Only the pictures are
-/// missing. The rates are within the limits of the flow and the media. `range` is the lowest and the highest rate of
-/// the media, including audio. `audio` is the constant rate of the audio, which is added to other minimum rates.
+/// Returns the parameters with which the controller's sender and receiver parts are created. The pictures, the id and
+/// the random source are set later. The rates are within the limits of the flow and the media. `range` is the lowest
+/// and the highest rate of the media, including audio. `audio` is the constant rate of the audio. It is added to the
+/// minimum rates of the flow and of the remote peer, which do not include it.
 fn setup(
     video: &sc::Video,
     group: bool,

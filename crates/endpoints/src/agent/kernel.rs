@@ -54,7 +54,8 @@ impl KernelSource {
             self.window.add(self.now.cwnd, now.since(last));
         }
         if let Some(srtt) = seen.srtt {
-            // Count the value once per segment, as in simulated TCP. The percentiles of both are then comparable.
+            // Add the value once per segment. In simulated TCP, each acknowledgment adds a value, so the percentiles of
+            // simulated and kernel TCP are comparable.
             for _ in self.now.sent..seen.sent.max(self.now.sent) {
                 self.srtt.add(srtt);
             }

@@ -24,7 +24,7 @@ pub struct TcpSource {
     number: u32,
     /// Segment counts of the closed connections.
     past: SegmentCounts,
-    /// Smoothed round-trip times. Each counts once per acknowledgment.
+    /// Smoothed round-trip times, with one sample per acknowledgment.
     pub srtt: Spread,
     window: WindowArea,
     last: Time,

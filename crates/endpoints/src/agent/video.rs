@@ -257,8 +257,8 @@ impl VideoSource {
         }
     }
 
-    /// Returns whether the path preserves the ECN field, and the ECN counts. Returns `None` if packets are not
-    /// ECN-capable.
+    /// Returns two values: whether the path preserves the ECN field, and the ECN counts. Returns `None` if packets are
+    /// not ECN-capable.
     pub fn ecn(&self) -> Option<(EcnPath, EcnCounts)> {
         let (path, counts) = self.sender.as_ref().map(Sender::ecn).unwrap_or_default();
         self.settings.ecn.is_capable().then(|| (path, self.past_ecn + counts))

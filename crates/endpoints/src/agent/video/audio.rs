@@ -29,7 +29,7 @@ pub struct AudioPlayout {
     pub late: u64,
     /// Number of gaps that are longer than a packet.
     pub long_gaps: u64,
-    /// Total duration of the gaps of late packets, and of lost packets that were given up.
+    /// Total duration of the gaps that were caused by late packets, or by lost packets that were given up.
     concealed: Span,
 }
 
