@@ -56,8 +56,8 @@ pub struct Departure {
     pub id: u64,
     /// The RTP sequence number. A retransmission or padding has the sequence number of the packet that it repeats.
     pub seq: u16,
-    /// The packet's number, which all streams share. Its low 16 bits are the transport-wide sequence number, unless the
-    /// caller sets another one with [`MediaSender::sent_as`].
+    /// The number of the packet. The packets of all streams are numbered together. The low 16 bits are the
+    /// transport-wide sequence number, unless the caller sets another one with [`MediaSender::sent_as`].
     pub number: u64,
     /// Whether the packet is media, a retransmission, parity or padding.
     pub kind: Stream,
@@ -450,10 +450,12 @@ impl MediaSender {
         NackContext { now, target, packet, scarce, announced_playout: None }
     }
 
-    /// Requests the retransmission of a packet, as a NACK does. Returns false if the packet is not queued for it. This
-    /// is the case if it is already queued, was sent less than a round trip ago, is not cached, or would arrive too
-    /// late. It is also the case if repair has used its share of the rate, or if the controller is at its lower limit
-    /// and the packet does not belong to a key frame. Call [`MediaSender::poll`] afterwards.
+    /// Requests the retransmission of a packet, as a NACK does. Returns whether this call has queued the packet. Call
+    /// [`MediaSender::poll`] afterwards.
+    ///
+    /// The call does not queue a packet that is already queued, was sent less than a round trip ago, is not cached, or
+    /// would arrive too late. It does not queue the packet either if repair has used its share of the rate, or if the
+    /// controller is at its lower limit and the packet does not belong to a key frame.
     pub fn resend(&mut self, now: Time, stream: StreamId, seq: u16) -> bool {
         let context = self.nack_context(now);
         let Some(state) = self.streams.get_mut(stream.0 as usize) else { return false };
@@ -645,8 +647,8 @@ impl MediaSender {
             return self.wait(now, None);
         };
         let departure = self.send_again(now, stream, &packet, Stream::Padding, self.departure_rate());
-        // Ignore the result, which is zero here. Only probes whose packets are not part of the pacing rate contain
-        // padding.
+        // Ignore the result, which is always zero here. Padding is only sent in probes without [`Probe::within`], for
+        // which the pacer is not charged.
         self.prober.on_sent(None, departure.size);
         Output::Send(departure)
     }

@@ -10,7 +10,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a pacer. After a late wake-up it sends faster to catch up, for at most `credit` at the pacing rate.
+    /// Creates a pacer. After a late wake-up, it catches up with a burst. The burst has at most the bytes that the
+    /// pacing rate sends in the time `credit`.
     pub const fn new(credit: Span) -> Self {
         Self { credit, last: None }
     }
@@ -30,7 +31,8 @@ impl Pace {
         }
     }
 
-    /// Adds a packet that was sent at the rate `pacing`. The next packet waits for its transmission time.
+    /// Adds a packet that was sent at the rate `pacing`. The next packet must wait for the transmission time of this
+    /// packet.
     pub fn sent(&mut self, now: Time, size: Bytes, pacing: Rate) {
         // Start from the time at which the packet was due, so that late wake-ups do not lower the rate. The credit
         // limits the burst after a late wake-up.

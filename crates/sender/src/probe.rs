@@ -64,7 +64,7 @@ impl Prober {
     /// unless that probe has begun before.
     ///
     /// Returns the bytes that the pacer has to charge now. They are above zero only at the end of a probe with
-    /// [`Probe::within`], because only its packets are part of the pacing rate.
+    /// [`Probe::within`], because the packets of other probes do not count against the pacing rate.
     pub fn on_sent(&mut self, wanted: Option<Probe>, size: Bytes) -> Bytes {
         // A probe begins with a media packet, so without media it never begins.
         if self.running.is_none() {

@@ -119,8 +119,8 @@ impl<P: Copy> RetransmissionCache<P> {
         self.rtt_samples.push_back(rtt);
     }
 
-    /// Applies the play-out delay that a receiver has announced. The delay is measured from the loss of a packet.
-    /// Returns whether an RTT has been measured.
+    /// Applies the play-out delay that a receiver has announced: a lost packet is useful if it arrives within this time
+    /// after its loss. Returns whether an RTT has been measured.
     pub fn on_playout(&mut self, announced_playout: Span) -> bool {
         self.settings.playout = self.settings.playout.max(Some(announced_playout.max(DEFAULT_USEFUL_TIME)));
         !self.rtt_samples.is_empty()
@@ -229,7 +229,8 @@ impl<P: Copy> RetransmissionCache<P> {
         !self.queue.is_empty()
     }
 
-    /// Takes the next packet to retransmit. `number` is the number of this retransmission, which all streams share.
+    /// Takes the next packet to retransmit. `number` is the number that this retransmission gets. The retransmissions
+    /// of all streams are numbered together.
     pub fn next(&mut self, now: Time, number: u64) -> Option<Retransmission<P>> {
         if !self.waits(now) {
             return None;
