@@ -37,15 +37,15 @@ pub(crate) struct Misplaced<'a> {
     keys: &'a [&'static str],
     schema: Json,
     texts: Json,
-    /// Whether the key was set on the command line. There it replaces a key that is present.
+    /// Whether the key was set on the command line. If so, it replaces the key of the file.
     replaces: bool,
 }
 
 /// Maximum number of tables that a remedy lists.
 const MOST_TABLES: usize = 3;
 
-/// The text of a remedy, and the path of the key that it suggests. The path is relative to the table. It is used so
-/// that the suggested key is not also reported as missing.
+/// The text of a remedy, and the path of the key that the text suggests. The path is relative to the table. The caller
+/// needs the path, so that it does not report the suggested key as missing.
 type Remedy = (String, String);
 
 impl<'a> Misplaced<'a> {
@@ -147,8 +147,8 @@ impl<'a> Misplaced<'a> {
         let (there, absent): (Vec<_>, Vec<_>) = able.partition(|outer| self.table.get(outer).is_some());
         if there.is_empty() { absent } else { there }
     }
-    /// Suggests the inner table that accepts the key, if only one inner table does. If an inner table that accepts the
-    /// key already sets it, suggests to leave the key out.
+    /// Suggests the inner table that accepts the key, if only one inner table does. If one of the inner tables that
+    /// accept the key already contains it, suggests to leave the key out.
     fn inside(&self) -> Option<Remedy> {
         let able = self.able();
         let set = |outer: &&&str| self.table.get(outer).is_some_and(|there| there.get(self.key).is_some());
@@ -222,8 +222,8 @@ impl<'a> Misplaced<'a> {
 /// `kind = "counts"`. The schema's description of such a key begins with these values.
 fn belongs(schema: &Json, table: &Json, key: &str) -> bool {
     let about = schema["properties"][key]["description"].as_str().unwrap_or_default();
-    // Parse a description such as "tcp, onoff: …. video: vbr = rungs: …". Each sentence begins with a list of values.
-    // Each value is either alone or written as KEY = VALUE.
+    // A description consists of parts such as "tcp, onoff: TEXT." or "vbr = rungs: TEXT." Collect the values before the
+    // colons. Each value is either alone or written as KEY = VALUE.
     let heads = about.rsplit_once(": ").map_or("", |(heads, _)| heads).split(": ");
     let names = heads.flat_map(|head| head.rsplit(". ").next().unwrap_or_default().split(", "));
     let names = names.filter_map(|name| name.trim_start_matches("and ").split(" with ").next());

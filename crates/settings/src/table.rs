@@ -96,7 +96,7 @@ impl<T: FromToml> FromToml for Spanned<T> {
 /// missing keys.
 ///
 /// The declaration can list further types after `..`. The table then also accepts the keys of these types and stores
-/// them unread. Such a type also gets the keys that the table declares itself, if it has keys of the same names.
+/// them unread. If the table itself declares a key of such a type, the key is also stored for the type.
 #[macro_export]
 macro_rules! tables {
     ($(
