@@ -50,7 +50,7 @@ pub struct LawReport<'a> {
     pub queueing: Option<Span>,
     /// The interarrival jitter (RFC 3550).
     pub jitter: Option<Span>,
-    /// Bytes that an external receiver has added after its echo.
+    /// Bytes that an external receiver has appended to its report, after the [`Echo`].
     pub added: Option<&'a [u8]>,
     /// Per-packet feedback.
     pub packets: &'a [PacketReport],
@@ -73,7 +73,7 @@ impl<'a> LawReport<'a> {
             rtt: echo.map(|e| e.rtt(report.at)).or(report.rtt),
             counts: echo.map(|e| (e.expected, e.lost)).or_else(of_block),
             received: echo.map(|e| e.received),
-            // Leave the delay out of a browser's statistics, because they contain no one-way delay.
+            // Pass no queueing delay if the feedback imitates a browser's statistics, which contain no one-way delay.
             queueing: echo.filter(|_| feedback != FeedbackFormat::Stats).map(|e| e.queueing),
             jitter: report.reception.map(|r| r.jitter),
             added,
