@@ -119,8 +119,8 @@ fn sum_blocks(a: &Plane<'_>, b: &Plane<'_>, top: usize, columns: &mut Columns, b
 }
 
 fn similarity(up: &[Sums], low: &[Sums]) -> f64 {
-    // All means are multiplied by N, which multiplies the terms of means by N². The terms of variances are multiplied
-    // by N·(N−1). As in FFmpeg's filter, C1 is only multiplied by N.
+    // `a` and `b` are sums of N samples. So products of two means become N² times as large, and variances become
+    // N·(N−1) times as large. C2 is scaled like the variances. As in FFmpeg's filter, C1 is scaled only by N.
     const C1: f64 = 0.01 * 0.01 * 255.0 * 255.0 * N;
     const C2: f64 = 0.03 * 0.03 * 255.0 * 255.0 * N * (N - 1.0);
     let sums = up.iter().chain(low).copied().fold(Sums::default(), Sums::plus);
