@@ -1,4 +1,4 @@
-"""A small example of the program's main use: a call beside a download, with a picture that the viewer saw."""
+"""The demo: a run of a call beside a download, and a report that contains the worst picture that the viewer saw."""
 
 from __future__ import annotations
 

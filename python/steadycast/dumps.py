@@ -75,7 +75,7 @@ Such windows occur in silence, because a sender need not send silence.
 _MOST_DEPTH = 8
 """The deepest nesting of objects in which statistics are found."""
 _UNSHOWN: Json = {"delay_max_ms": None, "capacity_bps": None, "at_least_bps": None, "frozen_s": 0.0}
-"""Keys of a bin that averages can't provide, with their default values."""
+"""Default values for some keys of a bin. A source that contains only averages has no values for most of these keys."""
 
 Points = list[tuple[float, Any]]
 """Pairs of a time in seconds and a value."""
@@ -415,7 +415,7 @@ def _moments(times: Iterable[float | None]) -> int:
 def _advancing(
     key: str, statistics: Sequence[Mapping[str, Any]], latest: dict[tuple[str, str], list[float]]
 ) -> list[int] | None:
-    """Return the index of each statistic's connection if the value has several reports.
+    """Return the index of the connection to which each statistic belongs, if there are several reports.
 
     Return `None` for a single report. The times of an id increase within a connection, so an earlier time belongs to
     another connection. ``latest`` contains the last time of each id in each connection.

@@ -150,7 +150,7 @@ def _one(programs: Program | Sequence[Program] | hosts.Plan | None) -> Program |
     if programs is None or isinstance(programs, Program):
         programs = [] if programs is None else [programs]
     for each in programs:
-        # Ignore the result of `check_start`. The core reports a program that does not exist, and an empty command.
+        # Call `check_start` only for the errors that it raises. The core reports a program that does not exist.
         for word in each.command[:1]:
             check_start(word, word)
     if len(programs) < 2:

@@ -68,7 +68,7 @@ def drawer(_: object) -> Callable[[Task], Drawings]:
 
     def draw(task: Task) -> Drawings:
         part, place, summary = task
-        # Work in the folder as the current folder, which remains accessible when it is renamed.
+        # Make the folder the current folder. It then remains accessible if the other process renames it.
         try:
             os.chdir(part)
         except FileNotFoundError:

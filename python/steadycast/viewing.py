@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from steadycast.table import Column
 
 MEASURED = ("picture_score", "psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
-"""Figures that are measured on pictures, one of each kind."""
+"""Paths of figures that are measured on pictures, one for each key of a receiver in the summary."""
 
 
 FRAMES = tuple(
@@ -266,7 +266,10 @@ _STEPS = 1000
 
 
 def _within(progress: Progress | None, what: str, n: int, of: int) -> Callable[[int, int], None]:
-    """Return a function that converts the progress of receiver ``n`` to the progress of all ``of`` receivers."""
+    """Return a function that converts the progress of one receiver to the progress of all receivers.
+
+    ``n`` is the index of the receiver, and ``of`` is the number of receivers.
+    """
 
     def told(done: int, slots: int) -> None:
         if progress is not None:
@@ -346,9 +349,9 @@ def fates_of(rows: Rows, holes: Sequence[tuple[int, int, int]], ladder: Ladder) 
 
 
 def owed_of(rows: Rows, ladder: Ladder) -> Bools | None:
-    """Return which slots count, or `None` if all of them do.
+    """Return which slots are evaluated, or `None` if all are.
 
-    Slots that have a row count, and so do all slots before the first row.
+    A slot is evaluated if its frame has a row. Slots before the first row are evaluated as well.
     """
     index = rows["frame"]
     owed = np.ones(int(index[-1]) + 1, dtype=np.bool_)

@@ -166,9 +166,9 @@ class Agreement:
         return table
 
     def figure(self) -> Figure | None:
-        """Draw throughput and delay over time, simulated and emulated.
+        """Draw throughput and delay over time, simulated and emulated, for the first seed.
 
-        The first seed is drawn. Simulation and emulation have the same scales.
+        Simulation and emulation have the same scales.
         """
         rates = {world: runs[0].rates.to_polars() for world, runs in self.runs.items()}
         panels = (("throughput_bps", "Throughput"), ("delay_ms", "One-way delay, mean of each interval"))
@@ -178,9 +178,9 @@ class Agreement:
         )
 
     def seconds(self) -> Figure | None:
-        """Draw how throughput and delay are distributed over seconds, simulated and emulated.
+        """Draw the distributions of throughput and delay per second, simulated and emulated.
 
-        The seconds of all seeds are used.
+        A distribution contains the seconds of all seeds.
         """
         panels = (
             ("throughput_bps", "Seconds by their throughput; band: within 10 %"),

@@ -63,7 +63,7 @@ class Shared:
 
     bases: Mapping[str, Base]
     series: Mapping[int | None, tuple[Series, ...]]
-    """The statistics that are computed for each run, by the number of the run's draw."""
+    """The statistics that are computed for each run. The key is the number of the random draw, as in `Job.draw`."""
     place: Path
     """The folder of the experiment."""
 
@@ -221,8 +221,8 @@ def _check(
 ) -> None:
     """Check that each measure's figures exist in at least one run.
 
-    ``is_whole`` says whether all runs exist. If not, only paths that no summary can contain are an error, because with
-    random draws, later runs may have other flows.
+    ``is_whole`` says whether all runs exist. If it is false and there are random draws, later runs may have other
+    flows. In this case, a path is an error only if no summary can contain it.
     """
     if not figures:
         return

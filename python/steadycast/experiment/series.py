@@ -198,7 +198,7 @@ class Seconds:
         return f"seconds({self.statistic}, {numbers}, {' / '.join(map(str, self.columns))})"
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic for a run. Return `None` if no second has a value."""
+        """Return the statistic for a run. Return `None` if the series has no values in the time windows."""
         found, *below = (column.values(run) for column in self.columns)
         for each in below:
             found = {at: value / each[at] for at, value in found.items() if each.get(at)}
@@ -237,7 +237,7 @@ class Decisions:
         return f'decisions({self.statistic}, "{self.rule}", {self.begin:g}, {self.end:g}, {self.flow})'
 
     def value(self, run: Run) -> float | None:
-        """Return the statistic for a run. ``first`` and ``last`` are `None` if no matching rule applied."""
+        """Return the statistic for a run. ``first`` and ``last`` have the value `None` if no matching rule applied."""
         table = run.decisions.to_polars()
         flows: dict[str, list[tuple[float, bool]]] = {}
         for at, flow, rule in table.select("t_s", "flow", "rule").iter_rows():

@@ -156,12 +156,12 @@ class TableSpec:
 
     title: str
     kind: str
-    """What a row is: "points", "bounds", "counts", "held" or "choice"."""
+    """The content of the table: "points", "bounds", "counts", "held" or "choice", as in the experiment's file."""
     measures: tuple[str, ...]
     but: tuple[str, ...]
     """Names of measures, for a "choice" table.
 
-    If there are any, a second column lists the other variants that keep all bounds except bounds on these measures.
+    If there are any, a second column lists the variants that fail only bounds on these measures.
     """
     by: tuple[str, ...] | None
     """Names of axes, variables, classes (`Class`) or columns of ``about``.
@@ -249,7 +249,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class Change:
-    """Changes that apply to the scenarios of some points."""
+    """Changes of a scenario that apply only at some of its points (see `Point`)."""
 
     when: Condition
     scenarios: tuple[str, ...]
@@ -435,7 +435,11 @@ class Spec:
         ]
 
     def label(self, point: Point, name: str) -> str:
-        """Return a point's label in a class, or its value of an axis, a variable or a column of `about`."""
+        """Return the label of a point for ``name``.
+
+        If ``name`` is a class, the label is the point's label in this class. Otherwise, it is the value of the axis,
+        the variable or the column of `about` that has this name.
+        """
         labels = {"scenario": point.scenario, **dict(point.values), **self.scenarios[point.scenario].about}
         if name in labels:
             return labels[name]
@@ -559,7 +563,7 @@ class Spec:
         return measure.name in measures or measure.name != measure.shown
 
     def formulas(self) -> Iterator[tuple[Measure, Formula]]:
-        """Yield each measure with each different formula that it has at some point.
+        """Yield each measure with each of its formulas. With variables, a measure can have several formulas.
 
         Raises:
             UserError: a measure is not a valid formula, or no point has its variables.

@@ -77,7 +77,7 @@ def write(done: Experiment, spec: TableSpec) -> None:
 
 
 class Labels:
-    """The columns that identify a row's point.
+    """The columns that identify the point of a row: its scenario, texts about the scenario, axis values, draw, variant.
 
     The columns scenario, draw and variant are left out if their values are equal in all rows.
     """
@@ -216,13 +216,15 @@ def _number(measure: Measure, value: float) -> str:
 
 
 def _counts(done: Experiment, spec: TableSpec) -> Table:
-    """Build a row for each group and variant, with the number of points that keep all their bounds with each seed.
+    """Build a row for each group of points and each variant.
 
-    With ``by_bound``, more columns count the points whose result depends on the seed, the points whose result is
-    unknown, and, for each measure, the points that keep its bounds.
+    A row has the number of points, and the number of points whose bounds all hold with each seed.
 
-    Otherwise, more columns show the number of points whose bounds hold in the mean, and the fraction of runs that keep
-    all bounds.
+    With ``by_bound``, it also has the number of points whose result depends on the seed, and the number of points whose
+    result is unknown. For each measure, it has the number of points whose bounds on the measure hold.
+
+    Without ``by_bound``, it also has the number of points whose bounds hold in the mean, and the fraction of runs that
+    keep all bounds.
     """
     rows = []
     measures = _measures_of(done, spec) if spec.by_bound else {}
@@ -259,7 +261,7 @@ def _measures_of(done: Experiment, spec: TableSpec) -> dict[str, list[Bound]]:
 
 
 def _held_of(done: Experiment, bounds: Sequence[Bound], points: Sequence[Point]) -> str:
-    """Return "A/B". The bounds apply to B of the points. A of these points keep the bounds with each seed."""
+    """Return "KEPT/ALL". ALL is the number of points with bounds, and KEPT of them keep the bounds with each seed."""
     found = []
     for point in points:
         each = [
@@ -379,7 +381,7 @@ def _by(spec: TableSpec) -> tuple[str, ...]:
 def _groups(done: Experiment, spec: TableSpec) -> dict[tuple[str, ...], list[Point]]:
     """Return the points of each group and variant, and then all points of each variant.
 
-    The keys are the cells that identify the group and the variant.
+    A key consists of the texts in the first columns of a row, which identify the group and the variant.
     """
     found: dict[tuple[str, ...], list[Point]] = {}
     points, by = _chosen(done, spec), _by(spec)

@@ -322,7 +322,7 @@ class Lab:
         return self.pool
 
     def _sides(self, asked: Asked, text: str) -> tuple[list[tuple[str, ...]], list[Json]]:
-        """Check the text of the scenario. Return the settings of A and B, and the controls for the text."""
+        """Check the text of the scenario. Return the changes for the runs A and B, and the controls of the page."""
         tree, loaded = checked(asked.base, text, self.clips)
         sides: list[tuple[str, ...]] = [()]
         video = first_video(tree)

@@ -211,7 +211,7 @@ def _long(key: str | int, short: str | int | float) -> Json:
 
 
 def _put(node: Any, path: Where, value: Any) -> None:
-    """Set a value in plain values or in a TOML document. Create missing tables."""
+    """Set the value at a path, in plain dictionaries and lists or in a TOML document. Create missing tables."""
     *way, last = path
     for depth, key in enumerate(way):
         if isinstance(node, dict) and key not in node:

@@ -59,7 +59,7 @@ class Task:
     text: str
     sets: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
-    """The scenario changes for further runs. The film shows these runs beside the run with the changes `sets`."""
+    """The changes for each further run. The film shows these runs beside the run with the changes ``sets``."""
     place: int
     """The place of the browser tab on the `Board`."""
     ticket: int
