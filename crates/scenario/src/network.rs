@@ -600,8 +600,8 @@ impl Network {
         }
     }
 
-    /// Returns the legs of a star or the hops of a chain. Each has the name of its far node, the index of its table,
-    /// and its place in the file.
+    /// Returns the legs of a star or the hops of a chain. The elements are: the name of the node at the end of the leg
+    /// or hop, the index of its table in `drafts.specs`, and its place in the file.
     #[allow(clippy::too_many_arguments, reason = "legs and hops differ only in two words")]
     fn legs(
         &self,

@@ -582,7 +582,7 @@ class Spec:
 
     @cached_property
     def series(self) -> Mapping[int | None, tuple[Series, ...]]:
-        """Statistics that the measures need in addition to the summary, by the number of the draw.
+        """Statistics that the measures need in addition to the summary. The key is the number of the random draw.
 
         They are computed for every run of the draw, because the measures at a point can refer to runs of other points.
         """
