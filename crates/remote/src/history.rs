@@ -172,6 +172,36 @@ impl Joined {
         self.packets.sort_unstable_by_key(|packet| packet.number);
     }
 
+    /// Assumes the arrival times that the feedback does not contain, because controllers measure the receive rate and
+    /// the queue with arrival times. The packets must be sorted.
+    ///
+    /// The delay of a packet without an arrival time is interpolated between the nearest packets with one. If there is
+    /// no such packet on one side, the delay is that of the packet on the other side. If no packet has an arrival time,
+    /// none is assumed.
+    pub fn assume_times(&mut self) {
+        let timed = |packet: &PacketReport| {
+            let sent = i128::from(packet.sent.as_nanos());
+            Some((sent, i128::from(packet.arrived?.at?.as_nanos()) - sent))
+        };
+        let (mut before, mut rest) = (None, &mut self.packets[..]);
+        while !rest.is_empty() {
+            let found = rest.iter().position(|packet| timed(packet).is_some());
+            let after = found.and_then(|index| timed(&rest[index]));
+            let Some((first, last)) = before.or(after).zip(after.or(before)) else { return };
+            let (without, others) = rest.split_at_mut(found.unwrap_or(rest.len()));
+            for packet in without {
+                let sent = i128::from(packet.sent.as_nanos());
+                let length = (last.0 - first.0).max(1);
+                let delay = first.1 + (last.1 - first.1) * (sent - first.0).clamp(0, length) / length;
+                if let Some(arrived) = &mut packet.arrived {
+                    arrived.at = i64::try_from(sent + delay).ok().map(PeerTime::from_nanos);
+                }
+            }
+            before = after;
+            rest = others.get_mut(1..).unwrap_or_default();
+        }
+    }
+
     /// If all arrival times are equal, only the newest packet's time is a real one. Replaces the others, so that each
     /// packet has the one-way delay of the newest packet.
     pub(crate) fn spread(&mut self) {

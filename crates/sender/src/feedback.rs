@@ -76,5 +76,6 @@ pub fn join(
         }
     }
     joined.sort();
+    joined.assume_times();
     (any.then_some(joined), unread)
 }

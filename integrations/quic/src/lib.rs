@@ -74,8 +74,8 @@ impl Steadycast {
     fn connect(&self, now: Instant) -> Arc<Mutex<Connection>> {
         let remote = Remote::new(&self.controller, &self.params, &self.bounds).expect("it was made before");
         let (rtt, peaks, fates) = (INITIAL_RTT, [Duration::ZERO; 2], Vec::new());
-        let (start, ack, delayed_at, peaks_since) = (now, None, now, now);
-        let made = Connection { remote, start, rtt, ack, delayed_at, peaks, peaks_since, data_limited: false, fates };
+        let (start, ack, ack_delay, peaks_since) = (now, None, (now, Duration::ZERO), now);
+        let made = Connection { remote, start, rtt, ack, ack_delay, peaks, peaks_since, data_limited: false, fates };
         let made = Arc::new(Mutex::new(made));
         *locked(&self.newest) = Some(Arc::clone(&made));
         made
@@ -104,8 +104,8 @@ struct Connection {
     rtt: Duration,
     /// The newest acknowledgement.
     ack: Option<Ack>,
-    /// When an acknowledgement was last found to be delayed by the receiver.
-    delayed_at: Instant,
+    /// When an acknowledgement was last found to be delayed by the receiver, and by how much.
+    ack_delay: (Instant, Duration),
     /// The longest round trips of the current and of the previous [`PEAK_SPAN`].
     peaks: [Duration; 2],
     peaks_since: Instant,
@@ -135,9 +135,13 @@ impl Connection {
             // The acknowledgement has changed the smoothed round trip from s to (7 s + r) / 8, unless it was old. r is
             // its round trip without the delay that the receiver has reported (RFC 9002, section 5.3).
             let r = (8 * smoothed).saturating_sub(7 * self.rtt).max(min);
-            let delay = if smoothed == self.rtt { Duration::ZERO } else { ack.round_trip.saturating_sub(r) };
+            let mut delay = if smoothed == self.rtt { Duration::ZERO } else { ack.round_trip.saturating_sub(r) };
             if delay >= ACK_DELAY_MIN {
-                self.delayed_at = now;
+                self.ack_delay = (now, delay);
+            } else if self.fates.len() == 1 && self.has_ack_delay(now) {
+                // The stack does not subtract a delay if r would be below the shortest round trip. The receiver did
+                // delay this acknowledgement, because it is of a single packet.
+                delay = self.ack_delay.1.min(ack.round_trip.saturating_sub(min));
             }
             self.report(now, delay);
         }
@@ -166,9 +170,14 @@ impl Connection {
         if let Some(ack) = &mut self.ack {
             ack.complete = true;
         }
-        if now.saturating_duration_since(self.delayed_at) > ACK_DELAY_MEMORY {
+        if !self.has_ack_delay(now) {
             self.report(now, Duration::ZERO);
         }
+    }
+
+    /// Whether the receiver has delayed acknowledgements recently.
+    fn has_ack_delay(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.ack_delay.0) <= ACK_DELAY_MEMORY
     }
 
     /// Passes the results of packets to the controller. Their acknowledgement was delayed by `delay`.

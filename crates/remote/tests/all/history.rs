@@ -1,8 +1,8 @@
 //! The resolution of packet numbers in feedback.
 
 use std::collections::BTreeMap;
-use steadycast_control::PacketReport;
-use steadycast_remote::{Bytes, History, Seed, Stream, Time};
+use steadycast_control::{PacketArrival, PacketReport};
+use steadycast_remote::{Bytes, History, Joined, PeerTime, Seed, Span, Stream, Time};
 
 #[test]
 fn a_sequence_number_names_the_newest_packet_of_its_stream_however_rare_that_is() {
@@ -56,5 +56,37 @@ fn packets_of_all_streams_are_settled_after_those_of_one_stream() {
         let numbers = |of: &[PacketReport]| of.iter().map(|packet| packet.number).collect::<Vec<_>>();
         assert_eq!(numbers(&audio), expected(&|n| n < 90 && streams[n] == Stream::Audio));
         assert_eq!(numbers(&all), expected(&|n| n < 60 && streams[n] == Stream::Media));
+    }
+}
+
+/// Draws feedback in which some packets are missing and others have no arrival time. Known times must not change, and
+/// the assumed ones lie between those of the packets around them.
+#[test]
+fn arrival_times_that_feedback_lacks_are_assumed_between_those_that_it_has() {
+    for seed in 1..=200 {
+        let (mut chance, mut arrives) = (Seed(seed).part("times"), 0_i64);
+        let shares = (chance.between(0.0, 0.5), chance.between(0.0, 1.0));
+        let offset = chance.between(-1e18, 1e18) as i64;
+        let mut joined = Joined::default();
+        for number in 0..40_u64 {
+            let sent = number * 1_000_000;
+            arrives = (arrives + 1_000).max(sent as i64 + chance.between(1e7, 3e7) as i64);
+            let at = (!chance.happens(shares.1)).then(|| PeerTime::from_nanos(offset + arrives));
+            let arrived = (!chance.happens(shares.0)).then_some(PacketArrival { at, ecn: None });
+            let (sent, size) = (Time::ZERO + Span::nanos(sent), Bytes::new(1_000));
+            joined.packets.push(PacketReport { number, sent, size, stream: Stream::Media, arrived });
+        }
+        let time = |packet: &PacketReport| packet.arrived.and_then(|arrived| arrived.at);
+        let before = joined.packets.clone();
+        let anything_timed = before.iter().any(|packet| time(packet).is_some());
+        joined.assume_times();
+        let after = &joined.packets;
+        for (was, is) in before.iter().zip(after) {
+            assert_eq!(was.arrived.is_some(), is.arrived.is_some(), "{was:?} {is:?}");
+            assert!(time(was).is_none() || was == is, "{was:?} {is:?}");
+            assert_eq!(time(is).is_some(), is.arrived.is_some() && anything_timed, "{is:?}");
+        }
+        let times: Vec<_> = after.iter().filter_map(time).collect();
+        assert!(times.is_sorted(), "{times:?}");
     }
 }

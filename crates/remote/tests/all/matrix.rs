@@ -69,7 +69,7 @@ fn is_refused(law: &str, way: &Way) -> bool {
 
 const PLAIN: Way = Way::PLAIN;
 
-const WAYS: [(&str, Way); 11] = [
+const WAYS: [(&str, Way); 12] = [
     ("on time", PLAIN),
     ("told late", Way { late: true, ..PLAIN }),
     ("5 % of the media untold", Way { untold: Some((20, Stream::Media)), ..PLAIN }),
@@ -80,6 +80,7 @@ const WAYS: [(&str, Way); 11] = [
     ("every 20 ms", Way { feedback: Span::millis(20), ..PLAIN }),
     ("every 100 ms", Way { feedback: Span::millis(100), ..PLAIN }),
     ("every 250 ms", Way { feedback: Span::millis(250), ..PLAIN }),
+    ("20 % untimed", Way { untimed: Some(5), ..PLAIN }),
     ("timers 50 ms late", Way { lag: Span::millis(50), ..PLAIN }),
 ];
 

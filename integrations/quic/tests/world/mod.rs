@@ -22,6 +22,7 @@ pub struct Path {
     pub way: Duration,
     pub queue: Duration,
     pub loss: f64,
+    pub controller: &'static str,
     /// Delay spikes in both directions, as of a busy Wi-Fi channel.
     pub spikes: bool,
     /// A random delay of at most 2 ms in both directions; spikes include it.
@@ -46,7 +47,9 @@ const WAITING: usize = 25;
 /// Runs 40 s, and measures the last 30 s. `each` is called with the controller's decision once per second.
 pub fn over<P: Peer>(path: &Path, seed: u8, mut each: impl FnMut(&Decision)) -> Outcome {
     let bounds = Bounds::new(Rate::kbps(100), Rate::bps(if path.spikes { 4_000_000 } else { path.bps * 5 / 4 }));
-    let controllers = Steadycast::new("steady", &[], &bounds).unwrap();
+    let no_probes = [("probes".to_owned(), steadycast_quic::Given::Switch(false))];
+    let controllers =
+        Steadycast::new(path.controller, if path.controller == "gcc" { &no_probes } else { &[] }, &bounds).unwrap();
     let congestion = if path.prompt { Congestion::Steadycast } else { Congestion::UsualAcks }(Arc::clone(&controllers));
     let places: [SocketAddr; 2] = ["10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap()];
     let (certificate, key) = support::new_certificate();
@@ -130,6 +133,7 @@ pub const LONG: Path = Path {
     way: Duration::from_millis(50),
     queue: Duration::from_millis(500),
     loss: 0.0,
+    controller: "steady",
     spikes: false,
     jitter: false,
     prompt: true,
@@ -140,6 +144,7 @@ pub const LOSSY: Path = Path {
     way: Duration::from_millis(25),
     queue: Duration::from_millis(100),
     loss: 0.01,
+    controller: "steady",
     spikes: false,
     jitter: false,
     prompt: true,

@@ -32,13 +32,21 @@ pub(crate) struct Way {
     pub(crate) acknowledged: bool,
     /// The interval of uncovered packets: one in this many, of the media or of the retransmissions beside them.
     pub(crate) untold: Option<(u64, Stream)>,
+    /// The interval of packets whose feedback has no arrival time: one in this many.
+    pub(crate) untimed: Option<u64>,
     /// The delay of timers.
     pub(crate) lag: Span,
 }
 
 impl Way {
-    pub(crate) const PLAIN: Self =
-        Self { feedback: Span::millis(50), late: false, acknowledged: false, untold: None, lag: Span::ZERO };
+    pub(crate) const PLAIN: Self = Self {
+        feedback: Span::millis(50),
+        late: false,
+        acknowledged: false,
+        untold: None,
+        untimed: None,
+        lag: Span::ZERO,
+    };
 }
 
 /// A link with this rate, a queue, and a propagation delay of half the round trip in each direction.
@@ -425,7 +433,8 @@ impl World {
                     let sent = || remote.sent(packet.at, &Packet { size: SIZE, edge, data_limited: false });
                     let number = *packet.number.get_or_insert_with(sent);
                     let here = PeerTime::from_nanos(now.as_nanos() as i64);
-                    let at = |at| if way.acknowledged { Some(here) } else { at };
+                    let timed = way.untimed.is_none_or(|every| place % every != every - 1);
+                    let at = |at: Option<_>| if way.acknowledged { Some(here) } else { at.filter(|_| timed) };
                     let arrived = arrived.map(|arrived| PacketArrival { at: at(arrived.at), ..arrived });
                     named.push(PacketResult { number, arrived });
                 }
