@@ -53,7 +53,7 @@ class Cut:
     quantizer: int | None = None
     """The quantizer. `None` means the container's default."""
     marked: bool = False
-    """Whether a frozen picture gets a red border. A picture is frozen if it belongs to another display slot."""
+    """Whether a frozen picture gets a red border. A picture is frozen if it is shown in a slot that is not its own."""
     most: int | None = None
     """The encoding is aborted if the film exceeds this size, in bytes."""
 
@@ -110,7 +110,7 @@ def _stream(out: Any, kind: str, rate: Any, options: dict[str, str], width: int,
 
 
 def _rows(viewers: Sequence[Viewer], slots: range) -> Iterator[tuple[list[Picture], list[bool]]]:
-    """Yield the original and each viewer's picture for each slot, and whether each belongs to another slot."""
+    """Yield a list of pictures for each slot, with the original first. A second list says which pictures are frozen."""
     seen = [viewer.pictures(slots) for viewer in viewers]
     for slot, *rows in zip(slots, *seen, strict=False):
         yield [rows[0].raw, *(row.received for row in rows)], [False, *(row.of != slot for row in rows)]

@@ -100,7 +100,7 @@ class Policer(Part):
 
 @dataclass(kw_only=True)
 class Shaper(Part):
-    """A token bucket behind the queue, by whose tokens packets leave (DOCSIS 3.1 MULPI, annex C.2.2.7)."""
+    """A token bucket behind the queue."""
 
     rate: str
     """The rate at which the token bucket fills: the sustained rate of the link."""
@@ -180,7 +180,7 @@ class Queue(Part):
     default: that of `preset`.
     """
     min_th: str | None = None
-    """dualpi2: The time in the L4S queue from which its packets are marked, whatever p' is. Default:
+    """dualpi2: The sojourn time above which packets in the L4S queue are marked, whatever p' is. Default:
     "800us".
     """
     preset: str | None = None
@@ -232,8 +232,8 @@ class Pipe(Part):
     """A random delay that is added to each packet's propagation delay; default: none."""
     loop: bool | None = None
     """Whether "trace", "delay_trace" and "loss_trace" start again after their end; default true, with a
-    warning if they are shorter than the run. With false, a table's last value holds from then on, and
-    of a Mahimahi trace nothing leaves the link.
+    warning if they are shorter than the run. With false, the last value of a table stays valid after
+    the end of the table. After the end of a Mahimahi trace, nothing leaves the link.
     """
     loss: Loss | str | float | None = None
     """Random loss of packets on the link, in addition to the queue's drops; default: none."""
@@ -338,10 +338,10 @@ class Encode(Part):
     """
     size: str | None = None
     """The size of the encoded pictures: WIDTHxHEIGHT such as "640x480", a name (sqcif, qcif, cif, 4cif,
-    qvga, vga, 720p or 1080p), "clip" for the clip's own size, or "auto". "auto", the default of clips,
-    is the clip's size, reduced to as many samples as 1280x720 has if the clip has more. The default of
-    the synthetic film is CIF, or 1280x720 if the flow's share of the network is more than the film can
-    use in CIF. In CIF the film can use 2 Mb/s in mpeg4 and 1.45 Mb/s in h264. Default: "352x288".
+    qvga, vga, 720p or 1080p), "clip" for the clip's own size, or "auto". "auto" is the default of
+    clips. It is the clip's size, but has at most as many samples as 1280x720. The default of the
+    synthetic film is CIF, in which the film can use 2 Mb/s in mpeg4 and 1.45 Mb/s in h264. If the
+    flow's share of the network is higher, the default is 1280x720. Default: "352x288".
     """
 
 @dataclass(kw_only=True)
@@ -409,8 +409,8 @@ class Clock(Part):
     behind: str | None = None
     """The time by which the receivers' clocks are behind the sender's clock."""
     drift: float | None = None
-    """The drift of the receivers' clocks in parts per million. Positive clocks run fast, negative ones
-    slow. Default 0.
+    """The drift of the receivers' clocks in parts per million; default 0. With a positive value the clocks
+    run fast, with a negative value slow.
     """
 
 @dataclass(kw_only=True)
@@ -436,8 +436,8 @@ class Map001(Part):
     """Video with media = "map001": how the rates of the MPEG-TFRCP paper are turned into frames."""
 
     exponent: float | None = None
-    """The exponent e in the rate of quantizer Q: 5.25 Mb/s · (12/Q)^e. Frames in packets of 1000 B have
-    exactly this rate. Default: 0.9.
+    """The exponent e in the rate of quantizer Q, which is 5.25 Mb/s · (12/Q)^e. The rate includes the
+    headers of packets of 1000 bytes. Default: 0.9.
     """
     intra: float | None = None
     """The size of an I frame as a multiple of the size of a P frame. Default: 3.0."""
@@ -585,11 +585,12 @@ class Flow(Part):
     paper's text, taken literally.
     """
     nominal: float | None = None
-    """video: vbr = evalvid: The quantizer at which the next GOP's size is looked up. The first GOP is
-    encoded with twice this quantizer. Default: 2.0.
+    """video: vbr = evalvid: The nominal quantizer. The next GOP's quantizer is computed from the size that
+    the GOP has at the nominal quantizer. The first GOP is encoded with twice the nominal quantizer.
+    Default: 2.0.
     """
     off: Period | str | None = None
-    """tcp, onoff: The length of the pauses between them."""
+    """tcp, onoff: The length of the pauses between the "on" periods."""
     on: Period | str | None = None
     """tcp, onoff: The length of the periods in which the application sends data."""
     packet: str | None = None

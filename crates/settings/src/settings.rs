@@ -512,7 +512,7 @@ pub fn table_schema(keys: Map<String, Json>, short: &[&str]) -> Json {
     serde_json::json!({ "type": types, "properties": keys, "additionalProperties": false })
 }
 
-/// Returns the text with which the descriptions of a kind's keys begin.
+/// Returns the prefix of the descriptions of keys that are valid only if `key` has the value `kind`.
 #[doc(hidden)]
 pub fn of_kind(key: &str, kind: &str) -> String {
     if key == "kind" { kind.to_owned() } else { format!("{key} = {kind}") }

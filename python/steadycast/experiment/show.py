@@ -283,7 +283,10 @@ def draw(done: Experiment, figure: FigureSpec) -> Figure | None:
 
 
 def _dots(done: Experiment, spec: FigureSpec, against: str) -> Figure | None:
-    """Draw a panel for each variant, with a dot for each point. Each scenario has its own shape of dots."""
+    """Draw a panel for each variant, with a dot for each scenario, combination of axis values, and draw.
+
+    The dots of a scenario have the same shape.
+    """
     from matplotlib.figure import Figure
 
     across, up = done.spec.measure(against), done.spec.measure(spec.measure)
