@@ -17,7 +17,7 @@ fn main() -> io::Result<()> {
 
     let source = format!(
         "/// Hash of everything but the controllers' files.\nconst REST: &str = {rest:?};\n\
-         /// Hashes of each controller's files and those of the controllers that it uses, in the registry's order.\n\
+         /// One hash per controller, in the registry's order. It includes the files of the controllers that it uses.\n\
          const EACH: [&str; {}] = {each:?};\n",
         each.len()
     );

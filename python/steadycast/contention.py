@@ -102,7 +102,10 @@ class Load:
                     yield from self._tasks(int(child), children=True)
 
     def sample(self, now: float, *, counts: bool) -> None:
-        """Read the times of all threads. With ``counts``, a long wait since the last sample is a disturbance."""
+        """Read the times of all threads.
+
+        With ``counts``, the time since the last sample counts as disturbed if the thread waited long for a processor.
+        """
         if counts and self._at is not None:
             self.counted_s += now - self._at
         self._at = now
@@ -136,8 +139,9 @@ class Load:
     def told(self) -> dict[str, Any]:
         """Return the results as JSON.
 
-        They are running times, and the largest fractions of time for which a thread waited or was disturbed. The names
-        of these two threads are included.
+        They are the running times of all threads together, and results of two threads. One thread waited for the
+        largest fraction of the time, and one was disturbed for the largest fraction. These two fractions and the names
+        of the two threads are included.
         """
         found: dict[str, Any] = {
             "ran_s": self.ran_s,

@@ -231,10 +231,10 @@ class Crew:
             raise FailedError("ended-early", member.name, f"{_ended(code)} at {at:.1f} s{remedy}")
 
     def logged(self, name: str) -> int | None:
-        """Return the current size of a running program's log, in bytes. Return `None` if the program has no log.
+        """Return the current size of a running program's log, in bytes. Return `None` if it has no log.
 
-        Also return `None` if the program has ended, because then all lines of the log are the program's own. In the
-        log of a running program, later lines may be caused by the signals that end the program.
+        Lines beyond this size may be caused by the signals that end the program. If the program has already ended,
+        return `None`, because the log has no such lines.
         """
         running = name in self.running and self.running[name][1].poll() is None
         log = self.running[name][0].log if running else None
@@ -270,7 +270,7 @@ class Crew:
         return 0
 
     def _tell_loads(self) -> None:
-        """Write the measured waits for a processor to the log of events."""
+        """Write to the log of events for how long threads have waited for a processor."""
         if self.emulation is None or self.machine is None:
             return
         for name, load in self.loads.items():
@@ -305,8 +305,8 @@ class Crew:
         for name, patience in (*self.plan.signals, ("KILL", 5.0)):
             with suppress(ProcessLookupError):
                 number = getattr(signal, f"SIG{name}")
-                # Signal only the process if it has no log. It is then in the process group of the terminal, which must
-                # not be signalled.
+                # A program with a log has its own process group, so signal the whole group. A program without a log is
+                # in the process group of the terminal, so signal only its process.
                 (process.send_signal if member.log is None else partial(os.killpg, process.pid))(number)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(patience)

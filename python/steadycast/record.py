@@ -153,7 +153,7 @@ def put(thing: Json, of: str, values: Mapping[str, Any]) -> None:
 
 
 def put_unknown(receiver: Json, paths: Iterable[str]) -> None:
-    """Write null for figures of a receiver that are not known. The null is the value of each path's first key."""
+    """Write null for unknown figures of a receiver. It is written at the first key of each figure's path."""
     for path in paths:
         receiver[figure("receiver", path).key.partition(".")[0]] = None
 

@@ -234,7 +234,8 @@ def drawn(call: Json, n: int = PATHS, seed: int = 1) -> list[Drawn]:
         for first, end, sides, went in gaps(call):
             floor = min(max(went, min(sides) / 10), most)
             if chance.random() < (1 - steps) ** (end - first) and min(sides) >= floor / (1 + 2 * _STEP):
-                # The capacity did not change, so the gap gets the capacities beside it.
+                # Fill the gap with the known capacities before and after it. If they differ, draw when the second one
+                # replaces the first one.
                 turn = chance.randint(first, end) if not _alike(sides[0], sides[-1]) else end
                 found[first:end] = [sides[0]] * (turn - first) + [sides[-1]] * (end - turn)
             else:
@@ -308,7 +309,8 @@ def scenario(call: Json, path: Drawn, trace: str, controller: str = RECORDED) ->
         bad = min(path.loss_frac * good / (1 - path.loss_frac), 1.0)
         bottleneck["loss"] = {"kind": "gilbert", "p_good": good, "p_bad": bad}
     if found["jitter_ms"] > 0:
-        # The absolute difference between two exponential variables has the median log 2, multiplied by their mean.
+        # Divide by log 2 to get the mean of an exponential jitter from the measured median. The median of the absolute
+        # difference between two exponential variables is log 2 times their mean.
         bottleneck["jitter"] = f"{found['jitter_ms'] / math.log(2):.3f}ms"
     cap = _bps(path.media_bps)
     codec = {"model": "trace", "r_max": cap, "skip_frames": 0}

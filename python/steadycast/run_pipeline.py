@@ -34,7 +34,10 @@ Made = Callable[[Mapping[str, Any], int, Progress | None], "Ladder | FrameTable 
 """Prepares the media of a flow. An example is `media.prepare.media_of`."""
 
 _LEAST_BPS = 4_000.0
-"""A highest rate of not more than this is not plausible, in bit/s. It is one packet of 1500 bytes every 3 s."""
+"""If a controller never requests a rate above this, its rates are probably not in bit/s.
+
+The value is one packet of 1500 bytes every 3 s, in bit/s.
+"""
 
 
 @dataclass(frozen=True)

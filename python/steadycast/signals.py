@@ -133,7 +133,8 @@ def over() -> None:
 def held() -> Iterator[None]:
     """Ignore the first and the second signal while the block runs. The third signal raises KeyboardInterrupt.
 
-    The signals of the command before the block are counted, too. The block writes the record of a finished session.
+    Signals are counted from the beginning of the command. This block is for writing the record of a session that has
+    finished.
     """
     _heard.holding = True
     try:

@@ -3,8 +3,8 @@
 //! A handle has a [`steadycast_remote::Remote`] or a [`steadycast_sender::MediaSender`]. `Remote` is the controller
 //! alone; `MediaSender` adds a pacer and a frame queue. The library sends nothing, and has no threads or callbacks.
 //!
-//! Times are nanoseconds of one clock of the product, rates bit/s and sizes bytes of IP packets. One thread at a time
-//! uses a handle.
+//! Times are in nanoseconds on one clock of the calling program. Rates are in bit/s, and sizes are bytes of IP packets.
+//! Only one thread at a time may use a handle.
 //!
 //! An invalid call returns a code below zero and changes nothing. A fault of the library ends the handle: every later
 //! call returns [`STEADYCAST_BROKEN`].
@@ -557,7 +557,8 @@ fn write_decision(decision: &mut SteadycastDecision, wanted: &Decision, packet: 
     STEADYCAST_OK
 }
 
-/// Reads the probe to send into `probe`, whose `size` the caller has set. Returns 1 if there is one, else 0.
+/// Fills `probe`, whose `size` the caller has set, with the probe that has to be sent. Returns 1 if there is a probe,
+/// else 0.
 ///
 /// # Safety
 /// As for `steadycast_decision`; `probe` is null or points to a struct of its type.

@@ -1,4 +1,5 @@
-//! The C functions `steadycast_sender_…`, for a `steadycast_sender::MediaSender`: a sender's kit.
+//! The C functions `steadycast_sender_…`, which call a `steadycast_sender::MediaSender`. It consists of a controller,
+//! a pacer, a frame queue and retransmissions.
 
 use crate::{
     Handle, STEADYCAST_NEVER, STEADYCAST_NO_NUMBER, STEADYCAST_NULL, STEADYCAST_OK, STEADYCAST_SIZE, STEADYCAST_VALUE,
@@ -27,7 +28,7 @@ pub const STEADYCAST_RFC8888: u32 = 2;
 pub const STEADYCAST_AUDIO: u32 = 1;
 /// Kind of a stream: video, at the pacing rate.
 pub const STEADYCAST_VIDEO: u32 = 2;
-/// Kind of a stream: the program's parity, at the pacing rate before video.
+/// Kind of a stream: parity from the program, sent at the pacing rate and before video.
 pub const STEADYCAST_PARITY_STREAM: u32 = 3;
 
 /// Role of a frame: a key frame.
@@ -150,8 +151,8 @@ pub struct SteadycastOutput {
     pub seq: u16,
 }
 
-/// Creates a sender's kit. Null `settings` mean transport-wide feedback without retransmissions, no padding, a second
-/// of backlog and 20 ms of credit. The other arguments are as for `steadycast_new`.
+/// Creates a sender's kit, which is a controller with a pacer, a frame queue and retransmissions. Null `settings` mean
+/// the values of `STEADYCAST_SENDER_SETTINGS`. The other arguments are as for `steadycast_new`.
 ///
 /// # Safety
 /// As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
@@ -275,8 +276,8 @@ pub unsafe extern "C" fn steadycast_sender_stream(
     unsafe { with(handle, |code| code, add) }
 }
 
-/// Writes the next frame's task into `encoder`, whose `size` the caller has set. Each key-frame request is returned
-/// once. Returns `STEADYCAST_VALUE` if there is no such stream.
+/// Fills `encoder`, whose `size` the caller has set: the rate, and whether the next frame is skipped or is a key frame.
+/// A request for a key frame is passed on only once. Returns `STEADYCAST_VALUE` if there is no such stream.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
@@ -444,9 +445,12 @@ pub unsafe extern "C" fn steadycast_sender_feedback(
     unsafe { with(handle, |code| code, tell) }
 }
 
-/// Requests the retransmission of a packet, as a NACK does. Returns 1, or 0 if it is queued already, was sent less
-/// than a round trip ago, is not cached, would arrive too late, or exceeds retransmissions' share. Returns
-/// `STEADYCAST_VALUE` if there is no such stream. Poll afterwards.
+/// Requests the retransmission of a packet, as a NACK does. Poll afterwards. Returns 1 if the packet is now queued, and
+/// `STEADYCAST_VALUE` if there is no such stream.
+///
+/// Returns 0 if the packet is already queued, was sent less than a round trip ago, is not cached, or would arrive too
+/// late. Also returns 0 if retransmissions have used up their share of the rate, or if the controller is at its lower
+/// limit and the packet does not belong to a key frame.
 ///
 /// # Safety
 /// As for `steadycast_sender_poll`.

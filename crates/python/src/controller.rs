@@ -478,7 +478,8 @@ impl ReceiverHalf for PythonReceiver {
             }
             match value.cast::<PyBytes>().map(|b| b.as_bytes()) {
                 Ok(bytes) if bytes.len() <= LONGEST_REPORT => {
-                    // Write the length first. It determines where the bytes of the class end and the padding begins.
+                    // Write the length first. It separates the bytes that the Python method returned from the padding
+                    // after them.
                     body.bytes.extend_from_slice(&(bytes.len() as u32).to_be_bytes());
                     body.bytes.extend_from_slice(bytes);
                     // Add padding, because the length of an RTCP packet is a multiple of four bytes.

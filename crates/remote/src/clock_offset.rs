@@ -1,6 +1,7 @@
 use steadycast_units::{PeerTime, Span, Time};
 
-/// The duration of a slot. Only the last three slots count, so that the offset follows clock drift.
+/// The time over which [`ClockOffset`] stores one minimum. It uses the minima of the last three such slots, so that the
+/// estimate follows clock drift.
 const SLOT: Span = Span::secs(10);
 
 /// Estimates the sender's clock minus the receiver's clock, plus the delay of feedback.

@@ -41,8 +41,8 @@ pub struct History {
     /// history.
     begun: [Option<u64>; SEQ_SPACES],
     near: Option<PeerTime>,
-    /// Before these packet numbers, [`History::settle_before`] has examined all packets. The first number is for the
-    /// calls with a stream, and the second is for the calls without a stream.
+    /// [`History::settle_before`] has examined all packets below these numbers. The first number is for the calls of
+    /// this function with a stream. The second number is for its calls without a stream.
     examined: [u64; 2],
 }
 
@@ -152,11 +152,12 @@ impl History {
     }
 
     /// Adds feedback about packet `number` to `joined`. Does nothing if the packet is not in the history, or if it was
-    /// already reported as arrived. Also does nothing if the packet is missing and feedback does not cover it.
+    /// already reported as arrived. Also does nothing if the packet is reported as missing after [`History::leave_out`]
+    /// was called for it.
     pub fn join(&mut self, number: u64, arrived: Option<PacketArrival>, joined: &mut Joined) {
         let Some(left) = self.index(number).and_then(|index| self.packets.get_mut(index)) else { return };
-        // Ignore repeated feedback, which must not count twice. Also ignore a report that a packet is missing if
-        // feedback does not cover this packet.
+        // Ignore repeated feedback, which must not count twice. Also ignore that an uncovered packet is reported as
+        // missing, because it may have arrived.
         if left.arrived || left.uncovered && arrived.is_none() {
             return;
         }

@@ -10,7 +10,7 @@ use steadycast_control::{
 };
 use steadycast_units::{Bytes, Ecn, PeerTime, Rate, Seed, Span, Time};
 
-/// The limits of a controller, and the features that the product offers to it.
+/// The limits of a controller, and the features that the application offers to it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
@@ -22,12 +22,12 @@ pub struct Bounds {
     pub packet: Bytes,
     /// The ECN field of sent packets.
     pub ecn: Ecn,
-    /// The features that the product offers beyond per-packet feedback. For example, [`Need::Probes`] means that it
-    /// sends the probes of [`Remote::probe`].
+    /// The features that the application offers beyond per-packet feedback. For example, [`Need::Probes`] means that it
+    /// sends the probes that [`Remote::probe`] returns.
     pub offers: Vec<Need>,
     /// The seed of random numbers.
     pub seed: Seed,
-    /// The properties of the product's feedback.
+    /// The properties of the application's feedback.
     pub feedback: Feedback,
 }
 
@@ -110,8 +110,8 @@ const ASSUMED_INTERVAL: Span = Span::millis(100);
 
 /// A controller that runs only at the sender. Its receiver part, which usually runs at a receiver, runs here as well.
 ///
-/// A product calls [`Remote::sent`] for each packet and [`Remote::feedback`] for each feedback message. It then reads
-/// [`Remote::decision`]. It calls [`Remote::timer`] at the time that [`Remote::wake`] returns.
+/// An application calls [`Remote::sent`] for each packet and [`Remote::feedback`] for each feedback message. It then
+/// reads [`Remote::decision`]. It calls [`Remote::timer`] at the time that [`Remote::wake`] returns.
 ///
 /// A packet is lost if feedback reports it as missing. A packet that feedback leaves out is neither lost nor in flight.
 ///
@@ -191,7 +191,7 @@ impl Remote {
         Ok(remote)
     }
 
-    /// Creates a `Remote` that runs the product's own controller.
+    /// Creates a `Remote` that runs the application's own controller.
     ///
     /// # Errors
     /// Returns an error if the cap or the packet size is zero, or if the floor is above the cap.
@@ -263,8 +263,8 @@ impl Remote {
     /// With [`Feedback::late`], call this method right before [`Remote::feedback`]. `at` is the send time, which may
     /// then be before the time of the previous call.
     ///
-    /// If feedback is late and none arrives, [`Remote::timer`] assumes that the product still sends. Otherwise the
-    /// controller would keep its rate, as it does for an idle sender.
+    /// If then no feedback arrives, no packet is recorded either. [`Remote::timer`] assumes that the application still
+    /// sends, so that the controller does not treat it as an idle sender and keep its rate.
     pub fn sent(&mut self, at: Time, packet: &Packet) -> u64 {
         let Packet { size, edge, data_limited } = *packet;
         let (number, at, left) = self.number_packet(at, Stream::Media, size);
@@ -430,7 +430,7 @@ impl Remote {
         self.half.decision()
     }
 
-    /// Returns the probe that the controller requests, if there is one. The product sends a probe only once per `id`.
+    /// Returns the probe that the controller requests, if there is one. It must be sent only once per `id`.
     pub fn probe(&self) -> Option<Probe> {
         self.half.probe()
     }
@@ -465,7 +465,7 @@ impl Remote {
             Due::Hold => false,
         };
         if due && self.media > 0 {
-            // The announcement is not sent, because the receiver part runs here.
+            // Ignore the announcement that is returned, because the receiver part runs here.
             self.half.announce(now);
             self.last_report = now;
         }

@@ -119,8 +119,8 @@ const MOST_SENDER_REPORTS: usize = 16;
 /// The packets whose fate is unknown.
 ///
 /// A receiver part would count a gap as a loss. These packets are therefore replayed as arrived, together with the next
-/// packet that has arrived. If feedback later reports a replayed packet as missing, the next media packet is not
-/// replayed, so that it counts as lost instead.
+/// packet that has arrived. If feedback later reports a replayed packet as missing, the receiver part has counted one
+/// loss too few. The next media packet is then not replayed, so that the receiver part counts this packet as lost.
 #[derive(Default)]
 struct UnknownFates {
     /// The packets that are replayed once a later packet is known to have arrived.
@@ -144,8 +144,8 @@ impl UnknownFates {
         }
     }
 
-    /// Adds packets without an arrival time to `arrivals`. Adds only packets that were sent before a packet of the
-    /// report that has an arrival time.
+    /// Adds the waiting packets to `arrivals`, each with an estimated arrival time. The estimate is based on a packet
+    /// that was sent later. If `report` contains no arrival time of such a packet, the waiting packet stays.
     fn play(&mut self, report: &[PacketReport], arrivals: &mut Vec<(PeerTime, PacketReport)>) {
         let timeless = |packet: &&PacketReport| packet.arrived.is_some_and(|arrived| arrived.at.is_none());
         let played = &self.played;
@@ -342,9 +342,9 @@ impl Replay {
             } else if let Some(left) = left.by_number(packet.number) {
                 receiver.arrive(at, packet, left, ecn);
             }
-            // A window needs an acknowledgement of each packet, so let a receiver part report here if it reports after
-            // each packet. Other receiver parts report after the last arrival, because the newest packet of a report
-            // determines the RTT.
+            // A controller with a window needs the acknowledgement of each packet. So a receiver part that reports
+            // after each packet reports here. All other receiver parts report after this loop, because the RTT belongs
+            // to the newest packet of the report.
             if windowed && n + 1 < arrivals.len() && receiver.shadow.news() <= 1 {
                 reports.extend(receiver.report(at, report.members, interval, false));
             }

@@ -12,7 +12,8 @@ use steadycast_wire::rtcp::{Compound, Packet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batchable {
     pub(crate) source: u32,
-    /// The number of receivers that the source reported last. A smaller number would advance the next report.
+    /// The number of receivers that the source announced last. A packet that announces fewer receivers is not batched,
+    /// because it makes the next report due earlier.
     pub(crate) receivers: u32,
 }
 

@@ -88,8 +88,8 @@ struct Watched {
     since: Time,
     reports: u32,
     highest: u64,
-    /// When the highest sequence number last grew, or could not grow because nothing was sent, and the number of
-    /// reports since then.
+    /// When a report last showed progress, and the number of reports since then. A report shows progress if the highest
+    /// sequence number has grown, or if nothing was sent since the previous report.
     still: (Time, u32),
     expected: u64,
     lost: u64,
@@ -151,8 +151,8 @@ impl Breaker {
         }
     }
 
-    /// Returns the time since which a report is missing, or `None` if no report is required. Excludes time in which the
-    /// clock stood still.
+    /// Returns when the wait for the next report began, or `None` if no report is required. If the clock has stood
+    /// still since then, returns when it started again.
     fn silent_since(&self) -> Option<Time> {
         // After a first report, further reports are required even if the controller ignores feedback.
         let since = match (self.last_report, self.began) {

@@ -166,7 +166,8 @@ impl EcnCheck {
         self.counts.marked += u64::from(ecn.is_ce());
         self.counts.cleared += u64::from(cleared);
         self.counts.changed += u64::from(changed);
-        // End a trial without a result, because ECN-capable packets do arrive, only late.
+        // An ECN-capable packet has arrived, so the path does not drop all such packets. If a trial without ECN is
+        // running, end it without a result.
         (self.silent, self.plain_arrivals) = (None, 0);
         if self.trying_plain() {
             self.plain = self.plain.map(|(first, _)| (first, first));

@@ -110,7 +110,8 @@ impl Window {
         self.late.map_or(self.begin(0), |(lowest, _)| lowest.min(self.begin(0)).max(self.first))
     }
 
-    /// Returns how many late packets a report never includes if it starts at `begin`.
+    /// Returns the number of late packets, or 0 if a report that starts at `begin` includes all of them. No later
+    /// report includes the late packets that this report omits.
     fn late_before(&self, begin: u64) -> u64 {
         self.late.map_or(0, |(lowest, count)| if lowest < begin { count } else { 0 })
     }
@@ -245,8 +246,9 @@ impl Reporter {
     /// Writes a report. Returns RTCP packets that each fit into `room`. `ntp` is the middle 32 bits of the NTP time at
     /// `now`.
     ///
-    /// If the report is larger than a datagram and than RTCP's share of the bandwidth, it repeats fewer arrivals of
-    /// earlier reports. New arrivals that do not fit either are added to `untold`.
+    /// A report may fill one datagram, or more datagrams if RTCP's share of the bandwidth allows them. If there is not
+    /// enough room, the report repeats fewer arrivals of earlier reports. If there is still not enough room, the report
+    /// also omits new arrivals and adds their number to `untold`.
     pub(crate) fn write(&mut self, now: Time, ntp: u32, ssrc: u32, room: Room) -> Vec<Packet> {
         let begins = self.begins(self.fitting(now, room));
         for (window, begin) in self.windows.iter().zip(&begins) {

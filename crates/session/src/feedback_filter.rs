@@ -87,7 +87,7 @@ impl OperatorControls {
         if let Some(floor) = floor.filter(|floor| decision.target < *floor) {
             (decision.target, decision.pacing, decision.limit) = (floor, decision.pacing.max(floor), Limit::Floor);
         }
-        // Apply the upper limit last, so that it takes precedence over a higher lower limit.
+        // Apply the upper limit last, so that it takes precedence if the lower limit is above it.
         if let Some(cap) = cap.filter(|cap| decision.pacing > *cap) {
             (decision.target, decision.pacing, decision.limit) = (decision.target.min(cap), cap, Limit::Cap);
         }
@@ -192,7 +192,8 @@ impl FeedbackFilter {
     fn exclude_receiver(&mut self, now: Time, who: ReceiverId, why: &'static str) {
         let mut orders = self.orders.locked();
         if orders.aside.len() >= MAX_RECEIVERS {
-            // Remove another exclusion by a rule, so that forged SSRCs cannot exhaust the memory.
+            // The table is full, possibly because of forged SSRCs. Remove an exclusion that has an end. Keep the
+            // operator's exclusions, which have none.
             let room = orders.aside.iter().find(|(_, (_, until))| until.is_some()).map(|(ssrc, _)| *ssrc);
             room.and_then(|ssrc| orders.aside.remove(&ssrc));
         }
@@ -225,8 +226,8 @@ impl FeedbackFilter {
         let behind = self.orders.locked().aside.values().filter(|(why, _)| *why == LEFT_BEHIND).count();
         let most = (f64::from(report.members) * LEFT_BEHIND_SHARE) as usize;
         let Some(more) = most.checked_sub(behind).filter(|more| *more > 0) else { return };
-        // `more` is how many receivers can still be excluded. The receiver at this index is therefore the worst one
-        // that is still served.
+        // `all` begins with the worst conditions, and `more` receivers can still be excluded. So `all[more]` is the
+        // worst receiver that would remain.
         let mut all: Vec<f64> = self.known.values().map(Known::hardship).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         if all.get(more).is_some_and(|served| own >= served * LEFT_BEHIND_FACTOR && own > 0.0) {
@@ -241,15 +242,17 @@ impl FeedbackFilter {
         })
     }
 
-    /// Excludes receivers by the rules about evidence, floor and quantile, based on a report's effect on the rate.
-    /// `before` is the rate before the report. The last receiver is never excluded, because the session would end
-    /// without reports.
+    /// Excludes the receiver that limits the rate if the rule about evidence, about the floor or about the quantile
+    /// applies. The module documentation describes these rules. `before` is the rate before the report.
+    ///
+    /// The last receiver is never excluded, because the session would end without reports.
     fn judge_report(&mut self, report: &Report<'_>, before: Rate) {
         if !self.group || self.known.len() < 2 {
             return;
         }
         let (now, decision) = (report.at, self.half.decision());
-        // Without a report block, use a loss of 1, because no measurement contradicts the requested rate.
+        // If the receiver has not sent a report block, no measurement contradicts the rate that it requests. Assume a
+        // loss of 1, so that the rule about evidence does not apply.
         let fraction = self.known.get(&report.from).map_or(1.0, |k| k.fraction);
         let mine = decision.why.by == Some(report.from);
         if mine && decision.target < before.scale(0.5) && fraction < SUPPORTING_LOSS {

@@ -47,8 +47,8 @@ impl HeaderIds {
             SendTime::Omitted => (None, None),
         };
         let number = number.map(u16::to_be_bytes);
-        // Omit the controller's extension if the send time has another form than Steadycast's. Receivers of that form
-        // may use the extension's id for another purpose.
+        // Add the controller's extension only together with Steadycast's own form of the send time. Receivers that
+        // expect another form may use the extension's id for another purpose.
         let notice = (self.send_time == SendTime::Ours && !notice.is_empty()).then(|| (notice.id(), notice.bytes()));
         let number = number.as_ref().map(|number| (self.transport, &number[..]));
         let stamp = stamp.as_ref().map(|(id, stamp)| (*id, &stamp[..]));

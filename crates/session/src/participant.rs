@@ -81,8 +81,8 @@ const MAX_SAMPLED_MEMBERS: usize = 256;
 const MAX_MEMBERS: usize = 1 << 17;
 /// Maximum size of a compound, in bytes, that the timing of RTCP assumes. It is the size of an Ethernet datagram.
 const MAX_COUNTED_COMPOUND: u16 = 1_472;
-/// Maximum ratio of the size of another member's compound to this participant's longest compound. The timing of RTCP
-/// uses at most this size.
+/// In a group, the timing of RTCP limits the size of each compound to this multiple of this participant's longest
+/// compound.
 const MAX_SIZE_RATIO: usize = 4;
 /// Maximum number of new members from one compound: its author and another SSRC on the same host.
 const MAX_NEW_MEMBERS: usize = 2;
@@ -435,8 +435,8 @@ impl Participant {
         (self.farewell == Farewell::Waits).then_some(Wake { at, why: "BYE in its turn" })
     }
 
-    /// Returns the sources that leave the session with this compound of `len` bytes. For each of them, the compound
-    /// must contain a report, and must come from its address.
+    /// Returns the sources that leave the session with this compound of `len` bytes. A source leaves only if the
+    /// compound contains a report by this source and was sent from the source's address.
     pub(crate) fn read_byes(&mut self, now: Time, from: Origin, compound: &Compound, len: usize) -> Vec<u32> {
         // The BYE must be the last packet (RFC 3550, section 6.1).
         let Some(Packet::Bye { .. }) = compound.packets.last() else { return Vec::new() };

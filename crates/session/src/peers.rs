@@ -37,8 +37,8 @@ impl Peer {
         cycles + extend(highest, next.saturating_sub(cycles))
     }
 
-    /// Returns the number of expected and of lost packets since the previous report block. Call it before
-    /// [`Peer::extended`], because it resets the cycles if the receiver has restarted.
+    /// Returns the number of expected and of lost packets since the previous report block. Call this method before
+    /// [`Peer::extended`]. If the receiver has restarted, this method resets `cycles`, which `extended` uses.
     pub(crate) fn count(&mut self, block: &ReportBlock) -> (u64, i64) {
         let ahead = self.highest.map_or(0, |highest| block.highest_seq.wrapping_sub(highest) as i32);
         match ahead {
@@ -95,8 +95,8 @@ impl Peers {
         self.table.len()
     }
 
-    /// Stores an LSR that matches a sender report. The second LSR that differs from the first proves that the receiver
-    /// receives the stream.
+    /// Stores an LSR that matches a sender report. If the LSR differs from the previously stored LSR, the receiver has
+    /// proved that it receives the stream.
     pub(crate) fn echo(&mut self, ssrc: u32, lsr: u32) {
         let Some(peer) = self.table.get_mut(&ssrc) else { return };
         let before = peer.echo.replace(lsr);

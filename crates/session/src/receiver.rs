@@ -588,8 +588,8 @@ impl Receiver {
         self.participant.mtu_check()
     }
 
-    /// Returns the number of arrivals that were not reported because of the limit of 5 %. The second number is the
-    /// number of RTCP packets that were too large for a datagram.
+    /// Returns the number of arrivals that were not reported because reports may use only 5 % of the session bandwidth.
+    /// The second number is the number of RTCP packets that were too large for a datagram.
     pub fn untold(&self) -> (u64, u64) {
         (self.reporter.as_ref().map_or(0, |reporter| reporter.untold()), self.participant.refused())
     }
@@ -1052,8 +1052,8 @@ impl Receiver {
         if reply == Reply::Suppress {
             return None;
         }
-        // Start the numbers for the next report only here, after a report that is sent. If a report is suppressed, the
-        // next report includes its packets.
+        // Store the totals from which the next report counts. A report that is suppressed does not reach this line, so
+        // the next report counts its packets as well.
         self.prior = Totals { expected, received, ..self.prior };
         self.last_report = Some(now);
         let ssrc = self.participant.identity.ssrc;

@@ -149,8 +149,9 @@ pub struct Sender {
     participant: Participant,
     peers: Peers,
     sole_receiver: Option<SoleReceiver>,
-    /// Another address from which a report with the LSR of a sender report has arrived, and this LSR. A second report
-    /// from there with a different LSR proves that the receiver has moved to this address.
+    /// An address other than the receiver's from which a report has arrived, and the LSR in that report. The LSR
+    /// matches a sender report. If a second report from the address has the LSR of another sender report, the receiver
+    /// has moved there.
     elsewhere: Option<(Origin, u32)>,
     sent_reports: SentReports,
     seq: u64,
@@ -623,9 +624,12 @@ impl Sender {
         described != Some(from) && self.sole_receiver.is_some_and(|only| only.from != from && stays(&only))
     }
 
-    /// Returns whether a compound comes from the unicast receiver. It does if it comes from the configured address or
-    /// from the present receiver's address. If the configured address is silent, it also does if this report and an
-    /// earlier one from the address `from` contain the LSRs of two different sender reports.
+    /// Returns whether a compound comes from the unicast receiver. It does if its address `from` is the configured
+    /// address or the receiver's present address.
+    ///
+    /// It also does if the receiver has moved to the address `from`. The proof is that this compound and an earlier one
+    /// from `from` contain the LSRs of two different sender reports. [`Self::rejects_address`] rejects compounds from a
+    /// new address before this call, as long as the present receiver is active.
     fn is_receivers_host(&mut self, from: Origin, compound: &Compound) -> bool {
         // Without a configured address, accept everything here, because the first accepted reporter becomes the
         // receiver.
@@ -816,8 +820,9 @@ impl Sender {
         let first = joined.packets.iter().filter(reported).map(|packet| packet.number).min();
         if let Some(newest) = joined.packets.iter().map(|packet| packet.number).max() {
             if self.feedback_from != Some(who) {
-                // Audio may arrive before the first video packet. As long as the feedback reports only audio, no video
-                // packet is known to be lost. So use `newest`, and do the same with the next feedback.
+                // Packets before the first reported video packet are not lost, but have an unknown fate. If the
+                // feedback reports only audio, use `newest` instead of the first video packet, and leave
+                // `feedback_from` unset. The next feedback from this receiver is then treated as its first one again.
                 history.settle_before(first.unwrap_or(newest), None, &mut unknown);
                 self.feedback_from = first.map(|_| who).or(self.feedback_from);
             }
@@ -1103,7 +1108,8 @@ impl Sender {
         let cost = self.overhead(&header, &notice);
         self.notice_cost = cost;
         let fits = room(cost).max(Bytes::new(1));
-        // A part's payload includes the header of the payload format, which is not a part of the frame.
+        // `part.payload` includes the header of the payload format. This header does not count in `len`, because it is
+        // not a part of the frame.
         let (len, payload) = match part {
             Some(part) => (most, Bytes::new(u64::from(part.payload))),
             None if self.settings.greedy => (fits, fits),
@@ -1213,7 +1219,7 @@ impl Sender {
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
         let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // Ignore the result, which is zero here. Only probes whose packets are not part of the pacing rate contain
+        // Ignore the result. It can be above zero only for a probe with [`Probe::within`], and such a probe contains no
         // padding.
         self.prober.on_sent(None, media.size);
         if let Some(padding) = &mut self.repair.padding {
@@ -1338,7 +1344,7 @@ impl Sender {
         let ssrc = self.participant.identity.ssrc;
         // Send an SR only if data have been sent (RFC 3550, section 6.4).
         if self.packets > 0 {
-            // Store the report, because a receiver that repeats its NTP time as LSR proves that it receives the stream.
+            // Store the report's NTP time. A receiver that sends it back as the LSR proves that it receives the stream.
             self.sent_reports.push(now, self.settings.epoch.middle(now), self.seq);
             Packet::SenderReport {
                 ssrc,

@@ -286,7 +286,8 @@ impl Standard {
         self.rank_receiver(report.from);
     }
 
-    /// Replays the arrivals that a report describes to the receiver part. Returns the reply of the receiver part.
+    /// Passes the arrivals of a report's interval to the receiver part, as far as the report describes them. Returns
+    /// the receiver part's reply.
     fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {
@@ -363,7 +364,8 @@ impl Receiver {
                 self.shadow.arrive(at, &SentMedia { notice, ..*packet }, Ecn::NotEct);
             }
         }
-        // The parts have equal numbers of packets, so they may differ in duration.
+        // The last part ends with the report. Any other part ends with the last packet of the part, because parts have
+        // equal numbers of packets and not equal durations.
         if part + 1 == all.parts { report.at } else { self.shadow.until.max(all.from) }
     }
 }
@@ -415,10 +417,11 @@ impl RiseLimit {
     }
 }
 
-/// The time between two reports of a receiver. It is divided into parts of about [`OWN_REPORT_INTERVAL`].
+/// The time between two reports of a receiver. It is divided into parts of about [`OWN_REPORT_INTERVAL`]. The receiver
+/// part replies to each part.
 ///
-/// Before the first loss, the interval has only one part. Several replies with the same arrival rate would end the
-/// controller's start phase.
+/// Before the first loss, the interval has only one part. With more parts, the receiver part would reply several times
+/// with the same arrival rate, which would end the controller's start phase.
 struct Interval {
     from: Time,
     lasted: Span,

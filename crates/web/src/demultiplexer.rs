@@ -16,8 +16,8 @@ use steadycast_units::{Span, Time};
 /// The time exceeds the interval of a browser's checks. The interval is 2.5 s in Chromium, 5 s in Firefox, and 4 to 6 s
 /// in RFC 7675, section 5.1. Therefore a check with a forged source can't take over the address of an active browser.
 ///
-/// A NAT may assign the port of a browser that has gone to a new browser. The new browser also gets the address,
-/// because it repeats its checks for longer than this time.
+/// When a browser has left, a NAT may assign its port to a new browser. The new browser also gets the address, because
+/// it repeats its checks for longer than this time.
 const ADDRESS_HOLD: Span = Span::secs(10);
 /// Maximum number of addresses per session. If there are more, the address with the oldest check is released.
 const MAX_ADDRESSES: usize = 4;

@@ -8,7 +8,7 @@ pub const MAX_ROUND_TRIP: Span = Span::secs(60);
 const NS_PER_S: u128 = 1_000_000_000;
 
 /// The NTP time that corresponds to a local clock's [`Time::ZERO`]. It is the number of seconds since 1900 in 32.32
-/// fixed point. If no other clock has to agree, it may have any value.
+/// fixed point. It may have any value if the NTP times are not compared with those of another clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NtpEpoch(pub u64);
 

@@ -339,7 +339,8 @@ impl Packet {
         match self {
             Self::SenderReport { ssrc, ntp, rtp, packets, octets, blocks } => {
                 let (first, more) = blocks.split_at(blocks.len().min(MAX_COUNT));
-                // Put the other blocks into receiver reports (RFC 3550, section 6.1).
+                // A sender report has room for `MAX_COUNT` blocks. Put the rest into receiver reports (RFC 3550,
+                // section 6.1).
                 let at = open(SR, first.len(), out);
                 put(*ssrc, out);
                 out.extend_from_slice(&ntp.to_be_bytes());
@@ -431,8 +432,8 @@ impl Packet {
     }
 }
 
-/// Returns whether a packet may have padding anywhere in a compound. libwebrtc writes such padding in transport-wide
-/// feedback.
+/// Returns whether a packet may have padding even if it is not the last packet of a compound. libwebrtc writes such
+/// padding in transport-wide feedback.
 const fn fills_up(packet_type: u8, fmt: u8) -> bool {
     packet_type == RTPFB && fmt == transport::TRANSPORT_WIDE
 }

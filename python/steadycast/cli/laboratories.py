@@ -1,4 +1,4 @@
-"""The commands `lab`, a page with sliders, and `reproduce`, the papers' experiments."""
+"""The command `lab` opens a page with sliders. The command `reproduce` repeats the experiments of the papers."""
 
 from __future__ import annotations
 

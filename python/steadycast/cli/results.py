@@ -329,10 +329,10 @@ def call(
     force: base.Force = False,
     as_json: base.AsJson = False,
 ) -> None:
-    """Report what the log or capture of a call shows: the received media, the path, and other controllers' rates.
+    """Report what the log or capture of a call shows: the received media, the path, and the rates of controllers.
 
-    The other controllers are run on paths that fit the call. Without -o the results go to runs/NAME; with --json
-    alone they are only printed. Of several files, each gets a folder there.
+    The controllers are simulated on paths that fit the measurements of the call. Without -o the results go to
+    runs/NAME; with --json alone they are only printed. If several files are given, each gets a folder there.
     """
     calls = import_module("steadycast.call")
 

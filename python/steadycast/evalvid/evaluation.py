@@ -1,4 +1,7 @@
-"""Evaluates video from another network: which frames arrived, which pictures were on screen, and their quality."""
+"""Evaluates video that was sent over a network outside Steadycast.
+
+The results are which frames arrived, which pictures were on screen, and the quality of these pictures.
+"""
 
 from __future__ import annotations
 
@@ -197,7 +200,9 @@ class Seen:
 
 
 def on_screen(clip: EncodedClip, frames: Frames, by: str, playout_ns: int | None) -> tuple[I64, list[int]]:
-    """Return the slot of the picture on screen for each display slot, and the frames that the decoder receives.
+    """Return which picture is on screen in each display slot, and the frames that the decoder receives.
+
+    A picture is represented by its own slot, which is earlier than the display slot if the picture is shown late.
 
     With `by` "time", the decoder also receives late frames, because other frames refer to them. Their pictures are
     shown late.

@@ -30,7 +30,10 @@ from steadycast.judge import mark
 WAIT_S = 60.0
 """How long a browser waits for the other browser's description, in seconds."""
 _ORIGIN = "http://127.0.0.1/"
-"""The address of the page. Cameras require a secure context (W3C Secure Contexts, 3.1). Playwright serves the page."""
+"""The address of the page, which Playwright serves.
+
+It is on this machine, because browsers permit cameras only in a secure context (W3C Secure Contexts, 3.1).
+"""
 _ACROSS, _DOWN = 64, 8
 """The size in which the page returns the mark of a picture. The mark has 16 by 2 cells, each of 4 by 4 samples."""
 _PAGE = """<!doctype html><video autoplay muted playsinline></video><script>

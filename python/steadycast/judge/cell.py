@@ -24,7 +24,7 @@ from steadycast.progress import Silent
 from steadycast.toml import document
 
 AFTER_S = 5.0
-"""Estimated time to end the programs and to compute the figures after a cell's run, in seconds."""
+"""Estimated time after a run, in seconds, in which the programs end and the figures are computed."""
 SIGNALS = (("INT", 2.0), ("TERM", 5.0))
 """The signals that end programs, each with its time limit in seconds."""
 PAUSE_S = 1.0
@@ -34,8 +34,8 @@ WAITED = 0.05
 DISTURBED = 0.01
 """The largest fraction of the scored time in which a thread may wait longer than `LONG_WAIT_S` for a processor.
 
-Then at most this fraction of the delays is measured too large by more than `LONG_WAIT_S`. So the reported 95th
-percentile of the delay is at most the true 96th percentile plus `LONG_WAIT_S`.
+The error of a delay exceeds `LONG_WAIT_S` for at most this fraction of the delays. So the reported 95th percentile of
+the delay is at most `LONG_WAIT_S` above the true 96th percentile.
 """
 TAKEN = 0.01
 """The largest fraction of the processors' time that the hypervisor may use.
@@ -53,13 +53,13 @@ _LINES = 5
 LEFT = "programs"
 """The subfolder that gets a copy of the files that the programs wrote."""
 _SAID = {"session.sdp": 1 << 16, "stats.jsonl": 64 << 20, "look.tsv": 64 << 20}
-"""Files of the programs that are copied to the evidence, and their largest sizes in bytes."""
+"""Files of the programs that are copied to the results of a run, and their largest sizes in bytes."""
 _ACCESS = {"rate": "1Gbps", "queue": {"kind": "droptail", "limit": "1000p"}}
 
 
 @dataclass(frozen=True)
 class Task:
-    """A cell to run."""
+    """A cell to run: a network, and the number of the run."""
 
     network: str
     run: int
@@ -89,7 +89,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Setup:
-    """The settings that all cells of a judgement share."""
+    """The settings that all runs of a judgement share."""
 
     pair: Pair
     networks: Mapping[str, Network]
@@ -98,7 +98,7 @@ class Setup:
     up: bool
     level: str | None
     rooms: Path
-    """The folder that contains the cells' folders during their runs."""
+    """The folder in which each run has its own folder until it ends."""
     user: tuple[int, int] | None = None
     """User and group of the programs. `None` means the judge's own."""
 
@@ -109,10 +109,10 @@ def begin(setup: Setup) -> Callable[[Task], Outcome]:
 
 
 def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
-    """Return the scenario of a cell.
+    """Return the scenario that emulates a network for the pair of programs.
 
-    Each flow of the network gets its own hosts, which no judged program uses. The network's events are delayed by
-    `pair.lead_s`, because the programs start in this time.
+    Each background flow of the network gets its own hosts, which the programs of the pair do not use. The network's
+    events are delayed by `pair.lead_s`, because the programs start in this time.
     """
     pair, of = setup.pair, setup.networks[network]
     shape, access = of.topology, of.topology.get("access", _ACCESS)
@@ -145,12 +145,12 @@ def scenario(setup: Setup, network: str, seed: int) -> dict[str, Any]:
 
 
 def folder_of(judgement: Path, task: Task) -> Path:
-    """Return the folder for the evidence of a cell."""
+    """Return the folder that keeps the results of a run."""
     return judgement / "cells" / task.network.replace("/", "_") / str(task.run)
 
 
 def run(setup: Setup, task: Task) -> Outcome:
-    """Run a cell and score it. Keep the evidence in the cell's folder."""
+    """Run a cell and score it. Keep its results in the folder that `folder_of` returns."""
     place = folder_of(setup.folder, task)
     place.parent.mkdir(parents=True, exist_ok=True)
     rooms = Rooms(setup.rooms / place.relative_to(setup.folder).with_name(f"{task.run}.work"))
@@ -172,7 +172,7 @@ def run(setup: Setup, task: Task) -> Outcome:
         tap=[node for node in HOSTS if node in table["nodes"]],
     ).run
     if not os.path.samestat(folder, place.parent.stat()):
-        # Refuse the evidence if its folder was replaced. A program that runs as the judge's user can rename folders.
+        # Refuse the results if their folder was replaced. A program that runs as the judge's user can rename folders.
         detail = f"{place.parent} is not the folder that was there when the programs began"
         return _failed(task, place, {"reason": "evidence-moved", "program": "", "detail": detail})
     for path in rooms.judge.iterdir():
@@ -204,7 +204,7 @@ def run(setup: Setup, task: Task) -> Outcome:
 
 @dataclass(frozen=True)
 class Rooms:
-    """The folders that a cell has during its run."""
+    """The folders that are used during a run."""
 
     work: Path
 
@@ -238,7 +238,7 @@ class Rooms:
 
 
 def take_said(pair: Pair, place: Path) -> None:
-    """Copy a session description and, if the receiver is a browser, its measurements to the evidence.
+    """Copy a session description and, if the receiver is a browser, its measurements to the results.
 
     The programs have written these files. A file that is too large is left out.
     """
@@ -271,7 +271,7 @@ def _failed(task: Task, place: Path, told: Mapping[str, Any]) -> Outcome:
 
 
 def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
-    """Yield the reasons why a cell's figures are not trusted. Each reason has a cause and a remedy."""
+    """Yield the reasons why a run's figures are not trusted. Each reason has a cause and a remedy."""
     why = cause(cell.crew)
     if why.certain:
         yield f"{why.what}; {why.remedy}"
@@ -305,7 +305,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Cause:
-    """What makes a cell's threads wait for a processor, and the remedy."""
+    """What makes the threads of a run wait for a processor, and the remedy."""
 
     what: str = ""
     remedy: str = ""
@@ -314,7 +314,7 @@ class Cause:
 
 
 def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:
-    """Return what took most of the processors' time from the cell during the scored time, as far as it is known."""
+    """Return what used most of the processors' time while a run was scored, as far as it is known."""
     machine = next((each for each in crew if each["what"] == "machine" and "span_s" in each), None)
     if machine is None:
         return Cause()
@@ -344,7 +344,7 @@ def cause(crew: Sequence[Mapping[str, Any]]) -> Cause:
 
 
 def unread(crew: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """Yield the reasons why it is unknown whether a cell was disturbed."""
+    """Yield the reasons why it is unknown whether other work on the machine disturbed a run."""
     found = [each for each in crew if each["what"] in ("load", "emulation", "machine")]
     for each in found:
         if each["unread"] is not None:
@@ -410,7 +410,7 @@ def _plan(setup: Setup, rooms: Rooms, seed: int) -> hosts.Plan:
         [*own, *members],
         until_s=pair.lead_s + pair.seconds,
         counts_from_s=pair.lead_s,
-        # Use the parent process, because a cell runs in a worker process of the judgement.
+        # This code runs in a worker process, whose parent process is the judge.
         judge=os.getppid(),
         asked=asked,
         signals=SIGNALS,

@@ -38,7 +38,7 @@ _FORMAT = 2
 SSIM_EVERY = 15
 """SSIM is measured only for every 15th picture, because it is ten times as slow as PSNR."""
 _COARSE = 4
-"""Side of the squares, in samples, that the coarse version of a picture replaces by their mean.
+"""A picture's coarse version contains the mean of each square with this side, in samples.
 
 A displayed picture is damaged if its PSNR is lower than the PSNR of the coarse version.
 """
@@ -112,8 +112,8 @@ def _header(raw: RawVideo) -> bytes:
 def feed(clip: Marked, fifo: Path, log: IO[str]) -> None:
     """Write the clip into a FIFO in real time, once a reader has opened the FIFO. Skip pictures that are late.
 
-    ``log`` gets the number of each picture, its due time, and the time of its first byte on the monotonic clock. The
-    header is written again each time the FIFO is opened again, as programs do to probe the format.
+    ``log`` gets the number of each picture, its due time, and the time of its first byte on the monotonic clock.
+    Programs may open the FIFO several times, for example to probe the format. Each time, the header is written again.
     """
     raw = clip.raw()
     began: float | None = None
@@ -265,7 +265,7 @@ class Measured:
 
 
 def coarse(luma: U8) -> U8:
-    """Replace each square of `_COARSE` by `_COARSE` samples by its mean."""
+    """Replace each square of samples by its mean. The side of a square is `_COARSE`."""
     height, width = luma.shape
     across, down = (np.arange(0, side, _COARSE) for side in (width, height))
     sums = np.add.reduceat(np.add.reduceat(luma.astype(np.float32), down, axis=0), across, axis=1)

@@ -63,7 +63,10 @@ def read(luma: U8) -> int | None:
 
 
 def _middles(luma: U8, width: int, top: float, high: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Return the mean brightness of the middle half of each cell in a row."""
+    """Return the brightness of each cell in one row of the mark.
+
+    It is the mean over the middle half of the cell's width and height.
+    """
     first = round(top + high / 4)
     line = luma[first : max(first + 1, round(top + high * 3 / 4))].mean(axis=0)
     sums = np.concatenate([[0.0], np.cumsum(line)])

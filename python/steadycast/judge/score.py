@@ -1,7 +1,8 @@
-"""Scores a cell by the packets on the wire, by the RTP frames, and by the displayed pictures.
+"""Scores a cell, which is one run of a pair of programs on a network.
 
-All times are seconds since the start of the emulation. Suffixes are units: ``_frac`` from 0 to 1, ``_ms``, ``_s``, and
-``_bps`` in bit/s of IP packets. An unknown figure is absent. ``recover_s`` is `None` if there was no recovery.
+The figures come from the packets on the wire, from the RTP frames, and from the displayed pictures. All times are
+seconds since the start of the emulation. Suffixes are units: ``_frac`` from 0 to 1, ``_ms``, ``_s``, and ``_bps`` in
+bit/s of IP packets. An unknown figure is absent. ``recover_s`` is `None` if there was no recovery.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from steadycast.lazy_import import pl
 from steadycast.media.table import F64
 
 _LARGEST = 1e15
-"""Numbers of programs are invalid if they are larger than this. NaN is invalid, too."""
+"""Values that programs report are invalid if they are larger than this. NaN is invalid, too."""
 LEVELS = ("wire", "rtp", "picture", "browser")
 BY = {"picture": "p", "browser": "b", "rtp": "r", "wire": "w"}
 LEAST_DATAGRAMS = 50
-"""If there are fewer datagrams than this, the cell counts as having no traffic."""
+"""If there are fewer datagrams than this, a run is treated as a run without traffic."""
 _RUN, _RUN_S = 20, 1.0
 """Sending begins with the first 20 datagrams that are sent within 1 s."""
 _GAP_S = 0.2
@@ -57,7 +58,7 @@ Figures = dict[str, Any]
 
 
 class FailedError(Exception):
-    """A cell has no figures. The error has a keyword for the reason, and details."""
+    """A run can't be scored. The error has a keyword for the reason, and details."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)
@@ -66,7 +67,7 @@ class FailedError(Exception):
 
 @dataclass(frozen=True)
 class Cell:
-    """The folder of a cell, and the parameters of the cell's run."""
+    """The folder of a cell, which is one run, and the parameters of the run."""
 
     folder: Path
     pair: Pair
@@ -180,10 +181,10 @@ def _numbers(line: str, count: int) -> list[float | None] | None:
 
 
 def score(cell: Cell, level: str | None = None) -> tuple[Figures, str]:
-    """Return the figures of a cell, and the name of the level from which its frames and freezes come.
+    """Return the figures of a run, and one of `LEVELS`. The figures about frames and freezes come from this level.
 
     Raises:
-        FailedError: the cell has no figures.
+        FailedError: the run can't be scored.
 
     """
     figures = wire(cell)
@@ -296,9 +297,9 @@ def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
 
     The time is `None` if there was no recovery before the next change.
 
-    A recovery can't be observed during an outage, or before a change that follows within `RECOVERED_S` + 1 s. Such
-    changes count as one change. Its time begins at the last of them, and the rate is compared with the rate before the
-    first.
+    A change has no result of its own if it begins an outage, or if the next change follows within `RECOVERED_S` + 1 s.
+    Such a change is merged with the next change. The time then begins at the last of the merged changes, and the rate
+    is compared with the rate before the first of them.
     """
     low, high = cell.window
     changes = sorted({at for at, _ in cell.events if low < at < high})
@@ -341,7 +342,7 @@ def _recoveries(cell: Cell, came: pl.DataFrame) -> list[float | None]:
 
 @dataclass
 class Rtp:
-    """The RTP frames of a cell and the figures about them."""
+    """The RTP frames of a run, and the figures that are computed from them."""
 
     figures: Figures
     first_s: dict[int, float] = field(default_factory=dict)
@@ -445,8 +446,8 @@ def _packets(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
     time stamp and begins with the original sequence number. SRTP encrypts this number. Then retransmissions are matched
     by time stamp and size, because a retransmission is two bytes longer.
 
-    In the column ``possible``, every retransmission repairs a lost packet that matches. If the sender also repeats
-    packets that were not lost, ``arrived_s`` includes only repairs of packets that match no packet that arrived.
+    A match by size may be wrong if the sender also repeats packets that were not lost. In this case, ``arrived_s``
+    omits a match by size if it also fits a packet that arrived. The column ``possible`` includes all matches.
     """
     packets = media.group_by("ssrc", "seq", "rtp_ts", maintain_order=True).agg(
         pl.col("sent_s").min(), pl.col("arrived_s").min(), pl.col("bytes").first()
@@ -461,8 +462,8 @@ def _packets(media: pl.DataFrame, rtx: Sequence[pl.DataFrame]) -> pl.DataFrame:
             .drop_nulls("head")
             .with_columns(original=pl.col("head") // 2 ** (8 * (_HEAD_BYTES - 2)))
         )
-        # Ignore packets without the time stamp of a media packet. Not all other packets need to be retransmissions,
-        # because padding may have such a time stamp, too.
+        # Use only packets that have the time stamp of a media packet. Some of them may not be retransmissions, because
+        # padding may have such a time stamp, too.
         of_media = copies.filter(pl.col("rtp_ts").is_in(packets["rtp_ts"].implode()))
         known = [key in sent for key in of_media.select("rtp_ts", "original").iter_rows()]
         came = of_media.drop_nulls("arrived_s").sort("arrived_s")
@@ -667,7 +668,8 @@ def pictures(cell: Cell, frames: Rtp | None) -> Figures | None:
     else:
         handed = {n: low + n / fps for n in range(int(cell.pair.seconds * fps))}
     delays = {n: t - handed[n] for n, t in first.items() if n in handed}
-    # Use the delays of undamaged pictures. A damaged picture may be read as a later picture, with too small a delay.
+    # Use only undamaged pictures. The mark of a damaged picture may be read as the number of a later picture, whose
+    # delay would be too small.
     least = min((t for n, t in delays.items() if n in sound), default=min(delays.values(), default=0.0))
     deadline = cell.pair.rtp.deadline_s
     due = [n for n, t in handed.items() if low <= t < high - least - deadline]

@@ -1,4 +1,4 @@
-"""Runs all cells of a judgement, repeats the cells that were disturbed, and writes the results."""
+"""Runs a pair of programs on all networks, repeats the runs that the machine disturbed, and writes the results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from steadycast.sweep import store
 from steadycast.workers import LostError, Workers, cores
 
 _SHARE, _MOST = 0.6, 8
-"""The largest fraction of the processors that parallel cells may use, and the largest number of parallel cells."""
+"""The limits of parallel runs: the fraction of the processors that they may use, and their number."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Asked:
     """The folder to which relative paths of networks refer."""
     runs: int = 1
     jobs: int | None = None
-    """The number of parallel cells. If it is `None`, the number is derived from the load of the machine."""
+    """The number of runs in parallel. If it is `None`, the number is derived from the load of the machine."""
     budget_s: float | None = None
     seed: int = 1
     up: bool = False
@@ -65,20 +65,23 @@ class Done:
     json: Json
     fails: list[str]
     untrusted: list[str]
-    """Sentences about networks with untrusted figures, because the machine was busy or its load is unknown."""
+    """A sentence about each network whose figures are untrusted.
+
+    Figures are untrusted if the machine was busy, or if its load is unknown.
+    """
     warnings: list[str]
-    """Other warnings, for example that some cells come from an interrupted judgement."""
+    """Other warnings, for example that some runs come from an interrupted judgement."""
     nothing_trusted: bool = False
     """Whether no network has trustworthy figures."""
 
 
 def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | None = None) -> Done:
-    """Run all cells, and write the text, the numbers and the page into the folder ``out``.
+    """Run the pair on all networks, and write the text, the numbers and the page into the folder ``out``.
 
     Raises:
         UserError: the pair, a network or a bound is wrong, or the judgement would exceed the time budget.
         MissingError: a program is missing, or the permission to create network namespaces.
-        KeyboardInterrupt: Ctrl-C was pressed; a repeated call reuses the finished cells in ``out``.part, unless
+        KeyboardInterrupt: Ctrl-C was pressed; a repeated call reuses the finished runs in ``out``.part, unless
             ``force`` is set.
 
     """
@@ -181,7 +184,10 @@ def key_of(setup: Setup, task: Task) -> str:
 
 
 def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
-    """Return the outcomes of an interrupted judgement whose keys are unchanged. ``part`` is the judgement's folder."""
+    """Return the outcomes in ``part``, the folder of an interrupted judgement.
+
+    Outcomes whose keys have changed since then are left out.
+    """
     rows = {row["key"]: row["outcome"] for row in store.rows(part)}
     found = {}
     for task, key in keys.items():
@@ -192,7 +198,7 @@ def finished_in(part: Path, keys: Mapping[Task, str]) -> dict[Task, Outcome]:
 
 
 def remove_others(part: Path, finished: Iterable[Task]) -> None:
-    """Remove everything in the folder ``part`` except the ``finished`` cells."""
+    """Remove everything in the folder ``part`` except the ``finished`` runs."""
     for path in part.iterdir():
         if path.name not in ("judge.json", "cells", store.PARTS):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -256,7 +262,10 @@ def conducted(
 
 
 def _jobs(processors: float) -> int:
-    """Return the number of parallel cells if each uses ``processors``. Return 1 without real-time priority."""
+    """Return the number of runs in parallel if each run uses ``processors`` processors on average.
+
+    Return 1 without real-time priority.
+    """
     if priority().state != "ok":
         return 1
     return max(1, min(_MOST, int(_SHARE * cores() / max(0.05, processors))))

@@ -234,7 +234,7 @@ def _lit(nx: F32, ny: F32, square: F32, light: float) -> F32:
 class Sprite:
     """A shape that is pasted into many pictures.
 
-    Its planes are the samples multiplied by their coverage, followed by the coverage.
+    The last plane is the coverage (alpha). The other planes are the samples, already multiplied by the coverage.
     """
 
     samples: F32

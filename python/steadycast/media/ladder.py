@@ -472,7 +472,7 @@ _MPEG_OPTIONS = {
     "flags": "+cgop+bitexact",
     # Disable scene-cut detection. FFmpeg refuses closed GOPs together with it.
     "sc_threshold": "1000000000",
-    # Set the Lagrangian multiplier. If rate control set it, coarse rungs would be 50 % larger.
+    # Set the Lagrangian multiplier. With the multiplier that rate control chooses, coarse rungs would be 50 % larger.
     "lmin": "{multiplier}",
     "lmax": "{multiplier}",
     "i_qfactor": "1",

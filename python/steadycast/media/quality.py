@@ -186,9 +186,9 @@ class _Decoded:
     def pictures(
         self, key: tuple[object, ...], chosen_q: Quantizers, told: Fates | None, groups: range
     ) -> dict[int, Picture]:
-        """Return the pictures of a segment. ``key`` is its `segment_key`.
+        """Return the pictures of a segment by slot. Slots are counted from the first slot of the segment.
 
-        The keys are slots, counted from the first slot of the segment.
+        ``key`` is the `segment_key` of the segment.
         """
         with self.lock:
             found = self.kept.get(key)

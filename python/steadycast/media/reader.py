@@ -450,8 +450,9 @@ def _end(container: Any, stream: av.VideoStream, begin: Fraction, zero: Fraction
     if len(parts) == 3 and all(part.replace(".", "", 1).isdecimal() for part in parts):
         hours, minutes, seconds = map(Fraction, parts)
         length = (hours * 60 + minutes) * 60 + seconds
-        # mkvmerge writes the length of the track into DURATION. FFmpeg writes the time of its end. For other programs,
-        # assume the earlier of the two ends. An end that is too late would cause a false warning in `early`.
+        # The tag DURATION is the length of the track if mkvmerge wrote it, and the time of the track's end if FFmpeg
+        # wrote it. For other programs, assume the meaning that gives the earlier end. An end that is too late would
+        # cause a false warning in `early`.
         return length + (zero if "_STATISTICS_WRITING_APP" in told else 0)
     own = stream.duration * Fraction(stream.time_base) if stream.duration and stream.time_base else None
     alone, name = len(container.streams) == 1, container.format.name

@@ -75,7 +75,7 @@ def is_single_rate(text: str) -> bool:
     for _, fields in _lines(text)[:2]:
         if len(fields) >= 2 and _is_number(fields[0]) and fields[1].upper() in _TYPES:
             return True
-        # This is a multi-rate table. The headings of such a table include a column for the quantizer.
+        # A multi-rate table has a number without a frame type in this place, or a heading for the quantizer.
         if _is_number(fields[0]) or "q" in map(str.lower, fields):
             return False
     return False

@@ -99,7 +99,7 @@ def left_out(table: FrameTable, told: Fates) -> Fates:
 
 
 def shown_frames(arrival_times: I64, play_times: I64) -> I64:
-    """Return the index of the frame on screen in each display slot. It is −1 before the first frame.
+    """Return which frame is on screen in each display slot, as an index. It is −1 before the first frame.
 
     Slot k shows the newest frame up to k that was complete at ``play_times[k]``. Both arrays are in display order.
     Their times are in nanoseconds on the same clock. A lost frame has the arrival time `NEVER`.
@@ -119,9 +119,9 @@ def shown_frames(arrival_times: I64, play_times: I64) -> I64:
 
 
 def on_screen(table: FrameTable, told: Fates, decoded: Bools) -> I64:
-    """Return the slot of the frame on screen in each display slot. It is −1 before the first frame.
+    """Return which frame is on screen in each display slot, as the frame's own slot.
 
-    ``decoded`` is true for the slots whose frame was decoded.
+    It is −1 before the first frame. ``decoded`` is true for the slots whose frame was decoded.
     """
     slots = table.slot_of(np.arange(told.frames))
     arrivals = np.full(told.frames, NEVER, dtype=np.int64)

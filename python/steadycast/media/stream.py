@@ -49,7 +49,7 @@ def head(codec: str, config: bytes = b"") -> bytes:
 
 
 def framed(codec: str, ticks: int, data: bytes) -> bytes:
-    """Return an access unit as the file contains it."""
+    """Return an access unit with its IVF frame header, if the codec's files are IVF files."""
     return struct.pack("<IQ", len(data), max(ticks, 0)) + data if FORMS[codec].fourcc else data
 
 

@@ -36,8 +36,8 @@ class Sweep:
     """One row per run.
 
     The columns are the axes as text, ``seed``, ``key``, ``complete``, ``error``, ``record_sha256`` and ``cpu_s`` (of
-    the simulation alone). They are followed by each number of the run's summary. Its column has the name of its path,
-    and the unit that summary.json uses.
+    the simulation alone). Then there is a column for each number in summary.json. The column's name is the number's
+    path in this file, and its unit is the same.
     """
     plan: Plan
     """The axes, the points and the seeds."""
@@ -185,10 +185,11 @@ def sweep(
         scheduler: the address of a Dask scheduler (tcp://HOST:PORT) or a `distributed.Client`. The sweep runs on its
             workers.
         metrics: columns that the results must have. If one is missing after the first run, this is an error.
-        baseline: PATH=VALUE of an axis. If it does not exist, this is an error before the first run.
+        baseline: PATH=VALUE of an axis, with which the runs will be compared later. Here it is only checked: if it
+            does not exist, this is an error before the first run.
         out: the folder of the sweep. By default, a temporary folder is used and removed together with the result.
-        force: begin again in a folder that exists. Its old results are removed, unless the call fails before a run is
-            done.
+        force: begin again in a folder that exists. Its old results are removed when the first run is done. If the
+            call fails before that, they stay.
         progress: callback that receives the progress. By default, a progress bar is shown if stderr is a terminal.
 
     Raises:

@@ -103,8 +103,9 @@ class Cluster:
     def do(self, tasks: Sequence[Task]) -> Generator[tuple[int, Any], None, None]:
         """Yield the index of each task and its row or exception, in the order in which tasks are completed.
 
-        If a worker is lost, its part is repeated. If several workers are lost with the same part, the runs of this part
-        are repeated singly. A run that loses several workers again has failed.
+        The tasks are divided into parts. If a worker is lost, another worker repeats its part. If several workers are
+        lost while they execute the same part, each run of this part is repeated alone. If several workers are lost
+        while they execute a single run, this run has failed.
         """
         from distributed import as_completed
 
@@ -228,7 +229,7 @@ def _agreed(client: Any) -> None:
 
 
 def versions() -> tuple[str, ...]:
-    """Return the versions that can change rows or encoded clips."""
+    """Return the versions of Steadycast and PyAV, because other versions may produce other results or encoded clips."""
     import av
 
     libraries = sorted(av.library_versions.items())

@@ -30,7 +30,7 @@ RESERVED = ("seed", "key", "complete", "error", "record_sha256", "cpu_s")
 """Columns of the results whose names can't be axes."""
 _KEYS = {"scenario": "name", "file": "file", "base_sha256": "base", "program": "program", "pixels": "pixels"}
 _LISTS = {"set": "sets", "axes": "axes"}
-"""Keys of plan.json whose values are lists, and the attributes of `Plan` that they contain."""
+"""Keys of plan.json whose values are lists. Each key is mapped to the attribute of `Plan` that has the same list."""
 _REMEDY = "give another -o DIR, or --force to begin anew"
 
 
@@ -261,7 +261,7 @@ def grid(
     over: Iterable[tuple[str, Sequence[str]]],
     table: tuple[Sequence[str], Sequence[tuple[str, ...]]] = ((), ((),)),
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return the axes, and all combinations of their values. Each row of a table is combined with each axis."""
+    """Return the axes, and all combinations of their values. Each row of a table counts as one value."""
     over = list(over)
     axes = [*table[0], *(path for path, _ in over)]
     for place, path in enumerate(axes):
@@ -358,7 +358,10 @@ def _sets(axes: Sequence[str], values: Sequence[str]) -> list[str]:
 
 
 def _equal(axes: Sequence[str], keys: Mapping[tuple[str, ...], str]) -> tuple[tuple[str, str, str], ...]:
-    """Return the values of axes whose scenarios are always the same as for an earlier value."""
+    """Return the values of axes that make no difference, as tuples of an axis, its value and an earlier value.
+
+    A value makes no difference if its scenarios are always the same as those of the earlier value.
+    """
     found = []
     for place, path in enumerate(axes):
         values = list(dict.fromkeys(row[place] for row in keys))
@@ -423,7 +426,7 @@ def _placed(error: UserError, options: Mapping[str, str]) -> UserError:
 def _is_at(error: UserError, path: str) -> bool:
     """Whether the error is a single mistake in the value that `--set` gives to this path.
 
-    The value may also belong to a table that contains the path.
+    The error may also refer to a table that contains the path.
     """
     changed, _, key = error.place.partition("--set: ")
     return not changed and "\n" not in str(error) and bool(key) and f"{path}.".startswith(f"{key}.")

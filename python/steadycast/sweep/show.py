@@ -39,7 +39,7 @@ _DIVERGING = ("#b35806", "#f1a340", "#f7f7f7", "#998ec3", "#542788")
 """Orange, white and purple (PuOr of ColorBrewer). Colour-blind readers can distinguish these colours."""
 _SHADES = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
 MOST_SAID = 6
-"""The terminal recommends a controller at not more than this number of points."""
+"""The terminal shows at most this number of recommendations. The report shows all of them."""
 VERDICTS = "verdicts.json"
 """Name of the file that says which controller is recommended at each point."""
 MARK = "†"
@@ -85,24 +85,24 @@ def metrics(sweep: Sweep) -> list[str]:
                 else "rate_score"
             )
             wanted += [f"flows.{flow}.receivers.*.{end}" for end in (score, "loss_frac", "psnr_db.raw.y")]
-    # Put videos first. They are recognised by their losses, which other flows do not have.
+    # Put the metrics of videos first. A flow is a video if it has a loss rate.
     fits = {metric: bool(_fitting(names, metric)) for metric in wanted}
     wanted.sort(key=lambda metric: not fits.get(f"flows.{metric.split('.')[1]}.receivers.*.loss_frac"))
     return [metric for metric in wanted if fits[metric]][:_MOST_METRICS]
 
 
 def spreads(sweep: Sweep, metric: str) -> Spreads:
-    """Return the mean and the interval of each point over its seeds.
+    """Return the mean and the confidence interval of a metric at each point, over the seeds.
 
-    The value is `None` if no run of the point has the figure.
+    The value is `None` if no run of the point has the metric.
     """
     return {point: _spread(list(seeds.values())) for point, seeds in _by_point(sweep, metric).items()}
 
 
 def differences(sweep: Sweep, metric: str, baseline: str) -> Spreads:
-    """Return how much each point differs from the same point with the baseline's value.
+    """Return how much each point differs from the point that has the baseline's value.
 
-    Runs are paired by seed.
+    The values of the other axes are equal at both points. Runs are paired by seed.
     """
     place, value = sweep.plan.axis_of(baseline)
     points = _by_point(sweep, metric)
@@ -139,9 +139,9 @@ def warning(sweep: Sweep) -> str | None:
 
 
 def taken(sweep: Sweep, where: choice.Where = "sweep") -> list[tuple[str, str]]:
-    """Return a recommendation for each combination of the other axes, as a point and sentences.
+    """Return a recommendation for each combination of values, except those of the controller's axis.
 
-    The other axes are all except the controller.
+    A recommendation consists of the combination and of sentences.
     """
     texts = [
         (point, " ".join(found.said) if found else f"Nothing is compared here ({MARK}).")
@@ -194,7 +194,7 @@ def verdicts_json(sweep: Sweep, where: choice.Where = "sweep") -> list[Json]:
 
 
 def summaries(sweep: Sweep) -> dict[Values, dict[int, Json]]:
-    """Return the figures of each run that `choice.RULE` needs. The keys are the point, then the seed."""
+    """Return for each point and seed the figures on which `choice.RULE` is based."""
     names = _figures(sweep)
     places: list[tuple[str, str, str | None, list[str]]] = []
     for name in names:

@@ -68,7 +68,7 @@ pub struct Waiting {
     pub ssrc: u32,
     /// The source's address.
     pub from: Origin,
-    /// This source replaces the followed source after another silence of this length.
+    /// This source replaces the followed source if the followed source stays silent for this time from now on.
     pub after: Span,
 }
 
@@ -178,8 +178,8 @@ impl Receiver {
             return true;
         }
         if let Some(stream) = self.stream.as_mut().filter(|s| s.ssrc == header.ssrc && s.from == from) {
-            // Store the number of a packet after a jump: heavy loss can cause a jump. Later packets that continue from
-            // it confirm this.
+            // The packet's number jumps, possibly because of heavy loss. Store the number, because the next packets
+            // confirm the jump if their numbers continue from it.
             stream.reception.hold(now, header.seq);
         }
         match &mut self.other {
@@ -226,8 +226,8 @@ impl Receiver {
         let known = self.other.as_ref().filter(|other| other.reception.ssrc() == header.ssrc && other.from == from);
         // Require several packets of the new source, because a single packet may be forged or outdated.
         let known = known.filter(|other| other.is_stream_with(now, header) && !(again && old.reception.holds()));
-        // The followed source is unproven if only one of its packets has arrived. If this packet has the same SSRC,
-        // require `known` as well, because the packets may only have been reordered.
+        // The followed source is unproven if only one of its packets has arrived. If the new packet has the same SSRC,
+        // also require `known`, because it may belong to the followed source and only be reordered.
         let fleeting = old.reception.received() < 2 && !old_named && (!again || known.is_some());
         let proven = || known.is_some_and(|other| now.since(other.began) >= MIN_SILENCE);
         let silent =
@@ -235,9 +235,11 @@ impl Receiver {
         !again && (new_named || ended) || fleeting || silent
     }
 
-    /// Returns for how long the followed source has to be silent before it is replaced. At the same address this is two
-    /// frame intervals, but at least [`MIN_SILENCE`] or [`SOURCE_CHANGE_SILENCE`] and at most [`MAX_SILENCE`].
-    /// Otherwise it is RTCP's member time-out.
+    /// Returns for how long the followed source has to be silent before a source at the address `from` replaces it.
+    ///
+    /// For the address of the followed source, this is two frame intervals, but at least [`MIN_SILENCE`] and at most
+    /// [`MAX_SILENCE`]. The minimum is [`SOURCE_CHANGE_SILENCE`] if the frame interval is unknown or a session
+    /// description specifies the followed source. For another address, it is RTCP's member time-out.
     fn takeover_silence_of(&self, old: &Stream, from: Origin) -> Span {
         if old.from != from {
             return self.participant.member_timeout();
@@ -257,7 +259,8 @@ impl Stream {
         off.unsigned_abs() >= MAX_MISORDER && matches!(arrived(), Arrived::Restarted(_) | Arrived::Stray)
     }
 
-    /// Resets the reception statistics. If the timestamps jump, the media clock advances by the elapsed time instead.
+    /// Resets the reception statistics. If the timestamp jumps by more than [`TIMESTAMP_JUMP`], the media clock ignores
+    /// the timestamp and advances by the elapsed time.
     fn restart(&mut self, now: Time, header: &RtpHeader, ahead: i64) {
         (self.reception, self.ahead) = (Reception::trusting(header.ssrc, CLOCK_RATE), ahead);
         self.frame = (header.timestamp, now);

@@ -45,7 +45,7 @@ const FULL_BLOCK_PACKETS: usize = 20;
 const MAX_BLOCK_PACKETS: usize = 40;
 /// Minimum number of media packets per parity packet. It limits parity to a third of all packets.
 const MIN_PACKETS_PER_PARITY: usize = 2;
-/// A lower loss rate replaces the measured one only after this time.
+/// A lower measurement replaces the present loss rate only if the present one is at least this old.
 const LOSS_HOLD_TIME: Span = Span::secs(10);
 const DEFAULT_LOSS: f64 = 0.01;
 /// Maximum number of blocks that a receiver tracks. The newest blocks are tracked.
@@ -137,8 +137,8 @@ struct Loss {
 #[derive(Debug)]
 pub(crate) struct Blocks {
     pub(crate) settings: ParitySettings,
-    /// Whether a block can end after any packet. If not, it ends at the end of a frame, unless it has
-    /// [`MAX_BLOCK_PACKETS`] packets before.
+    /// Whether a block can end after any packet. If not, a block ends at the end of a frame, or when it has
+    /// [`MAX_BLOCK_PACKETS`] packets.
     pub(crate) anywhere: bool,
     open: Vec<Protected>,
     longest: u16,
@@ -172,9 +172,11 @@ impl Blocks {
         self.loss.share.unwrap_or(DEFAULT_LOSS)
     }
 
-    /// Adds a sent packet with a payload of `payload` bytes. If a block ends with it, queues the block's parity. The
-    /// amount of parity is such that at most a share `residual` of the packets stays missing, but at most half as many
-    /// parity packets as media packets are queued.
+    /// Adds a sent packet with a payload of `payload` bytes. If a block ends with this packet, queues the block's
+    /// parity.
+    ///
+    /// The number of parity packets is the smallest for which at most a share `residual` of the packets stays missing.
+    /// It is at most half the number of media packets.
     pub(crate) fn on_sent(&mut self, now: Time, packet: Protected, payload: u16, residual: f64) {
         // Discard an incomplete block at a gap, because a parity header can describe only a contiguous range.
         if self.open.last().is_some_and(|last| last.seq + 1 != packet.seq) {

@@ -41,8 +41,8 @@ struct Missing {
 
 /// Estimates the time from a request to its answer (RFC 6298).
 ///
-/// The first variation is an eighth of the first sample, although RFC 6298 uses half of it. With half of it, answers
-/// would seem to take so long that no packet that is due within three RTTs would be requested.
+/// The first variation is an eighth of the first sample. RFC 6298 uses half of the sample, but then the estimate would
+/// be too large at first. A packet that is due within three RTTs would not be requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct RoundTrip {
     mean: Span,
@@ -71,8 +71,8 @@ impl RoundTrip {
 
     /// Adds the time from the last of `tries` requests to the answer.
     ///
-    /// After several requests, the answer may belong to any of them (Karn's algorithm), so the estimate does not
-    /// change. In this case only the time before a repeated request is doubled if it was too short.
+    /// After several requests, the answer may belong to any of them (Karn's algorithm). Then the estimate does not
+    /// change. If the last request was sent too early, the time before a repeated request is doubled.
     fn on_answer(&mut self, took: Span, tries: u32) {
         if tries > 1 {
             let too_soon = !self.measured || took < self.mean.scale(0.9);
@@ -315,7 +315,7 @@ impl NackRequester {
         let due = self.missing.iter().filter(|(_, missing)| missing.ask <= now);
         let seqs: Vec<u64> = due.map(|(seq, _)| *seq).collect();
         let mut named: Vec<u16> = seqs.iter().map(|seq| *seq as u16).collect();
-        // The other packets are requested in the next RTCP packet.
+        // Request only the packets that fit into one NACK. The next RTCP packet requests the rest.
         named.truncate(Nack::fitting(&named));
         // Repeat the request only after the answer can have arrived, because an earlier request would be answered
         // twice.

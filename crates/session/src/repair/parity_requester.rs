@@ -86,7 +86,8 @@ impl ParityRequester {
             return;
         }
         let at = now + backoff(&mut self.chance, group);
-        // The block's first packet was ready at most this long ago: the duration of a block plus the one-way delay.
+        // Parity must arrive within `useful()` after the block's first frame was ready. It was ready at most one block
+        // duration plus the one-way delay ago.
         let due = (now + settings.useful()).before(settings.block() + group.round_trip() / 2);
         if at + group.answer() <= due && parities <= packets {
             self.pending.insert(base, PendingRequest { packets, parities, at, due, tries: 0 });
@@ -96,8 +97,8 @@ impl ParityRequester {
         }
     }
 
-    /// Processes another member's request for the block `base`. If that request asks for enough, this member's request
-    /// waits until it can have been answered.
+    /// Processes another member's request for the block `base`. If that request asks for enough parity, this member
+    /// delays its own request until the parity can have arrived.
     pub(crate) fn on_overheard(&mut self, now: Time, base: u64, request: &BlockRequest, group: Group) {
         if let Some(ask) = self.pending.get_mut(&base)
             && ask.packets == request.packets

@@ -76,8 +76,8 @@ pub(crate) struct NextParity {
     pub(crate) fragment: Fragment,
 }
 
-/// Checks that all streams together do not exceed the pacing rate. A packet may be early by the time that one packet
-/// takes, plus the credit.
+/// Checks that all streams together do not exceed the pacing rate. A packet may be sent too early by at most `credit`
+/// plus the time that a full packet takes at the pacing rate.
 struct PacingCheck {
     check: Check,
     packet: Bytes,

@@ -115,7 +115,8 @@ impl Fragments<'_> {
     /// Returns the next payload. It contains the rest of an OBU or the next OBU. If there is room, it also contains the
     /// start of the following OBU.
     ///
-    /// All payloads of a frame except the last end inside an OBU. Then Y and Z show that the frame continues.
+    /// Except for the last payload of a frame, each payload ends in the middle of an OBU. So the bits Y of this payload
+    /// and Z of the next payload show that the frame continues.
     pub(super) fn next_obus(&mut self) -> Option<Fragment> {
         let starts_unit = self.rest.is_none();
         let (offset, left, prefix, head) = match self.rest.take() {

@@ -26,7 +26,7 @@ pub struct Depacketiser {
     frame: Reassembled,
     /// Whether the start of a unit was lost. Bytes are then dropped until the next unit begins.
     headless: bool,
-    /// Whether a divided unit is incomplete. For VP9, the unit is the frame.
+    /// Whether the current unit continues in the next payload. For VP9, a unit is a frame.
     open: bool,
     /// Used for AV1: offset of the incomplete unit in the frame.
     unit: usize,
@@ -251,7 +251,7 @@ impl Depacketiser {
 
     fn push_vp8(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (begins, body) = vp8::parse(payload)?;
-        // The start or the end of a frame was lost, but `gap` was not called.
+        // Call `gap` here if the start or the end of a frame was lost and the caller has not called it.
         if begins != self.frame.bytes.is_empty() && !self.headless {
             self.gap();
         }
@@ -264,8 +264,8 @@ impl Depacketiser {
 
     fn push_vp9(&mut self, payload: &[u8]) -> Result<bool, ParseError> {
         let (descriptor, body) = vp9::parse(payload)?;
-        // A packet was lost, but `gap` was not called: this packet starts a frame while one is open, or continues a
-        // frame while none is open.
+        // Call `gap` here if a packet was lost and the caller has not called it. In this case, the new packet starts a
+        // frame while another is open, or continues a frame while none is open.
         if descriptor.begins == self.open && !self.headless {
             self.gap();
         }
