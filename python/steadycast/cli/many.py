@@ -219,7 +219,7 @@ def experiment(
     The exit code is 1 if a run fails, if a bound does not hold, or if a bound also holds in the placebo, the runs
     without the event under test.
 
-    In a checkout, FILE can also be an experiment of a paper. It runs as with "steadycast reproduce" and ends with exit
+    In a checkout, NAME can also be an experiment of a paper. It runs as with "steadycast reproduce" and ends with exit
     code 0.
     """
     specs = base.module("steadycast.experiment.spec")

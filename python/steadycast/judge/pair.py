@@ -92,7 +92,7 @@ class Pictures:
     """The format of raw pictures. `None` means y4m."""
     crop: Crop | None = None
     vmaf: bool = False
-    """Whether VMAF is measured after each cell."""
+    """Whether VMAF is measured after each run."""
 
 
 @dataclass(frozen=True)

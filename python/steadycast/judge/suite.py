@@ -172,7 +172,7 @@ def _hash(value: object) -> str:
 
 
 def key_of(setup: Setup, task: Task) -> str:
-    """Return a hash of everything on which a cell's outcome depends, including the files of the programs."""
+    """Return a hash of everything on which the outcome of a run depends, including the files of the programs."""
     pair = setup.pair
     paths = [*pair.reads(), *([Path(pair.clip.source)] if pair.clip else [])]
     states = [(str(path), path.stat()) for path in paths if path.is_file()]
@@ -219,7 +219,7 @@ def conducted(
     jobs: int | None,
     told: Progress,
 ) -> list[Outcome]:
-    """Run all unfinished cells. If the machine was too busy for a cell, run this cell again, alone.
+    """Make all unfinished runs. If the machine was too busy during a run, repeat this run alone.
 
     Trusted outcomes are stored immediately, so that they can be used after an interruption.
     """
@@ -248,7 +248,7 @@ def conducted(
     rest = [task for task in tasks if task not in found]
     if jobs is None and rest:
         if not found:
-            # Run the first cell alone. Its load shows how many cells the machine can run at a time.
+            # Make the first run alone. Its load shows how many runs the machine can make at a time.
             run(rest[:1], 1)
             rest = rest[1:]
         jobs = _jobs(next(iter(found.values())).processors)

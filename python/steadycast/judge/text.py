@@ -24,7 +24,7 @@ NOTHING, NEVER = "–", "never"
 
 @dataclass(frozen=True)
 class Judgement:
-    """The outcomes of all cells of a pair."""
+    """The outcomes of all runs of a pair."""
 
     pair: Pair
     networks: Mapping[str, str]

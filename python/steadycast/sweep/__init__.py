@@ -188,8 +188,8 @@ def sweep(
         baseline: PATH=VALUE of an axis, with which the runs will be compared later. Here it is only checked: if it
             does not exist, this is an error before the first run.
         out: the folder of the sweep. By default, a temporary folder is used and removed together with the result.
-        force: begin again in a folder that exists. Its old results are removed when the first run is done. If the
-            call fails before that, they stay.
+        force: begin again in a folder that exists. Its old results are removed. If the call fails before a run
+            is done, they stay.
         progress: callback that receives the progress. By default, a progress bar is shown if stderr is a terminal.
 
     Raises:

@@ -261,7 +261,7 @@ def grid(
     over: Iterable[tuple[str, Sequence[str]]],
     table: tuple[Sequence[str], Sequence[tuple[str, ...]]] = ((), ((),)),
 ) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Return the axes, and all combinations of their values. Each row of a table counts as one value."""
+    """Return the axes, and all combinations of their values. Table rows are combined with the other axes."""
     over = list(over)
     axes = [*table[0], *(path for path, _ in over)]
     for place, path in enumerate(axes):
