@@ -446,8 +446,8 @@ impl Direction {
             (_, false, None) => match by_receiver_reports.get(&i) {
                 Some(fate @ Fate::Arrived(_)) => (Arrival::Unknown(Unknown::Unrecorded), *fate),
                 Some(fate) => (Arrival::Unknown(Unknown::Lost), *fate),
-                // If arrivals are read from reports, the recording was made before the receiver. A gap in it is no loss
-                // on the path to the receiver, so the recording itself missed this packet.
+                // If arrivals are read from reports, a gap in the recording does not show that the packet was lost on
+                // the path. Assume that the recording itself missed this packet.
                 None if by_reports => (Arrival::Unknown(Unknown::Unrecorded), Fate::Unknown(Unknown::Unrecorded)),
                 None if is_untimed(packet) => (Arrival::Unknown(Unknown::Untimed), Fate::Arrived(Evidence::Record)),
                 None if unread.is_none() => {

@@ -178,7 +178,8 @@ impl Direction {
     /// packet whether it arrived, or `None` if this is unknown.
     ///
     /// Returns `None` if the capture may have missed any packet. One possible reason is that it dropped packets at
-    /// unknown times. The other is that more missing packets are known to have arrived than to be lost.
+    /// unknown times. The other is that more missing packets are known to have arrived than to be lost, and that more
+    /// than [`LEAST_REPORTED`] of them are known to have arrived.
     pub(crate) fn may_be_unread(&self, fates: &[Option<bool>]) -> Option<BTreeSet<usize>> {
         let missing = || (0..self.packets.len()).filter(|&i| !self.packets[i].is_recorded);
         let open: Vec<usize> = missing().filter(|i| fates[*i].is_none()).collect();

@@ -19,8 +19,8 @@ const CONFIRMING_PACKETS: usize = 5;
 const CONFIRMING_STEP: u16 = 10;
 /// Minimum length of a gap that may be a restart.
 const SHORTEST_JUMP: i64 = 100;
-/// A gap is a restart if its missing packets would need more than this multiple of the mean packet rate. A key frame
-/// needs less than that, because it is only about 20 times as large as the mean frame.
+/// A gap may be a restart if its missing packets would need more than this multiple of the mean packet rate. A key
+/// frame needs less than that, because it is only about 20 times as large as the mean frame.
 const JUMP_RATE: f64 = 40.0;
 
 #[derive(Clone, Copy, Debug)]

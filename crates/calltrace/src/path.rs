@@ -41,10 +41,12 @@ const LEAST_OF_SEVERAL_S: f64 = 0.05;
 /// The capacity from trains during which the delay stepped is used only if it differs from the capacity of other trains
 /// by at most this fraction.
 const NEAR: f64 = 0.1;
-/// There is no cross traffic if the mean rate of the trains is at least this fraction of the [`mode`] of their rates.
+/// A window of the call, or a part of it, has no cross traffic if the mean rate of the trains is at least this fraction
+/// of the [`mode`] of their rates.
 const ALONE: f64 = 0.9;
-/// [`mark_shared`] marks a window of the call if the mean rate of its trains is below this fraction of the [`mode`] of
-/// their rates. The fraction is lower than [`ALONE`], because a step of the delay may lower the mean slightly.
+/// [`mark_shared`] marks a window of the call only if the mean rate of its trains is below this fraction of the
+/// [`mode`] of their rates. The longest service times are left out ([`without_steps`]). The fraction is lower than
+/// [`ALONE`], because a step of the delay may lower the mean slightly.
 const SHARED_PART: f64 = 0.8;
 /// Maximum drift between two clocks, in seconds per second. If the delay has a larger slope, the queue grows.
 const MOST_DRIFT: f64 = 1e-3;

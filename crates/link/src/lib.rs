@@ -507,8 +507,8 @@ impl Link {
         if self.idle.passed > 0 { Span::ZERO } else { self.state.waited }
     }
 
-    /// Returns true if the last packet found the link idle, and if the link has only a constant rate, a constant delay
-    /// and a drop-tail queue. The packet's latency then depends only on its size.
+    /// Returns true if the last packet found the link idle, and if the link is plain. A plain link has only a constant
+    /// or unlimited rate, a constant delay and a drop-tail queue. The packet's latency then depends only on its size.
     #[inline]
     pub const fn was_idle(&self) -> bool {
         self.idle.passed > 0

@@ -10,7 +10,8 @@ impl WholeWindow {
     pub(crate) fn grow(&mut self, cwnd: f64, acked: f64, acks_per_segment: f64) -> f64 {
         // The conversion to `u32` is safe. Windows are below 2³², and so is `acks_per_segment` in practice.
         let (mut cwnd, acks_per_segment) = (f64::from(cwnd as u32), f64::from(acks_per_segment as u32).max(1.0));
-        // If `acks_per_segment` has become smaller, grow by only one segment and discard the rest, as Linux does.
+        // If `acks_per_segment` has become smaller, `pending` may be enough for several segments. Grow by only one
+        // segment for it, and discard the rest of `pending`, as Linux does.
         if self.pending >= acks_per_segment {
             self.pending = 0.0;
             cwnd += 1.0;

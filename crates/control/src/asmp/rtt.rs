@@ -31,8 +31,9 @@ struct Anchor {
 ///
 /// In the multiplicative form, `T_ref` is the value of `T_oneway` when the announcement of `RTT` arrived.
 ///
-/// The sender measures `RTT` from an announcement until the receiver's next report. In the additive form, `T_ref` is
-/// the mean one-way delay when that announcement arrived. In this mean, each packet has weight 1/4.
+/// The sender measures `RTT` by a report of the receiver. The measurement begins at the last announcement before this
+/// report. In the additive form, `T_ref` is the mean one-way delay when that announcement arrived. In this mean, each
+/// packet has weight 1/4.
 ///
 /// Source: ASMP, equations 6–11.
 #[derive(Clone, Debug, Default)]

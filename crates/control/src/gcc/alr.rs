@@ -2,7 +2,8 @@
 
 use steadycast_units::{Bytes, Rate, Span, Time};
 
-/// Upper limit of the budget: the number of bytes by which it fills in this time. A negative budget has the same limit.
+/// The budget is at most the number of bytes by which it fills in this time. A negative budget is limited to the same
+/// number of bytes.
 const WINDOW: Span = Span::millis(500);
 /// The budget fills at this share of the target rate.
 const SHARE: f64 = 0.65;

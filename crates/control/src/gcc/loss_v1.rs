@@ -8,7 +8,7 @@ use steadycast_units::{Rate, Span, Time};
 
 /// Minimum number of packets from which a loss fraction is computed.
 const LEAST_PACKETS: i64 = 20;
-/// An increase starts from the lowest target of the recent past. It looks back by this time.
+/// An increase starts from the lowest target within this time before the increase.
 const MIN_HISTORY: Span = Span::secs(1);
 /// An increase multiplies the lowest target by this factor.
 const FACTOR: f64 = 1.08;

@@ -107,8 +107,8 @@ const EMPTY_DELAY_MIN: f64 = 0.003;
 /// An empty queue ends COMPETE only if no congestion loss has occurred for long enough. The required time is this
 /// multiple of the gap between the last two congestion losses.
 const CALM_LOSS_GAPS: f64 = 1.5;
-/// An empty queue ends COMPETE only after ten round trips without a congestion loss. This constant is the reciprocal of
-/// ten.
+/// An empty queue ends COMPETE only after ten round trips without a congestion loss. The round-trip time divided by
+/// this constant is the duration of ten round trips.
 const CALM_PER_RTT: f64 = 0.1;
 /// An empty queue ends COMPETE only if no congestion loss has occurred for this time, in seconds.
 const CALM_TIME_MIN: f64 = 1.0;
@@ -117,7 +117,8 @@ const LOSS_GAP_INITIAL: f64 = 1.0;
 /// COMPETE may end in an unshared queue and begin again soon. It then continues with its old window. "Soon" means
 /// within this time, in seconds, plus ten round trips.
 const REUSED_WINDOW_TIME: f64 = 10.0;
-/// The reciprocal of ten, which is the number of round trips that are added to [`REUSED_WINDOW_TIME`].
+/// Ten round trips are added to [`REUSED_WINDOW_TIME`]. The round-trip time divided by this constant is the duration of
+/// ten round trips.
 const REUSED_WINDOW_PER_RTT: f64 = 0.1;
 
 /// CUBIC's window, in segments. The fields have the names of RFC 9438.
@@ -234,8 +235,9 @@ pub(super) struct CompeteLaw {
     /// The mean number of lost packets per report.
     lost: f64,
     response: RateResponse,
-    /// Lower bound of the limit that the receive rate sets ([`rate_limit`]), in bit/s. The path carried this rate
-    /// before the last cut.
+    /// Lower bound of the limit that the receive rate sets ([`rate_limit`]), in bit/s. At the beginning of
+    /// COMPETE, it is the initial rate. After a cut, it is a fraction ([`RESTORED_SHARE`]) of the receive rate before
+    /// the cut.
     pub(super) restore: f64,
 }
 

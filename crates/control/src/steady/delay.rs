@@ -83,9 +83,11 @@ const START_QUEUE_RTTS: f64 = 3.0;
 const LOSS_QUEUE_TARGETS: f64 = 3.0;
 /// The margin in the formula of [`LOSS_QUEUE_TARGETS`], in seconds.
 const LOSS_QUEUE_MARGIN: f64 = 0.010;
-/// Lower bound of that threshold, in seconds. If all flows run DELAY, their queue is shorter.
+/// Lower bound of the threshold in the formula of [`LOSS_QUEUE_TARGETS`], in seconds. If all flows run DELAY, their
+/// queue is shorter.
 const LOSS_QUEUE_MIN: f64 = 0.020;
-/// If a loss in a queue of this length begins COMPETE, the first rate of COMPETE is this fraction of the rate.
+/// If COMPETE begins because of a loss at a queueing delay above that threshold, its first rate is this fraction of the
+/// previous rate or of the receive rate, whichever is higher.
 const LOSS_START_SHARE: f64 = 0.85;
 /// A packet was lost in a standing queue if its queueing delay was above this value, in seconds, and if the current
 /// standing queue is longer than half of that delay.
@@ -246,9 +248,8 @@ impl DelayConstancy {
         now - self.since > CONSTANT_DELAY_SPANS * span
     }
 
-    /// Returns whether the constant delay is the base delay of a path. An unshared queue would have been
-    /// drained by now, because the rate was cut. The last round trip does not count, because a cut takes effect a round
-    /// trip later.
+    /// Returns whether the constant delay is the base delay of a path. An unshared queue would have drained by now,
+    /// because the rate was cut. The last round trip does not count, because a cut takes effect a round trip later.
     fn is_path(&self, now: f64, (share, rtt): (f64, f64), span: f64) -> bool {
         self.is_constant(now - rtt, span) && self.yielded - share * rtt > self.max
     }
@@ -404,7 +405,8 @@ impl DelayLaw {
         (self.peak_rate, self.empty_queue_loss_at) = (PeakRate(received), now);
     }
 
-    /// Records that the queue is considered unshared from now on. `rate` is the current sending rate, in bit/s.
+    /// Records that the queue is considered unshared for now ([`OwnQueue::holds`]). `rate` is the current sending rate,
+    /// in bit/s.
     pub(super) fn set_own_queue(&mut self, now: f64, rate: f64) {
         self.own_queue = OwnQueue::new(now, rate);
         self.scale = 1.0;

@@ -152,7 +152,8 @@ struct LawDriver {
     law: Law,
     now: f64,
     number: u64,
-    /// The send time of each packet, in seconds, and the law's current rule just after the packet.
+    /// The send time of each packet, in seconds, and the law's rule after the report on this packet. If the packet was
+    /// lost, it is the rule after the packet was sent.
     rules: Vec<(f64, &'static str)>,
 }
 

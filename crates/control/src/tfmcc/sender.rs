@@ -374,8 +374,8 @@ impl SenderHalf for Sender {
         if !is_clr && !back.leave {
             if back.fb_nr == self.fb_nr {
                 self.round_heard = true;
-                // From now on, a receiver reports only if its rate is lower than the rate of this report by the
-                // fraction g (RFC 4654, section 3.4).
+                // From now on, a receiver reports only if its rate is lower than the rate of this report by at least
+                // the fraction g (RFC 4654, section 3.4).
                 if self.x_supp > back.rate {
                     self.x_supp = back.rate.scale(1.0 - self.config.g);
                 }
