@@ -87,7 +87,7 @@
 // Kind of a stream: video, at the pacing rate.
 #define STEADYCAST_VIDEO 2
 
-// Kind of a stream: the program's parity, at the pacing rate before video.
+// Kind of a stream: parity from the program, sent at the pacing rate and before video.
 #define STEADYCAST_PARITY_STREAM 3
 
 // Role of a frame: a key frame.
@@ -378,11 +378,13 @@ int steadycast_timer(SteadycastRemote *handle, int64_t now_ns);
 int steadycast_decision(SteadycastRemote *handle,
                         SteadycastDecision *decision);
 
-// Reads the probe to send into `probe`, whose `size` the caller has set. Returns 1 if there is one, else 0.
+// Fills `probe`, whose `size` the caller has set, with the probe that has to be sent. Returns 1 if there is a probe,
+// else 0.
 //
 // # Safety
 // As for `steadycast_decision`; `probe` is null or points to a struct of its type.
-int steadycast_probe(SteadycastRemote *handle, SteadycastProbe *probe);
+int steadycast_probe(SteadycastRemote *handle,
+                     SteadycastProbe *probe);
 
 // Writes the controllers' names into `names`, one per line, NUL-terminated and truncated to `room` bytes. Returns
 // the bytes that the whole list needs.
@@ -392,8 +394,8 @@ int steadycast_probe(SteadycastRemote *handle, SteadycastProbe *probe);
 size_t steadycast_controllers(char *names,
                               size_t room);
 
-// Creates a sender's kit. Null `settings` mean transport-wide feedback without retransmissions, no padding, a second
-// of backlog and 20 ms of credit. The other arguments are as for `steadycast_new`.
+// Creates a sender's kit, which is a controller with a pacer, a frame queue and retransmissions. Null `settings` mean
+// the values of `STEADYCAST_SENDER_SETTINGS`. The other arguments are as for `steadycast_new`.
 //
 // # Safety
 // As for `steadycast_new`; `settings` is null or points to as many bytes as its first field says.
@@ -419,10 +421,11 @@ void steadycast_sender_free(SteadycastSender *handle);
 //
 // # Safety
 // As for `steadycast_sender_poll`; `stream` is null or points to a struct of its type.
-int steadycast_sender_stream(SteadycastSender *handle, const SteadycastStream *stream);
+int steadycast_sender_stream(SteadycastSender *handle,
+                             const SteadycastStream *stream);
 
-// Writes the next frame's task into `encoder`, whose `size` the caller has set. Each key-frame request is returned
-// once. Returns `STEADYCAST_VALUE` if there is no such stream.
+// Fills `encoder`, whose `size` the caller has set: the rate, and whether the next frame is skipped or is a key frame.
+// A request for a key frame is passed on only once. Returns `STEADYCAST_VALUE` if there is no such stream.
 //
 // # Safety
 // As for `steadycast_sender_poll`; `encoder` is null or points to a struct of its type.
@@ -481,9 +484,12 @@ int steadycast_sender_feedback(SteadycastSender *handle,
                                const SteadycastFate *fates,
                                size_t count);
 
-// Requests the retransmission of a packet, as a NACK does. Returns 1, or 0 if it is queued already, was sent less
-// than a round trip ago, is not cached, would arrive too late, or exceeds retransmissions' share. Returns
-// `STEADYCAST_VALUE` if there is no such stream. Poll afterwards.
+// Requests the retransmission of a packet, as a NACK does. Poll afterwards. Returns 1 if the packet is now queued, and
+// `STEADYCAST_VALUE` if there is no such stream.
+//
+// Returns 0 if the packet is already queued, was sent less than a round trip ago, is not cached, or would arrive too
+// late. Also returns 0 if retransmissions have used up their share of the rate, or if the controller is at its lower
+// limit and the packet does not belong to a key frame.
 //
 // # Safety
 // As for `steadycast_sender_poll`.
