@@ -54,7 +54,10 @@ class Confinement:
     read_only: Sequence[str] = ()
     """Folders that are mounted read-only. One of them may contain `writable`."""
     shown: Sequence[Sequence[str]] = ()
-    """Pairs of two paths. The file at the first path is mounted over the empty file at the second path."""
+    """Pairs of two paths. The program may read the file at the first path.
+
+    This file is mounted read-only over the empty file at the second path.
+    """
     user: Sequence[int] | None = None
     """User and group of the program. `None` means the caller's, without capabilities if the caller is root."""
 

@@ -150,7 +150,8 @@ def _one(programs: Program | Sequence[Program] | hosts.Plan | None) -> Program |
     if programs is None or isinstance(programs, Program):
         programs = [] if programs is None else [programs]
     for each in programs:
-        # Call `check_start` only for the errors that it raises. The core reports a program that does not exist.
+        # Call `check_start` only for the errors that it raises. The core reports a program that does not exist, and
+        # an empty command.
         for word in each.command[:1]:
             check_start(word, word)
     if len(programs) < 2:

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from steadycast.table import Column
 
 MEASURED = ("picture_score", "psnr_db.raw.y", "ssim", "vmaf", "mos.mean")
-"""Paths of figures that are measured on pictures, one for each key of a receiver in the summary."""
+"""Paths of figures that are measured on pictures.
+
+In the summary, these figures are below several keys of a receiver. The list has one path for each of these keys.
+"""
 
 
 FRAMES = tuple(

@@ -76,7 +76,7 @@ struct RungUnit {
     bytes: Arc<[u8]>,
 }
 
-/// A picture that was encoded at each rate (rung) of the source.
+/// A picture that was encoded at all rungs. A rung is one of the encodings of the source, which differ in rate.
 #[derive(Debug)]
 struct SharedFrame {
     number: u64,
@@ -705,8 +705,8 @@ impl RungFeed {
     fn takes(&mut self, frame: &SharedFrame, rate: Rate, backlog: Bytes) -> Option<u32> {
         let began = self.began?;
         if self.base.is_none() && frame.first {
-            // The source sets the pace itself, because otherwise `on_rate` has set `base`. Its first key frame shows
-            // which picture was due at `began`.
+            // The source sets the pace itself, because otherwise `on_rate` has set `base`. The first key frame that
+            // this session gets shows which picture was due at `began`.
             let base = frame.picture.saturating_sub(self.broadcast.pictures_since(began));
             self.begin_at(base, self.broadcast.time(base).min(frame.sampled));
         }

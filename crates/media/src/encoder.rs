@@ -215,7 +215,7 @@ impl Encoder {
         true
     }
 
-    /// Records the controller's new rate, which includes the headers of IP packets.
+    /// Records the controller's new rate, which includes all packet headers (IP, UDP and RTP).
     pub fn on_rate(&mut self, rate: Rate) {
         self.rate_sum.0 += rate.as_bps_f64();
         self.rate_sum.1 += 1;

@@ -41,14 +41,14 @@ pub trait Feed: Send {
     /// Requests that the encoder codes its next frame as an intra frame.
     fn key_frame(&mut self) {}
 
-    /// Sets the controller's new rate, which includes the headers of IP packets.
+    /// Sets the controller's new rate, which includes all packet headers (IP, UDP and RTP).
     fn on_rate(&mut self, rate: Rate);
 
     /// Returns whether the best quantizer needs less than the rate allows. The content then limits the rate.
     fn limited(&self) -> bool;
 
-    /// Returns the mean rate that the best quantizer needs, including the headers of IP packets. Returns `None` if the
-    /// rate is not known beforehand.
+    /// Returns the mean rate that the best quantizer needs, including all packet headers (IP, UDP and RTP). Returns
+    /// `None` if the rate is not known beforehand.
     fn best(&self) -> Option<Rate> {
         None
     }

@@ -75,7 +75,7 @@ pub fn spaced_rates(count: usize, top: Rate, bottom: Rate) -> Vec<Rate> {
     (0..count).map(|n| Rate::from_bps_f64(middle * libm::pow(ratio, place(n)))).collect()
 }
 
-/// The rates that a rung needs, including the headers of IP packets.
+/// The rates that a rung needs, including all packet headers (IP, UDP and RTP).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RungNeed {
     /// The rate of the rung's last two groups of pictures, whichever is higher.

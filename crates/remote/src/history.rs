@@ -176,9 +176,9 @@ impl Joined {
     /// Assumes the arrival times that the feedback does not contain, because controllers measure the receive rate and
     /// the queue with arrival times. The packets must be sorted.
     ///
-    /// The delay of a packet without an arrival time is interpolated between the nearest packets with one. If there is
-    /// no such packet on one side, the delay is that of the packet on the other side. If no packet has an arrival time,
-    /// none is assumed.
+    /// Only packets that have arrived get an arrival time. The delay of such a packet is interpolated between the
+    /// nearest packets that have an arrival time. If only one side has such a packet, its delay is used. If no
+    /// packet has an arrival time, none is assumed.
     pub fn assume_times(&mut self) {
         let timed = |packet: &PacketReport| {
             let sent = i128::from(packet.sent.as_nanos());

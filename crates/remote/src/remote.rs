@@ -370,8 +370,8 @@ impl Remote {
     /// Missing packets must be included, as [`PacketResult::missing`].
     ///
     /// If all packets have the same arrival time, it is valid only for the newest packet (RFC 9002, section 5.1). The
-    /// other packets are then assumed to have had the same delay. If only some packets have no arrival time, their delays
-    /// are interpolated ([`Joined::assume_times`]).
+    /// other packets are then assumed to have had the same delay. If only some packets have no arrival time, their
+    /// delays are interpolated ([`Joined::assume_times`]).
     ///
     /// Returns the round-trip time, if it can be measured from the feedback.
     pub fn feedback(&mut self, at: Time, fates: impl IntoIterator<Item = PacketResult>) -> Option<Span> {

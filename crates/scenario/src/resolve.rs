@@ -201,7 +201,7 @@ fn check_ways(group: &Group<'_>, flows: &[Flow], network: &Network, out: &mut Fi
         };
         let part = |node: NodeIx| parts.get(node.0 as usize).copied();
         for to in &flow.to {
-            // Stop at the first problem. All flows of this `[[flow]]` entry can have the same problem.
+            // Stop at the first problem, because all flows of this `[[flow]]` entry can have the same problem.
             if *to == flow.from {
                 let node = quoted(&network.nodes[to.0 as usize]);
                 out.problem(

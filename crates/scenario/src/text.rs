@@ -198,7 +198,8 @@ fn absolute(key: &str, value: &Value, folder: &Path) -> String {
 }
 
 /// Returns the lines for a link's behaviour. With `change`, the lines belong to an entry that changes an existing link.
-/// They then also say which properties the link does not have, for example `shaper = "none"`.
+/// They then also say which properties the link does not have, for example `shaper = "none"`, because these lines
+/// override the properties of the existing link.
 fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
     let mut keys = direction(forward, None, change);
     // Write `back` if there is loss, because without it loss applies to the forward direction only.
@@ -209,7 +210,7 @@ fn behaviour((forward, back): &Pair, change: bool) -> Vec<String> {
 }
 
 /// Returns the lines for one direction. If `over` is given, the lines belong to the table `back`, and `over` is the
-/// forward direction. Without a line, a key has the same value as in the forward direction.
+/// forward direction. In this table, a key that has no line has the same value as in the forward direction.
 fn direction(d: &Direction, over: Option<&Direction>, change: bool) -> Vec<String> {
     let is_written = |has: fn(&Direction) -> bool| change || has(d) || over.is_some_and(has);
     let mut looped = None;

@@ -647,8 +647,8 @@ impl MediaSender {
             return self.wait(now, None);
         };
         let departure = self.send_again(now, stream, &packet, Stream::Padding, self.departure_rate());
-        // Ignore the result, which is always zero here. Padding is only sent in probes without [`Probe::within`], for
-        // which the pacer is not charged.
+        // Ignore the result, which is always zero here. Padding is only sent in probes without [`Probe::within`], and
+        // these probes have no bytes that the pacer charges later.
         self.prober.on_sent(None, departure.size);
         Output::Send(departure)
     }

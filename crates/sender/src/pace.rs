@@ -10,8 +10,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Creates a pacer. After a late wake-up, it catches up with a burst. The burst has at most the bytes that the
-    /// pacing rate sends in the time `credit`.
+    /// Creates a pacer. After a late wake-up, it catches up with a burst. The burst makes up for a delay of at most
+    /// `credit`.
     pub const fn new(credit: Span) -> Self {
         Self { credit, last: None }
     }

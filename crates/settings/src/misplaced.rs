@@ -37,7 +37,7 @@ pub(crate) struct Misplaced<'a> {
     keys: &'a [&'static str],
     schema: Json,
     texts: Json,
-    /// Whether the key was set on the command line. If so, it replaces the key of the file.
+    /// Whether the key was set on the command line. Such a key replaces the same key in the file.
     replaces: bool,
 }
 
@@ -148,7 +148,7 @@ impl<'a> Misplaced<'a> {
         if there.is_empty() { absent } else { there }
     }
     /// Suggests the inner table that accepts the key, if only one inner table does. If one of the inner tables that
-    /// accept the key already contains it, suggests to leave the key out.
+    /// accept the key already contains it, suggests to leave the key out, unless the key was set on the command line.
     fn inside(&self) -> Option<Remedy> {
         let able = self.able();
         let set = |outer: &&&str| self.table.get(outer).is_some_and(|there| there.get(self.key).is_some());

@@ -437,8 +437,9 @@ class Spec:
     def label(self, point: Point, name: str) -> str:
         """Return the label of a point for ``name``.
 
-        If ``name`` is a class, the label is the point's label in this class. Otherwise, it is the value of the axis,
-        the variable or the column of `about` that has this name.
+        If ``name`` is "scenario", the label is the name of the point's scenario. If it is a class, the label is the
+        point's label in this class. Otherwise, the label is the value of the axis, the variable or the column of
+        `about` that has this name.
         """
         labels = {"scenario": point.scenario, **dict(point.values), **self.scenarios[point.scenario].about}
         if name in labels:

@@ -218,7 +218,7 @@ def _number(measure: Measure, value: float) -> str:
 def _counts(done: Experiment, spec: TableSpec) -> Table:
     """Build a row for each group of points and each variant.
 
-    A row has the number of points, and the number of points whose bounds all hold with each seed.
+    A row has the number of points that have bounds, and the number of points whose bounds all hold with each seed.
 
     With ``by_bound``, it also has the number of points whose result depends on the seed, and the number of points whose
     result is unknown. For each measure, it has the number of points whose bounds on the measure hold.

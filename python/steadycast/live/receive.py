@@ -1,4 +1,4 @@
-"""Implements `steadycast receive`. A stream is written to a file, sent to a player, or only recorded in figures."""
+"""Implements `steadycast receive`. A stream is written to a file, sent to a player, or used only for its record."""
 
 from __future__ import annotations
 

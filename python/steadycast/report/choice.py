@@ -360,7 +360,8 @@ def difference(criterion: Criterion, one: Candidate, other: Candidate) -> Differ
     """Return the difference between two candidates in one criterion, or `None` if one of them has no value.
 
     Runs with equal seeds are paired, and runs without a partner are left out. If less than half of the runs of the
-    smaller candidate have a partner, all runs are paired in their order instead.
+    candidate with fewer runs have a partner, the runs are paired in their order instead. If one candidate has more
+    runs, its surplus runs are left out.
     """
     a, b = criterion.by_seed(one), criterion.by_seed(other)
     if not a or not b:
@@ -401,7 +402,8 @@ class Verdict:
     nearest: str | None = None
     """The candidate that is nearest to the rule, if all candidates break the rule.
 
-    If several candidates were not excluded, it is the one of them that breaks the rule least.
+    It is the only candidate that was not excluded. If several were not excluded, it is the one of them that breaks
+    the rule least.
     """
     score: str | None = None
     """Name of the score that was compared."""
