@@ -208,8 +208,8 @@ struct Climb {
     wait: Span,
 }
 
-/// Returns whether to skip the rest of the present group of pictures. This is the case if the rate is far below the
-/// rate that the rung needs, and if there is a coarser rung.
+/// Returns whether to skip the rest of the present group of pictures. This is the case if the rate is below
+/// `ABANDON_SHARE` of the rate that the rung needs, and if there is a coarser rung.
 pub fn abandons_group(rung: Option<usize>, needs: &[RungNeed], rate: Rate) -> bool {
     let coarser = |rung: &usize| rung + 1 < needs.len();
     let need = rung.filter(coarser).and_then(|rung| needs.get(rung));
