@@ -202,8 +202,8 @@ impl Encoder {
         (self.next - self.left_out) as u32
     }
 
-    /// With [`Vbr::Rungs`], skips the rest of a GOP if `rate` is too far below the rate that the present rung needs. The
-    /// function `abandons_group` in `rungs.rs` decides this. Returns whether frames were skipped.
+    /// With [`Vbr::Rungs`], skips the rest of a GOP if `rate` is too far below the rate that the present rung needs.
+    /// The function `abandons_group` in `rungs.rs` decides this. Returns whether frames were skipped.
     pub fn abandons_group(&mut self, rate: Rate) -> bool {
         let (frames, gop) = (self.ladder.frames(), u64::from(self.ladder.gop));
         let within = self.next % frames;

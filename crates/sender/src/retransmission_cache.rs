@@ -229,8 +229,8 @@ impl<P: Copy> RetransmissionCache<P> {
         !self.queue.is_empty()
     }
 
-    /// Takes the next packet to retransmit. `number` is the number that this retransmission gets. All packets of all
-    /// streams are numbered together.
+    /// Takes the next packet to retransmit. `number` is the number that this retransmission gets. Media,
+    /// retransmissions and parity of all streams are numbered together.
     pub fn next(&mut self, now: Time, number: u64) -> Option<Retransmission<P>> {
         if !self.waits(now) {
             return None;
