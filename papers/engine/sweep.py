@@ -561,7 +561,9 @@ def _answer(found: Search, link: str) -> list[str]:
         "added": "If changes that help are combined one after the other",
     }
     best = "".join(
-        f" {words}, at most {counts[kind]} hold." for kind, words in said.items() if counts[kind] is not None
+        f" {words}, {'at most ' if most else ''}{_hold(most)}."
+        for kind, words in said.items()
+        if (most := counts[kind]) is not None
     )
     many = f"seeds {', '.join(str(seed) for seed in base.seeds)}"
     seeds = (
@@ -571,7 +573,8 @@ def _answer(found: Search, link: str) -> list[str]:
     )
     ever = set[Place]().union(*(f.holds for f in (base, *allowed)))
     never = sorted(set(base.numbers) - ever)
-    none = f" No setting was found in which these statements hold: {_texts(never)}." if never else ""
+    other = "the other statement holds" if len(never) == 1 else "the other statements hold"
+    none = f" No setting was found in which {other} ({_texts(never)})." if never else ""
     answer = (
         "A better setting than the joint setting was found."
         if found.better
@@ -579,11 +582,18 @@ def _answer(found: Search, link: str) -> list[str]:
     )
     return [
         f"**{answer}** {len(allowed)} settings that the paper allows were tried on {seeds} Of {len(base.numbers)} "
-        f"statements, {len(base.holds)} hold in the joint setting.{best} {len(ever)} statements hold in at least one "
-        f"of these settings.{none} [All settings]({link}).",
+        f"statements, {_hold(len(base.holds))} in the joint setting.{best} {_hold(len(ever), ' statement')} in at "
+        f"least one of these settings.{none} [All settings]({link}).",
         "",
         _candidate(found),
     ]
+
+
+def _hold(count: int, noun: str = "") -> str:
+    """Return "3 hold" or "1 holds"; with the noun " statement", "3 statements hold" or "1 statement holds"."""
+    if count > 1:
+        return f"{count}{noun and f'{noun}s'} hold"
+    return f"{count or ('no' if noun else 'none')}{noun} holds"
 
 
 def _candidate(found: Search) -> str:
@@ -600,10 +610,10 @@ def _candidate(found: Search) -> str:
     )
     fresh = MORE if found.more is not None else candidate.seeds
     of = len(world.numbers)
-    all_of = f" of all {of} statements of the paper" if of > len(base.numbers) else ""
+    all_of = f" of the paper's {of}" if of > len(base.numbers) else ""
     return (
         "The settings in which most statements hold were run again with seeds 1 to 5. The best of them is the "
-        f"*candidate*. On these seeds, {len(final.holds)} statements{all_of} hold with the candidate, and "
+        f"*candidate*. On these seeds, {len(final.holds)}{all_of} statements hold with the candidate, and "
         f"{len(found.finals[0].holds)} statements hold in the joint setting.{differs} If each statement is judged by "
         f"its mean over the fresh seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} "
         f"statements hold with the candidate, and {len(world.holds)} hold in the joint setting. Each of the seeds "

@@ -343,7 +343,8 @@ def brief(result: Result, family: str) -> str:
 
 def caption(e: Experiment) -> str:
     """Return the line above an experiment's statements or figures: its title, and the place in the paper."""
-    return f"**Experiment {e.id}: {e.title}** (the paper's section {e.section})"
+    sections = "sections" if " and " in e.section.split(",")[0] else "section"
+    return f"**Experiment {e.id}: {e.title}** (the paper's {sections} {e.section})"
 
 
 def verdict_of(r: Row) -> str:
@@ -372,7 +373,7 @@ def world(family: str) -> str:
         value, other = listed[name]
         # If the paper has no sentence that allows the value, the text describes the value that it replaces.
         why = other.says or f"{value.ours} The paper's words allow this range: {value.range}."
-        before = ":" if other.says else ". In the setting “as printed” we chose another value."
+        before = ":" if other.says else ". The setting “as printed” has another value."
         lines.append(f"- **{name}**{before} {' '.join(why.split())}")
     return "\n".join(lines).strip()
 
