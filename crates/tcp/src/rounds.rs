@@ -53,24 +53,26 @@ pub(crate) struct PriorWindow {
     /// Number of segments that had been delivered when the recovery began. Packet conservation ends when a segment is
     /// acknowledged that was sent later, so it lasts one round. The value is `None` outside a fast recovery.
     conserve_until: Option<u64>,
+    /// Whether a recovery has begun and not ended.
+    recovers: bool,
 }
 
 impl PriorWindow {
-    /// Saves the window. In a fast recovery, or if the window was `lowered` on purpose, a larger window that is already
+    /// Saves the window. In a recovery, or if the window was `lowered` on purpose, a larger window that is already
     /// saved is kept.
     pub(crate) fn save(&mut self, cwnd: f64, lowered: bool) {
-        let keeps = self.conserve_until.is_some() || lowered;
+        let keeps = self.recovers || lowered;
         self.cwnd = if keeps { self.cwnd.max(cwnd) } else { cwnd };
     }
 
     /// Starts a recovery. After a time-out there is no packet conservation, because nothing is in flight.
     pub(crate) fn on_recovery(&mut self, cwnd: f64, lowered: bool, delivered: u64, timeout: bool) {
         self.save(cwnd, lowered);
-        self.conserve_until = (!timeout).then_some(delivered);
+        (self.conserve_until, self.recovers) = ((!timeout).then_some(delivered), true);
     }
 
     pub(crate) fn on_recovered(&mut self, cwnd: f64) -> f64 {
-        self.conserve_until = None;
+        (self.conserve_until, self.recovers) = (None, false);
         self.restored(cwnd)
     }
 
@@ -123,5 +125,23 @@ impl ProbeRttDuration {
 
     pub(crate) fn is_over(&self, now: Time) -> bool {
         self.until.is_some_and(|until| now > until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// ProbeRTT, which has a small window, may begin while a recovery lasts (BBRSaveCwnd).
+    #[test]
+    fn the_window_before_a_recovery_is_kept_when_probe_rtt_begins_in_it() {
+        for timeout in [true, false] {
+            let mut prior = PriorWindow::default();
+            prior.on_recovery(100.0, false, 1_000, timeout);
+            prior.save(4.0, false);
+            assert_eq!(prior.on_recovered(4.0), 100.0);
+            prior.save(20.0, false);
+            assert_eq!(prior.restored(4.0), 20.0, "after the recovery, the newest window is kept");
+        }
     }
 }
