@@ -261,14 +261,17 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
     page.save(_sweep_file(name), "Settings that the paper allows", made, command, note)
     text = DOCS / "papers" / f"{PAGES[name[0]]}.md"
     said = sweep.summary(found, f"../data/{_sweep_file(name)}.csv")
-    before = f"`{command}`.{SWEEPS[name].left_out}"
+    before = [SWEEPS[name].left_out.strip()]
     world = FAMILIES[name[0]][0].world
     if world is not None and found.judged is not None:
         former, candidate = (each.tried.takes for each in found.judged)
         if former != frozenset(world.takes) == candidate:
-            before += " Since this sweep, its candidate has become the joint setting. In the text about this sweep, "
-            before += "“joint setting” means the joint setting before this change."
-    page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"{before} {said}")
+            before += [
+                "Since this sweep, its candidate has become the joint setting. In the text about this sweep,"
+            ]
+            before += ["“joint setting” means the joint setting before this change."]
+    told = " ".join([*filter(None, before), said])
+    page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"```sh\n{command}\n```\n\n{told}")
     _overview()
 
 

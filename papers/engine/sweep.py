@@ -522,30 +522,40 @@ def summary(found: Search, link: str) -> str:
     for each in apart:
         on, off = turned(base, each)
         if on or off:
-            lines.append(f"| {each.tried.name} | {_texts(on) or ' '} | {_texts(off) or ' '} |")
+            lines.append(f"| {_shown(each.tried.name)} | {_texts(on) or ' '} | {_texts(off) or ' '} |")
     still = [f.tried.name for f in apart if turned(base, f) == ([], [])]
     nothing = [
         "",
         f"With each of these {len(still)} values, the same statements hold as in the joint setting:",
         "",
-        *(f"- {_of_value(name)}" for name in still),
+        "| quantity | value |",
+        "|---|---|",
+        *(f"| {' | '.join(_of_value(name))} |" for name in still),
     ]
     return "\n".join([*_answer(found, link), "", *lines, *(nothing if still else ())])
 
 
-def _of_value(name: str) -> str:
-    """Return the name of a change in quotation marks, after the name of the value that it changes."""
-    value, _, level = name.rpartition(": ")
+_AS_SET_UP = ": as set up"
+
+
+def _shown(name: str) -> str:
+    """Return the name of a setting for a page, which calls the values as set up those "as printed"."""
+    return name.removesuffix(_AS_SET_UP) + (": value “as printed”" if name.endswith(_AS_SET_UP) else "")
+
+
+def _of_value(name: str) -> tuple[str, str]:
+    """Return the name of the value that a change concerns, and the name of the change."""
+    value, _, level = _shown(name).rpartition(": ")
     if value:
-        return f"{value}: “{level}”"
+        return value, level
     for family, experiments in FAMILIES.items():
         for of in values(family):
             if any(other.name == name for other in of.others):
-                return f"{of.name}: “{name}”"
+                return of.name, name
         for e in experiments:
             if any(other.name == name for s in e.statements for other in s.others):
-                return f"the reading of a statement in {e.id}: “{name}”"
-    return f"“{name}”"
+                return f"the reading of a statement in {e.id}", name
+    return "", name
 
 
 def _answer(found: Search, link: str) -> list[str]:
