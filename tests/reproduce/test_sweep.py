@@ -64,7 +64,8 @@ def test_what_a_setting_turns_is_told_beside_the_world() -> None:
     same = _found("same", 0.1, 3.0, 0.2)
     text = sweep.summary(sweep.Search((world, other, same), (world, same), (world, same)), "x.csv")
     assert "| other | A: “1” | A: “0” |" in text
-    assert "| same |" not in text
+    assert "\n| same |" not in text
+    assert "\n|  | same |" in text
 
 
 @pytest.mark.parametrize("draw", range(5))
