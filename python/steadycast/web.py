@@ -309,7 +309,7 @@ class _Timed(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is in progress, or the client does not read the response."""
+        """Whether the connection may be closed: it serves no request, or its client does not read the response."""
         in_progress = self.cycle is not None and not self.cycle.response_complete
         return not in_progress or self.transport.get_write_buffer_size() > 0
 

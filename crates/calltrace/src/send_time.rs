@@ -34,8 +34,9 @@ const FRACTION_BITS: u32 = 18;
 /// that the user or a session description specifies.
 ///
 /// # Errors
-/// Two extensions of a stream behave like abs-send-time, and no other stream shows which of them it is. Or the
-/// extension with the id `named` does not behave like abs-send-time in any stream.
+/// Returns an error if two extensions of a stream behave like abs-send-time, and the other streams do not show which
+/// of the two has the send time. Also returns an error if the extension with the id `named` does not behave like
+/// abs-send-time in any stream.
 pub(crate) fn find<'a>(
     packets: impl Iterator<Item = (Time, u32, &'a Elements)>,
     named: Option<u8>,

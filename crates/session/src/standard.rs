@@ -286,8 +286,8 @@ impl Standard {
         self.rank_receiver(report.from);
     }
 
-    /// Passes the arrivals of a report's interval to the receiver part, as far as the report describes them. Returns
-    /// the receiver part's reply.
+    /// Passes arrivals to the receiver part, and returns its reply. The arrivals are those of the packets that the
+    /// receiver expected since its previous report. Their times are reconstructed from the report.
     fn play_back(&mut self, report: &Report<'_>, reception: Reception) -> Reply {
         let Some(receiver) = self.receivers.get_mut(&report.from) else { return Reply::Suppress };
         if report.rtt.is_some() {

@@ -363,7 +363,8 @@ def rtp(cell: Cell) -> Rtp | None:
     )
     parts = set(media.select("ssrc", "pt").unique().iter_rows())
     stamps = media["rtp_ts"].unique().to_numpy()
-    # If the pair does not specify the payload type of rtx, streams with the media's time stamps count as rtx.
+    # If the file judge.toml does not give the payload type of retransmissions (rtx), streams with the media's time
+    # stamps count as retransmissions.
     rtx = [
         each
         for each in streams

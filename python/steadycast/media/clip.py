@@ -326,9 +326,9 @@ def resampled(
 ) -> Iterator[U8]:
     """Resample to a constant frame rate. A picture is shown until the next picture is due, as in a player.
 
-    A frame of the output already shows a picture that is due within half a frame interval. The condition is that the
-    picture's time stamp is nearer to the frame's time than the time stamp of the picture before. So each picture of a
-    source that already has this rate is shown once, even if its time stamps have jitter of up to half an interval.
+    There is one exception: an output frame shows the next picture up to half a frame interval early, if the next
+    picture's time stamp is nearer to the frame's time than the time stamp of the picture before. If the source already
+    has the rate ``fps``, each of its pictures is therefore shown once, even if the time stamps have jitter.
     ``length`` is the source's length in seconds.
     """
     held: tuple[Fraction, U8] | None = None

@@ -23,7 +23,8 @@ pub(super) struct Markers {
 pub(super) type Proof = (Option<PictureKind>, bool);
 
 impl Markers {
-    /// Returns whether a marker ends the frame. `kind` may be unknown if the frame is damaged.
+    /// Returns whether a frame that has its marker is complete, although the next frame has not begun. `kind` may be
+    /// unknown if the frame is damaged.
     pub(super) fn end(&self, kind: Option<PictureKind>, damaged: bool) -> bool {
         self.needed(kind) && self.sparing && (kind.is_some() || damaged)
     }
