@@ -10,8 +10,8 @@
 mod support;
 
 use rtc_interceptor::{
-    BandwidthEstimator, CongestionControlBuilder, Gcc, Interceptor, NackGeneratorBuilder, NackResponderBuilder,
-    PacerBuilder, Packet, Registry, Slot, TwccReceiverBuilder, TwccSenderBuilder,
+    BandwidthEstimator, CongestionControlBuilder, Gcc, Interceptor, NackResponderBuilder, PacerBuilder, Packet,
+    Registry, Slot, TwccReceiverBuilder, TwccSenderBuilder,
 };
 use rtc_shared::marshal::{Marshal, Unmarshal};
 use sansio::Protocol;
@@ -19,7 +19,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 use steadycast_remote::{Bounds, Rate};
 use steadycast_webrtc::{SharedEstimator, Steadycast};
-use support::{MEDIA_TYPE, RETRANSMISSION_TYPE, SSRC, at, video_packet, video_stream};
+use support::{at, nack_generator, restored, video_packet, video_stream};
 
 const PORT: u16 = 5004;
 /// The maximum payload of a packet in bytes.
@@ -30,17 +30,6 @@ const FRAME_INTERVAL: Duration = Duration::from_nanos(1_000_000_000 / FRAMES_PER
 const FLOOR: u64 = 100_000;
 const CAP: u64 = 4_000_000;
 const STEP: Duration = Duration::from_millis(1);
-
-/// Returns the packet that a retransmission carries (RFC 4588, section 4); any other packet is returned unchanged. The
-/// chain does not do this. Its NACK generator would request a lost packet again and again, and be sent it each time.
-fn restored(mut packet: rtc_rtp::Packet) -> rtc_rtp::Packet {
-    if packet.header.payload_type == RETRANSMISSION_TYPE && packet.payload.len() >= 2 {
-        let original = packet.payload.split_to(2);
-        packet.header.sequence_number = u16::from_be_bytes([original[0], original[1]]);
-        (packet.header.ssrc, packet.header.payload_type) = (SSRC, MEDIA_TYPE);
-    }
-    packet
-}
 
 /// Waits up to a millisecond for a datagram for the chain, handles its timers, and sends its packets.
 fn process(chain: &mut impl Interceptor, socket: &UdpSocket, peer: &mut Option<SocketAddr>) {
@@ -79,9 +68,9 @@ fn send(host: &str, estimator: &str) {
         name => SharedEstimator::new(Steadycast::new(name, &[], &bounds).unwrap()),
     };
     let mut chain = Registry::new()
-        .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator.clone()).build())
+        .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator.paced()).build())
         .with(Slot::TwccSender, TwccSenderBuilder::new().build())
-        .with(Slot::Pacer, PacerBuilder::new().with_target_bitrate(estimator.target_bitrate()).build())
+        .with(Slot::Pacer, PacerBuilder::new().with_target_bitrate(estimator.paced().target_bitrate()).build())
         .with(Slot::NackResponder, NackResponderBuilder::new().build())
         .build();
     chain.bind_local_stream(&video_stream());
@@ -94,7 +83,7 @@ fn send(host: &str, estimator: &str) {
         if now >= next_frame {
             next_frame += FRAME_INTERVAL;
             frames += 1;
-            let rate = estimator.target_bitrate();
+            let rate = estimator.encoder_bitrate();
             if frames.is_multiple_of(FRAMES_PER_SECOND) {
                 println!("{rate:.0} bit/s");
             }
@@ -114,7 +103,7 @@ fn send(host: &str, estimator: &str) {
 fn receive() {
     let mut chain = Registry::new()
         .with(Slot::TwccReceiver, TwccReceiverBuilder::new().with_interval(Duration::from_millis(50)).build())
-        .with(Slot::NackGenerator, NackGeneratorBuilder::new().with_interval(Duration::from_millis(50)).build())
+        .with(Slot::NackGenerator, nack_generator())
         .build();
     chain.bind_remote_stream(&video_stream());
     let socket = UdpSocket::bind(("0.0.0.0", PORT)).unwrap();

@@ -8,15 +8,15 @@
 mod support;
 
 use rtc_interceptor::{
-    BandwidthEstimator, CongestionControlBuilder, EstimatorStats, Gcc, Interceptor, PacerBuilder, Packet, Registry,
-    Slot, TaggedPacket, TwccReceiverBuilder, TwccSenderBuilder,
+    BandwidthEstimator, CongestionControlBuilder, EstimatorStats, Gcc, Interceptor, NackResponderBuilder, PacerBuilder,
+    Packet, Registry, Slot, TaggedPacket, TwccReceiverBuilder, TwccSenderBuilder,
 };
 use sansio::Protocol;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
-use steadycast_remote::{Bounds, Rate};
+use steadycast_remote::{Bounds, Rate, Seed};
 use steadycast_webrtc::{SharedEstimator, Steadycast};
-use support::{video_packet, video_stream};
+use support::{MEDIA_TYPE, nack_generator, restored, video_packet, video_stream};
 
 const PAYLOAD: usize = 1_150;
 const WAY: Duration = Duration::from_millis(20);
@@ -55,15 +55,19 @@ impl Tcp {
     }
 }
 
-/// Returns the payload that arrived in each second, in bits per second, over a link whose rate is given per second; the
-/// number of lost packets; and the estimator's statistics. Without a controller the estimator is webrtc-rs' own. With
-/// `beside`, a TCP fills the queue 5 s before.
-fn sent_over(
-    controller: Option<&str>,
-    seconds: u64,
-    beside: bool,
-    rate: fn(u64) -> u64,
-) -> (Vec<u64>, u64, EstimatorStats) {
+struct Outcome {
+    /// The payload that arrived in each second, in bits.
+    arrived: Vec<u64>,
+    /// Packets that the queue dropped.
+    dropped: u64,
+    stats: EstimatorStats,
+    /// The longest time from the encoder to the link after the first 10 s. The first transmission of a packet counts.
+    waited: Duration,
+}
+
+/// Sends over a link whose rate is given per second, and which loses one in `lossy` packets. With 0 it loses none, and
+/// there are no retransmissions. Without a controller the estimator is webrtc-rs' own. With `beside`, a TCP fills the queue 5 s before.
+fn sent_over(controller: Option<&str>, seconds: u64, beside: bool, lossy: u64, rate: fn(u64) -> u64) -> Outcome {
     let (least, most) = (50_000, 8_000_000);
     let bounds = Bounds::new(Rate::bps(least), Rate::bps(most));
     let estimator = match controller {
@@ -71,21 +75,26 @@ fn sent_over(
         None => SharedEstimator::new(Gcc::new(300_000.0, least as f64, most as f64)),
     };
     let mut sender = Registry::new()
-        .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator.clone()).build())
+        .with(Slot::CongestionControl, CongestionControlBuilder::new(estimator.paced()).build())
         .with(Slot::TwccSender, TwccSenderBuilder::new().build())
-        .with(Slot::Pacer, PacerBuilder::new().with_target_bitrate(estimator.target_bitrate()).build())
+        .with(Slot::Pacer, PacerBuilder::new().with_target_bitrate(estimator.paced().target_bitrate()).build())
+        .with(Slot::NackResponder, NackResponderBuilder::new().build())
         .build();
     let mut receiver = Registry::new()
         .with(Slot::TwccReceiver, TwccReceiverBuilder::new().with_interval(Duration::from_millis(50)).build())
+        .with(Slot::NackGenerator, nack_generator())
         .build();
-    sender.bind_local_stream(&video_stream());
-    receiver.bind_remote_stream(&video_stream());
+    let mut stream = video_stream();
+    stream.rtcp_feedback.retain(|feedback| feedback.typ != "nack" || lossy > 0);
+    sender.bind_local_stream(&stream);
+    receiver.bind_remote_stream(&stream);
 
     let epoch = Instant::now();
     let mut link: VecDeque<(Instant, TaggedPacket)> = VecDeque::new();
     let mut back: VecDeque<(Instant, TaggedPacket)> = VecDeque::new();
     let start = epoch + if beside { Duration::from_secs(5) } else { Duration::ZERO };
-    let (mut free, mut next, mut number, mut lost) = (epoch, start, 0_u16, 0);
+    let (mut free, mut next, mut number, mut dropped) = (epoch, start, 0_u16, 0);
+    let (mut written, mut waited, mut chance) = (BTreeMap::new(), Duration::ZERO, Seed(1).part("link"));
     let mut tcp = Tcp { window: 10.0, in_flight: 0, acks: VecDeque::new(), cut_at: None };
     let mut arrived = vec![0; seconds as usize];
     for ms in 0..seconds * 1_000 {
@@ -93,30 +102,41 @@ fn sent_over(
         if beside {
             free = tcp.send(now, free, rate(ms / 1_000));
         }
-        // The application uses its whole rate. Beside a TCP, its frames differ in size.
+        // The application uses the encoder's whole rate. Beside a TCP, its frames differ in size.
         while next <= now {
             sender.handle_write(video_packet(now, number, u32::from(number) * 900, false, PAYLOAD)).unwrap();
             let share = if beside { [0.7, 1.1, 0.9, 1.3][usize::from(number / 6) % 4] } else { 1.0 };
+            written.insert(number, now);
             number = number.wrapping_add(1);
-            next += Duration::from_secs_f64(share * PAYLOAD as f64 * 8.0 / estimator.target_bitrate());
+            next += Duration::from_secs_f64(share * PAYLOAD as f64 * 8.0 / estimator.encoder_bitrate());
         }
         sender.handle_timeout(now).unwrap();
         while let Some(packet) = sender.poll_write() {
-            if !matches!(packet.message.packet, Packet::Rtp(_)) {
-                continue;
+            let Packet::Rtp(rtp) = &packet.message.packet else { continue };
+            let number = rtp.header.sequence_number;
+            if rtp.header.payload_type == MEDIA_TYPE
+                && let Some(at) = written.remove(&number)
+                && ms > 10_000
+            {
+                waited = waited.max(now - at);
             }
             if free.saturating_duration_since(now) > ROOM {
-                lost += 1;
+                dropped += 1;
                 continue;
             }
             let bits = (PAYLOAD + 48) as f64 * 8.0;
             free = free.max(now) + Duration::from_secs_f64(bits / rate(ms / 1_000) as f64);
-            link.push_back((free + WAY, packet));
+            if lossy == 0 || !chance.happens(1.0 / lossy as f64) {
+                link.push_back((free + WAY, packet));
+            }
         }
         while link.front().is_some_and(|(at, _)| *at <= now) {
             let (_, mut packet) = link.pop_front().unwrap();
             packet.now = now;
             arrived[(ms / 1_000) as usize] += PAYLOAD as u64 * 8;
+            if let Packet::Rtp(rtp) = &mut packet.message.packet {
+                *rtp = restored(rtp.clone());
+            }
             receiver.handle_read(packet).unwrap();
         }
         receiver.handle_timeout(now).unwrap();
@@ -134,22 +154,39 @@ fn sent_over(
             assert!(wake > now, "a wake-up in the past keeps the chain busy");
         }
     }
-    (arrived, lost, estimator.stats())
+    Outcome { arrived, dropped, stats: estimator.stats(), waited }
 }
 
 #[test]
 fn a_chain_fills_a_link_and_follows_it_down_and_up() {
     for controller in ["tfrc", "asmp", "steady"] {
         let rate = |second| if (30..60).contains(&second) { 500_000 } else { 2_000_000 };
-        let (arrived, lost, stats) = sent_over(Some(controller), 90, false, rate);
+        let Outcome { arrived, dropped, stats, waited } = sent_over(Some(controller), 90, false, 0, rate);
         let mean = |from: usize, to: usize| arrived[from..to].iter().sum::<u64>() / (to - from) as u64;
         println!("{controller}: {}, {} and {}", mean(10, 30), mean(35, 60), mean(75, 90));
         assert!((1_300_000..2_000_000).contains(&mean(10, 30)), "{controller}: {}", mean(10, 30));
         assert!((300_000..500_000).contains(&mean(35, 60)), "{controller}: {}", mean(35, 60));
         assert!((1_000_000..2_000_000).contains(&mean(75, 90)), "{controller}: {}", mean(75, 90));
-        assert!(lost < 1_000, "{controller}: {lost}");
+        assert!(dropped < 1_000, "{controller}: {dropped}");
         assert!(stats.round_trip_time.is_some_and(|rtt| rtt >= WAY * 2 && rtt < ROOM * 2), "{controller}: {stats:?}");
-        println!("{controller}: {lost} lost");
+        println!("{controller}: {dropped} dropped, at most {waited:?} in the pacer");
+    }
+}
+
+/// The bound, 100 ms, was written before the run. When the encoder had the whole estimate, packets waited for seconds.
+#[test]
+fn packets_do_not_wait_in_the_pacer() {
+    for controller in [Some("steady"), Some("tfrc"), None] {
+        for lossy in [0, 200, 50] {
+            let Outcome { waited, stats, arrived, .. } = sent_over(controller, 60, false, lossy, |_| 2_000_000);
+            let name = controller.unwrap_or("webrtc-rs' own");
+            println!(
+                "{name}, 1/{lossy} lost: {waited:?}, {:?}, {}",
+                stats.packet_loss,
+                arrived[30..].iter().sum::<u64>() / 30
+            );
+            assert!(waited < Duration::from_millis(100), "{name}, {lossy}: {waited:?}");
+        }
     }
 }
 
@@ -158,10 +195,10 @@ fn steady_beside_webrtc_rs_own_estimator_on_the_same_link() {
     let rate = |second| if (30..60).contains(&second) { 500_000 } else { 2_000_000 };
     let mean = |arrived: &[u64], from: usize, to: usize| arrived[from..to].iter().sum::<u64>() / (to - from) as u64;
     let results = [Some("steady"), None].map(|controller| {
-        let (arrived, lost, _) = sent_over(controller, 90, false, rate);
+        let Outcome { arrived, dropped, .. } = sent_over(controller, 90, false, 0, rate);
         let rates = [mean(&arrived, 10, 30), mean(&arrived, 35, 60), mean(&arrived, 75, 90)];
-        println!("{}: {rates:?} bit/s, {lost} lost", controller.unwrap_or("webrtc-rs' own"));
-        (rates, lost)
+        println!("{}: {rates:?} bit/s, {dropped} dropped", controller.unwrap_or("webrtc-rs' own"));
+        (rates, dropped)
     });
     // Both estimators deliver something in each part. `steady` has at least half of the link's rate in each part. It
     // loses no more packets than the other estimator, or at most one in a hundred.
@@ -173,12 +210,15 @@ fn steady_beside_webrtc_rs_own_estimator_on_the_same_link() {
 
 #[test]
 fn steady_has_its_share_beside_a_tcp_that_was_there_before() {
-    // The fair share is 1 Mb/s. Five seconds after its start, the video has at least half of it in each second, and
-    // leaves the TCP at least half on average. Before the estimator announced frames, 15 of these 80 seconds had less.
-    let (arrived, ..) = sent_over(Some("steady"), 90, true, |_| 2_000_000);
-    let (least, mean) = (arrived[10..].iter().min().unwrap(), arrived[10..].iter().sum::<u64>() / 80);
-    println!("beside a TCP: {mean} bit/s, at least {least}");
-    assert!(*least >= 500_000 && mean < 1_500_000, "{least} and {mean}");
+    // The fair share is 1 Mb/s. Five seconds after its start, the video has at least half of it in all but 5 of 80
+    // seconds, and at least 0.7 of it on average. The TCP has at least half. Before the estimator announced frames, 15
+    // seconds had less than half. Before the encoder left a part of the estimate to headers and retransmissions, the
+    // test allowed no such second; now there are 4.
+    let Outcome { arrived, .. } = sent_over(Some("steady"), 90, true, 0, |_| 2_000_000);
+    let few = arrived[10..].iter().filter(|bits| **bits < 500_000).count();
+    let mean = arrived[10..].iter().sum::<u64>() / 80;
+    println!("beside a TCP: {mean} bit/s, {few} s below half of the fair share");
+    assert!(few <= 5 && (700_000..1_500_000).contains(&mean), "{few} and {mean}");
 }
 
 #[test]

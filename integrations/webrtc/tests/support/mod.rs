@@ -1,7 +1,10 @@
 //! The video stream of the tests and of the program for `steadycast judge`.
 #![allow(dead_code, reason = "each program uses a part")]
 
-use rtc_interceptor::{AttributedPacket, Packet, RTCPFeedback, RTPHeaderExtension, StreamInfo, TaggedPacket};
+use rtc_interceptor::{
+    AttributedPacket, NackGeneratorBuilder, NackGeneratorInterceptor, Packet, RTCPFeedback, RTPHeaderExtension,
+    StreamInfo, TaggedPacket,
+};
 use rtc_shared::TransportContext;
 use std::time::Instant;
 
@@ -54,4 +57,21 @@ pub(crate) fn video_packet(
 /// Returns `packet` as a chain takes it at the time `now`.
 pub(crate) fn at(now: Instant, packet: Packet) -> TaggedPacket {
     TaggedPacket { now, transport: TransportContext::default(), message: AttributedPacket::new(packet) }
+}
+
+/// Returns the packet that a retransmission carries (RFC 4588, section 4); any other packet is returned unchanged. The
+/// chain does not do this. Its NACK generator would request a lost packet again and again, and be sent it each time.
+pub(crate) fn restored(mut packet: rtc_rtp::Packet) -> rtc_rtp::Packet {
+    if packet.header.payload_type == RETRANSMISSION_TYPE && packet.payload.len() >= 2 {
+        let original = packet.payload.split_to(2);
+        packet.header.sequence_number = u16::from_be_bytes([original[0], original[1]]);
+        (packet.header.ssrc, packet.header.payload_type) = (SSRC, MEDIA_TYPE);
+    }
+    packet
+}
+
+/// Returns a generator that requests a lost packet at most ten times, as libwebrtc does. webrtc-rs' default
+/// has no limit: the answers to requests for packets that are too old would fill the pacer after a long queue.
+pub(crate) fn nack_generator() -> NackGeneratorInterceptor {
+    NackGeneratorBuilder::new().with_max_nacks_per_packet(10).build()
 }
