@@ -267,9 +267,9 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
         former, candidate = (each.tried.takes for each in found.judged)
         if former != frozenset(world.takes) == candidate:
             before += [
-                "Since this sweep, its candidate has become the joint setting. In the text about this sweep,"
+                "After this sweep, its candidate (explained below) became the paper's joint setting. In the text and",
+                "the tables about this sweep, “joint setting” means the earlier joint setting.",
             ]
-            before += ["“joint setting” means the joint setting before this change."]
     told = " ".join([*filter(None, before), said])
     page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"```sh\n{command}\n```\n\n{told}")
     _overview()

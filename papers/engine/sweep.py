@@ -548,12 +548,14 @@ def _of_value(name: str) -> tuple[str, str]:
     value, _, level = _shown(name).rpartition(": ")
     if value:
         return value, level
+    of_reading = name.removeprefix("not ")
+    of_reading = name.removeprefix("not ")
     for family, experiments in FAMILIES.items():
         for of in values(family):
             if any(other.name == name for other in of.others):
                 return of.name, name
         for e in experiments:
-            if any(other.name == name for s in e.statements for other in s.others):
+            if any(other.name == of_reading for s in e.statements for other in s.others):
                 return f"the reading of a statement in {e.id}", name
     return "", name
 
@@ -561,74 +563,131 @@ def _of_value(name: str) -> tuple[str, str]:
 def _answer(found: Search, link: str) -> list[str]:
     base = found.tried[0]
     allowed = [f for f in found.tried[1:] if f.tried.allowed]
-    counts = {
+    best = {
         kind: max((len(f.holds) for f in allowed if f.tried.kind == kind), default=None)
         for kind in ("one at a time", "design", "added")
     }
-    said = {
-        "one at a time": "If one value is changed",
-        "design": "If all values are varied together",
-        "added": "If changes that help are combined one after the other",
-    }
-    best = "".join(
-        f" {words}, {'at most ' if most else ''}{_hold(most)}."
-        for kind, words in said.items()
-        if (most := counts[kind]) is not None
-    )
-    many = f"seeds {', '.join(str(seed) for seed in base.seeds)}"
+    many = f"seeds {' and '.join(str(seed) for seed in base.seeds)}"
     seeds = (
         f"{many}."
         if len(base.seeds) > 1
         else f"seed {base.seeds[0]}. With a single seed, some of the differences are chance."
     )
     ever = set[Place]().union(*(f.holds for f in (base, *allowed)))
-    never = sorted(set(base.numbers) - ever)
-    other = "the other statement holds" if len(never) == 1 else "the other statements hold"
-    none = f" No setting was found in which {other} ({_texts(never)})." if never else ""
     answer = (
         "A better setting than the joint setting was found."
         if found.better
         else "No setting that was tried is shown to be better than the joint setting."
     )
     return [
-        f"**{answer}** {len(allowed)} settings that the paper allows were tried on {seeds} Of {len(base.numbers)} "
-        f"statements, {_hold(len(base.holds))} in the joint setting.{best} {_hold(len(ever), ' statement')} in at "
-        f"least one of these settings.{none} [All settings]({link}).",
+        f"**{answer}** {len(allowed)} settings that the paper allows were tried on {seeds} "
+        f"[All settings]({link}).",
         "",
-        _candidate(found),
+        *_best(len(base.numbers), len(base.holds), best),
+        "",
+        *_ever(len(base.numbers), sorted(set(base.numbers) - ever)),
+        "",
+        *_candidate(found),
     ]
 
 
-def _hold(count: int, noun: str = "") -> str:
-    """Return "3 hold" or "1 holds"; with the noun " statement", "3 statements hold" or "1 statement holds"."""
-    if count > 1:
-        return f"{count}{noun and f'{noun}s'} hold"
-    return f"{count or ('no' if noun else 'none')}{noun} holds"
+def _best(of: int, joint: int, best: Mapping[str, int | None]) -> list[str]:
+    """Return a table of the number of statements, out of `of`, that hold in the joint setting and in the best ones."""
+    said = {
+        "one at a time": "one value is changed",
+        "design": "all values are varied together",
+        "added": "changes that help are added to each other",
+    }
+    rows = [("the joint setting", joint), *((said[k], n) for k, n in best.items() if n is not None)]
+    return [
+        f"| settings | how many of the {of} statements hold in the best of these settings |",
+        "|---|---|",
+        *(f"| {words} | {count} |" for words, count in rows),
+    ]
 
 
-def _candidate(found: Search) -> str:
+def _ever(of: int, never: Sequence[Place]) -> list[str]:
+    """Report how many of the statements hold in at least one setting, and list the others, which are `never`."""
+    if not never:
+        return [f"Each of the {of} statements holds in at least one of the settings that were tried."]
+    count = of - len(never)
+    holds = f"{count} of the {of} statements {'holds' if count == 1 else 'hold'}"
+    others = (
+        "does the statement on this quantity" if len(never) == 1 else "do the statements on these quantities"
+    )
+    return [
+        f"{holds} in at least one of the settings that were tried. In no setting {others} hold:",
+        "",
+        *(f"- {_texts([place])}" for place in never),
+    ]
+
+
+def _candidate(found: Search) -> list[str]:
     """Report how the candidate and the joint setting compare on the seeds 1 to 5 and on fresh seeds."""
     if found.judged is None or found.gain is None:
-        return "In none of the settings do more statements hold than in the joint setting, so no candidate was judged."
-    base, (world, candidate), (mean, half) = found.tried[0], found.judged, found.gain
+        return [
+            "In no setting do more statements hold than in the joint setting, so no candidate was judged."
+        ]
+    base, (world, candidate) = found.tried[0], found.judged
     final = next(f for f in found.finals[1:] if f.tried.takes == candidate.tried.takes)
-    takes, former = candidate.tried.takes, base.tried.takes
-    differs = "".join(
-        f" Only the {who} has: {'; '.join(f'“{name}”' for name in sorted(names))}."
-        for who, names in (("candidate", takes - former), ("joint setting", former - takes))
-        if names
-    )
     fresh = MORE if found.more is not None else candidate.seeds
     of = len(world.numbers)
-    all_of = f" of the paper's {of}" if of > len(base.numbers) else ""
-    return (
-        "The settings in which most statements hold were run again with seeds 1 to 5. The best of them is the "
-        f"*candidate*. On these seeds, {len(final.holds)}{all_of} statements hold with the candidate, and "
-        f"{len(found.finals[0].holds)} statements hold in the joint setting.{differs} If each statement is judged by "
-        f"its mean over the fresh seeds {candidate.seeds[0]} to {candidate.seeds[-1]}, {len(candidate.holds)} "
-        f"statements hold with the candidate, and {len(world.holds)} hold in the joint setting. Each of the seeds "
-        f"{fresh[0]} to {fresh[-1]} was also judged alone. On average over these seeds, the number of statements that "
-        f"hold with the candidate, minus the number in the joint setting, is {_signed(mean)} ± {half:.2f}. This is a "
-        "99.5 % interval. Ten such intervals were planned for the five papers, and all ten are right with a "
-        "probability of 95 %."
+    rows = (
+        (f"{final.seeds[0]} to {final.seeds[-1]}", len(final.holds), len(found.finals[0].holds)),
+        (f"{candidate.seeds[0]} to {candidate.seeds[-1]}", len(candidate.holds), len(world.holds)),
     )
+    return _compared(
+        _differences(candidate.tried.takes, base.tried.takes),
+        f"all {of} statements of the paper" if of > len(base.numbers) else f"the {of} statements",
+        rows,
+        (fresh[0], fresh[-1], *found.gain),
+    )
+
+
+def _differences(candidate: Iterable[str], joint: Iterable[str]) -> list[str]:
+    """Return the rows of a table of the values in which the candidate and the joint setting differ."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for at, names in enumerate((set(candidate) - set(joint), set(joint) - set(candidate))):
+        for name in sorted(names):
+            quantity, value = _of_value(name)
+            found.setdefault(quantity, ([], []))[at].append(value)
+    printed = "value “as printed”"
+    return [f"| {q} | {'; '.join(a) or printed} | {'; '.join(b) or printed} |" for q, (a, b) in found.items()]
+
+
+def _compared(
+    differences: Sequence[str],
+    judged: str,
+    rows: Sequence[tuple[str, int, int]],
+    gain: tuple[int, int, float, float],
+) -> list[str]:
+    """Return the comparison of the candidate with the joint setting.
+
+    Args:
+        differences: the rows of the table of values.
+        judged: the statements that are counted, in words.
+        rows: the seeds, and the number of statements that hold with the candidate and in the joint setting.
+        gain: the first and the last seed, the mean difference on these seeds, and half of its interval.
+
+    """
+    first, last, mean, half = gain
+    return [
+        "The best of the settings that were tried were run again with seeds 1 to 5. The best setting on these seeds is "
+        "called the *candidate*. The candidate differs from the joint setting in these values:",
+        "",
+        "| quantity | in the candidate | in the joint setting |",
+        "|---|---|---|",
+        *differences,
+        "",
+        f"Of {judged}, the next table counts those that hold. For each statement, the mean of its result over the seeds "
+        "is compared with its bound. The seeds of the last row were not used before.",
+        "",
+        "| seeds | statements that hold in the candidate | statements that hold in the joint setting |",
+        "|---|---|---|",
+        *(f"| {seeds} | {a} | {b} |" for seeds, a, b in rows),
+        "",
+        f"The statements that hold were also counted for each of the seeds {first} to {last} alone. For each seed, the "
+        "joint setting's count was subtracted from the candidate's count. The mean of this difference is "
+        f"{_signed(mean)} ± {half:.2f} statements (99.5 % interval). Ten such intervals were planned for the five "
+        "papers. With a probability of 95 %, all ten contain the true mean difference.",
+    ]

@@ -30,13 +30,24 @@ _STYLE = {
     Verdict.REPORTED: "dim",
     Verdict.CERTAIN: "dim",
 }
-_CHANGED = "would come out only with a change that the paper's words do not allow"
 _COUNTED = {
-    Verdict.COMES_OUT: ("comes out (measured within its bound)", "come out (measured within their bounds)"),
+    Verdict.COMES_OUT: (
+        "comes out: our result is within the statement's bound",
+        "come out: our results are within the statements' bounds",
+    ),
     Verdict.FAILS: ("does not come out", "do not come out"),
-    Verdict.WOULD: (_CHANGED, _CHANGED),
-    Verdict.UNTESTED: ("can't be tested", "can't be tested"),
-    Verdict.UNJUDGED: ("can't be judged", "can't be judged"),
+    Verdict.WOULD: (
+        "would come out only with a change that is not in the paper",
+        "would come out only with a change that is not in the paper",
+    ),
+    Verdict.UNTESTED: (
+        "can't be tested, because its bound also holds in runs without the event that the statement is about",
+        "can't be tested, because their bounds also hold in runs without the events that the statements are about",
+    ),
+    Verdict.UNJUDGED: (
+        "can't be judged, because our runs can't decide it",
+        "can't be judged, because our runs can't decide them",
+    ),
 }
 """Texts for the verdicts that are counted, in singular and plural."""
 _CLASS = {Verdict.COMES_OUT: "ok", Verdict.FAILS: "bad", Verdict.WOULD: "bad"}
@@ -66,13 +77,16 @@ def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
     counts = Counter(verdict for verdict, _ in found)
     checked = sum(n for v, n in counts.items() if v in _COUNTED)
     said = [_number(counts[v], *forms) for v, forms in _COUNTED.items() if counts[v]]
-    said = [*said[:-2], ", and ".join(said[-2:])] if len(said) > 2 else said
     worlds = any(printed is not None for _, printed in found)
-    where = ", judged in the paper's joint setting," if worlds else ""
-    whole = f"Of {_number(checked, 'statement', 'statements')}{where} {', '.join(said) or 'none is judged'}"
+    whole = [f"{_number(checked, 'statement is', 'statements are') if checked else 'No statement is'} judged"]
     if worlds:
+        whole[0] += f" in the joint setting of {'their' if checked > 1 else 'its'} paper"
+    if said:
+        whole += [f"{'Of these statements, ' if checked > 1 else ''}{said[0]}", *said[1:]]
+    if worlds and checked:
         printed = sum(p is Verdict.COMES_OUT for v, p in found if v in _COUNTED)
-        whole += f". In the setting “as printed”, {_number(printed, 'comes', 'come')} out"
+        forms = ("statement comes", "statements come")
+        whole.append(f"With the printed values (setting “as printed”), {_number(printed, *forms)} out")
     certain = ("statement that is true by construction", "statements that are true by construction")
     reported = ("number that has no bound", "numbers that have no bound")
     aside = [
@@ -80,7 +94,9 @@ def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
         for verdict, forms in ((Verdict.CERTAIN, certain), (Verdict.REPORTED, reported))
         if counts[verdict]
     ]
-    return f"{whole}." + (f" These counts leave out {', and '.join(aside)}." if aside else "")
+    if aside:
+        whole.append(f"These counts leave out {', and '.join(aside)}")
+    return " ".join(f"{sentence}." for sentence in whole)
 
 
 def _number(count: int, one: str, many: str) -> str:
@@ -373,8 +389,7 @@ def world(family: str) -> str:
         value, other = listed[name]
         # If the paper has no sentence that allows the value, the text describes the value that it replaces.
         why = other.says or f"{value.ours} The paper's words allow this range: {value.range}."
-        before = ":" if other.says else ". The setting “as printed” has another value."
-        lines.append(f"- **{name}**{before} {' '.join(why.split())}")
+        lines.append(f"- **{name}**{':' if other.says else '.'} {' '.join(why.split())}")
     return "\n".join(lines).strip()
 
 

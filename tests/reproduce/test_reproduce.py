@@ -314,8 +314,11 @@ def test_counted_verdicts_agree_with_their_number(verdict: Verdict, count: int) 
 def test_the_joint_setting_and_what_is_printed_are_counted_apart() -> None:
     out, fails, untested = Verdict.COMES_OUT, Verdict.FAILS, Verdict.UNTESTED
     said = write.counted([(out, fails), (out, out), (fails, out), (untested, out)])
-    assert said.startswith("Of 4 statements, judged in the paper's joint setting, 2 come out")
-    assert "1 does not come out, and 1 can't be tested. In the setting “as printed”, 3 come out" in said
+    assert said.startswith(
+        "4 statements are judged in the joint setting of their paper. Of these statements, 2 come"
+    )
+    assert ". 1 does not come out. 1 can't be tested, because " in said
+    assert said.endswith("(setting “as printed”), 3 statements come out.")
 
 
 def test_what_its_placebo_keeps_does_not_come_out() -> None:
