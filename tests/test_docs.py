@@ -49,7 +49,7 @@ def test_pages_that_are_made_with_the_site_have_a_stub_that_says_how_to_read_the
 def _words(page: Path) -> int:
     """Count the words and numbers of a page, without blocks of code and tables that a command writes between marks."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(r"<!-- (\w+): begin -->.*?<!-- \1: end -->", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!-- ([\w -]+): begin -->.*?<!-- \1: end -->", "", text, flags=re.DOTALL)
     return len(re.findall(r"\S*[A-Za-z0-9]\S*", text))
 
 

@@ -679,8 +679,8 @@ def _compared(
         "|---|---|---|",
         *differences,
         "",
-        f"Of {judged}, the next table counts those that hold. For each statement, the mean of its result over the seeds "
-        "is compared with its bound. The seeds of the last row were not used before.",
+        f"Of {judged}, the next table counts those that hold. For each statement, the mean of its result over the "
+        "seeds is compared with its bound. The seeds of the last row were not used before.",
         "",
         "| seeds | statements that hold in the candidate | statements that hold in the joint setting |",
         "|---|---|---|",
