@@ -233,7 +233,7 @@ class Pipe(Part):
     loop: bool | None = None
     """Whether "trace", "delay_trace" and "loss_trace" start again after their end; default true, with a
     warning if they are shorter than the run. With false, the last value of a table stays valid after
-    the end of the table. After the end of a Mahimahi trace, nothing leaves the link.
+    the end of the table. With false, nothing leaves the link after the end of a Mahimahi trace.
     """
     loss: Loss | str | float | None = None
     """Random loss of packets on the link, in addition to the queue's drops; default: none."""

@@ -149,7 +149,7 @@ tables! {
         loss_trace: String,
         /// Whether "trace", "delay_trace" and "loss_trace" start again after their end; default true, with a warning if
         /// they are shorter than the run. With false, the last value of a table stays valid after the end of the table.
-        /// After the end of a Mahimahi trace, nothing leaves the link.
+        /// With false, nothing leaves the link after the end of a Mahimahi trace.
         r#loop: bool,
         /// The propagation delay in one direction; default "0ms".
         delay: Span,
