@@ -30,7 +30,7 @@ def made(seed: int) -> list[Row]:
                 "loss_frac": rng.uniform(0, 0.2),
             },
             "rtp",
-            rng.random() < 0.7,
+            rng.random() < 0.55,
             "",
             "",
         )

@@ -206,8 +206,8 @@ pub(super) struct Signals {
     /// A leaky bucket. The first value is the send time of the last packet. The second value is how long the next
     /// packet would have to wait at the pacing rate. Both are in seconds.
     bucket: Option<(f64, f64)>,
-    /// Send time of the oldest packet of the current burst, in seconds. All packets of a burst are sent earlier than the
-    /// pacing rate allows. `None` if the last packet was not sent too early.
+    /// Send time of the oldest packet of the current burst, in seconds. All packets of a burst are sent earlier than
+    /// the pacing rate allows. `None` if the last packet was not sent too early.
     early_since: Option<f64>,
     burst_at: Option<f64>,
     last_delay: Option<f64>,

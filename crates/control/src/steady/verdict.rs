@@ -31,8 +31,8 @@ const RANDOM_LOSSES_MIN: f64 = 5.0;
 /// Classifies losses. Congestion losses occur at the top of a queue, random losses at any queue length.
 #[derive(Clone, Debug)]
 pub(super) struct LossClassifier {
-    /// Mean rank of the queueing delay at losses. The rank of a delay is the fraction of recent delays that are shorter.
-    /// The mean is 0.5 if losses are random.
+    /// Mean rank of the queueing delay at losses. The rank of a delay is the fraction of recent delays that are
+    /// shorter. The mean is 0.5 if losses are random.
     rank: f64,
     /// The times of recent losses and marks, in seconds.
     events: VecDeque<f64>,
