@@ -938,8 +938,12 @@ def test_a_session_whose_film_is_deleted_and_whose_receiver_is_restarted_has_a_r
     film.write_bytes(clip.read_bytes())
     seen: list[int] = []
 
+    def is_read() -> bool:
+        return any(Path(link).resolve() == film for link in Path("/proc/self/fd").iterdir())
+
     def receive_twice() -> None:
         until(sdp.exists, "no description")
+        until(is_read, "the film is not read")
         film.unlink()
         for _ in range(2):
             receiver = session.live_core().Receiver(receive.settings_of(receive.Options(what=str(sdp))))
