@@ -543,5 +543,8 @@ def test_a_scenario_of_a_path_passes_the_check(tmp_path: Path) -> None:
 def test_a_bin_counts_for_the_rate_that_a_short_queue_carried_if_its_delay_is_known_and_short(
     delay_ms: float | None, counts: bool
 ) -> None:
-    bins = [{"arrived_bps": 1e6, "delay_max_ms": 1.0}, {"arrived_bps": 3e6, "delay_max_ms": delay_ms}]
+    bins: list[dict[str, Any]] = [
+        {"arrived_bps": 1e6, "delay_max_ms": 1.0},
+        {"arrived_bps": 3e6, "delay_max_ms": delay_ms},
+    ]
     assert call_diagnosis._carried(bins) == (3e6 if counts else 1e6)
