@@ -577,7 +577,7 @@ def _answer(found: Search, link: str) -> list[str]:
     answer = (
         "A better setting than the joint setting was found."
         if found.better
-        else "No setting that was tried is shown to be better than the joint setting."
+        else "No tried setting is shown to be better than the joint setting."
     )
     return [
         f"**{answer}** The search tried {len(allowed)} settings on {seeds} [All settings]({link}). A statement *holds* "
