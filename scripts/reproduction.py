@@ -270,8 +270,8 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
         former, candidate = (each.tried.takes for each in found.judged)
         if former != frozenset(world.takes) == candidate:
             before += [
-                "Later, the candidate of this sweep (defined below) became the paper's joint setting. Here,",
-                "“joint setting” means the earlier joint setting.",
+                "Later, the candidate of this sweep (defined below) became the paper's joint setting. In the text and",
+                "the tables of this sweep, “joint setting” means the earlier joint setting.",
             ]
     told = " ".join([*filter(None, before), said])
     page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"```sh\n{command}\n```\n\n{told}")

@@ -668,8 +668,8 @@ def _compared(
     """
     first, last, mean, half = gain
     return [
-        "The best settings were run again with seeds 1 to 5. The best setting on these seeds is the *candidate*. The "
-        "candidate and the joint setting differ in these values:",
+        "The three best settings were run again with seeds 1 to 5. The best of the three on these seeds is the "
+        "*candidate*. The candidate and the joint setting differ in these values:",
         "",
         "| quantity | in the candidate | in the joint setting |",
         "|---|---|---|",
