@@ -68,7 +68,9 @@ class Scale:
         """What is left out, as a sentence with a space before it; empty if nothing is."""
         pictures = () if self.pictures else ("the statements that need pictures",)
         left = [*self.without, *pictures]
-        return f" The sweep leaves out {', '.join(left)}, because their runs take too long." if left else ""
+        *first, last = left or [""]
+        named = f"{', '.join(first)} and {last}" if first else last
+        return f" The sweep leaves out {named}, because their runs take too long." if left else ""
 
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -205,13 +207,14 @@ def _together(result: Result, ran: list[str]) -> None:
         ("reproduction-numbers", "The papers' figures and tables by their numbers", write.places()),
     ):
         page.save(name, title, page.table(*made), result.command, note)
-    page.put(DOCS / "reproduction.md", "headline", write.counted((v, p) for _, v, p in verdicts))
-    for family, name in PAGES.items():
-        if family not in {whose for whose, _, _ in verdicts}:
-            continue
+    pairs = {family: [(v, p) for whose, v, p in verdicts if whose == family] for family in PAGES}
+    pairs = {family: found for family, found in pairs.items() if found}
+    linked = {f"[{PAGES[family]}](papers/{PAGES[family]}.md)": found for family, found in pairs.items()}
+    page.put(DOCS / "reproduction.md", "headline", write.by_paper(linked))
+    for family, found in pairs.items():
+        name = PAGES[family]
         of = tomllib.loads((page.DATA / f"papers-{name}.toml").read_text(encoding="utf-8"))
-        outcome = write.counted((v, p) for whose, v, p in verdicts if whose == family)
-        said = f"Commit {of['commit']}, `{of['command']}`. {outcome}"
+        said = f"Commit {of['commit']}, `{of['command']}`.\n\n{write.outcome(found)}"
         table = f"Table: [every statement](../data/papers-{name}.csv)."
         page.put(DOCS / "papers" / f"{name}.md", "answer", f"{said}\n\n{table}")
 
@@ -267,8 +270,8 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
         former, candidate = (each.tried.takes for each in found.judged)
         if former != frozenset(world.takes) == candidate:
             before += [
-                "After this sweep, its candidate (explained below) became the paper's joint setting. In the text and",
-                "the tables about this sweep, “joint setting” means the earlier joint setting.",
+                "Later, the candidate of this sweep (defined below) became the paper's joint setting. In the text and",
+                "the tables of this sweep, “joint setting” means the earlier joint setting.",
             ]
     told = " ".join([*filter(None, before), said])
     page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"```sh\n{command}\n```\n\n{told}")

@@ -577,11 +577,11 @@ def _answer(found: Search, link: str) -> list[str]:
     answer = (
         "A better setting than the joint setting was found."
         if found.better
-        else "No setting that was tried is shown to be better than the joint setting."
+        else "No tried setting is shown to be better than the joint setting."
     )
     return [
-        f"**{answer}** {len(allowed)} settings that the paper allows were tried on {seeds} "
-        f"[All settings]({link}).",
+        f"**{answer}** The search tried {len(allowed)} settings on {seeds} [All settings]({link}). A statement *holds* "
+        "if the mean of our results is within its bound ([all conditions](../reproduction.md#the-sweep)).",
         "",
         *_best(len(base.numbers), len(base.holds), best),
         "",
@@ -609,14 +609,10 @@ def _best(of: int, joint: int, best: Mapping[str, int | None]) -> list[str]:
 def _ever(of: int, never: Sequence[Place]) -> list[str]:
     """Report how many of the statements hold in at least one setting, and list the others, which are `never`."""
     if not never:
-        return [f"Each of the {of} statements holds in at least one of the settings that were tried."]
-    count = of - len(never)
-    holds = f"{count} of the {of} statements {'holds' if count == 1 else 'hold'}"
-    others = (
-        "does the statement on this quantity" if len(never) == 1 else "do the statements on these quantities"
-    )
+        return [f"Each of the {of} statements holds in at least one of the tried settings."]
+    which = "One" if len(never) == 1 else f"These {len(never)}"
     return [
-        f"{holds} in at least one of the settings that were tried. In no setting {others} hold:",
+        f"{which} of the {of} statements {'holds' if len(never) == 1 else 'hold'} in none of the tried settings:",
         "",
         *(f"- {_texts([place])}" for place in never),
     ]
@@ -626,7 +622,7 @@ def _candidate(found: Search) -> list[str]:
     """Report how the candidate and the joint setting compare on the seeds 1 to 5 and on fresh seeds."""
     if found.judged is None or found.gain is None:
         return [
-            "In no setting do more statements hold than in the joint setting, so no candidate was judged."
+            "In no tried setting do more statements hold than in the joint setting. So no candidate was judged."
         ]
     base, (world, candidate) = found.tried[0], found.judged
     final = next(f for f in found.finals[1:] if f.tried.takes == candidate.tried.takes)
@@ -638,7 +634,7 @@ def _candidate(found: Search) -> list[str]:
     )
     return _compared(
         _differences(candidate.tried.takes, base.tried.takes),
-        f"all {of} statements of the paper" if of > len(base.numbers) else f"the {of} statements",
+        f"the paper's {of} statements" if of > len(base.numbers) else f"the {of} statements",
         rows,
         (fresh[0], fresh[-1], *found.gain),
     )
@@ -672,22 +668,20 @@ def _compared(
     """
     first, last, mean, half = gain
     return [
-        "The best of the settings that were tried were run again with seeds 1 to 5. The best setting on these seeds is "
-        "called the *candidate*. The candidate differs from the joint setting in these values:",
+        "The three best settings were run again with seeds 1 to 5. The best of the three on these seeds is the "
+        "*candidate*. The candidate and the joint setting differ in these values:",
         "",
         "| quantity | in the candidate | in the joint setting |",
         "|---|---|---|",
         *differences,
         "",
-        f"Of {judged}, the next table counts those that hold. For each statement, the mean of its result over the "
-        "seeds is compared with its bound. The seeds of the last row were not used before.",
+        f"The next table counts how many of {judged} hold. The search had not used the seeds of the last row.",
         "",
         "| seeds | statements that hold in the candidate | statements that hold in the joint setting |",
         "|---|---|---|",
         *(f"| {seeds} | {a} | {b} |" for seeds, a, b in rows),
         "",
-        f"The statements that hold were also counted for each of the seeds {first} to {last} alone. For each seed, the "
-        "joint setting's count was subtracted from the candidate's count. The mean of this difference is "
-        f"{_signed(mean)} ± {half:.2f} statements (99.5 % interval). Ten such intervals were planned for the five "
-        "papers. With a probability of 95 %, all ten contain the true mean difference.",
+        "The statements that hold were also counted for each seed alone. For each seed, the joint setting's count was "
+        f"subtracted from the candidate's count. Over the seeds {first} to {last}, the mean difference is "
+        f"{_signed(mean)} ± {half:.2f} statements ([99.5 % interval](../reproduction.md#the-sweep)).",
     ]

@@ -51,7 +51,7 @@ def markdown(table: PaperTable, part: Part) -> str:
     rows = MADE[table.made]() if table.made else table.rows
     lines = [f"| {' | '.join(table.heads)} |", "|---" * len(table.heads) + "|"]
     lines += [f"| {' | '.join(_text(cell, part) for cell in row)} |" for row in rows]
-    note = "In each cell, the published value is before the slash, and ours is after it."
+    note = "In each cell, the published value is before the slash, and our value is after the slash."
     return "\n".join([f"**{table.number}**: {table.title}. {note}", "", *lines])
 
 

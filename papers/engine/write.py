@@ -84,9 +84,68 @@ def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
     if said:
         whole += [f"{'Of these statements, ' if checked > 1 else ''}{said[0]}", *said[1:]]
     if worlds and checked:
-        printed = sum(p is Verdict.COMES_OUT for v, p in found if v in _COUNTED)
-        forms = ("statement comes", "statements come")
-        whole.append(f"With the printed values (setting “as printed”), {_number(printed, *forms)} out")
+        whole.append(_as_printed(found))
+    return " ".join(f"{sentence}." for sentence in [*whole, *_not_counted(counts)])
+
+
+def outcome(rows: Iterable[tuple[Verdict, Verdict]]) -> str:
+    """Return the counts of a paper's verdicts as a Markdown table.
+
+    Args:
+        rows: each statement's verdict in the joint setting, and its verdict as printed.
+
+    """
+    found = list(rows)
+    counts = Counter(verdict for verdict, _ in found)
+    counted = {verdict: counts[verdict] for verdict in _COUNTED if counts[verdict]}
+    lines = [
+        "| verdict in the joint setting | statements |",
+        "|---|---|",
+        *(f"| {_COUNTED[verdict][0]} | {count} |" for verdict, count in counted.items()),
+        f"| all judged statements | {sum(counted.values())} |",
+        "",
+        " ".join(f"{sentence}." for sentence in (_as_printed(found), *_not_counted(counts))),
+    ]
+    return "\n".join(lines)
+
+
+def by_paper(papers: Mapping[str, Sequence[tuple[Verdict, Verdict]]]) -> str:
+    """Return the counts of the verdicts of several papers as a Markdown table.
+
+    Args:
+        papers: the verdicts in the joint setting and as printed, by the paper's link.
+
+    """
+    heads = {
+        Verdict.COMES_OUT: "come out",
+        Verdict.FAILS: "do not come out",
+        Verdict.WOULD: "would come out only with a change",
+        Verdict.UNTESTED: "can't be tested",
+        Verdict.UNJUDGED: "can't be judged",
+    }
+    named = ["paper", "judged statements", *heads.values(), "come out “as printed”"]
+    lines = [f"| {' | '.join(named)} |", "|---" * len(named) + "|"]
+    every = [pair for found in papers.values() for pair in found]
+    for name, found in (*papers.items(), ("all", every)):
+        counts = Counter(verdict for verdict, _ in found)
+        cells = [sum(counts[v] for v in heads), *(counts[v] for v in heads), _printed_well(found)]
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
+    rest = _not_counted(Counter(verdict for verdict, _ in every))
+    return "\n".join([*lines, "", *(f"{sentence}." for sentence in rest)])
+
+
+def _printed_well(found: Sequence[tuple[Verdict, Verdict | None]]) -> int:
+    """Return how many of the judged statements come out as printed."""
+    return sum(printed is Verdict.COMES_OUT for verdict, printed in found if verdict in _COUNTED)
+
+
+def _as_printed(found: Sequence[tuple[Verdict, Verdict | None]]) -> str:
+    forms = ("statement comes", "statements come")
+    return f"With the printed values (setting “as printed”), {_number(_printed_well(found), *forms)} out"
+
+
+def _not_counted(counts: Mapping[Verdict, int]) -> list[str]:
+    """Return a sentence on the statements that are not judged, if there are any."""
     certain = ("statement that is true by construction", "statements that are true by construction")
     reported = ("number that has no bound", "numbers that have no bound")
     aside = [
@@ -94,9 +153,7 @@ def counted(rows: Iterable[tuple[Verdict, Verdict | None]]) -> str:
         for verdict, forms in ((Verdict.CERTAIN, certain), (Verdict.REPORTED, reported))
         if counts[verdict]
     ]
-    if aside:
-        whole.append(f"These counts leave out {', and '.join(aside)}")
-    return " ".join(f"{sentence}." for sentence in whole)
+    return [f"These counts leave out {', and '.join(aside)}"] if aside else []
 
 
 def _number(count: int, one: str, many: str) -> str:
