@@ -108,8 +108,8 @@ def agreement(found: Sequence[Point]) -> str:
         ranked = float(np.corrcoef(ranks(values), ranks(vmaf))[0, 1])
         apart = float(np.mean(np.abs(np.subtract(values, vmaf))))
         parts.append(
-            f"{name} has a rank correlation (Spearman) of {ranked:.2f} with VMAF's opinion, "
-            f"and differs from it by {apart:.2f} on average."
+            f"{name} has a rank correlation (Spearman) of {ranked:.2f} with VMAF's opinion. "
+            f"{name} differs from VMAF's opinion by {apart:.2f} on average."
         )
     return (
         f"{len(found)} encodings of clips were compared. For each encoding, VMAF is mapped to an opinion score from "
