@@ -3,7 +3,7 @@
     python -m validation.stacks run -o DIR              # a second call only repeats untrusted cells
     python -m validation.stacks table -o DIR --write    # keeps the file's rows that DIR has no trusted cell for
 
-Seven named and three drawn networks, each alone and beside a CUBIC, in five rounds of four cells. Each round has all
+Nine named and three drawn networks, each alone and beside a CUBIC, in six rounds of four cells. Each round has all
 estimators, so that a run stopped early lacks networks, but no stack. Programs are made as the `judge.toml` in
 each folder of integrations says.
 
@@ -48,7 +48,7 @@ SEED, DRAWN = 991101, 3
 """The draw's seed, and how many networks are taken: the first without a trouble or a step."""
 ROUNDS = (
     *(("cable-5", "drawn-2"), ("lte", "drawn-1"), ("wifi-bad", "drawn-3")),
-    *(("dsl-8", "fq-codel"), ("4g-9", "leo")),
+    *(("dsl-8", "fq-codel"), ("4g-9", "leo"), ("wifi-good", "home-3")),
 )
 """Each network runs alone and beside a CUBIC."""
 FAIR, DELAY_MS, LOSS = 0.5, 20.0, 0.01
