@@ -30,6 +30,9 @@ const HEADERS: u64 = 28;
 /// Window in excess of the rate's bytes in flight: two full packets. Stacks need room for one, and a receiver may delay
 /// an acknowledgement until it has two.
 const EXTRA: u64 = 2_400;
+/// Frames that wait are sent at this multiple of the pacing rate, so that the frames behind them do not wait longer and
+/// longer.
+const DRAIN: f64 = 1.25;
 /// Acknowledgements can be late in bursts, as on Wi-Fi. Frames would wait meanwhile if the window covered a mean round
 /// trip only, so it covers the longest one of the last one or two of these spans.
 const PEAK_SPAN: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! The interface to noq, which reports each packet by its number, and whose pacer accepts a rate.
 
-use crate::{Connection, Steadycast, locked};
+use crate::{Connection, DRAIN, Steadycast, locked};
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use std::any::Any;
@@ -78,7 +78,7 @@ impl Controller for Noq {
     fn metrics(&self) -> ControllerMetrics {
         let mut metrics = ControllerMetrics::default();
         metrics.congestion_window = self.window();
-        metrics.pacing_rate = Some(locked(&self.connection).remote.decision().pacing.as_bps() / 8);
+        metrics.pacing_rate = Some(locked(&self.connection).remote.decision().pacing.scale(DRAIN).as_bps() / 8);
         metrics.send_quantum = Some(2_400);
         metrics
     }

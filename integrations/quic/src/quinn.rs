@@ -1,7 +1,7 @@
 //! The interface to quinn, which reports packets only with their acknowledgements, and is controlled only by the
 //! window.
 
-use crate::{Connection, Steadycast, locked};
+use crate::{Connection, DRAIN, Steadycast, locked};
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 use std::any::Any;
@@ -55,10 +55,10 @@ impl Controller for Quinn {
 
     fn on_mtu_update(&mut self, _mtu: u16) {}
 
-    // Only the window limits the rate. A quarter above one round trip lets waiting data drain.
+    // Only the window limits the rate.
     fn window(&self) -> u64 {
         let connection = locked(&self.0);
-        connection.window(connection.peak().min(PEAK_MAX * connection.rtt).mul_f64(1.25))
+        connection.window(connection.peak().min(PEAK_MAX * connection.rtt).mul_f64(DRAIN))
     }
 
     fn metrics(&self) -> ControllerMetrics {

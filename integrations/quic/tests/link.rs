@@ -122,6 +122,24 @@ fn no_controller_depends_on_immediate_acknowledgements() {
     }
 }
 
+/// Retransmissions do not make frames wait in the sender. On each of eight drawn links with 3 % loss, the 95th
+/// percentile of a frame's delay is at most three round trips, the queue, and 100 ms. The bound was written before the
+/// run, for the mean of the links. With a pacer at exactly the rate, noq met it on average, but had up to 1.5 times the
+/// bound on single links.
+#[test]
+fn frames_do_not_wait_behind_retransmissions() {
+    for controller in ["tfrc", "multfrc", "eaio-tfrc", "asmp", "tfmcc", "nada", "gcc", "steady"] {
+        let mut chance = Seed(11).part("links");
+        for seed in 1..=8 {
+            let path = Path { controller, loss: 0.03, ..drawn(|low, high| chance.between(low, high), true, true) };
+            let most = 6 * path.way + path.queue + Duration::from_millis(100);
+            let delays = [over::<Quinn>(&path, seed, |_| ()), over::<Noq>(&path, seed, |_| ())].map(|one| one.delay);
+            println!("{controller}: quinn {:.2?}, noq {:.2?}, the bound is {most:.2?}", delays[0], delays[1]);
+            assert!(delays.iter().all(|delay| *delay <= most), "{controller}, link {seed}: {delays:?}, {most:?}");
+        }
+    }
+}
+
 /// 10 Mb/s, of which the controller may use 4 Mb/s, with a delay spike for one packet in 14, in both directions. The
 /// bounds, set after the first runs, are for the mean of four seeds: 2.4 Mb/s, and 200 ms for frames, which covers a
 /// spike of 140 ms. Without the longest round trip in the window, frames waited in the sender for 1.8 s.
