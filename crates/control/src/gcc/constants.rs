@@ -27,7 +27,7 @@ pub(super) const OVERUSE: Span = Span::millis(10);
 pub(super) const LOW_LOSS: f64 = 0.02;
 /// Fraction of lost packets above which the rate falls (v1, `send_side_bandwidth_estimation.cc`).
 pub(super) const HIGH_LOSS: f64 = 0.1;
-/// If the round-trip time, or the time without feedback, exceeds this, the rate falls by a fifth per second
+/// If the round-trip time plus the time without feedback exceeds this, the rate falls by a fifth per second
 /// (`RttBasedBackoff`).
 pub(super) const SILENCE: Span = Span::secs(3);
 /// Rate of the first probe, as a multiple of the start rate (`probe_controller.cc`).

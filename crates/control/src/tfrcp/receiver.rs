@@ -56,7 +56,8 @@ impl ReceiverHalf for Receiver {
         match self.newest.take() {
             Some(stamp) => Reply::Body(Message::Ack(stamp).body()),
             None if self.counts => {
-                Reply::Body(Message::Counts { expected: expected.min((1 << 24) - 1), received: expected - lost }.body())
+                let expected = expected.min((1 << 24) - 1);
+                Reply::Body(Message::Counts { expected, received: expected.saturating_sub(lost) }.body())
             }
             None => Reply::Plain,
         }
