@@ -222,7 +222,7 @@ def _grid(**axes: Iterable[float | int | str]) -> tuple[Params, ...]:
 
 
 # ns-2's TFRC with the parameters closest to RFC 5348: discounting down to 0.25, and t_RTO = 4 R by a lower limit.
-# `numPkts_` stays 3; see docs/validation.md.
+# `numPkts_` stays 1, not RFC 5348's 3; see docs/validation.md.
 def _rfc5348(rtt_s: float) -> dict[str, float | int | str]:
     return {"discount_floor": 0.25, "tfrc_rto_s": round(4 * rtt_s, 4)}
 

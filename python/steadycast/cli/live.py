@@ -300,7 +300,10 @@ def receive(
     consume: Consume = None,
     latency: Annotated[
         str | None,
-        option("--latency SPAN", "The time for which the receiver waits for lost packets; by default 300ms."),
+        option(
+            "--latency SPAN",
+            "The time for which the receiver waits for lost packets; by default 300ms, or 80ms without any repair.",
+        ),
     ] = None,
     give_up: Annotated[
         str,

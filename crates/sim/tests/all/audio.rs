@@ -50,7 +50,7 @@ fn sent_and_lost(run: &Run) -> (usize, Vec<f64>) {
     (sent.len(), sent.into_iter().filter(|n| !arrived.contains(&seqs[*n])).map(|n| times[n]).collect())
 }
 
-/// The queue of `q` bytes is full after q / (before − after). The first loss is reported when the full queue has been
+/// The queue of `q` bits is full after q / (before − after). The first loss is reported when the full queue has been
 /// transmitted, q / after later, and a round trip. `steady` then needs up to a second to find that the queue is its
 /// own. This second was chosen after 24 other falls, in which it needed 0.9 s, apart from a single packet.
 #[test]
