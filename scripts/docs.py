@@ -99,7 +99,7 @@ INSTEAD = {
     "reference/controllers": "In a terminal: `steadycast controllers NAME`.",
     "reference/metrics": "A live session with `--metrics` exports each metric with its description.",
     "reference/python": "In Python: `help(steadycast)`.",
-    "record": "The lists are in `crates/record/src/figures.rs` and `column.rs`.",
+    "record": "The figures are listed in `crates/record/src/figures.rs`, the columns in `column.rs`.",
     "exit-codes": "In a terminal: `steadycast --help`; the list is in `python/steadycast/exits.py`.",
     "glossary": "The report of a run explains its terms. All terms are in `python/steadycast/report/words.py`.",
 }
