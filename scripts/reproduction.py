@@ -160,7 +160,8 @@ def _live(result: Result) -> None:
     page.put(
         text,
         "answer",
-        f"{said} Runs during which the machine was too busy, also when they were repeated: {doubtful}.",
+        f"{said} The number of runs for which the machine was too busy twice (at first, and when the run was "
+        f"repeated) is {doubtful}.",
     )
     shown = [n for n, head in enumerate(heads) if head not in ("bound", "other readings", "reason")]
     made = (dict(zip(heads, row, strict=True)) for row in rows)
@@ -214,7 +215,8 @@ def _together(result: Result, ran: list[str]) -> None:
     for family, found in pairs.items():
         name = PAGES[family]
         of = tomllib.loads((page.DATA / f"papers-{name}.toml").read_text(encoding="utf-8"))
-        said = f"Commit {of['commit']}, `{of['command']}`.\n\n{write.outcome(found)}"
+        made = f"Commit {of['commit']} and this command gave the verdicts below: `{of['command']}`."
+        said = f"{made}\n\n{write.outcome(found)}"
         table = f"Table: [every statement](../data/papers-{name}.csv)."
         page.put(DOCS / "papers" / f"{name}.md", "answer", f"{said}\n\n{table}")
 
@@ -270,8 +272,8 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
         former, candidate = (each.tried.takes for each in found.judged)
         if former != frozenset(world.takes) == candidate:
             before += [
-                "Later, the candidate of this sweep (defined below) became the paper's joint setting. In the text and",
-                "the tables of this sweep, “joint setting” means the earlier joint setting.",
+                "In the text and the tables of this sweep, “joint setting” means the joint setting before this sweep.",
+                "The setting that the sweep found (the *candidate* below) has since replaced it.",
             ]
     told = " ".join([*filter(None, before), said])
     page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"```sh\n{command}\n```\n\n{told}")

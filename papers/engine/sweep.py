@@ -610,9 +610,10 @@ def _ever(of: int, never: Sequence[Place]) -> list[str]:
     """Report how many of the statements hold in at least one setting, and list the others, which are `never`."""
     if not never:
         return [f"Each of the {of} statements holds in at least one of the tried settings."]
-    which = "One" if len(never) == 1 else f"These {len(never)}"
+    one = len(never) == 1
     return [
-        f"{which} of the {of} statements {'holds' if len(never) == 1 else 'hold'} in none of the tried settings:",
+        f"{'One' if one else len(never)} of the {of} statements {'holds' if one else 'hold'} in none of the tried "
+        f"settings. {'It is about this quantity' if one else 'They are about these quantities'}:",
         "",
         *(f"- {_texts([place])}" for place in never),
     ]
@@ -675,13 +676,14 @@ def _compared(
         "|---|---|---|",
         *differences,
         "",
-        f"The next table counts how many of {judged} hold. The search had not used the seeds of the last row.",
+        f"The next table counts how many of {judged} hold in these two settings. The candidate was chosen without runs "
+        "on the seeds of the last row.",
         "",
         "| seeds | statements that hold in the candidate | statements that hold in the joint setting |",
         "|---|---|---|",
         *(f"| {seeds} | {a} | {b} |" for seeds, a, b in rows),
         "",
-        "The statements that hold were also counted for each seed alone. For each seed, the joint setting's count was "
-        f"subtracted from the candidate's count. Over the seeds {first} to {last}, the mean difference is "
-        f"{_signed(mean)} ± {half:.2f} statements ([99.5 % interval](../reproduction.md#the-sweep)).",
+        "The statements that hold in each of the two settings were also counted for each seed alone. Over the seeds "
+        f"{first} to {last}, the candidate's count minus the joint setting's count is {_signed(mean)} ± {half:.2f} "
+        "statements on average ([99.5 % interval](../reproduction.md#the-sweep)).",
     ]

@@ -140,14 +140,15 @@ def _printed_well(found: Sequence[tuple[Verdict, Verdict | None]]) -> int:
 
 
 def _as_printed(found: Sequence[tuple[Verdict, Verdict | None]]) -> str:
-    forms = ("statement comes", "statements come")
-    return f"With the printed values (setting “as printed”), {_number(_printed_well(found), *forms)} out"
+    count = _printed_well(found)
+    within = f"the {'bound' if count == 1 else 'bounds'} of {_number(count, 'statement', 'statements')}"
+    return f"With the printed values (setting “as printed”), our results are within {within}"
 
 
 def _not_counted(counts: Mapping[Verdict, int]) -> list[str]:
     """Return a sentence on the statements that are not judged, if there are any."""
     certain = ("statement that is true by construction", "statements that are true by construction")
-    reported = ("number that has no bound", "numbers that have no bound")
+    reported = ("number that was measured, but has no bound", "numbers that were measured, but have no bound")
     aside = [
         _number(counts[verdict], *forms)
         for verdict, forms in ((Verdict.CERTAIN, certain), (Verdict.REPORTED, reported))

@@ -318,7 +318,7 @@ def test_the_joint_setting_and_what_is_printed_are_counted_apart() -> None:
         "4 statements are judged in the joint setting of their paper. Of these statements, 2 come"
     )
     assert ". 1 does not come out. 1 can't be tested, because " in said
-    assert said.endswith("(setting “as printed”), 3 statements come out.")
+    assert said.endswith("(setting “as printed”), our results are within the bounds of 3 statements.")
 
 
 def test_what_its_placebo_keeps_does_not_come_out() -> None:
