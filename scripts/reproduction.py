@@ -265,17 +265,13 @@ def _write_sweep(name: str, found: Search, clips: Sequence[Path]) -> None:
     made = page.table(sweep.HEADS, list(sweep.table(found)))
     page.save(_sweep_file(name), "Settings that the paper allows", made, command, note)
     text = DOCS / "papers" / f"{PAGES[name[0]]}.md"
-    said = sweep.summary(found, f"../data/{_sweep_file(name)}.csv")
-    before = [SWEEPS[name].left_out.strip()]
     world = FAMILIES[name[0]][0].world
+    adopted = False
     if world is not None and found.judged is not None:
         former, candidate = (each.tried.takes for each in found.judged)
-        if former != frozenset(world.takes) == candidate:
-            before += [
-                "In the text and the tables of this sweep, “joint setting” means the joint setting before this sweep.",
-                "The setting that the sweep found (the *candidate* below) has since replaced it.",
-            ]
-    told = " ".join([*filter(None, before), said])
+        adopted = former != frozenset(world.takes) == candidate
+    said = sweep.summary(found, f"../data/{_sweep_file(name)}.csv", adopted)
+    told = " ".join([*filter(None, [SWEEPS[name].left_out.strip()]), said])
     page.put(text, "sweep" if name in PAGES else f"sweep {name}", f"```sh\n{command}\n```\n\n{told}")
     _overview()
 

@@ -511,44 +511,45 @@ def _texts(places: Iterable[Place]) -> str:
     return "; ".join(f"{experiment}: {listed}" for experiment, listed in quoted.items())
 
 
-def summary(found: Search, link: str) -> str:
-    """Report which statements each value changes, the best setting, and whether it is better on fresh seeds."""
+def summary(found: Search, link: str, adopted: bool = False) -> str:
+    """Report whether a better setting was found, and the statements that hold in no setting.
+
+    Args:
+        found: the search.
+        link: the address of the table of all settings.
+        adopted: whether the candidate has become the joint setting since.
+
+    """
     base = found.tried[0]
-    apart = [f for f in found.tried if f.tried.kind == "one at a time"]
-    lines = [
-        "| value in place of the joint setting's | statements that hold with it | statements that no longer hold |",
-        "|---|---|---|",
+    allowed = [f for f in found.tried[1:] if f.tried.allowed]
+    many = f"seeds {' and '.join(str(seed) for seed in base.seeds)}"
+    seeds = many if len(base.seeds) > 1 else f"seed {base.seeds[0]}"
+    ever = set[Place]().union(*(f.holds for f in (base, *allowed)))
+    answer = (
+        "A better setting was found, and is the joint setting now."
+        if adopted
+        else "A better setting than the joint setting was found."
+        if found.better
+        else "No tried setting is shown to be better than the joint setting."
+    )
+    paragraphs = [
+        f"**{answer}** The search tried {len(allowed)} settings on {seeds}. [The table]({link}) names the statements "
+        "that each setting gains and loses.",
+        *_never(len(base.numbers), sorted(set(base.numbers) - ever)),
+        *_candidate(found),
     ]
-    for each in apart:
-        on, off = turned(base, each)
-        if on or off:
-            lines.append(f"| {_shown(each.tried.name)} | {_texts(on) or ' '} | {_texts(off) or ' '} |")
-    still = [f.tried.name for f in apart if turned(base, f) == ([], [])]
-    nothing = [
-        "",
-        f"With each of these {len(still)} values, the same statements hold as in the joint setting:",
-        "",
-        "| quantity | value |",
-        "|---|---|",
-        *(f"| {' | '.join(_of_value(name))} |" for name in still),
-    ]
-    return "\n".join([*_answer(found, link), "", *lines, *(nothing if still else ())])
+    return "\n\n".join(paragraphs)
 
 
 _AS_SET_UP = ": as set up"
-
-
-def _shown(name: str) -> str:
-    """Return the name of a setting for a page, which calls the values as set up those "as printed"."""
-    return name.removesuffix(_AS_SET_UP) + (": value “as printed”" if name.endswith(_AS_SET_UP) else "")
+AS_PRINTED = "as printed"
+"""What a page calls the values as set up."""
 
 
 def _of_value(name: str) -> tuple[str, str]:
     """Return the name of the value that a change concerns, and the name of the change."""
-    value, _, level = _shown(name).rpartition(": ")
-    if value:
-        return value, level
-    of_reading = name.removeprefix("not ")
+    if name.endswith(_AS_SET_UP):
+        return name.removesuffix(_AS_SET_UP), AS_PRINTED
     of_reading = name.removeprefix("not ")
     for family, experiments in FAMILIES.items():
         for of in values(family):
@@ -560,85 +561,34 @@ def _of_value(name: str) -> tuple[str, str]:
     return "", name
 
 
-def _answer(found: Search, link: str) -> list[str]:
-    base = found.tried[0]
-    allowed = [f for f in found.tried[1:] if f.tried.allowed]
-    best = {
-        kind: max((len(f.holds) for f in allowed if f.tried.kind == kind), default=None)
-        for kind in ("one at a time", "design", "added")
-    }
-    many = f"seeds {' and '.join(str(seed) for seed in base.seeds)}"
-    seeds = (
-        f"{many}."
-        if len(base.seeds) > 1
-        else f"seed {base.seeds[0]}. With a single seed, some of the differences are chance."
-    )
-    ever = set[Place]().union(*(f.holds for f in (base, *allowed)))
-    answer = (
-        "A better setting than the joint setting was found."
-        if found.better
-        else "No tried setting is shown to be better than the joint setting."
-    )
-    return [
-        f"**{answer}** The search tried {len(allowed)} settings on {seeds} [All settings]({link}). A statement *holds* "
-        "if the mean of our results is within its bound ([all conditions](../reproduction.md#the-sweep)).",
-        "",
-        *_best(len(base.numbers), len(base.holds), best),
-        "",
-        *_ever(len(base.numbers), sorted(set(base.numbers) - ever)),
-        "",
-        *_candidate(found),
-    ]
-
-
-def _best(of: int, joint: int, best: Mapping[str, int | None]) -> list[str]:
-    """Return a table of the number of statements, out of `of`, that hold in the joint setting and in the best ones."""
-    said = {
-        "one at a time": "one value is changed",
-        "design": "all values are varied together",
-        "added": "changes that help are added to each other",
-    }
-    rows = [("the joint setting", joint), *((said[k], n) for k, n in best.items() if n is not None)]
-    return [
-        f"| settings | how many of the {of} statements hold in the best of these settings |",
-        "|---|---|",
-        *(f"| {words} | {count} |" for words, count in rows),
-    ]
-
-
-def _ever(of: int, never: Sequence[Place]) -> list[str]:
-    """Report how many of the statements hold in at least one setting, and list the others, which are `never`."""
+def _never(of: int, never: Sequence[Place]) -> list[str]:
+    """List the statements that hold in no setting. `of` is the number of all statements."""
     if not never:
-        return [f"Each of the {of} statements holds in at least one of the tried settings."]
-    one = len(never) == 1
-    return [
-        f"{'One' if one else len(never)} of the {of} statements {'holds' if one else 'hold'} in none of the tried "
-        f"settings. {'It is about this quantity' if one else 'They are about these quantities'}:",
-        "",
-        *(f"- {_texts([place])}" for place in never),
-    ]
+        return []
+    said = "One" if len(never) == 1 else str(len(never))
+    hold = "holds" if len(never) == 1 else "hold"
+    said = f"{said} of the {of} statements {hold} in none of the settings:"
+    return [said, "\n".join(f"- {_texts([place])}" for place in never)]
 
 
 def _candidate(found: Search) -> list[str]:
-    """Report how the candidate and the joint setting compare on the seeds 1 to 5 and on fresh seeds."""
+    """Report how the candidate differs from the joint setting, and how they compare on fresh seeds."""
     if found.judged is None or found.gain is None:
         return [
-            "In no tried setting do more statements hold than in the joint setting. So no candidate was judged."
+            "In none of them do more statements hold than in the joint setting, so there is no candidate."
         ]
-    base, (world, candidate) = found.tried[0], found.judged
-    final = next(f for f in found.finals[1:] if f.tried.takes == candidate.tried.takes)
+    base, candidate = found.tried[0], found.judged[1]
     fresh = MORE if found.more is not None else candidate.seeds
-    of = len(world.numbers)
-    rows = (
-        (f"{final.seeds[0]} to {final.seeds[-1]}", len(final.holds), len(found.finals[0].holds)),
-        (f"{candidate.seeds[0]} to {candidate.seeds[-1]}", len(candidate.holds), len(world.holds)),
-    )
-    return _compared(
-        _differences(candidate.tried.takes, base.tried.takes),
-        f"the paper's {of} statements" if of > len(base.numbers) else f"the {of} statements",
-        rows,
-        (fresh[0], fresh[-1], *found.gain),
-    )
+    mean, half = found.gain
+    rows = _differences(candidate.tried.takes, base.tried.takes)
+    return [
+        "The best of these settings is the *candidate*. It differs from the joint setting of that time in these "
+        "values:",
+        "\n".join(("| quantity | in the candidate | in the joint setting |", "|---|---|---|", *rows)),
+        f"On the seeds {fresh[0]} to {fresh[-1]}, which the search had not used, the number of statements that hold "
+        f"differs by {_signed(mean)} ± {half:.2f} (candidate minus joint setting, mean with its "
+        "[99.5 % interval](../reproduction.md#the-sweep)).",
+    ]
 
 
 def _differences(candidate: Iterable[str], joint: Iterable[str]) -> list[str]:
@@ -648,42 +598,7 @@ def _differences(candidate: Iterable[str], joint: Iterable[str]) -> list[str]:
         for name in sorted(names):
             quantity, value = _of_value(name)
             found.setdefault(quantity, ([], []))[at].append(value)
-    printed = "value “as printed”"
-    return [f"| {q} | {'; '.join(a) or printed} | {'; '.join(b) or printed} |" for q, (a, b) in found.items()]
-
-
-def _compared(
-    differences: Sequence[str],
-    judged: str,
-    rows: Sequence[tuple[str, int, int]],
-    gain: tuple[int, int, float, float],
-) -> list[str]:
-    """Return the comparison of the candidate with the joint setting.
-
-    Args:
-        differences: the rows of the table of values.
-        judged: the statements that are counted, in words.
-        rows: the seeds, and the number of statements that hold with the candidate and in the joint setting.
-        gain: the first and the last seed, the mean difference on these seeds, and half of its interval.
-
-    """
-    first, last, mean, half = gain
     return [
-        "The three best settings were run again with seeds 1 to 5. The best of the three on these seeds is the "
-        "*candidate*. The candidate and the joint setting differ in these values:",
-        "",
-        "| quantity | in the candidate | in the joint setting |",
-        "|---|---|---|",
-        *differences,
-        "",
-        f"The next table counts how many of {judged} hold in these two settings. The candidate was chosen without runs "
-        "on the seeds of the last row.",
-        "",
-        "| seeds | statements that hold in the candidate | statements that hold in the joint setting |",
-        "|---|---|---|",
-        *(f"| {seeds} | {a} | {b} |" for seeds, a, b in rows),
-        "",
-        "The statements that hold in each of the two settings were also counted for each seed alone. Over the seeds "
-        f"{first} to {last}, the candidate's count minus the joint setting's count is {_signed(mean)} ± {half:.2f} "
-        "statements on average ([99.5 % interval](../reproduction.md#the-sweep)).",
+        f"| {q} | {'; '.join(a) or AS_PRINTED} | {'; '.join(b) or AS_PRINTED} |"
+        for q, (a, b) in found.items()
     ]

@@ -58,14 +58,19 @@ def _found(name: str, *numbers: float, kind: str = "one at a time") -> sweep.Fou
     return sweep.Found(sweep.Tried(kind, name, frozenset()), JUDGED, outcomes)
 
 
-def test_what_a_setting_turns_is_told_beside_the_world() -> None:
+def test_the_table_has_what_a_setting_changes_beside_the_joint_setting() -> None:
     world, other = _found("joint setting", 0.5, 2.0, 0.1), _found("other", 2.0, 0.5, 0.2)
     assert sweep.turned(world, other) == ([("A", "1")], [("A", "0")])
-    same = _found("same", 0.1, 3.0, 0.2)
-    text = sweep.summary(sweep.Search((world, other, same), (world, same), (world, same)), "x.csv")
-    assert "| other | A: “1” | A: “0” |" in text
-    assert "\n| same |" not in text
-    assert "\n|  | same |" in text
+    found = sweep.Search((world, other), (world, other), (world, other))
+    rows = page.plain(page.table(sweep.HEADS, list(sweep.table(found))))
+    told = dict(zip(rows[0], rows[2], strict=True))
+    assert (told["setting"], told["gained"], told["lost"]) == ("other", "A 1", "A 0")
+
+
+def test_statements_that_hold_in_no_setting_are_listed() -> None:
+    world, other = _found("joint setting", 0.5, 2.0, 2.0), _found("other", 2.0, 0.5, 3.0)
+    text = sweep.summary(sweep.Search((world, other), (world, other), (world, other)), "x.csv")
+    assert "One of the 3 statements holds in none of the settings:\n\n- A: “2”" in text
 
 
 @pytest.mark.parametrize("draw", range(5))
