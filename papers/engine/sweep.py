@@ -585,9 +585,9 @@ def _candidate(found: Search) -> list[str]:
         "The best of these settings is the *candidate*. It differs from the joint setting of that time in these "
         "values:",
         "\n".join(("| quantity | in the candidate | in the joint setting |", "|---|---|---|", *rows)),
-        f"On the seeds {fresh[0]} to {fresh[-1]}, which the search had not used, the number of statements that hold "
-        f"differs by {_signed(mean)} ± {half:.2f} (candidate minus joint setting, mean with its "
-        "[99.5 % interval](../reproduction.md#the-sweep)).",
+        f"Both were run again with the seeds {fresh[0]} to {fresh[-1]}, which the search had not used. The candidate's "
+        f"mean number of statements that hold, minus the joint setting's, is {_signed(mean)} ± {half:.2f} "
+        "([99.5 % interval](../reproduction.md#the-sweep)).",
     ]
 
 

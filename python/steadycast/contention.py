@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from steadycast.confine import children, descendants
@@ -18,9 +19,15 @@ from steadycast.confine import children, descendants
 SAMPLE_S = 0.05
 """How often waiting times are sampled: the interval in seconds."""
 LONG_WAIT_S = 0.005
-"""A sample counts as disturbed if the thread waited longer than this for a processor since its last sample.
+"""A sample counts as disturbed if the thread waited longer than this for a processor, in excess of its usual waits.
 
 The value is in seconds. It equals the tolerance of `judge --keep` for delays, which ignores smaller changes of a delay.
+"""
+_USUAL_WAIT_MAX_S = 0.00025
+"""The longest usual wait of a thread before it runs, in seconds.
+
+A thread that wakes up a hundred times per sample waits a few hundredths of a millisecond each time. Together these
+waits may exceed `LONG_WAIT_S`, but they delay nothing by more than one of them.
 """
 _LONG_ENOUGH_S = 3.0
 """The mean fraction of waiting is computed only for threads that were observed for at least this time, in seconds."""
@@ -42,14 +49,14 @@ class Thread:
     """Descriptor of the open file. It is kept, because reading it again is three times faster than opening it."""
     began: float
     """The time of the first sample, in seconds."""
-    first: tuple[int, int]
-    """Running time and waiting time at the first sample, in nanoseconds."""
+    first: tuple[int, int, int]
+    """Running time and waiting time at the first sample, in nanoseconds, and how many times the thread has run."""
     at: float
-    last: tuple[int, int]
+    last: tuple[int, int, int]
     counted_from: int | None = None
     """The thread's running time before the first sample that counts (see `Load.sample`), in nanoseconds."""
-    disturbed_s: float = 0.0
-    """The total duration of the disturbed samples, in seconds."""
+    samples: list[tuple[float, int, int]] = field(default_factory=list)
+    """Of each sample that counts: its duration in seconds, the waiting time in nanoseconds, how many times it ran."""
 
     @property
     def ran_s(self) -> float:
@@ -61,6 +68,15 @@ class Thread:
         """The fraction of the time for which the thread waited for a processor. It is 0 after a short observation."""
         span = self.at - self.began
         return (self.last[1] - self.first[1]) / 1e9 / span if span >= _LONG_ENOUGH_S else 0.0
+
+    @property
+    def disturbed_s(self) -> float:
+        """The total duration of the disturbed samples, in seconds."""
+        waits = [waited / times for _, waited, times in self.samples if times]
+        usual = min(median(waits), 1e9 * _USUAL_WAIT_MAX_S) if waits else 0.0
+        return sum(
+            duration for duration, waited, times in self.samples if waited - times * usual > 1e9 * LONG_WAIT_S
+        )
 
 
 class Load:
@@ -111,16 +127,16 @@ class Load:
         self._at = now
         for task, thread in list(self.threads.items()):
             try:
-                ran, waited = _read(thread.file)
+                times = _read(thread.file)
             except OSError:
                 os.close(thread.file)
                 self.ended.append(self.threads.pop(task))
                 continue
             if counts and thread.counted_from is None:
                 thread.counted_from = thread.last[0]
-            if counts and waited - thread.last[1] > LONG_WAIT_S * 1e9:
-                thread.disturbed_s += now - thread.at
-            thread.at, thread.last = now, (ran, waited)
+            if counts:
+                thread.samples.append((now - thread.at, times[1] - thread.last[1], times[2] - thread.last[2]))
+            thread.at, thread.last = now, times
 
     @property
     def ran_s(self) -> float:
@@ -179,9 +195,9 @@ def _observed(task: str, now: float) -> Thread:
     return Thread(name, file, now, times, now, times)
 
 
-def _read(file: int) -> tuple[int, int]:
-    ran, waited, _ = os.pread(file, 80, 0).split()
-    return int(ran), int(waited)
+def _read(file: int) -> tuple[int, int, int]:
+    ran, waited, times = os.pread(file, 80, 0).split()
+    return int(ran), int(waited), int(times)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -67,6 +68,26 @@ def test_a_program_that_shares_its_processor_is_disturbed() -> None:
     # Each of the two waits half of the time, and longer on a busy machine.
     assert told["unread"] is None
     assert told["disturbed"] > 0.5
+
+
+@pytest.mark.parametrize("wakes", [1, 10, 100, 400])
+@pytest.mark.parametrize("usual_us", [1.0, 20.0, 60.0])
+@pytest.mark.parametrize("long_s", [0.0, 0.002, 0.012])
+def test_many_short_waits_are_no_disturbance_but_one_long_wait_is(
+    wakes: int, usual_us: float, long_s: float
+) -> None:
+    """One sample in ten has a long wait. Together, the short waits of a sample take up to 24 ms."""
+    drawn = random.Random(f"{wakes} {usual_us} {long_s}")
+    thread = contention.Thread("sc-tcp", 0, 0.0, (0, 0, 0), 0.0, (0, 0, 0))
+    for n in range(400):
+        short = sum(drawn.expovariate(1e6 / usual_us) for _ in range(wakes))
+        waited = short + (long_s if n % 10 == 0 else 0.0)
+        thread.samples.append((SAMPLE_S, round(1e9 * waited), wakes))
+    found = thread.disturbed_s / (400 * SAMPLE_S)
+    if long_s > 2 * LONG_WAIT_S:
+        assert 0.1 <= found < 0.11
+    else:
+        assert found < 0.01
 
 
 def test_a_program_that_sleeps_is_not_disturbed_on_any_machine() -> None:
