@@ -393,7 +393,7 @@ def table(options: argparse.Namespace) -> int:
         title = "Adapters beside the stacks' own estimators"
         note = "each row has the commit that it was measured with; a row that is not trusted does not count"
         page.save(TABLE, title, made, "python -m validation.stacks run", note)
-        page.put(page.DOCS / "adapters.md", TABLE, "\n\n".join(map(str, shown)))
+        page.put(page.DOCS / "adapters-compared.md", TABLE, "\n\n".join(map(str, shown)))
     return 0
 
 

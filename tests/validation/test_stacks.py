@@ -85,7 +85,7 @@ def test_rows_of_the_file_are_kept_unless_a_trusted_cell_is_newer(tmp_path: Path
 
 
 def test_the_page_has_the_tables_that_the_program_writes_and_a_phone_can_show_them() -> None:
-    text = (page.DOCS / "adapters.md").read_text(encoding="utf-8")
+    text = (page.DOCS / "adapters-compared.md").read_text(encoding="utf-8")
     shown = text.partition("<!-- stacks: begin -->")[2].partition("<!-- stacks: end -->")[0]
     rows = made(0)
     for made_table in (*stacks.summaries(rows), stacks.verdicts(rows)):
