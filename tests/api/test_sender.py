@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import steadycast as sc
@@ -218,3 +220,35 @@ def test_a_controller_that_lacks_what_it_needs_says_how_it_works() -> None:
         sc.Remote("lda-plus", floor_bps=100e3, cap_bps=4e6, acknowledged=True)
     with pytest.raises(sc.UserError, match="cap: it is 0"):
         sc.Remote(floor_bps=0.0, cap_bps=0.0)
+
+
+def rates_around_a_silence(controller: str) -> tuple[float, float]:
+    """Return the target rate after 10 s with feedback, and the rate after another 25 s without feedback."""
+    remote = sc.Remote(controller, floor_bps=100e3, cap_bps=4e6, probes=True)
+    in_flight: list[tuple[int, float]] = []
+    before_bps, send_s = 0.0, 0.0
+    for ms in range(0, 35_000, 5):
+        now_s = ms / 1000
+        if remote.wake_s is not None and remote.wake_s <= now_s:
+            remote.timer(now_s)
+        decision = remote.decision
+        if send_s <= now_s and (decision.window_bytes is None or decision.window_bytes >= 1200):
+            in_flight.append((remote.sent(now_s, 1200), now_s + 0.02))
+            send_s = now_s + 1200 * 8 / decision.pacing_bps
+        if now_s < 10.0 and ms % 50 == 0:
+            remote.feedback(now_s, [(number, at) for number, at in in_flight if at < now_s - 0.02])
+            in_flight = [(number, at) for number, at in in_flight if at >= now_s - 0.02]
+            before_bps = remote.decision.target_bps
+    return before_bps, remote.decision.target_bps
+
+
+def test_without_feedback_the_rate_falls_except_with_the_controllers_that_the_page_names() -> None:
+    page = Path(__file__).parents[2] / "docs" / "embedding-reference.md"
+    keep = re.search(r"seconds\. (`[^.]*) keep their rate", page.read_text())
+    assert keep is not None
+    constant = set()
+    for controller in sc.controllers():
+        before_bps, after_bps = rates_around_a_silence(controller.name)
+        if after_bps > 0.95 * before_bps:
+            constant.add(controller.name)
+    assert constant == set(re.findall(r"`([^`]*)`", keep[1]))
