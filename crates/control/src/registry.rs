@@ -90,9 +90,7 @@ impl Registry {
                     (format!("{} steers simulated and emulated flows alone", outside.about()), Self::choice(&names))
                 }
                 (None, Some(near)) => ("no such controller".into(), format!("did you mean \"{near}\"?")),
-                (None, None) => {
-                    ("no such controller".into(), format!("{}, or {}", Self::choice(&names), Outside::FORMS))
-                }
+                (None, None) => ("no such controller".into(), Self::choice(&names)),
             };
             ParamError::new(ParamErrorKind::UnknownController, name, problem, remedy)
         })

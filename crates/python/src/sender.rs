@@ -46,6 +46,16 @@ impl Seconds {
     }
 }
 
+/// Returns a time in seconds that is not before `at` when it is read again. A `f64` rounds to the nearest value, which
+/// may be earlier. A program that waits until then would find that nothing is due.
+fn not_before(at: Time) -> f64 {
+    let mut seconds = at.as_secs_f64();
+    while Seconds(seconds).time() < at {
+        seconds = seconds.next_up();
+    }
+    seconds
+}
+
 impl<'py> FromPyObject<'_, 'py> for Seconds {
     type Error = PyErr;
 
@@ -273,7 +283,7 @@ impl PyRemote {
 
     #[getter]
     fn wake_s(&self) -> Option<f64> {
-        locked(&self.remote).wake().map(|wake| wake.at.as_secs_f64())
+        locked(&self.remote).wake().map(|wake| not_before(wake.at))
     }
 
     fn timer(&self, now_s: Seconds) {
@@ -493,7 +503,7 @@ impl PyMediaSender {
 
     #[getter]
     fn wake_s(&self) -> Option<f64> {
-        locked(&self.wake).map(Time::as_secs_f64)
+        locked(&self.wake).map(not_before)
     }
 
     fn take_dropped(&self) -> Vec<(u32, u64)> {
@@ -580,7 +590,7 @@ impl PyTransportFeedbackRecorder {
 
     #[getter]
     fn due_s(&self) -> Option<f64> {
-        locked(&self.0).due().map(Time::as_secs_f64)
+        locked(&self.0).due().map(not_before)
     }
 
     fn report(&self, now_s: Seconds) -> Vec<Vec<u8>> {

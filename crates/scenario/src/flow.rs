@@ -391,7 +391,10 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
         Some(name) => match (Outside::of(name), files.registry.find(name)) {
             (Some(outside), _) => Some(ControllerRef::Outside(outside, name.value.clone())),
             (None, Ok(controller)) => Some(ControllerRef::Entry(controller)),
-            (None, Err(error)) => out.refuse(&name.at, error.problem, error.remedy),
+            (None, Err(error)) => {
+                let remedy = format!("{}; your own is {}", error.remedy, Outside::FORMS);
+                out.refuse(&name.at, error.problem, remedy)
+            }
         },
     };
     let mut params = Vec::new();

@@ -168,6 +168,8 @@ impl Sender {
         }
         self.acker = Some(Acker { id, rtt, loss });
         self.rtt = Some(RoundTrip { smoothed: rtt, deviation: rtt / 2 });
+        // The time-outs of the acker before say nothing about the new one.
+        (self.doublings, self.timeouts) = (0, 0);
         true
     }
 

@@ -47,8 +47,14 @@ const REORDERING_MIN: f64 = 0.001;
 /// Half-life of the reordering window, in seconds.
 const REORDER_WINDOW_HALF_LIFE: f64 = 60.0;
 
-/// If the delay changes by more than this between two packets, in seconds, a clock was set.
-const CLOCK_JUMP_MIN: f64 = 10.0;
+/// Each packet bounds the offset between the two clocks on both sides, because its one-way delay is at least zero, and
+/// at most the time from its sending to the feedback. A clock was set if a packet contradicts the bounds of the packets
+/// of this many seconds before it.
+const CLOCK_WINDOW: u64 = 10;
+/// Contradictions up to this value, in seconds, may be errors of time stamps, or drift.
+const CLOCK_ERROR_MAX: f64 = 0.010;
+/// The largest drift between the clocks, as a fraction. It counts while there is no feedback.
+const CLOCK_DRIFT_MAX: f64 = 0.001;
 
 /// If the one-way delay rises by more than this between two packets, in seconds, the path was silent. Radio links that
 /// serve packets in bursts every 20 ms stay below this value.
@@ -194,6 +200,10 @@ pub(super) struct Signals {
     /// it.
     anchor: Option<(OneWay, PeerTime)>,
     delays: WindowedMin,
+    /// The measured delay, in seconds: the largest offset that the clocks may have.
+    offset_max: WindowedMin,
+    /// The time from sending to feedback minus the measured delay, in seconds: minus the smallest offset.
+    offset_min: WindowedMin,
     /// The base delay, in seconds.
     base: f64,
     rtts: WindowedMin,
@@ -408,24 +418,32 @@ impl Signals {
         self.arrivals.iter().rev().take_while(move |a| a.at >= from)
     }
 
+    /// Whether a clock was set since the packets before. `elapsed` is the time since the packet was sent, in seconds.
+    fn is_clock_set(&mut self, now: f64, way: OneWay, elapsed: f64) -> bool {
+        let Some((first, _)) = self.anchor else { return false };
+        let delay = way.variation_since(first).as_secs_f64();
+        let silent = self.reports.back().map_or(0.0, |report| now - report.at);
+        let margin = CLOCK_ERROR_MAX + CLOCK_DRIFT_MAX * silent;
+        let (above, below) = (self.offset_max.min(now, CLOCK_WINDOW), self.offset_min.min(now, CLOCK_WINDOW));
+        above.is_some_and(|most| delay - elapsed > most + margin) || below.is_some_and(|least| delay < -least - margin)
+    }
+
     /// Adds an arrival. Returns the measured delay, in seconds.
     fn on_arrival(&mut self, now: f64, packet: &InFlightPacket, at: PeerTime) -> f64 {
         let way = OneWay::to_peer(Time::ZERO + Span::from_secs_f64(packet.sent), at);
-        // Detect a change of a clock, because delays before and after it can't be compared. A silence of the path can
-        // lengthen the delay by at most the time since the last report.
-        let silent = self.reports.back().map_or(0.0, |report| now - report.at);
-        let is_jump = |last: f64, first| {
-            let change = way.variation_since(first).as_secs_f64() - last;
-            change < -CLOCK_JUMP_MIN || change > CLOCK_JUMP_MIN + silent
-        };
-        if self.arrivals.back().zip(self.anchor).is_some_and(|(last, (first, _))| is_jump(last.whole, first)) {
+        let elapsed = (now - packet.sent).max(0.0);
+        if self.is_clock_set(now, way, elapsed) {
+            // Delays before and after the change can't be compared.
             self.anchor = None;
             self.arrivals.clear();
-            self.delays = WindowedMin::default();
-            (self.last_delay, self.resumed_at) = (None, None);
+            (self.delays, self.offset_max, self.offset_min) = Default::default();
+            (self.last_delay, self.resumed_at, self.row) = (None, None, None);
+            (self.trains, self.base) = (TrainMonitor::default(), 0.0);
         }
         let (first, begin) = *self.anchor.get_or_insert((way, at));
         let delay = way.variation_since(first).as_secs_f64();
+        self.offset_max.add(now, delay);
+        self.offset_min.add(now, elapsed - delay);
         let last = self.arrivals.back().map_or((f64::MIN, f64::MIN), |last| (last.at, last.came));
         let came = at.since(begin).as_secs_f64().max(last.1);
         self.arrived_bytes += packet.size;
