@@ -347,7 +347,7 @@ def _pictures_of(frames: Json, seen: Json) -> str:
 
 def _packets_said(seen: Json) -> str:
     return (
-        f"Measured: {say.rate(seen['sent_bps'])} sent ({say.rate(seen['sent_max_bps'])} at most), "
+        f"Measured: {say.rate(seen['sent_bps'])} sent as a median ({say.rate(seen['sent_max_bps'])} at most), "
         f"{say.frac(seen['lost_frac'])} of the packets lost, and a queueing delay of "
         f"{say.ms(seen['delay_mean_ms'])} on average and {say.ms(seen['delay_max_ms'])} at most."
     )
