@@ -249,8 +249,13 @@ def _begin(text: str, at: int) -> int:
 def _nothing(calls: Sequence[Stats]) -> str:
     """Return the reason why a dump has no statistics of a call."""
     kinds = {kind for stats in calls for kind in stats.kinds.values()}
-    metrics = {metric for stats in calls for _, metric in stats.series}
-    if kinds & {"ssrc", "googCandidatePair"} or any(metric.startswith("goog") for metric in metrics):
+    # Chrome still writes some goog metrics in today's statistics, for example googTimingFrameInfo in an inbound-rtp.
+    is_old = any(
+        metric.startswith("goog") and stats.kinds.get(owner) not in _RTP
+        for stats in calls
+        for owner, metric in stats.series
+    )
+    if kinds & {"ssrc", "googCandidatePair"} or is_old:
         return "it has the statistics that browsers had before 2023 (goog…), which are not read"
     lengths = [
         _length(points)

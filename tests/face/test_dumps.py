@@ -511,6 +511,10 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
     )
     nameless = [[{k: v for k, v in one.items() if k != "id"} for one in each] for each in reports]
     tshark = [{"_index": "packets", "_source": {"layers": {}}}]
+    # Chrome still has this metric.
+    timing = [
+        one | ({"googTimingFrameInfo": "1,2,3"} if one["type"] == "inbound-rtp" else {}) for one in reports[0]
+    ]
     for content, says in [
         (json.dumps(untimed), "no times (timestamp)"),
         (json.dumps(in_seconds), "cover 0.06 s by their times, which count as milliseconds"),
@@ -520,6 +524,7 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
         (client, "a log of rtcstats"),
         (server, "a log of rtcstats"),
         (json.dumps(reports[:1]), "of one moment, which shows no rate"),
+        (json.dumps(timing), "of one moment, which shows no rate"),
         (json.dumps(nameless), "its statistics have no id"),
         (json.dumps(tshark), "a list of packets by tshark"),
         ("", "it is empty"),
