@@ -526,12 +526,29 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
         (json.dumps(reports[:1]), "of one moment, which shows no rate"),
         (json.dumps(timing), "of one moment, which shows no rate"),
         (json.dumps(nameless), "its statistics have no id"),
+        (json.dumps([[{"localVideoTrackStats": []}]] * 3), "no statistics in the form of getStats"),
         (json.dumps(tshark), "a list of packets by tshark"),
         ("", "it is empty"),
     ]:
         file.write_text(content)
         assert says in str(wrong(file)), says
         assert "byte 0" not in str(wrong(file))
+
+
+@pytest.mark.parametrize("media", ["video", "audio"])
+def test_a_time_without_packets_is_noted(tmp_path: Path, media: str) -> None:
+    def report(t: int) -> list[dict[str, Any]]:
+        counted = min(max(t - 8, 0), 12) + max(t - 30, 0)
+        common = {"type": "inbound-rtp", "timestamp": BEGIN_MS + 1000 * t, "kind": media}
+        return [{"id": "IT", **common, "bytesReceived": 9e4 * counted, "packetsReceived": 90 * counted}]
+
+    file = tmp_path / "stats.json"
+    file.write_text(json.dumps([report(t) for t in range(60)]))
+    notes = [note for note in call.read(file)["seen"]["notes"] if note.startswith("no ")]
+    packet = "video packet" if media == "video" else "packet"
+    assert [note for note in notes if "arrived" in note] == [f"no {packet} arrived from 20.0 s to 30.0 s"], (
+        notes
+    )
 
 
 def damaged(kind: str, chance: random.Random) -> bytes:
