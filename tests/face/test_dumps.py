@@ -122,9 +122,7 @@ def test_a_dump_has_words_a_page_and_no_path(say: Say, tmp_path: Path) -> None:
     assert "--key-file" not in text
     key = tmp_path / "key"
     key.touch(mode=0o600)
-    assert "not encrypted, so --key-file was ignored" in " ".join(
-        call.read(file, key_file=key)["seen"]["notes"]
-    )
+    assert "no packets, so --key-file was ignored" in " ".join(call.read(file, key_file=key)["seen"]["notes"])
     assert say("call", file, "--side", "left").code == 2
 
 
@@ -533,6 +531,17 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
         file.write_text(content)
         assert says in str(wrong(file)), says
         assert "byte 0" not in str(wrong(file))
+
+
+def test_options_for_packets_are_not_ignored_silently(tmp_path: Path) -> None:
+    file = tmp_path / "stats.json"
+    file.write_text(json.dumps(statistics(1)))
+    notes = call.read(file, stream=5, beside="cubic:1", send_time_id=3)["seen"]["notes"]
+    assert "a file of averages has no packets, so --stream, --beside and --send-time-id were ignored" in notes
+    log = ROOT / "crates" / "calltrace" / "tests" / "logs" / "sender.log"
+    for ends in [(file, log), (log, file)]:
+        with pytest.raises(UserError, match=r"stats\.json: it is a dump, whose averages can't be joined"):
+            call.read(ends[0], other=ends[1])
 
 
 @pytest.mark.parametrize("media", ["video", "audio"])
