@@ -737,7 +737,7 @@ def _summary(stats: Stats, side: str) -> Json:
             "frozen_s": sum(frozen),
             "notes": notes,
             "audio": audio,
-            "reports": len(times),
+            "reports": _moments(times),
             # Add the exact numbers, because the numbers in the bins are rounded.
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,
             "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],

@@ -544,6 +544,17 @@ def test_options_for_packets_are_not_ignored_silently(tmp_path: Path) -> None:
             call.read(ends[0], other=ends[1])
 
 
+def test_a_report_of_several_streams_counts_once(tmp_path: Path) -> None:
+    file = tmp_path / "stats.json"
+    common = {"type": "outbound-rtp", "kind": "video"}
+    layers = [
+        [{"id": f"OT{k}", **common, "timestamp": BEGIN_MS + 1000 * t, "bytesSent": 9e4 * t} for k in range(3)]
+        for t in range(20)
+    ]
+    file.write_text(json.dumps(layers))
+    assert call.read(file)["seen"]["reports"] == 20
+
+
 @pytest.mark.parametrize("media", ["video", "audio"])
 def test_a_time_without_packets_is_noted(tmp_path: Path, media: str) -> None:
     def report(t: int) -> list[dict[str, Any]]:
