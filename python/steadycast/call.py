@@ -92,18 +92,27 @@ def read(
         "key": read_key(key_file),
     }
 
+    # These options apply only to packets.
+    given = {"--stream": stream, "--beside": beside, "--key-file": key_file, "--send-time-id": send_time_id}
+    unused = [name for name, value in given.items() if value is not None]
     try:
         if file.is_dir():
             capture = dumps.capture_of(file)
             if capture is None:
-                return _averaged(dumps.of_run(file), key_file)
+                return _averaged(dumps.of_run(file), unused)
             captured = read(capture, stream, side, other, controllers, beside, key_file, send_time_id)
             return captured | {"file": file.resolve().name}
         data = contents(file, _MOST_BYTES)
         if other is None and dumps.is_dump(data):
-            return _averaged(dumps.read(file, data, side), key_file)
+            return _averaged(dumps.read(file, data, side), unused)
         place = str(file) if other is None else f"{file} and {other}"
         asked["other"] = None if other is None else contents(other, _MOST_BYTES)
+        if other is not None and (
+            averages := [each for each in (data, asked["other"]) if dumps.is_dump(each)]
+        ):
+            which = str(file if averages[0] is data else other)
+            remedy = "give logs or captures of both ends, or a dump without --other-end"
+            raise UserError(which, "it is a dump, whose averages can't be joined with another file", remedy)
         # If there is `other`, `file` is the sender's. Otherwise, the core decides unless the caller gave a side.
         asked["sender"] = None if side is None or other is not None else side == "sender"
         return _packets(file, json.loads(core.call(place, data, names, asked)), beside)
@@ -126,10 +135,15 @@ def _packets(file: Path, raw: Json, beside: str | None) -> Json:
     return {"file": file.name, "bin_s": BIN_S, "seen": seen, "path": path, "bins": bins, "open": opened}
 
 
-def _averaged(found: Json, key_file: Path | None) -> Json:
-    """Complete the analysis of a file that contains only averages. The network path remains unknown."""
-    if key_file is not None:
-        found["seen"]["notes"].append("a file of averages is not encrypted, so --key-file was ignored")
+def _averaged(found: Json, unused: list[str]) -> Json:
+    """Complete the analysis of a file that contains only averages. The network path remains unknown.
+
+    ``unused`` has the names of the given options that apply only to packets.
+    """
+    if unused:
+        options = say.listed(unused)
+        verb = "was" if len(unused) == 1 else "were"
+        found["seen"]["notes"].append(f"a file of averages has no packets, so {options} {verb} ignored")
     others = [_completed(each) for each in found.pop("others", [])]
     called = _completed(found)
     # Add the causes for other directions and connections as notes, so that the reader sees that the cause applies to
@@ -347,7 +361,7 @@ def _pictures_of(frames: Json, seen: Json) -> str:
 
 def _packets_said(seen: Json) -> str:
     return (
-        f"Measured: {say.rate(seen['sent_bps'])} sent ({say.rate(seen['sent_max_bps'])} at most), "
+        f"Measured: {say.rate(seen['sent_bps'])} sent as a median ({say.rate(seen['sent_max_bps'])} at most), "
         f"{say.frac(seen['lost_frac'])} of the packets lost, and a queueing delay of "
         f"{say.ms(seen['delay_mean_ms'])} on average and {say.ms(seen['delay_max_ms'])} at most."
     )

@@ -129,6 +129,11 @@ def _why(call: Json, first: int, last: int, lost: float, delay: float) -> str:
     # a short queue adds little delay even when it is full.
     if delay < SLOW_MS and lost >= LOSSY and path["chance_loss_frac"] >= BY_CHANCE * lost:
         return "packets were lost while the queue was empty"
+    if delay < SLOW_MS and (path["verdict"] in ("changing", "unseen") or path["drift_ppm"] is None):
+        return (
+            "unknown: packets were lost although the delays were short, because of random losses, a policer, or a "
+            "short queue that was full; this file does not show which"
+        )
     if path["verdict"] == "changing":
         return (
             "unknown: the link slowed down, other traffic filled the queue, the route changed, or a clock was set; "

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,8 @@ _LEAST_GAP_S = 10.0
 """Minimum length in seconds of a gap without reports that is noted."""
 _GAP_INTERVALS = 5
 """Minimum length of a gap that is noted, as a multiple of the usual interval between reports."""
+_LEAST_PAUSE_S = 5.0
+"""Minimum length in seconds of a time without packets that is noted."""
 _MOST_COUNT = 2.0**64
 """Numbers from this size on are ignored, because WebRTC's counters have at most 64 bits."""
 _REPORT_S = 5.0
@@ -249,8 +251,13 @@ def _begin(text: str, at: int) -> int:
 def _nothing(calls: Sequence[Stats]) -> str:
     """Return the reason why a dump has no statistics of a call."""
     kinds = {kind for stats in calls for kind in stats.kinds.values()}
-    metrics = {metric for stats in calls for _, metric in stats.series}
-    if kinds & {"ssrc", "googCandidatePair"} or any(metric.startswith("goog") for metric in metrics):
+    # Chrome still writes some goog metrics in today's statistics, for example googTimingFrameInfo in an inbound-rtp.
+    is_old = any(
+        metric.startswith("goog") and stats.kinds.get(owner) not in _RTP
+        for stats in calls
+        for owner, metric in stats.series
+    )
+    if kinds & {"ssrc", "googCandidatePair"} or is_old:
         return "it has the statistics that browsers had before 2023 (goog…), which are not read"
     lengths = [
         _length(points)
@@ -269,6 +276,8 @@ def _nothing(calls: Sequence[Stats]) -> str:
         return "its RTP streams carried nothing"
     if any(stats.untimed for stats in calls):
         return "its statistics have no times (timestamp), so that no rate is known"
+    if not kinds:
+        return "it has no statistics in the form of getStats, each with an id, a type and a timestamp"
     if listed := ", ".join(sorted(kinds - {""})[:6]):
         return f"it has no statistics of RTP streams over two seconds or more (it has {listed})"
     return "it has no statistics of RTP streams over two seconds or more"
@@ -684,6 +693,12 @@ def _summary(stats: Stats, side: str) -> Json:
         "time is an average"
         for at, later in _gaps(times)
     ]
+    packet = "video packet" if stats.media(kind, "video") else "packet"
+    notes += [
+        f"no {packet} {'arrived' if came else 'was sent'} from {say.seconds(first * BIN_S)} to "
+        f"{say.seconds(last * BIN_S)}"
+        for first, last in _pauses(size)
+    ]
     frozen = grown("totalFreezesDuration")
     trips = _latest(
         _merged(stats.of(reports, "roundTripTime", stats.reports_on(ids)))
@@ -722,7 +737,7 @@ def _summary(stats: Stats, side: str) -> Json:
             "frozen_s": sum(frozen),
             "notes": notes,
             "audio": audio,
-            "reports": len(times),
+            "reports": _moments(times),
             # Add the exact numbers, because the numbers in the bins are rounded.
             "packets": round(sum(all_packets)) if stats.of(kind, _PACKETS[side], ids) else None,
             "estimates": [] if came else [[at - begin, rate] for at, rate in estimates if rate > 0],
@@ -742,6 +757,14 @@ def _gaps(times: Iterable[float]) -> list[tuple[float, float]]:
     steps = sorted(later - at for at, later in pairwise(ordered))
     least = max(_LEAST_GAP_S, _GAP_INTERVALS * steps[len(steps) // 2]) if steps else 0.0
     return [(at, later) for at, later in pairwise(ordered) if later - at >= least][:5]
+
+
+def _pauses(size: Sequence[float]) -> list[tuple[int, int]]:
+    """Return the first bin and the end of the first five long runs of bins without bytes, after the first bytes."""
+    begin = next((k for k, each in enumerate(size) if each), len(size))
+    runs = groupby(range(begin, len(size)), key=lambda k: not size[k])
+    empty = [list(run) for is_empty, run in runs if is_empty]
+    return [(run[0], run[-1] + 1) for run in empty if len(run) * BIN_S >= _LEAST_PAUSE_S][:5]
 
 
 def _counted(all_of: list[Points]) -> float | None:

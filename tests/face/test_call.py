@@ -398,6 +398,16 @@ def test_the_first_sentence_names_what_made_a_call_bad(seed: int) -> None:
     ] == [{"short": "own", "beside": "others"}.get(kind, kind)]
 
 
+@pytest.mark.parametrize("verdict", ["unseen", "changing", "drift"])
+def test_losses_with_short_delays_are_no_standing_queue(verdict: str) -> None:
+    bins = [part(None, went=1e6) | {"packets": 50, "lost": 3, "delay_ms": 0.4} for _ in range(40)]
+    path: dict[str, Any] = {"shared": None, "verdict": verdict, "drift_ppm": None, "chance_loss_frac": 0.0}
+    path |= {} if verdict == "drift" else {"drift_ppm": 0.0}
+    seen = {"length_s": 20.0, "worst": call._worst(bins, 0.5), "estimates": []}
+    said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
+    assert said.startswith("Cause: unknown: packets were lost although the delays were short"), said
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_pauses_that_the_sender_made_are_said_to_be_no_network_s(seed: int) -> None:
     chance, is_sender_s = random.Random(seed), bool(seed % 2)

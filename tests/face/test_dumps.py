@@ -122,9 +122,7 @@ def test_a_dump_has_words_a_page_and_no_path(say: Say, tmp_path: Path) -> None:
     assert "--key-file" not in text
     key = tmp_path / "key"
     key.touch(mode=0o600)
-    assert "not encrypted, so --key-file was ignored" in " ".join(
-        call.read(file, key_file=key)["seen"]["notes"]
-    )
+    assert "no packets, so --key-file was ignored" in " ".join(call.read(file, key_file=key)["seen"]["notes"])
     assert say("call", file, "--side", "left").code == 2
 
 
@@ -511,6 +509,10 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
     )
     nameless = [[{k: v for k, v in one.items() if k != "id"} for one in each] for each in reports]
     tshark = [{"_index": "packets", "_source": {"layers": {}}}]
+    # Chrome still has this metric.
+    timing = [
+        one | ({"googTimingFrameInfo": "1,2,3"} if one["type"] == "inbound-rtp" else {}) for one in reports[0]
+    ]
     for content, says in [
         (json.dumps(untimed), "no times (timestamp)"),
         (json.dumps(in_seconds), "cover 0.06 s by their times, which count as milliseconds"),
@@ -520,13 +522,53 @@ def test_what_is_no_series_of_getstats_is_told_what_it_is(tmp_path: Path) -> Non
         (client, "a log of rtcstats"),
         (server, "a log of rtcstats"),
         (json.dumps(reports[:1]), "of one moment, which shows no rate"),
+        (json.dumps(timing), "of one moment, which shows no rate"),
         (json.dumps(nameless), "its statistics have no id"),
+        (json.dumps([[{"localVideoTrackStats": []}]] * 3), "no statistics in the form of getStats"),
         (json.dumps(tshark), "a list of packets by tshark"),
         ("", "it is empty"),
     ]:
         file.write_text(content)
         assert says in str(wrong(file)), says
         assert "byte 0" not in str(wrong(file))
+
+
+def test_options_for_packets_are_not_ignored_silently(tmp_path: Path) -> None:
+    file = tmp_path / "stats.json"
+    file.write_text(json.dumps(statistics(1)))
+    notes = call.read(file, stream=5, beside="cubic:1", send_time_id=3)["seen"]["notes"]
+    assert "a file of averages has no packets, so --stream, --beside and --send-time-id were ignored" in notes
+    log = ROOT / "crates" / "calltrace" / "tests" / "logs" / "sender.log"
+    for ends in [(file, log), (log, file)]:
+        with pytest.raises(UserError, match=r"stats\.json: it is a dump, whose averages can't be joined"):
+            call.read(ends[0], other=ends[1])
+
+
+def test_a_report_of_several_streams_counts_once(tmp_path: Path) -> None:
+    file = tmp_path / "stats.json"
+    common = {"type": "outbound-rtp", "kind": "video"}
+    layers = [
+        [{"id": f"OT{k}", **common, "timestamp": BEGIN_MS + 1000 * t, "bytesSent": 9e4 * t} for k in range(3)]
+        for t in range(20)
+    ]
+    file.write_text(json.dumps(layers))
+    assert call.read(file)["seen"]["reports"] == 20
+
+
+@pytest.mark.parametrize("media", ["video", "audio"])
+def test_a_time_without_packets_is_noted(tmp_path: Path, media: str) -> None:
+    def report(t: int) -> list[dict[str, Any]]:
+        counted = min(max(t - 8, 0), 12) + max(t - 30, 0)
+        common = {"type": "inbound-rtp", "timestamp": BEGIN_MS + 1000 * t, "kind": media}
+        return [{"id": "IT", **common, "bytesReceived": 9e4 * counted, "packetsReceived": 90 * counted}]
+
+    file = tmp_path / "stats.json"
+    file.write_text(json.dumps([report(t) for t in range(60)]))
+    notes = [note for note in call.read(file)["seen"]["notes"] if note.startswith("no ")]
+    packet = "video packet" if media == "video" else "packet"
+    assert [note for note in notes if "arrived" in note] == [f"no {packet} arrived from 20.0 s to 30.0 s"], (
+        notes
+    )
 
 
 def damaged(kind: str, chance: random.Random) -> bytes:
