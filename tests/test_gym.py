@@ -17,6 +17,12 @@ from steadycast import gym
 from steadycast.errors import UserError
 
 TRAIN = Path(__file__).parent.parent / "examples" / "gym" / "train.py"
+TCP_ALONE: dict[str, Any] = {
+    "name": "alone",
+    "duration": "2s",
+    "topology": {"shape": "dumbbell", "bottleneck": {"rate": "1Mbps", "delay": "10ms"}},
+    "flows": [sc.Flow(name="tcp", kind="tcp")],
+}
 LOSSY = {"duration": "6s", "topology.bottleneck.loss": {"kind": "bernoulli", "p": 0.05}}
 
 
@@ -97,12 +103,25 @@ def test_several_run_side_by_side() -> None:
 
 
 def test_what_is_wrong_is_told_when_the_environment_is_made() -> None:
-    with pytest.raises(UserError, match="there is no such video flow"):
+    with pytest.raises(UserError, match=r"^flow='vidoe': there is no such video flow; there are: video$"):
         gym.RateEnv(flow="vidoe")
+    with pytest.raises(UserError, match="it has no video flow"):
+        gym.RateEnv(sc.Scenario(**TCP_ALONE))
     with pytest.raises(UserError, match="3g-fats"):
         gym.RateEnv(networks=["3g-fats"])
     with pytest.raises(UserError, match=r"call reset\(\) first"):
         gym.RateEnv().step(np.zeros(1, np.float32))
+
+
+def test_an_action_that_is_no_number_is_refused_and_changes_nothing() -> None:
+    env = gym.RateEnv(set={"duration": "2s"})
+    env.reset(seed=1)
+    (_, _, _, _, before) = env.step(np.array([0.5], np.float32))
+    with pytest.raises(UserError, match=r"^action: it is nan"):
+        env.step(np.array([np.nan], np.float32))
+    (_, _, _, _, after) = env.step(np.array([0.5], np.float32))
+    assert after["at_s"] == pytest.approx(before["at_s"] + gym.STEP_S)
+    assert after["rate_bps"] == before["rate_bps"]
 
 
 def test_a_learned_policy_acts_as_it_was_learned_and_steers_a_run(tmp_path: Path) -> None:

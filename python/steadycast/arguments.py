@@ -30,16 +30,7 @@ def typed(call: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name, value in signature.bind(*args, **kwargs).arguments.items():
             if not _fits(value, hint := hints().get(name, Any)):
-                inside = (
-                    ", or one that holds others"
-                    if isinstance(value, Sized) and not isinstance(value, str | bytes)
-                    else ""
-                )
-                problem = (
-                    f"it is a {type(value).__name__}{inside}"
-                    if "\0" not in str(value)
-                    else "it holds a byte of 0"
-                )
+                problem = _misfit(value, hint) if "\0" not in str(value) else "it holds a byte of 0"
                 raise UserError(f"{name} {value!r:.60}", problem, f"give {_written(hint)}")
         return call(*args, **kwargs)
 
@@ -72,6 +63,31 @@ def _fits(value: object, hint: Any) -> bool:
             not isinstance(value, Sized) or all(_fits(each, inner[0]) for each in value)
         )
     return not isinstance(value, str | PurePath) or "\0" not in str(value)
+
+
+def _misfit(value: object, hint: Any) -> str:
+    """Describe the value or its first element that has a wrong type."""
+    for each in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
+        kind, inner = get_origin(each) or each, get_args(each)
+        if (
+            not inner
+            or kind in (Literal, tuple)
+            or not isinstance(value, kind)
+            or isinstance(value, str | bytes)
+            or (isinstance(value, Mapping) and len(inner) != 2)
+        ):
+            continue
+        if isinstance(value, Mapping):
+            for key, held in value.items():
+                if not _fits(key, inner[0]):
+                    return f"its key {key!r:.60} is of the type {type(key).__name__}"
+                if not _fits(held, inner[1]):
+                    return f"its value for {key!r:.60} is of the type {type(held).__name__}"
+        elif isinstance(value, Sized) and isinstance(value, Iterable):
+            for n, held in enumerate(value):
+                if not _fits(held, inner[0]):
+                    return f"its element {n} is of the type {type(held).__name__}"
+    return f"it is a {type(value).__name__}"
 
 
 def _written(hint: Any) -> str:

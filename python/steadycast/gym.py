@@ -98,7 +98,18 @@ class Observing:
         return self._rate
 
     def act(self, action: float) -> None:
-        """Set the rate from an action. -1 is the lowest rate, 1 the highest rate, and 0 their geometric mean."""
+        """Set the rate from an action. -1 is the lowest rate, 1 the highest rate, and 0 their geometric mean.
+
+        Raises:
+            UserError: the action is not a number, as after a training that has diverged.
+
+        """
+        if math.isnan(action):
+            raise UserError(
+                "action",
+                "it is nan, which is not a rate",
+                "give a number from -1 to 1; a policy that has diverged returns nan",
+            )
         self._rate = self._floor * 2.0 ** (self._octaves * (min(max(float(action), -1.0), 1.0) + 1) / 2)
 
     def scaled(self, rate_bps: float | None) -> float:
@@ -214,7 +225,13 @@ class RateEnv(gymnasium.Env[Vector, Vector]):
             sets.append(f"network={network}")
         loaded = load(self._source, sets)
         videos = [video["flow"] for video in loaded.videos()]
-        flow = self._flow or next(iter(videos), "")
+        if not videos:
+            raise UserError(place_of(self._source), "it has no video flow", 'add a flow with kind = "video"')
+        flow = self._flow or videos[0]
+        if flow not in videos:
+            raise UserError(
+                f"flow={flow!r}", "there is no such video flow", f"there are: {', '.join(videos)}"
+            )
         return Plan.of(loaded, place_of(self._source), folder_of(self._source), {flow: Steered})
 
     def reset(

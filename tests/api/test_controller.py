@@ -79,12 +79,22 @@ def test_a_method_that_runs_only_when_it_is_awaited_is_refused(scenario: Path) -
     ("scenario_given", "more", "says"),
     [
         (None, {}, "scenario None: it is a NoneType; give str | Path | Scenario"),
-        ({"duration": "6s"}, {}, "it is a dict, or one that holds others; give str | Path | Scenario"),
+        ({"duration": "6s"}, {}, "it is a dict; give str | Path | Scenario"),
         ('duration = "6s"\n[topology]\n', {}, "a scenario's text, not the name of a file"),
         (
             "home",
             {"set": [("duration", "6s")]},
-            "it is a list, or one that holds others; give Mapping[str, object] | Sequence[str]",
+            "its element 0 is of the type tuple; give Mapping[str, object] | Sequence[str]",
+        ),
+        (
+            "home",
+            {"set": {7: "6s"}},
+            "its key 7 is of the type int; give Mapping[str, object] | Sequence[str]",
+        ),
+        (
+            "home",
+            {"controllers": {"video": 7}},
+            "its value for 'video' is of the type int; give Mapping[str, type] | None",
         ),
         ("home", {"set": "duration=6s"}, "it is a str; give Mapping[str, object] | Sequence[str]"),
         (
