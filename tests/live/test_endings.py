@@ -520,6 +520,18 @@ def test_a_container_that_is_accepted_at_the_start_takes_the_stream_at_the_end(
         assert sum(1 for packet in film.demux(video=0) if packet.size) == 20
 
 
+def test_frames_that_are_no_video_are_not_blamed_on_the_disk(tmp_path: Path) -> None:
+    noise = tmp_path / "noise"
+    noise.write_bytes(random.Random(1).randbytes(9_000))
+    with pytest.raises(av.error.InvalidDataError) as caught:
+        av.open(str(noise), format="matroska")
+    error = receive.unwritten("film.mkv", "h264", caught.value, "the stream until then is in film.mkv.part")
+    assert "the frames that came are not valid h264" in str(error)
+    assert "encrypted; the stream until then is in film.mkv.part" in str(error)
+    full = receive.unwritten("film.mkv", "h264", OSError(28, "No space left on device"), "name another file")
+    assert str(full) == "film.mkv: can't be written (No space left on device); name another file"
+
+
 @pytest.mark.parametrize(
     ("codec", "ending"), [(codec, ending) for codec, some in TAKEN.items() for ending in some]
 )

@@ -335,6 +335,14 @@ def test_the_view_shows_who_limits_first_and_names_what_is_missing() -> None:
         peers = [{**STATUS["peers"][1], "packets": reports}]
         heard = {**STATUS, "left_out": 0, "peers": peers, "audio": audio}
         assert view.hints(heard, "10.1.0.2:5004", 5005) == told
+    for state, told in (
+        ("checking", ["no connection to server for 12 s: check that UDP passes in both directions"]),
+        ("connecting", ["no connection to server for 12 s: check that UDP passes in both directions"]),
+        ("connected", ["no RTCP from server for 12 s: is this machine reachable from there?"]),
+        ("ended", []),
+    ):
+        connection = {**STATUS, "peers": [], "left_out": 0, "browser": {"state": state, "why": None}}
+        assert view.hints(connection, "server", None) == told
     small = {"width": 88, "height": 72, "smaller": True, "smaller_frames": 9, "changes": 1}
     assert view.hints({**STATUS, "size": small}, "h:5004", 5005)[-1] == (
         "the rate is too low for the source's size: pictures are encoded at 88x72; use a higher --floor (the key +)"

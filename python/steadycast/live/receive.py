@@ -369,7 +369,7 @@ class Sink:
     def _fail(self, error: Exception) -> None:
         if self._failed is not None:
             return
-        self._failed = UnwrittenError.of(self._out or "--play", error, self._kept())
+        self._failed = unwritten(str(self._out or "--play"), self.codec, error, self._kept())
         # Ignore errors, because closing flushes the buffers, which fails again for the same reason.
         growing, raw, self._growing, self._raw = self._growing, self._raw, None, None
         self._frames.clear()
@@ -431,6 +431,19 @@ class Sink:
         form = stream.FORMS[self.codec].demuxer if self._container is None else None
         if (why := unplayable(self._out, form)) is not None:
             self.notes.append(f"{self._out} can't be played: {why}")
+
+
+def unwritten(name: str, codec: str, error: BaseException, kept: str) -> UnwrittenError:
+    """Create the error for a stream that could not be written.
+
+    FFmpeg also refuses frames that it can't parse. The cause is then the stream, not the disk.
+    """
+    import av
+
+    if not isinstance(error, av.error.InvalidDataError):
+        return UnwrittenError.of(name, error, kept)
+    problem = f"can't be written, because the frames that came are not valid {codec}"
+    return UnwrittenError(name, problem, f"check the codec, and whether the stream is encrypted; {kept}")
 
 
 _LOOKED_AT = 300

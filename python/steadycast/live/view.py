@@ -95,12 +95,13 @@ def hints(status: Json, to: str, port: int | None) -> list[str]:
     remedy = "" if port is not None or connection else " Give --port N, and open N + 1"
     host = to if connection else to.rpartition(":")[0].strip("[]")
     peers = [p for p in status["peers"] if not p["left"]]
-    if connection and connection["state"] != "connected":
+    if connection and connection["state"] in ("checking", "connecting"):
         if status["at_s"] > _SILENT_S:
             found.append(
                 f"no connection to {host} for {status['at_s']:.0f} s: check that UDP passes in both directions"
             )
-    elif not peers:
+    elif not peers and not (connection and connection["state"] == "ended"):
+        # The warnings at the end of the session say why a connection has ended.
         found += _nobody(status, host, f"{here} reachable", remedy)
     silent = [p for p in peers if p["silent_s"] > _SILENT_S]
     found += _few(
