@@ -511,10 +511,14 @@ _MOST_SEEDS = 100_000
 
 def seed_range(text: str) -> range:
     """Parse a range of seeds, for example `1-5`, or a single seed, for example `3`."""
+    from steadycast.loading import SEED_MOST
+
     first, dash, last = text.partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 40:
         seeds = range(int(first), int(last or first) + 1)
         count = seeds.stop - seeds.start
+        if count > 0 and seeds[-1] > SEED_MOST:
+            raise UserError(f"--seeds {text}", f"{seeds[-1]} is too large", f"take {SEED_MOST} or less")
         if 0 < count <= _MOST_SEEDS:
             return seeds
         if count > 0:
