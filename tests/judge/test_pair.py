@@ -109,7 +109,9 @@ def test_a_program_s_text_in_its_command_is_not_a_path() -> None:
 def test_a_file_that_is_nested_too_deep_is_refused(tmp_path: Path, nested: str) -> None:
     path = tmp_path / "pair.toml"
     path.write_text(nested)
-    with pytest.raises(UserError, match=r"pair\.toml: this is not TOML: .* nested too deep; correct that line"):
+    with pytest.raises(
+        UserError, match=r"pair\.toml: this is not TOML: .* nested too deep; correct that line"
+    ):
         pairs.read(path)
 
 
