@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 from steadycast.exits import Exit
 
 
 def main() -> None:
     """Run the command line."""
-    if sys.argv[1:] == ["--version"]:
+    if sys.argv[1:] == ["--version"] and sys.stdout is not None:
         # Do not import `steadycast.core` here, because it would import more modules.
         from steadycast._core import __version__
 
-        print(f"steadycast {__version__}")
-        return
+        # If the output can't be written, go on as for other commands, which report the reason.
+        with suppress(OSError):
+            print(f"steadycast {__version__}", flush=True)
+            return
     try:
         from steadycast import cli, signals
     except KeyboardInterrupt:  # Ctrl-C during the imports

@@ -84,7 +84,7 @@ def known() -> Iterator[Clip]:
 
     """
     own: dict[str, Path] = {}
-    if (named := os.environ.get(FOLDER)) is not None:
+    if named := os.environ.get(FOLDER):
         if not Path(named).is_dir():
             raise UserError(
                 f"{FOLDER}={named}", "there is no such folder", "name the folder that has the clips"

@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from steadycast import files
+from steadycast import files, toml
 from steadycast.errors import UnwrittenError, UserError, meant, reason
 from steadycast.files import readable, whole
 from steadycast.files import write_text as write_text
@@ -133,8 +133,8 @@ class Folder:
     def scenario(self) -> Json:
         """The resolved scenario as plain values. It is empty if it can't be read."""
         try:
-            found = tomllib.loads(self.scenario_text)
-        except (tomllib.TOMLDecodeError, RecursionError):
+            found = toml.read(self.scenario_text)
+        except tomllib.TOMLDecodeError:
             return {}
         lists = [found.get(key, []) for key in ("flow", "event", "link")]
         whole = all(isinstance(each, list) and all(isinstance(row, dict) for row in each) for each in lists)

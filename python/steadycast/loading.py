@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from steadycast.controller import named
 from steadycast.core import core
 from steadycast.errors import Problems, UserError
 from steadycast.scenario import Scenario
-from steadycast.toml import inline
+from steadycast.toml import inline, read
 
 Source = str | Path | Scenario
 """A scenario: the path of its file, the name of a built-in scenario, or an object."""
@@ -47,7 +46,7 @@ def load(
 
 def _is_network(place: Path, text: str | None) -> bool:
     try:
-        keys = tomllib.loads(place.read_text("utf-8") if text is None else text).keys()
+        keys = read(place.read_text("utf-8") if text is None else text).keys()
     except (OSError, ValueError):
         return False
     return "topology" in keys and keys <= {"about", "source", "licence", "kind", "topology", "event"}
@@ -63,8 +62,8 @@ def folder_of(scenario: Source) -> Path:
     return Path() if isinstance(scenario, Scenario) else Path(scenario).parent
 
 
-_SEED_MOST = 2**63 - 1
-"""TOML's largest whole number."""
+SEED_MOST = 2**63 - 1
+"""The largest seed, which is TOML's largest whole number."""
 
 
 def changes(sets: Sets, *, seed: int | None = None, classes: Mapping[str, type] | None = None) -> list[str]:
@@ -76,8 +75,8 @@ def changes(sets: Sets, *, seed: int | None = None, classes: Mapping[str, type] 
         UserError: the seed is out of range.
 
     """
-    if seed is not None and not 0 <= seed <= _SEED_MOST:
-        raise UserError("seed", f"{seed} is out of range", f"write a whole number from 0 to {_SEED_MOST}")
+    if seed is not None and not 0 <= seed <= SEED_MOST:
+        raise UserError("seed", f"{seed} is out of range", f"write a whole number from 0 to {SEED_MOST}")
     texts = [*_texts(sets), *named(classes or {})]
     return texts if seed is None else [*texts, f"seed={seed}"]
 

@@ -1,11 +1,30 @@
-"""Writes plain values as TOML, because the standard library can only read TOML."""
+"""Writes plain values as TOML, which the standard library can't do, and reads TOML that a user wrote."""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Mapping
 from typing import Any
+
+_DEEP = re.compile(r"""^[ \t\[]*(?:[\w"'-]+[ \t]*\.[ \t]*){64}""", re.MULTILINE)
+"""A key of more than 64 parts. The standard library needs memory that grows with the square of their number."""
+
+
+def read(text: str) -> dict[str, Any]:
+    """Read a TOML document that may be nested to any depth.
+
+    Raises:
+        TOMLDecodeError: the text is not TOML, or it is nested too deep.
+
+    """
+    if _DEEP.search(text):
+        raise tomllib.TOMLDecodeError("keys are nested too deep")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise tomllib.TOMLDecodeError("values are nested too deep") from None
 
 
 def document(table: Mapping[str, Any]) -> str:

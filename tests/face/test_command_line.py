@@ -252,6 +252,7 @@ def test_an_interrupt_while_the_report_is_drawn_says_that_the_results_are_whole(
             ["run", "home.toml", "--seeds", "3-200002"],
             "--seeds 3-200002: these are 200,000 seeds, and one call takes at most 100,000; write --seeds 3-100002",
         ),
+        (["sweep", "home.toml", "--seeds", str(2**63)], f"{2**63} is too large; take {2**63 - 1} or less"),
         (["run", "home.toml", "--seed", "1", "--seeds", "1-2"], "--seed is given as well"),
         (["run", "home.toml", "--sed", "1"], "No such option"),
         (["run", "home.toml", "--duration", "30s"], "is set by --set duration=…"),

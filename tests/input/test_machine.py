@@ -121,3 +121,32 @@ def test_systemds_copy_of_a_key_is_read_whatever_its_mode_says(
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "other"))
     with pytest.raises(UserError, match="other users can read"):
         session.read_key(key)
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+
+
+@pytest.mark.parametrize("words", ["check --explain queue", "networks --json", "schema"])
+def test_output_in_an_encoding_that_lacks_characters_is_printed(words: str) -> None:
+    import json
+    import os
+
+    said = ran(steadycast(*words.split()), env={**os.environ, **ASCII}, code=0)
+    assert said.stdout.isascii()
+    assert words.startswith("check") or json.loads(said.stdout)
+
+
+@pytest.mark.parametrize("words", ["--version", "scenarios"])
+@pytest.mark.parametrize("output", [">/dev/full", ">&-"])
+def test_output_that_can_t_be_written_is_exit_code_4(words: str, output: str) -> None:
+    said = ran(["sh", "-c", f'"$@" {output}', "sh", *map(str, steadycast(words))], code=4)
+    assert said.stderr.startswith("steadycast: standard output: can't be written")
+    assert said.stderr.count("\n") == 1
+
+
+def test_a_current_folder_that_was_removed_is_one_line(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    words = [str(word) for word in steadycast("run", "ci", "-o", "out")]
+    said = ran(["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", *words], cwd=gone, code=2)
+    assert said.stderr == "steadycast: the current folder: it was removed; go to another one by cd\n"

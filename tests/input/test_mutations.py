@@ -144,9 +144,12 @@ def two_hundred() -> list[str]:
 
 
 def checked(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str = "check",
 ) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "argv", ["steadycast", "check", str(path)])
+    monkeypatch.setattr(sys, "argv", ["steadycast", command, str(path)])
     code = 0
     try:
         cli.main()
@@ -182,6 +185,22 @@ def test_two_hundred_files_with_a_mistake_are_answered_with_line_key_and_remedy(
             if not garbled:
                 assert re.match(r" [\w.\-\[\]]+:? ", problem), f"{number}: {line}"
     assert harmless <= 25, "most of what is garbled is no TOML"
+
+
+@pytest.mark.parametrize("command", ["check", "experiment"])
+@pytest.mark.parametrize("nested", ["x = " + "[" * 5000, "x = " + "{a=" * 5000, "a" + ".a" * 20_000 + " = 1"])
+def test_a_file_that_is_nested_too_deep_is_refused_with_its_place(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    nested: str,
+) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text(f"name = 'deep'\n{nested}\n")
+    code, said = checked(path, monkeypatch, capsys, command)
+    assert code == 2
+    assert f"{path}:2: " in said
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3])

@@ -59,18 +59,60 @@ def test_a_pair_is_read() -> None:
         ({"program": [{**SEND, "ready": "log:("}, RECEIVE]}, "pair.toml: program[1].ready", "correct it"),
         ({"program": [{**SEND, "ends": "no"}, RECEIVE]}, "pair.toml: program[1].ends", "true or false"),
         ({"seconds": "0s"}, "pair.toml: seconds", '"20s"'),
-        ({"pictures": {"format": "rgb"}}, "pictures.format", "yuv420p 640x360"),
+        ({"pictures": {"format": "rgb"}}, "pair.toml: pictures.format", "yuv420p 640x360"),
         ({"pictures": {"from": "none", "vmaf": True}}, "pair.toml: pictures.vmaf", "write {pictures}"),
         ({"pictures": {"crop": "1x1"}}, "pair.toml: pictures.crop", "640x360+0+60"),
         ({"expect": [{"that": "frozen_frac"}]}, "pair.toml: expect[1].min", "write min or max"),
         ({"expect": [{"that": "frozen"}]}, "pair.toml: expect[1].that", 'did you mean "frozen_frac"?'),
         ({"expect": [{"min": 1}]}, "pair.toml: expect[1].that", "in_time_frac"),
+        ({"program": [SEND, 5]}, "pair.toml: program", "write [[program]]"),
+        ({"expect": ["frozen_frac"]}, "pair.toml: expect", "write [[expect]]"),
+        ({"name": "a/b"}, "pair.toml: name", "letters and digits"),
+        ({"clip": {"fps": 0}}, "pair.toml: clip.fps", "from 1 to 240"),
+        ({"clip": {"fps": "1e99999999"}}, "pair.toml: clip.fps", "a number such as 25"),
+        ({"clip": {"size": "0x0"}}, "pair.toml: clip.size", "from 16 to 4096"),
+        ({"clip": {"size": f"{'9' * 5000}x64"}}, "pair.toml: clip.size", "from 16 to 4096"),
+        ({"rtp": {"clock": 0}}, "pair.toml: rtp.clock", "clock = 90000"),
+        ({"rtp": {"media": 128}}, "pair.toml: rtp.media", "from 0 to 127"),
+        ({"pictures": {"format": "yuv420p 0x0"}}, "pair.toml: pictures.format", "yuv420p 640x360"),
+        ({"pictures": {"crop": "0x360+0+0"}}, "pair.toml: pictures.crop", "640x360+0+60"),
+        (
+            {"expect": [{"that": "frozen_frac", "max": float("nan")}]},
+            "pair.toml: expect[1].max",
+            "finite number",
+        ),
+        ({"program": [{**SEND, "ready": "udp:99999"}, RECEIVE]}, "pair.toml: program[1].ready", "65535"),
+        ({"program": [{**SEND, "run": "x {}"}, RECEIVE]}, "pair.toml: program[1].run", "two braces"),
+        ({"program": [{**SEND, "run": "x \0"}, RECEIVE]}, "pair.toml: program[1].run", "leave it out"),
+        (
+            {"program": [{**SEND, "env": {"LEVEL": 3}}, RECEIVE]},
+            "pair.toml: program[1].env.LEVEL",
+            'LEVEL = "3"',
+        ),
+        ({"program": [{**SEND, "env": {"A=B": "x"}}, RECEIVE]}, "pair.toml: program[1].env", "GST_DEBUG"),
     ],
 )
 def test_each_mistake_has_its_place_and_its_remedy(change: dict[str, Any], place: str, remedy: str) -> None:
     text = said({**GOOD, **change})
     assert text.startswith(place + ":"), text
     assert remedy in text
+
+
+def test_a_program_s_text_in_its_command_is_not_a_path() -> None:
+    text = "import socket; " * 200
+    program = {**RECEIVE, "run": f"sh -c '{text}' {{pictures}}"}
+    pair = pairs.of({**GOOD, "program": [program, SEND]}, "pair.toml", "pair")
+    assert [path.name for path in pair.reads()] == ["sh"]
+
+
+@pytest.mark.parametrize("nested", ["x = " + "[" * 5000, "x = " + "{a=" * 5000, "a" + ".a" * 20_000 + " = 1"])
+def test_a_file_that_is_nested_too_deep_is_refused(tmp_path: Path, nested: str) -> None:
+    path = tmp_path / "pair.toml"
+    path.write_text(nested)
+    with pytest.raises(
+        UserError, match=r"pair\.toml: this is not TOML: .* nested too deep; correct that line"
+    ):
+        pairs.read(path)
 
 
 def test_a_clip_that_is_named_must_be_there() -> None:

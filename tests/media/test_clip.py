@@ -147,13 +147,17 @@ def test_what_is_no_file_and_what_is_empty_is_not_waited_for(name: str, tmp_path
         assert "another program" not in caught.value.remedy
 
 
-@pytest.mark.parametrize("size", ["", "cif2", "0x0", "640", "x480", "640x", "9999x9999", "-4x8", "64x48x3"])
+@pytest.mark.parametrize(
+    "size", ["", "cif2", "0x0", "640", "x480", "640x", "9999x9999", "-4x8", "64x48x3", f"{'9' * 5000}x64"]
+)
 def test_a_size_that_is_none_is_refused(size):
     with pytest.raises(UserError):
         parse_size(size, (640, 480))
 
 
-@pytest.mark.parametrize("fps", ["", "fast", 0, -25, 1e9, float("nan"), float("inf"), "25/0"])
+@pytest.mark.parametrize(
+    "fps", ["", "fast", 0, -25, 1e9, float("nan"), float("inf"), "25/0", "1e99999999", "1e-99999999"]
+)
 def test_a_rate_that_is_none_is_refused(fps):
     with pytest.raises(UserError):
         parse_fps(fps, Fraction(25))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import sys
@@ -306,6 +307,9 @@ def _open_what_is_closed() -> None:
         if getattr(sys, name) is None:
             number = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
             setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w"))
+    # Print "?" for characters that the terminal's encoding lacks, for example in LC_ALL=de_DE.ISO-8859-1.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
 
 
 _THREADS_S = 5.0
@@ -394,6 +398,9 @@ def _refused(error: Exception) -> Exit:
     if error.filename is not None and (remedy := _REMEDIES.get(error.errno or 0)) is not None:
         tell(UserError(str(error.filename), reason(error), remedy))
         return Exit.MISUSED
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _has_current_folder():
+        tell(UserError("the current folder", "it was removed", "go to another one by cd"))
+        return Exit.MISUSED
     closed = isinstance(error, BrokenPipeError)
     if not closed and not full(error):
         raise error
@@ -405,6 +412,13 @@ def _refused(error: Exception) -> Exit:
     if not closed:
         tell(UnwrittenError.of(error.filename or "standard output", error, "make room, or send it elsewhere"))
     return Exit.UNWRITTEN
+
+
+def _has_current_folder() -> bool:
+    try:
+        return bool(Path.cwd())
+    except FileNotFoundError:
+        return False
 
 
 def tell(what: object) -> None:
@@ -511,10 +525,14 @@ _MOST_SEEDS = 100_000
 
 def seed_range(text: str) -> range:
     """Parse a range of seeds, for example `1-5`, or a single seed, for example `3`."""
+    from steadycast.loading import SEED_MOST
+
     first, dash, last = text.partition("-")
     if first.isdecimal() and (last.isdecimal() or not dash) and len(text) < 40:
         seeds = range(int(first), int(last or first) + 1)
         count = seeds.stop - seeds.start
+        if count > 0 and seeds[-1] > SEED_MOST:
+            raise UserError(f"--seeds {text}", f"{seeds[-1]} is too large", f"take {SEED_MOST} or less")
         if 0 < count <= _MOST_SEEDS:
             return seeds
         if count > 0:
@@ -589,4 +607,9 @@ def print_json(value: object) -> None:
     """Print a value as JSON, for other programs."""
     import json
 
-    print(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False))
+    print(json.dumps(value, ensure_ascii=is_limited(sys.stdout), indent=1, allow_nan=False))
+
+
+def is_limited(stream: Any) -> bool:
+    """Whether a stream's encoding lacks some characters."""
+    return not str(getattr(stream, "encoding", None) or "utf-8").lower().startswith("utf")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from steadycast import units
 from steadycast.cli import base
 from steadycast.cli.base import argument, option
 from steadycast.errors import UserError
@@ -112,7 +113,7 @@ def judge(
             raise UserError(
                 f"{name} {value}", "this is not one of its values", f"choose from: {', '.join(among)}"
             )
-    if jobs != "auto" and not (jobs.isdecimal() and 1 <= int(jobs) <= 64):
+    if jobs != "auto" and units.whole(jobs, 1, 64) is None:
         raise UserError(
             f"--jobs {jobs}", "this is not a number of runs", "write auto, or a number from 1 to 64"
         )

@@ -118,4 +118,4 @@ def schema(
     from steadycast.core import core
 
     text = core.experiment_schema() if experiment else core.schema()
-    print(json.dumps(json.loads(text), indent=2, ensure_ascii=False))
+    print(json.dumps(json.loads(text), indent=2, ensure_ascii=base.is_limited(sys.stdout)))

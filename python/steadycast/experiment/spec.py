@@ -17,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from steadycast import toml
 from steadycast.builtin import scenario_at
 from steadycast.core import core
 from steadycast.errors import UserError, meant
@@ -840,7 +841,7 @@ def _bound(told: Mapping[str, Any], measures: Sequence[Mapping[str, Any]], path:
 def _refuse_scenario(path: Path, text: str) -> None:
     """Raise an error if a file has keys of a scenario, but no key of an experiment."""
     try:
-        keys = tomllib.loads(text).keys()
+        keys = toml.read(text).keys()
     except tomllib.TOMLDecodeError:
         return  # the core will report the line of the mistake
     if {"flow", "topology"} & keys and not {"question", "scenario", "measure"} & keys:

@@ -23,7 +23,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from steadycast import clips, files
+from steadycast import clips, files, units
 from steadycast.errors import UserError
 from steadycast.judge import mark
 from steadycast.media import cache
@@ -179,12 +179,16 @@ def shape_of(width: int, height: int, colours: str, deep: int) -> Shape:
     return Shape(width, height, (width * height + chroma[colours]) * (1 if deep == 8 else 2), deep)
 
 
-def raw_shape(text: str) -> Shape:
+_LONGEST_SIDE = 16384
+"""The longest side of received pictures, in samples."""
+
+
+def raw_shape(text: str, place: str = "pictures.format") -> Shape:
     """Parse the layout of raw pictures, for example "yuv420p 640x360"."""
-    found = re.fullmatch(r"(\w+) +(\d+)x(\d+)", text.strip())
-    if found is None or found[1] not in _RAW:
+    found = re.fullmatch(r"(\w+) +([1-9][0-9]{,4})x([1-9][0-9]{,4})", text.strip())
+    if found is None or found[1] not in _RAW or max(int(found[2]), int(found[3])) > _LONGEST_SIDE:
         remedy = f'write for example "yuv420p 640x360"; formats are {", ".join(_RAW)}'
-        raise UserError("pictures.format", f"{text!r} is not a known picture format", remedy)
+        raise UserError(place, f"{text!r:.60} is not a known picture format", remedy)
     return shape_of(int(found[2]), int(found[3]), *_RAW[found[1]])
 
 
@@ -195,7 +199,7 @@ def y4m_shape(header: bytes) -> Shape:
     kind = next((each for each in _PLANES if colours.startswith(each)), None)
     deep = re.search(r"p(1\d)$", colours)
     sides = (words.get("W", ""), words.get("H", ""))
-    if kind is None or not all(side.isdecimal() and 0 < int(side) <= 16384 for side in sides):
+    if kind is None or not all(units.whole(side, 1, _LONGEST_SIDE) for side in sides):
         raise ValueError(f"no header of y4m: {header[:80]!r}")
     return shape_of(int(sides[0]), int(sides[1]), kind, int(deep[1]) if deep else 8)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import shlex
 import shutil
@@ -9,15 +11,17 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from steadycast import confine, units
+from steadycast import confine, toml, units
 from steadycast.controller import check_start
 from steadycast.errors import MissingError, UserError, meant
 from steadycast.files import readable
 from steadycast.judge.clip import Crop, Marked, raw_shape
 from steadycast.judge.figures import FIGURES, renamed
+from steadycast.media.clip import CIF, parse_fps, parse_size
 from steadycast.media.vmaf import need as need_vmaf
 
 HOSTS = {"sender": "10.0.0.1", "receiver": "10.0.0.2", "relay": "10.0.0.3"}
@@ -29,6 +33,8 @@ PLACES = (
 """Placeholders that a program's command may contain, besides `python` and `steadycast`."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
 _READY = ("udp", "tcp", "log", "file", "delay")
+_LAST_PORT = 65535
+_LAST_PAYLOAD_TYPE = 127
 _OURS = ("feed", "look")
 _WORD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
@@ -48,7 +54,8 @@ class Program:
     def used(self) -> set[str]:
         """Return the placeholders that the command contains."""
         texts = (self.run, self.ready, *self.env.values())
-        return {found for text in texts for found in _WORD.findall(text) if found}
+        # A doubled brace has no group. An empty pair of braces has an empty one, which is no known placeholder.
+        return {found[1] for text in texts for found in _WORD.finditer(text) if found[1] is not None}
 
     def words(self, values: Mapping[str, str]) -> list[str]:
         """Return the command with its placeholders replaced."""
@@ -128,7 +135,8 @@ class Pair:
             split = shlex.split(filled(program.run, values)) if program.shell else program.words(values)
             words |= dict.fromkeys(split)
         found = [shutil.which(word) or word for word in words if word]
-        return [path for path in map(Path, found) if path.exists()]
+        # A word may be a program's text, which is too long for a path. `Path.exists` would raise an error.
+        return [Path(each) for each in found if os.path.exists(each)]
 
 
 def filled(text: str, values: Mapping[str, str], *, quoted: bool = False) -> str:
@@ -147,7 +155,7 @@ def read(path: Path) -> Pair:
     """Read a pair's file."""
     try:
         with readable(path, "name a pair's file, or give --send and --receive"):
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
+            table = toml.read(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise UserError(str(path), f"this is not TOML: {error}", "correct that line") from error
     return replace(of(table, str(path), path.stem), folder=path.absolute().parent)
@@ -183,13 +191,17 @@ def of(table: Mapping[str, Any], where: str, name: str) -> Pair:
             raise top.wrong(
                 "program", f"there is no program for the {host}", f'add a [[program]] with on = "{host}"'
             )
+    if (given := top.take("name", str)) is not None:
+        name = given
+        if not name or "/" in name or "\0" in name:
+            raise top.wrong("name", f"{name!r} can't be part of a file name", "use only letters and digits")
     names = [program.name for program in programs]
     if twice := [each for each in names if names.count(each) > 1]:
         raise top.wrong("program", f'two are called "{twice[0]}"', "give each program its own name")
     used = set[str]().union(*(program.used() for program in programs))
     clip, rtp, shown = (next(iter(top.tables(each)), None) for each in ("clip", "rtp", "pictures"))
     pair = Pair(
-        top.take("name", str, name),
+        name,
         programs,
         top.take("networks", str, "smoke"),
         top.time("lead", "10s"),
@@ -213,7 +225,11 @@ class _Table:
         self._left, self._where, self._path, self._known = dict(table), where, path, list[str]()
 
     def wrong(self, key: str, what: str, remedy: str) -> UserError:
-        return UserError(f"{self._where}: {self._path}{key}", what, remedy)
+        return UserError(self.place(key), what, remedy)
+
+    def place(self, key: str) -> str:
+        """Return the place of a key, for errors."""
+        return f"{self._where}: {self._path}{key}"
 
     def take(self, key: str, kind: type | tuple[type, ...], otherwise: Any = None) -> Any:
         """Remove a key, and return its value. Return ``otherwise`` if the key is missing."""
@@ -253,12 +269,14 @@ class _Table:
 
     def time(self, key: str, otherwise: str) -> float:
         """Remove a key that contains a time, and return the time in seconds."""
-        return seconds(self.take(key, str, otherwise), f"{self._where}: {self._path}{key}")
+        return seconds(self.take(key, str, otherwise), self.place(key))
 
     def tables(self, key: str) -> list[_Table]:
         """Remove a key that contains a table or an array of tables, and return the tables."""
         value = self.take(key, (list, dict), [])
         several = [value] if isinstance(value, dict) else value
+        if (other := next((each for each in several if not isinstance(each, dict)), None)) is not None:
+            raise self.wrong(key, f"{other!r} is not a table", f"write [[{key}]], and its keys below it")
         paths = [f"{key}." if isinstance(value, dict) else f"{key}[{n}]." for n in range(1, len(several) + 1)]
         return [_Table(each, self._where, path) for each, path in zip(several, paths, strict=True)]
 
@@ -287,7 +305,7 @@ def _program(table: _Table) -> Program:
         table.choice("on", tuple(HOSTS)),
         table.need("run", '"ffmpeg …"'),
         table.take("ready", str, "delay:300ms"),
-        table.take("env", dict, {}),
+        _environment(table),
         table.take("shell", bool, False),
         table.take("ends", bool, False),
     )
@@ -305,8 +323,9 @@ def _program(table: _Table) -> Program:
             remedy = f"{meant(used, (*PLACES, *_COMMANDS))} (two braces are one: {{{{)"
             raise table.wrong("run", f"{{{used}}} stands for nothing", remedy)
     kind, _, what = program.ready.partition(":")
-    if kind not in _READY or not what or (kind in ("udp", "tcp") and not what.isdecimal()):
-        forms = "udp:PORT, tcp:PORT, log:REGEX, file:PATH or delay:TIME"
+    is_port = units.whole(what, 1, _LAST_PORT) is not None
+    if kind not in _READY or not what or (kind in ("udp", "tcp") and not is_port):
+        forms = f"udp:PORT, tcp:PORT (1 to {_LAST_PORT}), log:REGEX, file:PATH or delay:TIME"
         raise table.wrong("ready", f"{program.ready!r} is not a known form", f"write {forms}")
     if kind == "delay":
         program = replace(program, ready=f"delay:{seconds(what, 'ready')}")
@@ -316,21 +335,44 @@ def _program(table: _Table) -> Program:
         words = shlex.split(program.run)
     except (ValueError, re.error) as error:
         raise table.wrong("run" if kind != "log" else "ready", str(error), "correct it") from error
+    if "\0" in program.run:
+        raise table.wrong("run", "a command can't contain a byte of 0", "leave it out")
     if not words:
         raise table.wrong("run", "there is no command", 'write for example run = "ffmpeg …"')
     return program
 
 
+def _environment(table: _Table) -> dict[str, str]:
+    """Remove the variables that are added to a program's environment, and return them."""
+    variables: dict[str, Any] = table.take("env", dict, {})
+    for name, value in variables.items():
+        if not isinstance(value, str):
+            raise table.wrong(f"env.{name}", f"{value!r} is not a text", f'write {name} = "{value}"')
+        if not name or "=" in name or "\0" in name + value:
+            remedy = 'write for example env = { GST_DEBUG = "3" }'
+            raise table.wrong("env", f"{name!r} = {value!r} can't be a variable", remedy)
+    return variables
+
+
 def _clip(table: _Table) -> Marked:
     source, size = table.take("source", str, "synthetic"), table.take("size", str, "640x360")
-    clip = Marked(source, size, str(table.take("fps", (str, int, float), 30)), table.take("mark", bool, True))
+    fps = str(table.take("fps", (str, int, float), 30))
+    clip = Marked(source, size, fps, table.take("mark", bool, True))
     table.end()
+    # Report mistakes before any program runs. The clip's own size and rate are known only when it is opened.
+    _ = parse_size(size, CIF, table.place("size")), parse_fps(fps, Fraction(25), table.place("fps"))
     return clip
 
 
 def _rtp(table: _Table) -> Rtp:
     clock, deadline = table.take("clock", int, 90_000), table.time("deadline", "300ms")
     media, rtx, fec = (table.take(key, int) for key in ("media", "rtx", "fec"))
+    if clock <= 0:
+        raise table.wrong("clock", f"{clock} is not a frequency", "write for example clock = 90000")
+    for key, value in (("media", media), ("rtx", rtx), ("fec", fec)):
+        if value is not None and not 0 <= value <= _LAST_PAYLOAD_TYPE:
+            remedy = f"write a number from 0 to {_LAST_PAYLOAD_TYPE}"
+            raise table.wrong(key, f"{value} is not a payload type", remedy)
     rtp = Rtp(media, rtx, fec, clock, deadline)
     table.end()
     return rtp
@@ -346,9 +388,9 @@ def _pictures(table: _Table, used: set[str]) -> Pictures:
         remedy = "write {pictures} in the receiver, or leave it out"
         raise table.wrong("vmaf", "VMAF needs the pictures from a pipe", remedy)
     if form is not None:
-        raw_shape(form)
-    found = re.fullmatch(r"(\d+)x(\d+)\+(\d+)\+(\d+)", crop or "0x0+0+0")
-    if found is None:
+        raw_shape(form, table.place("format"))
+    found = re.fullmatch(r"([0-9]{1,5})x([0-9]{1,5})\+([0-9]{1,5})\+([0-9]{1,5})", crop or "0x0+0+0")
+    if found is None or (crop and 0 in map(int, found.groups()[:2])):
         raise table.wrong("crop", f"{crop!r} is not a part of a picture", 'write for example "640x360+0+60"')
     width, height, left, top = map(int, found.groups())
     return Pictures(source, form, (width, height, left, top) if crop else None, vmaf)
@@ -359,6 +401,9 @@ def _expect(table: _Table) -> Expect:
     name, factor = renamed(given or "")
     that = table.one_of("that", name or None, [*FIGURES])
     least, most = (table.take(key, (int, float)) for key in ("min", "max"))
+    for key, bound in (("min", least), ("max", most)):
+        if bound is not None and not math.isfinite(bound):
+            raise table.wrong(key, f"{bound} bounds nothing", f"write a finite number, or leave {key} out")
     found = Expect(network, that, *(None if each is None else each * factor for each in (least, most)))
     table.end()
     if found.least is None and found.most is None:

@@ -97,10 +97,10 @@ def judge(asked: Asked, out: Path, *, force: bool = False, progress: Progress | 
     need_rights()
     began = time.time()
     with Draft(out, force=force, mark="judge.json", goes_on=not force) as draft, ExitStack() as stack:
-        draft.begin()
         if pair.clip is not None:
             told("preparing the clip", 0, 1)
             _prepare(pair)
+        draft.begin()
         part = draft.part.absolute()
         user, warning = confine.user_for(pair.reads())
         rooms = stack.enter_context(confine.reachable(part, user))

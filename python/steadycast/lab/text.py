@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from steadycast import toml
 from steadycast.builtin import scenario_at
 from steadycast.clips import files as named_clips
 from steadycast.clips import find
@@ -83,8 +84,8 @@ def parsed(text: str) -> Json:
     if len(text.encode(errors="replace")) > MOST_TEXT:
         raise problem(f"has more than {MOST_TEXT >> 10} KiB", "the lab accepts only shorter texts")
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return toml.read(text)
+    except tomllib.TOMLDecodeError as error:
         where = re.search(r"\(at line (\d+), column \d+\)", str(error))
         what = re.sub(r" \(at .*\)$", "", str(error))
         line = int(where[1]) if where else text.count("\n") + 1

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from steadycast import units
 from steadycast.controllers import GROUP, ONE
 from steadycast.errors import UserError
 
@@ -80,9 +81,9 @@ def encoding(flow: Flow) -> dict[str, Any]:
         name: flow.get(name, option.default) for name, option in OPTIONS.items() if "encode." in option.key
     }
     gop = str(said["gop"])
-    if not (gop.isdecimal() and 1 <= int(gop) <= 600):
+    if (frames := units.whole(gop, 1, 600)) is None:
         raise UserError(f"--gop {gop}", "this is not a number of frames", "write a number from 1 to 600")
-    return {**said, "gop": int(gop)}
+    return {**said, "gop": frames}
 
 
 def keys(flow: Flow, clip: str | None) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from steadycast import units
 from steadycast.core import core
 from steadycast.errors import MissingError, UnwrittenError, UserError, reason
 from steadycast.live import view
@@ -450,9 +451,9 @@ def address(option: str, text: str, port: int) -> tuple[str, int]:
 
     """
     host, _, given = text.rpartition(":")
-    if not given.isdecimal() or not 0 < int(given) < 65536:
+    if (number := units.whole(given, 1, 65535)) is None:
         raise UserError(f"{option} {text}", "this is not ADDRESS:PORT", f"write for example 127.0.0.1:{port}")
-    return host.strip("[]") or "127.0.0.1", int(given)
+    return host.strip("[]") or "127.0.0.1", number
 
 
 def _index() -> str:

@@ -150,7 +150,8 @@ def is_source_specific(to: str) -> bool:
 def _index(text: str, zone: str) -> int:
     """Return the index of the interface ``zone``, which is an interface's name or index (RFC 4007, section 11.2)."""
     try:
-        index = int(zone) if zone.isdecimal() else socket.if_nametoindex(zone)
+        number = units.whole(zone, 1, 2**31 - 1)
+        index = socket.if_nametoindex(zone) if number is None else number
         socket.if_indextoname(index)
         return index
     except (OSError, OverflowError) as error:

@@ -17,7 +17,7 @@ from typing import Protocol
 import av
 import numpy as np
 
-from steadycast import files
+from steadycast import files, units
 from steadycast.errors import UserError
 from steadycast.media.reader import RATES, Reader, said
 from steadycast.media.reader import ClipError as ClipError
@@ -98,11 +98,13 @@ def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> t
         return _bounded(own)
     width, cross, height = size.partition("x")
     if cross and width.isdecimal() and height.isdecimal():
-        wide, high = int(width), int(height)
-        if 16 <= wide <= 4096 and 16 <= high <= 4096:
+        wide, high = units.whole(width, 16, 4096), units.whole(height, 16, 4096)
+        if wide is not None and high is not None:
             return wide // 2 * 2, high // 2 * 2
-        raise UserError(place, f"a picture of {size} samples is not supported", "sides go from 16 to 4096")
-    raise UserError(place, f"{size!r} is not a picture size", 'write "cif", "clip" or "640x480"')
+        raise UserError(
+            place, f"a picture of {size:.40} samples is not supported", "sides go from 16 to 4096"
+        )
+    raise UserError(place, f"{size!r:.40} is not a picture size", 'write "cif", "clip" or "640x480"')
 
 
 def _bounded(own: tuple[int, int]) -> tuple[int, int]:
@@ -117,15 +119,22 @@ def _bounded(own: tuple[int, int]) -> tuple[int, int]:
     return (longer, shorter) if own[0] >= own[1] else (shorter, longer)
 
 
+def _fraction(number: str | int | float | Fraction) -> Fraction:
+    """Convert a number to a fraction. An extreme exponent ("1e99999999") would be expanded to all its digits."""
+    if isinstance(number, str) and "/" not in number and not 1e-9 < abs(float(number)) < 1e9:
+        return Fraction(float(number))
+    return Fraction(number)
+
+
 def parse_fps(fps: str | int | float | Fraction, own: Fraction, place: str = "encode.fps") -> Fraction:
     """Parse a frame rate. ``clip`` and ``auto`` return ``own``, and 29.97 returns the exact 30000/1001."""
     if fps in ("clip", "auto"):
         return own
     try:
-        rate = Fraction(fps)
+        rate = _fraction(fps)
     except (ValueError, ZeroDivisionError, OverflowError):
         raise UserError(
-            place, f"{fps!r} is not a frame rate", 'write a number such as 25, or "clip"'
+            place, f"{fps!r:.40} is not a frame rate", 'write a number such as 25, or "clip"'
         ) from None
     if not RATES[0] <= rate <= RATES[1]:
         what = f"{fps} frames per second are not supported"

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+from steadycast import toml
 from steadycast.builtin import FOLDER, scenario_at
 from steadycast.controller import words
 from steadycast.core import core
@@ -308,7 +309,7 @@ def axis(text: str) -> tuple[str, list[str]]:
     for part in parts:
         if part.startswith("["):
             try:
-                tomllib.loads(f"list = {part}")
+                toml.read(f"list = {part}")
             except tomllib.TOMLDecodeError as error:
                 remedy = f"write several values without brackets, as {path.strip()}={part.strip('[]')}"
                 raise UserError(f"--over {text}", "this list is not one of TOML", remedy) from error
