@@ -382,3 +382,8 @@ def test_a_film_that_holds_the_name_of_another_file_is_no_playlist(tmp_path: Pat
     before = Clip.of(film).identity()
     (tmp_path / "other.ts").write_bytes(b"x")
     assert before == Clip.of(film).identity()
+
+
+@pytest.mark.parametrize("size", ["8192x16", "7680x4320"])
+def test_each_size_that_a_scenario_accepts_can_be_encoded(size: str) -> None:
+    assert "x".join(map(str, parse_size(size, (176, 144)))) == size

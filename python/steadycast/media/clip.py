@@ -99,9 +99,9 @@ def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> t
     width, cross, height = size.partition("x")
     if cross and width.isdecimal() and height.isdecimal():
         wide, high = int(width), int(height)
-        if 16 <= wide <= 4096 and 16 <= high <= 4096:
+        if 16 <= wide <= 8192 and 16 <= high <= 8192:
             return wide // 2 * 2, high // 2 * 2
-        raise UserError(place, f"a picture of {size} samples is not supported", "sides go from 16 to 4096")
+        raise UserError(place, f"a picture of {size} samples is not supported", "sides go from 16 to 8192")
     raise UserError(place, f"{size!r} is not a picture size", 'write "cif", "clip" or "640x480"')
 
 
