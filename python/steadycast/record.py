@@ -134,6 +134,12 @@ def at(path: str) -> Figure | None:
     return next((f for n in range(1, len(keys)) if (f := find(of, ".".join(keys[n:])))), None)
 
 
+def needs_pictures(path: str) -> bool:
+    """Return whether the figure at a path in the summary exists only if pictures are measured. VMAF is left out."""
+    found = at(path)
+    return found is not None and found.when.endswith("when pictures are measured") and found.key != "vmaf"
+
+
 def put(thing: Json, of: str, values: Mapping[str, Any]) -> None:
     """Write figures into the object that they describe. The keys of ``values`` are paths in this object.
 

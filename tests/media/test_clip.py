@@ -1,5 +1,7 @@
 import hashlib
 import os
+import shlex
+import struct
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -326,9 +328,56 @@ def test_of_a_sequence_of_pictures_a_film_must_be_made_first(name, pattern, tmp_
         stream = container.add_stream("png", rate=25)
         stream.width, stream.height, stream.pix_fmt = 64, 48, "rgb24"
         container.mux(stream.encode(av.VideoFrame(64, 48, "rgb24")))
-    with pytest.raises(UserError, match="ffmpeg -framerate 25 -i") as told:
+    with pytest.raises(UserError, match="ffmpeg -framerate 25 ") as told:
         Clip.of(clips.find(name)).pictures("auto", "auto")
     assert f" -i {pattern} " in told.value.remedy
+
+
+@pytest.mark.parametrize("first", [0, 4, 5, 4711])
+@pytest.mark.parametrize("name", ["IMG_{:04}.png", "IMG_%04d.png"])
+def test_the_remedy_for_a_sequence_of_pictures_finds_its_first_picture(name, first, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    picture = av.VideoFrame(64, 48, "rgb24")
+    for number in range(first, first + 3):
+        options = {"update": "1"}
+        with av.open(f"IMG_{number:04}.png", "w", format="image2", options=options) as container:
+            stream = container.add_stream("png", rate=25)
+            stream.width, stream.height, stream.pix_fmt = 64, 48, "rgb24"
+            container.mux(stream.encode(picture))
+    with pytest.raises(UserError) as told:
+        Clip.of(clips.find(name.format(first + 1))).pictures("auto", "auto")
+    words = shlex.split(told.value.remedy)
+    options = {words[at][1:]: words[at + 1] for at, word in enumerate(words) if word == "-start_number"}
+    with av.open(words[words.index("-i") + 1], format="image2", options=options) as container:
+        assert sum(1 for _ in container.decode(video=0)) == 3
+
+
+def test_motion_jpeg_without_a_container_is_no_picture(tmp_path: Path) -> None:
+    encoder = av.CodecContext.create("mjpeg", "w")
+    encoder.width, encoder.height, encoder.pix_fmt, encoder.time_base = 320, 240, "yuvj420p", Fraction(1, 25)
+    [packet] = encoder.encode(av.VideoFrame(320, 240, "yuvj420p"))
+    # FFmpeg takes pictures with a JFIF header for a photo, and others for a film.
+    picture = bytes(packet)[:2] + b"\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0" + bytes(packet)[2:]
+    film, photo = tmp_path / "camera 2.mjpeg", tmp_path / "photo.mjpeg"
+    film.write_bytes(picture * 5)
+    photo.write_bytes(picture)
+    with pytest.raises(ClipError, match="without times") as told:
+        Clip.of(film).pictures("auto", "auto")
+    assert "-f mjpeg -framerate 25 -i " in told.value.remedy
+    with av.open(str(film), format="mjpeg") as container:
+        assert sum(1 for _ in container.decode(video=0)) == 5
+    with pytest.raises(ClipError, match="is a picture"):
+        Clip.of(photo).pictures("auto", "auto")
+
+
+@pytest.mark.parametrize(("flags", "problem"), [(0x02, "an animated WebP"), (0x00, r"a picture \(webp\)")])
+def test_an_animated_webp_is_no_picture(flags: int, problem: str, tmp_path: Path) -> None:
+    # The header of RFC 9649, section 2.7: flags, three reserved bytes, width - 1 and height - 1.
+    chunk = b"VP8X" + struct.pack("<IB9x", 10, flags)
+    film = tmp_path / "film.webp"
+    film.write_bytes(b"RIFF" + struct.pack("<I", 4 + len(chunk)) + b"WEBP" + chunk)
+    with pytest.raises(ClipError, match=problem):
+        Clip.of(film).pictures("auto", "auto")
 
 
 def test_a_film_that_holds_the_name_of_another_file_is_no_playlist(tmp_path: Path, clip_path: str) -> None:
@@ -337,3 +386,8 @@ def test_a_film_that_holds_the_name_of_another_file_is_no_playlist(tmp_path: Pat
     before = Clip.of(film).identity()
     (tmp_path / "other.ts").write_bytes(b"x")
     assert before == Clip.of(film).identity()
+
+
+@pytest.mark.parametrize("size", ["8192x16", "7680x4320"])
+def test_each_size_that_a_scenario_accepts_can_be_encoded(size: str) -> None:
+    assert "x".join(map(str, parse_size(size, (176, 144)))) == size

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import steadycast as sc
+from steadycast.experiment.formula import Formula
 from steadycast.folder import student_t95
 from steadycast.sweep.plan import axis
 from steadycast.sweep.show import idle, number_of, warning
@@ -57,6 +58,18 @@ def test_a_metric_with_an_asterisk_is_the_mean_of_what_fits(done: sc.Sweep) -> N
     assert done.points("flows.*.share_of_fair")["mean"][0] == pytest.approx(mean, rel=1e-12)
     with pytest.raises(sc.UserError, match="no run has this figure"):
         done.points("flows.*.nothing")
+
+
+@pytest.mark.parametrize("figure", ["psnr_db.raw.y", "ssim", "picture_score", "mos.mean"])
+@pytest.mark.parametrize("receiver", ["*", "video.dst1"])
+def test_without_pixels_the_remedy_for_a_figure_of_pictures_is_to_measure_them(
+    done: sc.Sweep, figure: str, receiver: str
+) -> None:
+    path = f"flows.video.receivers.{receiver}.{figure}"
+    with pytest.raises(sc.UserError, match="did not measure their pictures; add --pixels"):
+        done.points(path)
+    with pytest.raises(sc.UserError, match="experiments do not measure pictures"):
+        Formula.read(f"mean({path})", "here").check(["flows.video.receivers.video.dst1.frames.ok"], "here")
 
 
 def test_the_page_is_whole_by_itself_and_its_commands_run(done: sc.Sweep, say: Say) -> None:

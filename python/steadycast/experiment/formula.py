@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from steadycast import record
 from steadycast.errors import UserError, meant
 from steadycast.experiment.series import FUNCTIONS, Argument, ArgumentError, Series, Text
 
@@ -137,8 +138,12 @@ class Formula:
 
         """
         for path in self.paths:
-            if not _fitting(path, names):
-                raise UserError(place, f"no run has the figure {path}", meant(path, names, cutoff=0.4))
+            if _fitting(path, names):
+                continue
+            if record.needs_pictures(path):
+                remedy = "use rate_score, or make the runs with steadycast sweep --pixels"
+                raise UserError(place, f"experiments do not measure pictures, so no run has {path}", remedy)
+            raise UserError(place, f"no run has the figure {path}", meant(path, names, cutoff=0.4))
 
 
 class _Reader:

@@ -98,11 +98,11 @@ def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> t
         return _bounded(own)
     width, cross, height = size.partition("x")
     if cross and width.isdecimal() and height.isdecimal():
-        wide, high = units.whole(width, 16, 4096), units.whole(height, 16, 4096)
+        wide, high = units.whole(width, 16, 8192), units.whole(height, 16, 8192)
         if wide is not None and high is not None:
             return wide // 2 * 2, high // 2 * 2
         raise UserError(
-            place, f"a picture of {size:.40} samples is not supported", "sides go from 16 to 4096"
+            place, f"a picture of {size:.40} samples is not supported", "sides go from 16 to 8192"
         )
     raise UserError(place, f"{size!r:.40} is not a picture size", 'write "cif", "clip" or "640x480"')
 

@@ -5,7 +5,9 @@ Rotation, aspect ratio and colours are applied. A warning says so if one of them
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import re
 import shlex
 import struct
@@ -43,6 +45,12 @@ _WITHOUT_LENGTHS = ("mpegts", "mpeg")
 
 If the audio is longer than the video, the file's length is too long.
 """
+_LAST_START = 4
+"""FFmpeg looks for the first picture of a numbered sequence from 0 up to this number."""
+_PICTURES_OF_A_PHOTO = 2
+"""Maximum number of pictures in a photo: a camera may add a preview, a gain map or a second view."""
+_WEBP_FLAGS, _WEBP_ANIMATION = 20, 0x02
+"""Offset of a WebP file's flags, and the flag of an animation (RFC 9649, section 2.7)."""
 _ROUNDING_S = Fraction(1, 10_000)
 _FULL = 2
 """FFmpeg's AVCOL_RANGE_JPEG, which means samples from 0 to 255."""
@@ -95,9 +103,59 @@ def _picture(form: str) -> str | None:
 def film_of_pictures(name: str | Path) -> str:
     """Return the remedy for a sequence of pictures. ``name`` is the name of one picture, or a pattern for all."""
     path = Path(name)
-    numbered = re.sub(r"\d+$", lambda digits: f"%0{len(digits[0])}d", path.stem)
-    pattern = shlex.quote(str(path.with_name(numbered + path.suffix)))
-    return f"make a film of numbered pictures first: ffmpeg -framerate 25 -i {pattern} -c:v ffv1 film.mkv"
+    digits = re.search(r"%\d*d|\d+$", path.stem)
+    if digits is None:
+        numbered, start = path.name, ""
+    else:
+        before, after = path.stem[: digits.start()], path.stem[digits.end() :] + path.suffix
+        number = digits[0] if digits[0].startswith("%") else f"%0{len(digits[0])}d"
+        numbered, start = before + number + after, _first_number(path.parent, before, after)
+    pattern = shlex.quote(str(path.with_name(numbered)))
+    return (
+        f"make a film of numbered pictures first: ffmpeg -framerate 25 {start}-i {pattern} -c:v ffv1 film.mkv"
+    )
+
+
+def _first_number(folder: Path, before: str, after: str) -> str:
+    """Return FFmpeg's option for the first number of a sequence, if FFmpeg does not find this number itself."""
+    name = re.compile(re.escape(before) + r"(\d+)" + re.escape(after))
+    found = [name.fullmatch(each.name) for each in folder.iterdir()] if folder.is_dir() else []
+    first = min((int(each[1]) for each in found if each), default=0)
+    return f"-start_number {first} " if first > _LAST_START else ""
+
+
+def _no_film(container: Any, name: str, kind: str) -> ClipError:
+    """Return the error for a file that FFmpeg opens as a picture of the format ``kind``."""
+    file = shlex.quote(name)
+    if kind == "webp" and _is_animated_webp(name):
+        save = f'from PIL import Image; Image.open({json.dumps(name)}).save("film.png", save_all=True)'
+        remedy = f"convert it to animated PNG, for example with Pillow: python3 -c {shlex.quote(save)}"
+        return ClipError(name, "the file is an animated WebP, which FFmpeg does not read", remedy)
+    if kind == "jpeg" and _holds_more_than_a_photo(container):
+        remedy = f"write them into a container: ffmpeg -f mjpeg -framerate 25 -i {file} -c copy film.mkv"
+        return ClipError(name, "the file holds JPEG pictures without times (Motion JPEG)", remedy)
+    return ClipError(
+        name, f"the file is a picture ({kind}), not a film", f"name a film, or {film_of_pictures(name)}"
+    )
+
+
+def _holds_more_than_a_photo(container: Any) -> bool:
+    count = 0
+    with contextlib.suppress(av.FFmpegError):
+        for packet in container.demux(video=0):
+            count += packet.size > 0
+            if count > _PICTURES_OF_A_PHOTO:
+                return True
+    return False
+
+
+def _is_animated_webp(name: str) -> bool:
+    try:
+        with Path(name).open("rb") as file:
+            head = file.read(21)
+    except OSError:
+        return False
+    return head[12:16] == b"VP8X" and len(head) > _WEBP_FLAGS and bool(head[_WEBP_FLAGS] & _WEBP_ANIMATION)
 
 
 def scaled(frame: av.VideoFrame, width: int, height: int) -> U8:
@@ -230,11 +288,7 @@ class Reader:
     def __init__(self, container: Any, name: str, patience: int | None = None) -> None:
         self._container, self.name, self._patience = container, name, patience
         if (kind := _picture(container.format.name)) is not None:
-            raise ClipError(
-                name,
-                f"the file is a picture ({kind}), not a film",
-                f"name a film, or {film_of_pictures(name)}",
-            )
+            raise _no_film(container, name, kind)
         films = _films(container)
         if not films:
             what = "a cover, but no film" if container.streams.video else "no video"

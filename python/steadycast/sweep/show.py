@@ -64,6 +64,11 @@ def columns(names: Sequence[str], metric: str) -> list[str]:
     found = _fitting(names, metric)
     if found:
         return found
+    if record.needs_pictures(metric) and not any(map(record.needs_pictures, names)):
+        remedy = (
+            "add --pixels (pixels=True in Python), and --force if the folder has results without pictures"
+        )
+        raise UserError(f"--metric {metric}", "the runs did not measure their pictures", remedy)
     near = [name for name in names if metric in name] or names
     raise UserError(f"--metric {metric}", "no run has this figure", meant(metric, near, cutoff=0.4))
 
