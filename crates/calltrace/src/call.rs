@@ -566,7 +566,8 @@ impl Direction {
         // queue.
         let coarse = arrivals.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
         let spread = clock::spread(&delays);
-        if by_stamp.is_empty() && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
+        let is_before = matches!(self.vantage, Vantage::Before { .. });
+        if by_stamp.is_empty() && !is_before && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
             let what = if spread.is_some() {
                 "the capture's times and the receiver's agree to a millisecond: it may have been made where packets \
                  arrived, and then nothing says when they left"
@@ -699,7 +700,7 @@ impl Direction {
         }
         if stamps.share == 0.0 {
             let (left, remedy_for_stamps) = self.without_stamps(stamps);
-            if self.side == Some(Side::Receiver) {
+            if self.side.map_or(self.vantage == Vantage::Receiver, |side| side == Side::Receiver) {
                 let what = format!("nothing in it says when packets left: {left}");
                 return Err(Problem::at(0, what, remedy_for_stamps));
             }
@@ -737,6 +738,10 @@ impl Direction {
         other.packets.sort_by_key(|packet| packet.seen);
         self.has_times()?;
         other.has_times()?;
+        if self.vantage == Vantage::Receiver || other.vantage == Vantage::Sender {
+            let what = "the first recording was made at the receiver, or the second one at the sender";
+            return Err(Problem::at(0, what, "give the sender's file first, and the receiver's by --other-end"));
+        }
         let arrivals = self.arrivals();
         let stamped = self.all_stamped();
         // The combination of sequence number and timestamp recurs only after hours, so it identifies a packet.

@@ -61,7 +61,8 @@ struct Capture {
     untimed: BTreeSet<(u32, u16)>,
     /// Number of datagrams that are not RTP, by the lower of their two ports.
     other_ports: BTreeMap<u16, u64>,
-    has_dtls: bool,
+    /// Endpoints between which there was a DTLS record.
+    dtls: BTreeSet<(Endpoint, Endpoint)>,
     records: usize,
     /// Which interface the current record's time is from, and its resolution.
     source: TimeSource,
@@ -218,7 +219,9 @@ fn direction(
         notes.push(format!("the capture says that it dropped {packets}: a gap in the numbers may be its own"));
     }
     let reports_cut = reports.iter().filter(|one| one.is_cut).count();
-    let hidden = hidden(&reports, &flow.sources(), capture.has_dtls);
+    let has_dtls =
+        flow.endpoints.iter().any(|(a, b)| [(*a, *b), (*b, *a)].iter().any(|ends| capture.dtls.contains(ends)));
+    let hidden = hidden(&reports, &flow.sources(), has_dtls);
     let direction = Direction {
         vantage: capture.vantage(&flow, &reports),
         cut_extensions: flow.packets.iter().filter(|one| one.is_cut).count(),
@@ -347,8 +350,11 @@ impl Capture {
             *self.other_ports.entry(found.from.1.min(found.to.1)).or_default() += 1;
             return self.skip(why, Some(endpoints));
         };
-        // RFC 7983: the first byte is 0 to 3 for STUN, 20 to 63 for DTLS, 128 to 191 for RTP and RTCP.
-        self.has_dtls |= (20..=63).contains(&head);
+        // RFC 7983: the first byte is 0 to 3 for STUN, 20 to 63 for DTLS, 128 to 191 for RTP and RTCP. Other protocols,
+        // such as DNS, may begin with the same byte, so check the content type and the version as well (RFC 9147).
+        if matches!(found.payload, [20..=26, 0xfe, 0xfd | 0xff, ..]) {
+            self.dtls.insert(endpoints);
+        }
         if is_cut && is_indication(found.payload) {
             return self.skip(Skipped::CutShort, Some(endpoints));
         }

@@ -111,7 +111,11 @@ fn record(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<
     if capture_file::is(bytes) {
         capture::read(bytes, options, opener)
     } else if let Some((_, name)) = FOREIGN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        let remedy = "give a capture as .pcap or .pcapng (Wireshark's editcap converts others)";
+        let remedy = match bytes {
+            [b'R', b'T', b'C', ..] => "give a dump of chrome://webrtc-internals, a series of getStats, or an event log",
+            [b'#', ..] => "give the capture that it was made from, as .pcap or .pcapng",
+            _ => "give a capture as .pcap or .pcapng (Wireshark's editcap converts others)",
+        };
         Err(Problem::at(0, format!("this is {name}, which is not read"), remedy))
     } else if rtclog::is(bytes) {
         let mut record = rtclog::read(bytes, options)?;

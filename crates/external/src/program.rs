@@ -144,7 +144,10 @@ impl Source {
             ExchangeError::Timeout => {
                 let timeout = if kind == "hello" { self.timeouts.start } else { self.timeouts.answer };
                 let timeout = timeout.as_secs_f64();
-                self.wrong(format!("{at} it did not answer \"{kind}\" in {timeout} s"), "flush after each line")
+                self.wrong(
+                    format!("{at} it did not answer \"{kind}\" in {timeout} s"),
+                    "flush after each line, and read without waiting for a full buffer (mawk: -W interactive)",
+                )
             }
             ExchangeError::Unsolicited(line) => self.wrong(
                 format!("{at} it had written a line more than it was asked for: {}", text(&line)),

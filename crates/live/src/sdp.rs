@@ -408,7 +408,8 @@ impl Description {
             .map_err(|e| wrong(format!("not a session description ({e})"), "give the file that the sender wrote"))?;
         let media = video(&session);
         let media = media.ok_or_else(|| wrong("there is no video in it", "name a description with an m=video line"))?;
-        let secure = media.proto.contains("SAVP");
+        // FFmpeg describes SRTP as RTP/AVP with a key.
+        let secure = media.proto.contains("SAVP") || media.has_attribute("crypto");
         if !["RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF"].contains(&&*media.proto) {
             let problem = format!("the video travels by {}", media.proto);
             return Err(wrong(problem, "this program takes RTP/AVP and RTP/SAVP"));
@@ -696,6 +697,17 @@ mod tests {
 
     fn audio() -> AudioStream {
         AudioStream { payload_type: 111, port: 5_006, source: Some((3_333, "me@desk".into())) }
+    }
+
+    #[test]
+    fn a_description_with_a_key_is_encrypted_whatever_its_profile() {
+        for (crypto, secure) in [("", false), ("a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:AAAA\r\n", true)] {
+            let text = format!(
+                "v=0\r\no=- 0 0 IN IP4 1.2.3.4\r\ns=x\r\nc=IN IP4 1.2.3.4\r\nt=0 0\r\nm=video 5 RTP/AVP 96\r\n\
+                 a=rtpmap:96 H264/90000\r\n{crypto}"
+            );
+            assert_eq!(Description::read(text.as_bytes()).unwrap().secure, secure, "{text}");
+        }
     }
 
     #[test]

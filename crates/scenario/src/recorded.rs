@@ -309,7 +309,11 @@ fn table(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
         }
         // Check the range in the column's unit, before the conversion, so that the message contains the number in the
         // file.
-        let value = number(value, most / unit, called).map_err(place)? * unit;
+        let value = number(value, most / unit, called).map_err(|(what, remedy)| {
+            let is_large = !columns.is_named && what.ends_with("out of range");
+            let header = format!("{remedy}; or, if it is in another unit, write a header as {}", quantity.header());
+            place((what, if is_large { header } else { remedy }))
+        })? * unit;
         table.push(n, &line, columns.is_named, (Span::from_secs_f64(since), value));
     }
     carries(table.into_rows(quantity)?, shown, quantity)
@@ -328,9 +332,11 @@ fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
 /// an RTT (ms).
 fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
     let form = || {
-        "of JSON, only AlphaRTC's is read: uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss and \
-             rtt; write others as a table with the header t_s,mbps"
-            .to_owned()
+        format!(
+            "of JSON, only AlphaRTC's is read: uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss and \
+             rtt; write others as a table with the header {}",
+            quantity.header()
+        )
     };
     let json: Json = serde_json::from_slice(bytes)
         .map_err(|error| (format!("{shown}:{}: this is no JSON ({error})", error.line().max(1)), form()))?;

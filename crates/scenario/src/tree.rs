@@ -200,10 +200,12 @@ fn is_like(pattern: &str, name: &str) -> bool {
     })
 }
 
-/// Makes a file's path absolute if the scenario's folder does not contain the file but the current folder does.
+/// Makes a file's path absolute if the current folder contains the file. Otherwise the path is relative to the
+/// scenario's folder.
 pub(crate) fn find_file(value: &mut Value, folder: &Path) {
+    let is_there = |name: &str| Path::new(name).canonicalize().ok() == folder.join(name).canonicalize().ok();
     match value {
-        Value::Text(name) if !folder.join(&name).exists() && Path::new(name).is_file() => {
+        Value::Text(name) if Path::new(name).is_file() && !is_there(name) => {
             if let Ok(path) = std::path::absolute(&name) {
                 *name = path.to_string_lossy().into_owned();
             }

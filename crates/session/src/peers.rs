@@ -154,6 +154,11 @@ impl Peers {
         self.table.get(&ssrc)
     }
 
+    /// Returns the SSRC of a receiver at this address that has proved that it receives the stream.
+    pub(crate) fn receiving_from(&self, from: Origin) -> Option<u32> {
+        self.table.iter().find(|(_, peer)| peer.receives && peer.from == from).map(|(ssrc, _)| *ssrc)
+    }
+
     pub(crate) fn get_mut(&mut self, ssrc: u32) -> Option<&mut Peer> {
         self.table.get_mut(&ssrc)
     }

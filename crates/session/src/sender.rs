@@ -787,7 +787,16 @@ impl Sender {
                 who
             }
         };
-        (members.contains(who) && members.speaks_from(who, from) && self.affects_controller(who)).then_some(who)
+        if !members.contains(who) || !members.speaks_from(who, from) {
+            return None;
+        }
+        if self.affects_controller(who) {
+            return Some(who);
+        }
+        // A browser may send the feedback and the reports on the video with different SSRCs. If packets are
+        // authenticated, an address of a unicast session is one receiver.
+        let is_one = self.settings.rtcp.authenticated && !self.settings.rtcp.group;
+        self.peers.receiving_from(from).filter(|_| is_one)
     }
 
     /// Returns the per-packet feedback of the receiver `who`, matched with the sent packets.

@@ -384,12 +384,21 @@ fn bare(item: &Item) -> Option<f64> {
     if text.parse::<Span>().is_ok() {
         return None;
     }
+    // A frame rate may be a fraction, such as 30000/1001.
+    if let Some((over, under)) = text.split_once('/') {
+        let part = |text: &str| text.trim().parse::<f64>().ok();
+        return part(over).zip(part(under)).map(|(over, under)| over / under).filter(|number| number.is_finite());
+    }
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
     let number = number.parse::<f64>().ok().filter(|n| *n < 1e15)?;
     if unit.trim().starts_with(['k', 'K', 'M', 'G']) {
         return None;
     }
-    Some(if unit.trim() == "%" { number / 100.0 } else { number })
+    match unit.trim() {
+        "%" | "pct" | "percent" => Some(number / 100.0),
+        unit if unit.contains(|c: char| !c.is_alphabetic()) => None,
+        _ => Some(number),
+    }
 }
 
 fn to_write(number: Option<f64>, example: &str) -> String {
