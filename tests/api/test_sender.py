@@ -252,3 +252,23 @@ def test_without_feedback_the_rate_falls_except_with_the_controllers_that_the_pa
         if after_bps > 0.95 * before_bps:
             constant.add(controller.name)
     assert constant == set(re.findall(r"`([^`]*)`", keep[1]))
+
+
+@pytest.mark.parametrize("start_s", [0.0, 1.7e9, 3.9e9])
+@pytest.mark.parametrize("controller", ["gcc", "steady", "tfrc"])
+def test_something_is_due_at_the_time_that_is_told(start_s: float, controller: str) -> None:
+    remote = sc.Remote(controller, floor_bps=100e3, cap_bps=4e6, probes=controller == "gcc")
+    remote.sent(start_s, 1200)
+    waits = 0
+    for _ in range(50):
+        wake_s = remote.wake_s
+        if wake_s is None:
+            break
+        remote.timer(wake_s)
+        assert remote.wake_s != wake_s
+        waits += 1
+    assert waits > 0
+    recorder = sc.TransportFeedbackRecorder(1, 1e6)
+    recorder.on_packet(start_s, 5, 7, 1200)
+    assert recorder.due_s is not None
+    assert recorder.report(recorder.due_s)

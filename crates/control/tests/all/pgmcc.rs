@@ -592,3 +592,26 @@ proptest! {
         world_stands("pgmcc", &path, 3.0)?;
     }
 }
+
+/// After an outage, the first report elects an acker. If its first acknowledgement is lost, the next packet is sent after
+/// the time-out of a new acker, at most 3 s, and not after the doubled time-outs of the acker before the outage.
+#[test]
+fn a_new_acker_does_not_inherit_the_time_outs_of_the_acker_before() {
+    let mut bench = Bench::started();
+    bench.send(0.2);
+    let mut now = s(0.2);
+    while now < s(40.0) {
+        match bench.half.wake() {
+            Some(wake) if wake.at < s(40.0) => now = wake.at,
+            _ => break,
+        }
+        bench.half.on_timer(now);
+        if bench.free() > 0 {
+            bench.send(now.since(Time::ZERO).as_secs_f64());
+        }
+    }
+    bench.hear(40.0, 10, REPORT, 0, 0, 0.01);
+    bench.send(40.0);
+    let wake = bench.half.wake().unwrap().at;
+    assert!(wake <= s(43.1), "{:?}", wake.since(s(40.0)));
+}
