@@ -99,6 +99,11 @@ def captured(
     return written(place, way, sorted(found))
 
 
+def with_clock_set(found: list[tuple[float, bytes]], at_s: float, by_s: float) -> list[tuple[float, bytes]]:
+    """Return the records of a capture whose clock was set at a time, both in seconds."""
+    return [(at + by_s * (at > at_s), frame) for at, frame in found]
+
+
 def between(payload: bytes, source: tuple[int, int], target: tuple[int, int]) -> bytes:
     """Return the frame of a UDP datagram between two endpoints: the address's last byte, and the port."""
     udp = struct.pack("!HHHH", source[1], target[1], 8 + len(payload), 0) + payload
@@ -270,3 +275,41 @@ def test_a_cooked_capture_of_packets_that_left_is_not_the_receiver_s(
     assert call.read(there, other=here, controllers=[])["seen"]["packets"] == len(sent)
     with pytest.raises(UserError, match=ORDER):
         call.read(here, other=there, controllers=[])
+
+
+@pytest.mark.parametrize("one_way_s", [0.0002, 0.0005, 0.0009, 0.0015])
+@pytest.mark.parametrize("is_complete", [True, False], ids=["feedback", "sums"])
+def test_the_files_of_two_ends_in_one_local_network_are_read_in_their_order(
+    tmp_path: Path, one_way_s: float, is_complete: bool
+) -> None:
+    # The sender is near the receiver, so its reports return within 2 ms too.
+    sent = sent_over(1e6, 0.02, one_way_s, 1.5e6)
+    way = FED if is_complete else PLAIN
+    there = captured(tmp_path / "sender", sent, way, one_way_s, one_way_s, is_complete)
+    here = captured(tmp_path / "receiver", sent, way, one_way_s, 0.0, is_complete)
+    seen = call.read(there, other=here, controllers=[])["seen"]
+    assert seen["packets"] == len(sent)
+    assert seen["lost_frac"] == pytest.approx(sum(one.arrived is None for one in sent) / len(sent), abs=0.002)
+
+
+@pytest.mark.parametrize(("at_s", "by_s"), [(6.0, 2.5), (6.0, 0.2), (5.6, -0.5), (5.6, -0.1)])
+@pytest.mark.parametrize("stamps", ["none", "all"])
+def test_a_sender_s_clock_that_is_set_does_not_move_its_capture_to_the_receiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stamps: str, at_s: float, by_s: float
+) -> None:
+    way = replace(FED, stamps=stamps)
+    sent = sent_over(1e6, 0.02, 0.03, 1.5e6)
+    here = captured(tmp_path / "receiver", sent, way, 0.03, 0.0)
+    with monkeypatch.context() as patch:
+        patch.setitem(
+            globals(),
+            "written",
+            lambda place, way, found, write=written: write(place, way, with_clock_set(found, at_s, by_s)),
+        )
+        there = captured(tmp_path / "sender", sent, way, 0.03, 0.03)
+    delays = sorted(one.arrived - one.left for one in sent if one.arrived is not None)
+    delay_ms = 1000 * (delays[len(delays) * 95 // 100] - delays[0])
+    seen = call.read(there, controllers=[])["seen"]
+    assert seen["lost_frac"] == pytest.approx(sum(one.arrived is None for one in sent) / len(sent), abs=0.002)
+    assert seen["delay_p95_ms"] == pytest.approx(delay_ms, abs=2)
+    assert call.read(there, other=here, controllers=[])["seen"]["lost_frac"] == seen["lost_frac"]
