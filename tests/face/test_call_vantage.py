@@ -1,0 +1,315 @@
+"""Where a capture was made, as its packets show it, and the reasons of its refusals.
+
+Each call has known losses and delays. Sender reports and the receiver's answers (LSR and DLSR) show the place.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from steadycast import call
+from steadycast.errors import UserError
+
+from tests.face.test_call_captures import (
+    LINKS,
+    VIDEO,
+    Sent,
+    Way,
+    feedback,
+    framed,
+    ip,
+    mac,
+    rtp,
+    sums,
+    written,
+)
+
+SECONDS = 12
+EVERY_S = 0.1
+"""Interval of the transport-wide feedback."""
+HELD_S = 0.25
+"""Time from the arrival of a sender report to the receiver report that answers it (DLSR)."""
+NTP_S = 3_900_000_000
+PLAIN = Way(side="sender", reports="absent", stamps="none")
+"""A plain call without reports and without abs-send-time."""
+PATHS = [(0.4e6, 0.0, 0.03), (1e6, 0.05, 0.03), (3e6, 0.02, 0.08)]
+"""Rate in bit/s, share of packets lost, and one-way delay in seconds."""
+
+
+def sent_over(
+    rate_bps: float, loss: float, one_way_s: float, link_bps: float | None = None, seed: int = 1
+) -> list[Sent]:
+    """Return the packets of a video that sends 25 pictures a second, on a path that loses packets by chance.
+
+    The delay is constant. If there is a link, it queues the packets of a picture.
+    """
+    chance = random.Random(seed)
+    parts = max(2, round(rate_bps / 25 / 8000))
+    payload = round(rate_bps / 25 / 8 / parts)
+    free = 0.0
+    sent: list[Sent] = []
+    for k, n in itertools.product(range(SECONDS * 25), range(parts)):
+        left = k / 25 + n * 0.001
+        free = max(free, left) + (payload * 8 / link_bps if link_bps else 0)
+        arrived = None if chance.random() < loss else (free if link_bps else left) + one_way_s
+        number = len(sent) & 0xFFFF
+        sent.append(Sent(left, arrived, VIDEO, number, k * 3600, n == parts - 1, number, 0, payload))
+    return sent
+
+
+def rtcp(sent: list[Sent], one_way_s: float, is_complete: bool) -> Iterator[tuple[float, bool, bytes]]:
+    """Yield the departures of RTCP packets, whether they are the receiver's, and their bytes.
+
+    If ``is_complete``, transport-wide feedback lists each packet. Otherwise there are only sums.
+    """
+    for t in range(SECONDS):
+        ntp = (NTP_S + t) << 32 | 0x1234_5678
+        yield t + 0.5, False, struct.pack("!BBHIQIII", 0x80, 200, 6, VIDEO, ntp, t * 90_000, 0, 0)
+        past = [one for one in sent if one.left < t + 0.5]
+        report = sums(sum(one.arrived is None for one in past), past[-1].seq)
+        answer = report[:-8] + struct.pack("!II", ntp >> 16 & 0xFFFF_FFFF, int(HELD_S * 65_536))
+        yield t + 0.5 + one_way_s + HELD_S, True, answer
+    if is_complete:
+        groups = itertools.groupby(sent, key=lambda one: int(one.left / EVERY_S))
+        for count, (k, part) in enumerate(groups):
+            yield (k + 1) * EVERY_S + one_way_s + 0.02, True, feedback(list(part), count, Way())
+
+
+def captured(
+    place: Path, sent: list[Sent], way: Way, one_way_s: float, before_s: float, is_complete: bool = True
+) -> Path:
+    """Write a capture that was made ``before_s`` seconds (one way) before the receiver."""
+    place.mkdir(exist_ok=True)
+    frame = framed(way)
+    at_sender = before_s == one_way_s
+    found: list[tuple[float, bytes]] = []
+    for ident, one in enumerate(sent):
+        at = one.left if at_sender else None if one.arrived is None else one.arrived - before_s
+        if at is not None:
+            found.append((at, frame(ip(rtp(one, way), False, way, 40_000, ident)[0])))
+    for at, is_back, packet in rtcp(sent, one_way_s, is_complete):
+        seen = at + (before_s if is_back else one_way_s - before_s)
+        found.append((seen, frame(ip(packet, is_back, way, 40_000, 9)[0])))
+    return written(place, way, sorted(found))
+
+
+def with_clock_set(found: list[tuple[float, bytes]], at_s: float, by_s: float) -> list[tuple[float, bytes]]:
+    """Return the records of a capture whose clock was set at a time, both in seconds."""
+    return [(at + by_s * (at > at_s), frame) for at, frame in found]
+
+
+def between(payload: bytes, source: tuple[int, int], target: tuple[int, int]) -> bytes:
+    """Return the frame of a UDP datagram between two endpoints: the address's last byte, and the port."""
+    udp = struct.pack("!HHHH", source[1], target[1], 8 + len(payload), 0) + payload
+    hosts = bytes([192, 0, 2, source[0], 198, 51, 100, target[0]])
+    return mac(0x800) + struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0, 64, 17, 0) + hosts + udp
+
+
+def plain_call(place: Path, rate_bps: float, other: bytes) -> Path:
+    """Write a capture of plain RTP at the sender, without reports, and with another frame in it."""
+    frame = framed(PLAIN)
+    sent = sent_over(rate_bps, 0.0, 0.03)
+    found = [(one.left, frame(ip(rtp(one, PLAIN), False, PLAIN, 40_000, 9)[0])) for one in sent]
+    return written(place, PLAIN, sorted([*found, (1.0001, other)]))
+
+
+QUERY = bytes.fromhex("0100000100000000000003777777076578616d706c6503636f6d0000010001")
+NTP = bytes.fromhex("0006ec00000000000000000000000000") + bytes(31)
+CALL, OTHERS = ((1, 40_000), (9, 50_000)), ((77, 49_152), (53, 53))
+"""The endpoints of the call, and of other traffic."""
+
+
+@pytest.mark.parametrize("ends", [CALL, OTHERS], ids=["the call's endpoints", "others"])
+@pytest.mark.parametrize("rate_bps", [0.3e6, 2e6])
+def test_dns_and_ntp_beside_plain_rtp_are_no_sign_of_encryption(
+    tmp_path: Path, rate_bps: float, ends: tuple[tuple[int, int], tuple[int, int]]
+) -> None:
+    # The first byte of DNS is a part of a random identifier; that of NTP is 35 in a client's request of version 4.
+    # RFC 7983 gives DTLS the first bytes 20 to 63.
+    chance = random.Random(rate_bps)
+    firsts = [20, 22, 23, 63, chance.randint(20, 63)]
+    payloads = [bytes([first, chance.randrange(256)]) + QUERY for first in firsts] + [b"\x23" + NTP]
+    for payload in payloads:
+        file = plain_call(tmp_path, rate_bps, between(payload, *ends))
+        with pytest.raises(UserError, match="no reports of the receiver") as told:
+            call.read(file, controllers=[])
+        assert "SRTCP" not in told.value.problem, payload[:2].hex()
+        assert "both directions" in told.value.remedy
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["forth", "back"])
+@pytest.mark.parametrize(("kind", "version"), [(22, 0xFEFD), (22, 0xFEFF), (23, 0xFEFD)])
+def test_a_dtls_record_between_the_endpoints_of_a_call_shows_encryption(
+    tmp_path: Path, kind: int, version: int, is_back: bool
+) -> None:
+    # The record layer of DTLS 1.2: type, version, epoch, sequence number, length (RFC 6347, section 4.1).
+    record = struct.pack("!BHHHIH", kind, version, 0, 0, 0, 40) + bytes(40)
+    (one, one_port), (other, other_port) = CALL
+    frame = between(record, (one, one_port), (other, other_port))
+    if is_back:
+        back = struct.pack("!HHHH", other_port, one_port, 8 + len(record), 0) + record
+        frame = frame[:26] + bytes([198, 51, 100, other, 192, 0, 2, one]) + back
+    with pytest.raises(UserError, match="SRTCP hides"):
+        call.read(plain_call(tmp_path, 1e6, frame), controllers=[])
+
+
+@pytest.mark.parametrize(
+    ("head", "name", "remedy"),
+    [
+        (b"RTCStatsDump", "rtcstats dump", "chrome://webrtc-internals"),
+        (b"#!rtpplay1.0", "rtpdump", "the capture that it was made from"),
+        (b"snoop\0\0\0", "snoop", "editcap"),
+    ],
+)
+@pytest.mark.parametrize("size", [0, 300])
+def test_the_remedy_for_a_foreign_file_is_one_that_can_be_followed(
+    tmp_path: Path, head: bytes, name: str, remedy: str, size: int
+) -> None:
+    file = tmp_path / "file"
+    tail = {b"#": b" 192.0.2.1/5004\n", b"R": b'\n{"fileFormat":3}\n'}.get(head[:1], b"\0\0\0\2")
+    file.write_bytes(head + tail + random.Random(size).randbytes(size))
+    with pytest.raises(UserError, match=name) as told:
+        call.read(file)
+    assert remedy in told.value.remedy
+    # editcap converts neither of the other two.
+    assert ("editcap" in told.value.remedy) == (remedy == "editcap")
+
+
+FED = Way(reports="feedback", stamps="none")
+"""Packets with transport-wide numbers and without abs-send-time."""
+
+
+@pytest.mark.parametrize(("rate_bps", "loss", "one_way_s"), PATHS)
+@pytest.mark.parametrize("link_bps", [None, 8e6])
+def test_a_capture_that_its_reports_show_at_the_receiver_lacks_departures_and_no_reports(
+    tmp_path: Path, rate_bps: float, loss: float, one_way_s: float, link_bps: float | None
+) -> None:
+    sent = sent_over(rate_bps, loss, one_way_s, link_bps)
+    file = captured(tmp_path, sent, FED, one_way_s, 0.0)
+    with pytest.raises(UserError, match="nothing in it says when packets left") as told:
+        call.read(file, controllers=[])
+    assert "no header extension advances as abs-send-time does" in told.value.problem
+    assert "reports" not in told.value.problem
+    assert told.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("rate_bps", "loss", "one_way_s", "before_s"),
+    [
+        *((*path, path[2]) for path in PATHS),
+        (0.8e6, 0.05, 0.06, 0.03),
+        (2e6, 0.05, 0.2, 0.03),
+        (1e6, 0.1, 0.03, 0.01),
+    ],
+)
+def test_a_capture_that_its_reports_show_before_the_receiver_is_read_without_a_queue(
+    tmp_path: Path, rate_bps: float, loss: float, one_way_s: float, before_s: float
+) -> None:
+    # All packets pass the capture, and some are lost behind it.
+    sent = sent_over(rate_bps, loss, one_way_s)
+    passed = [replace(one, left=one.left + one_way_s - before_s) for one in sent]
+    file = captured(tmp_path, passed, FED, before_s, before_s)
+    lost = sum(one.arrived is None for one in sent) / len(sent)
+    # The user may say the same as the reports.
+    for side in ("sender", None):
+        seen = call.read(file, side=side, controllers=[])["seen"]
+        assert seen["packets"] == len(sent)
+        assert seen["lost_frac"] == pytest.approx(lost, abs=0.002)
+        assert seen["delay_p95_ms"] < 1
+
+
+def test_a_capture_without_a_queue_whose_reports_do_not_show_its_place_is_refused(tmp_path: Path) -> None:
+    sent = sent_over(1e6, 0.05, 0.03)
+    frame = framed(FED)
+    found = [(one.left, frame(ip(rtp(one, FED), False, FED, 40_000, 9)[0])) for one in sent]
+    back = [(at + 0.03, packet) for at, is_back, packet in rtcp(sent, 0.03, True) if is_back]
+    found += [(at, frame(ip(packet, True, FED, 40_000, 9)[0])) for at, packet in back]
+    with pytest.raises(UserError, match="may have been made where packets arrived") as told:
+        call.read(written(tmp_path, FED, sorted(found)), controllers=[])
+    assert "--side sender" in told.value.remedy
+
+
+ORDER = "the first recording was made at the receiver, or the second one at the sender"
+
+
+@pytest.mark.parametrize(("rate_bps", "loss", "one_way_s"), PATHS)
+@pytest.mark.parametrize("is_complete", [True, False], ids=["feedback", "sums"])
+def test_the_files_of_two_ends_are_read_in_their_order_and_refused_in_the_other_one(
+    tmp_path: Path, rate_bps: float, loss: float, one_way_s: float, is_complete: bool
+) -> None:
+    sent = sent_over(rate_bps, loss, one_way_s, 1.5 * rate_bps)
+    way = FED if is_complete else PLAIN
+    there = captured(tmp_path / "sender", sent, way, one_way_s, one_way_s, is_complete)
+    here = captured(tmp_path / "receiver", sent, way, one_way_s, 0.0, is_complete)
+    seen = call.read(there, other=here, controllers=[])["seen"]
+    lost = sum(one.arrived is None for one in sent) / len(sent)
+    assert seen["packets"] == len(sent)
+    assert seen["lost_frac"] == pytest.approx(lost, abs=0.002)
+    with pytest.raises(UserError, match=ORDER) as told:
+        call.read(here, other=there, controllers=[])
+    assert "give the sender's file first" in told.value.remedy
+    assert "--other-end" in told.value.remedy
+
+
+@pytest.mark.parametrize(("rate_bps", "loss", "one_way_s"), PATHS[:2])
+def test_a_cooked_capture_of_packets_that_left_is_not_the_receiver_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rate_bps: float, loss: float, one_way_s: float
+) -> None:
+    way = Way(reports="absent", stamps="none", link="sll")
+    source = bytes([192, 0, 2, 1])
+
+    def cooked(packet: bytes) -> bytes:
+        # Linux marks packets that the capturing host sent by the type 4.
+        return struct.pack("!HHH8sH", 4 * (packet[12:16] == source), 1, 6, bytes(8), 0x800) + packet
+
+    sent = sent_over(rate_bps, loss, one_way_s, 1.5 * rate_bps)
+    here = captured(tmp_path / "receiver", sent, way, one_way_s, 0.0, False)
+    monkeypatch.setitem(LINKS, "sll", (113, cooked))
+    there = captured(tmp_path / "sender", sent, way, one_way_s, one_way_s, False)
+    assert call.read(there, other=here, controllers=[])["seen"]["packets"] == len(sent)
+    with pytest.raises(UserError, match=ORDER):
+        call.read(here, other=there, controllers=[])
+
+
+@pytest.mark.parametrize("one_way_s", [0.0002, 0.0005, 0.0009, 0.0015])
+@pytest.mark.parametrize("is_complete", [True, False], ids=["feedback", "sums"])
+def test_the_files_of_two_ends_in_one_local_network_are_read_in_their_order(
+    tmp_path: Path, one_way_s: float, is_complete: bool
+) -> None:
+    # The sender is near the receiver, so its reports return within 2 ms too.
+    sent = sent_over(1e6, 0.02, one_way_s, 1.5e6)
+    way = FED if is_complete else PLAIN
+    there = captured(tmp_path / "sender", sent, way, one_way_s, one_way_s, is_complete)
+    here = captured(tmp_path / "receiver", sent, way, one_way_s, 0.0, is_complete)
+    seen = call.read(there, other=here, controllers=[])["seen"]
+    assert seen["packets"] == len(sent)
+    assert seen["lost_frac"] == pytest.approx(sum(one.arrived is None for one in sent) / len(sent), abs=0.002)
+
+
+@pytest.mark.parametrize(("at_s", "by_s"), [(6.0, 2.5), (6.0, 0.2), (5.6, -0.5), (5.6, -0.1)])
+@pytest.mark.parametrize("stamps", ["none", "all"])
+def test_a_sender_s_clock_that_is_set_does_not_move_its_capture_to_the_receiver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stamps: str, at_s: float, by_s: float
+) -> None:
+    way = replace(FED, stamps=stamps)
+    sent = sent_over(1e6, 0.02, 0.03, 1.5e6)
+    here = captured(tmp_path / "receiver", sent, way, 0.03, 0.0)
+    with monkeypatch.context() as patch:
+        patch.setitem(
+            globals(),
+            "written",
+            lambda place, way, found, write=written: write(place, way, with_clock_set(found, at_s, by_s)),
+        )
+        there = captured(tmp_path / "sender", sent, way, 0.03, 0.03)
+    delays = sorted(one.arrived - one.left for one in sent if one.arrived is not None)
+    delay_ms = 1000 * (delays[len(delays) * 95 // 100] - delays[0])
+    seen = call.read(there, controllers=[])["seen"]
+    assert seen["lost_frac"] == pytest.approx(sum(one.arrived is None for one in sent) / len(sent), abs=0.002)
+    assert seen["delay_p95_ms"] == pytest.approx(delay_ms, abs=2)
+    assert call.read(there, other=here, controllers=[])["seen"]["lost_frac"] == seen["lost_frac"]
