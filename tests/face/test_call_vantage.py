@@ -9,7 +9,6 @@ import itertools
 import random
 import struct
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,31 +198,6 @@ def test_a_capture_that_its_reports_show_at_the_receiver_lacks_departures_and_no
     assert told.value.remedy
 
 
-@pytest.mark.parametrize(
-    ("rate_bps", "loss", "one_way_s", "before_s"),
-    [
-        *((*path, path[2]) for path in PATHS),
-        (0.8e6, 0.05, 0.06, 0.03),
-        (2e6, 0.05, 0.2, 0.03),
-        (1e6, 0.1, 0.03, 0.01),
-    ],
-)
-def test_a_capture_that_its_reports_show_before_the_receiver_is_read_without_a_queue(
-    tmp_path: Path, rate_bps: float, loss: float, one_way_s: float, before_s: float
-) -> None:
-    # All packets pass the capture, and some are lost behind it.
-    sent = sent_over(rate_bps, loss, one_way_s)
-    passed = [replace(one, left=one.left + one_way_s - before_s) for one in sent]
-    file = captured(tmp_path, passed, FED, before_s, before_s)
-    lost = sum(one.arrived is None for one in sent) / len(sent)
-    # The user may say the same as the reports.
-    for side in ("sender", None):
-        seen = call.read(file, side=side, controllers=[])["seen"]
-        assert seen["packets"] == len(sent)
-        assert seen["lost_frac"] == pytest.approx(lost, abs=0.002)
-        assert seen["delay_p95_ms"] < 1
-
-
 def test_a_capture_without_a_queue_whose_reports_do_not_show_its_place_is_refused(tmp_path: Path) -> None:
     sent = sent_over(1e6, 0.05, 0.03)
     frame = framed(FED)
@@ -290,26 +264,3 @@ def test_the_files_of_two_ends_in_one_local_network_are_read_in_their_order(
     seen = call.read(there, other=here, controllers=[])["seen"]
     assert seen["packets"] == len(sent)
     assert seen["lost_frac"] == pytest.approx(sum(one.arrived is None for one in sent) / len(sent), abs=0.002)
-
-
-@pytest.mark.parametrize(("at_s", "by_s"), [(6.0, 2.5), (6.0, 0.2), (5.6, -0.5), (5.6, -0.1)])
-@pytest.mark.parametrize("stamps", ["none", "all"])
-def test_a_sender_s_clock_that_is_set_does_not_move_its_capture_to_the_receiver(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stamps: str, at_s: float, by_s: float
-) -> None:
-    way = replace(FED, stamps=stamps)
-    sent = sent_over(1e6, 0.02, 0.03, 1.5e6)
-    here = captured(tmp_path / "receiver", sent, way, 0.03, 0.0)
-    with monkeypatch.context() as patch:
-        patch.setitem(
-            globals(),
-            "written",
-            lambda place, way, found, write=written: write(place, way, with_clock_set(found, at_s, by_s)),
-        )
-        there = captured(tmp_path / "sender", sent, way, 0.03, 0.03)
-    delays = sorted(one.arrived - one.left for one in sent if one.arrived is not None)
-    delay_ms = 1000 * (delays[len(delays) * 95 // 100] - delays[0])
-    seen = call.read(there, controllers=[])["seen"]
-    assert seen["lost_frac"] == pytest.approx(sum(one.arrived is None for one in sent) / len(sent), abs=0.002)
-    assert seen["delay_p95_ms"] == pytest.approx(delay_ms, abs=2)
-    assert call.read(there, other=here, controllers=[])["seen"]["lost_frac"] == seen["lost_frac"]

@@ -566,8 +566,7 @@ impl Direction {
         // queue.
         let coarse = arrivals.resolution.unwrap_or(Span::ZERO).as_nanos() as i64 + self.every.as_nanos() as i64;
         let spread = clock::spread(&delays);
-        let is_before = matches!(self.vantage, Vantage::Before { .. });
-        if by_stamp.is_empty() && !is_before && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
+        if by_stamp.is_empty() && spread.is_none_or(|spread| spread <= SAME_PLACE_NS + coarse) {
             let what = if spread.is_some() {
                 "the capture's times and the receiver's agree to a millisecond: it may have been made where packets \
                  arrived, and then nothing says when they left"
@@ -702,7 +701,11 @@ impl Direction {
             let (left, remedy_for_stamps) = self.without_stamps(stamps);
             if self.side.map_or(self.vantage == Vantage::Receiver, |side| side == Side::Receiver) {
                 let what = format!("nothing in it says when packets left: {left}");
-                return Err(Problem::at(0, what, remedy_for_stamps));
+                let remedy = match self.side {
+                    Some(_) => remedy_for_stamps.to_owned(),
+                    None => format!("{remedy_for_stamps}; say --side sender if it was made there"),
+                };
+                return Err(Problem::at(0, what, remedy));
             }
             let what = format!("nothing in it says both when packets left ({left}) and when they arrived ({reports})");
             let remedy = if remedy_for_stamps == WHOLE_PACKETS { WHOLE_PACKETS } else { remedy };
@@ -738,7 +741,14 @@ impl Direction {
         other.packets.sort_by_key(|packet| packet.seen);
         self.has_times()?;
         other.has_times()?;
-        if self.vantage == Vantage::Receiver || other.vantage == Vantage::Sender {
+        // At a short round trip, a sender's file looks like a receiver's. So the other file must look like a sender's.
+        let at_receiver = self.vantage == Vantage::Receiver;
+        let is_reversed = match other.vantage {
+            Vantage::Sender => at_receiver || matches!(self.vantage, Vantage::Before { .. }),
+            Vantage::Before { .. } => at_receiver,
+            Vantage::Receiver | Vantage::Unknown => false,
+        };
+        if is_reversed {
             let what = "the first recording was made at the receiver, or the second one at the sender";
             return Err(Problem::at(0, what, "give the sender's file first, and the receiver's by --other-end"));
         }

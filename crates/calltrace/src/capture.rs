@@ -61,8 +61,8 @@ struct Capture {
     untimed: BTreeSet<(u32, u16)>,
     /// Number of datagrams that are not RTP, by the lower of their two ports.
     other_ports: BTreeMap<u16, u64>,
-    /// Endpoints between which there was a DTLS record.
-    dtls: BTreeSet<(Endpoint, Endpoint)>,
+    /// Hosts that sent a DTLS record, and the hosts to which they sent it.
+    dtls: BTreeSet<(IpAddr, IpAddr)>,
     records: usize,
     /// Which interface the current record's time is from, and its resolution.
     source: TimeSource,
@@ -219,8 +219,8 @@ fn direction(
         notes.push(format!("the capture says that it dropped {packets}: a gap in the numbers may be its own"));
     }
     let reports_cut = reports.iter().filter(|one| one.is_cut).count();
-    let has_dtls =
-        flow.endpoints.iter().any(|(a, b)| [(*a, *b), (*b, *a)].iter().any(|ends| capture.dtls.contains(ends)));
+    let is_dtls = |a: IpAddr, b: IpAddr| capture.dtls.contains(&(a, b)) || capture.dtls.contains(&(b, a));
+    let has_dtls = flow.endpoints.iter().any(|(from, to)| is_dtls(from.0, to.0));
     let hidden = hidden(&reports, &flow.sources(), has_dtls);
     let direction = Direction {
         vantage: capture.vantage(&flow, &reports),
@@ -353,7 +353,7 @@ impl Capture {
         // RFC 7983: the first byte is 0 to 3 for STUN, 20 to 63 for DTLS, 128 to 191 for RTP and RTCP. Other protocols,
         // such as DNS, may begin with the same byte, so check the content type and the version as well (RFC 9147).
         if matches!(found.payload, [20..=26, 0xfe, 0xfd | 0xff, ..]) {
-            self.dtls.insert(endpoints);
+            self.dtls.insert((found.from.0, found.to.0));
         }
         if is_cut && is_indication(found.payload) {
             return self.skip(Skipped::CutShort, Some(endpoints));

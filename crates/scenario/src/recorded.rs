@@ -333,8 +333,8 @@ fn carries(rows: Rows, shown: &str, quantity: Quantity) -> Result<Rows, Fault> {
 fn pattern(bytes: &[u8], shown: &str, quantity: Quantity) -> Result<Recorded, Fault> {
     let form = || {
         format!(
-            "of JSON, only AlphaRTC's is read: uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss and \
-             rtt; write others as a table with the header {}",
+            "of JSON, only AlphaRTC's is read: uplink.trace_pattern, a list of duration (ms), capacity (kb/s), loss \
+             and rtt; write others as a table with the header {}",
             quantity.header()
         )
     };

@@ -593,8 +593,8 @@ proptest! {
     }
 }
 
-/// After an outage, the first report elects an acker. If its first acknowledgement is lost, the next packet is sent after
-/// the time-out of a new acker, at most 3 s, and not after the doubled time-outs of the acker before the outage.
+/// After an outage, the first report elects an acker. If its first acknowledgement is lost, the next packet is sent
+/// after the time-out of a new acker, at most 3 s, and not after the doubled time-outs of the acker before.
 #[test]
 fn a_new_acker_does_not_inherit_the_time_outs_of_the_acker_before() {
     let mut bench = Bench::started();

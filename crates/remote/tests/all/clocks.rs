@@ -117,9 +117,9 @@ fn clocks_start_anywhere_and_may_be_set() {
     }
 }
 
-/// The receiver's clock is set by 0.1 to 10 s, as by NTP. From a second later on, the share of the link falls by at most
-/// 0.15, and the loss rate rises by at most 0.03. Before `steady` compared each delay with the time until the feedback,
-/// it lost 90 % of its packets for ten seconds, or stayed at its floor.
+/// The receiver's clock is set by 0.1 to 10 s, as by NTP. From a second later on, the share of the link falls by at
+/// most 0.15, and the loss rate rises by at most 0.03. Before `steady` compared each delay with the time until the
+/// feedback, it lost 90 % of its packets for ten seconds, or stayed at its floor.
 #[test]
 fn a_receiver_s_clock_may_be_set_by_less_than_ten_seconds() {
     let (begin, end) = (SET + Span::secs(1), SET + Span::secs(11));
