@@ -403,7 +403,7 @@ def test_losses_with_short_delays_are_no_standing_queue(verdict: str) -> None:
     bins = [part(None, went=1e6) | {"packets": 50, "lost": 3, "delay_ms": 0.4} for _ in range(40)]
     path: dict[str, Any] = {"shared": None, "verdict": verdict, "drift_ppm": None, "chance_loss_frac": 0.0}
     path |= {} if verdict == "drift" else {"drift_ppm": 0.0}
-    seen = {"length_s": 20.0, "worst": call._worst(bins, 0.5), "estimates": []}
+    seen: dict[str, object] = {"length_s": 20.0, "worst": call._worst(bins, 0.5), "estimates": []}
     said = call_diagnosis.sentence({"seen": seen, "bins": bins, "bin_s": 0.5, "path": path})
     assert said.startswith("Cause: unknown: packets were lost although the delays were short"), said
 
