@@ -243,7 +243,8 @@ def table_problem(table: str, found: Mapping[str, Any]) -> str | None:
 def value_problem(table: str, found: pl.DataFrame) -> str | None:
     """Return the first value of a table that can't be a measurement, or `None` if there is none.
 
-    A writer stores an absent value as null. NaN, infinity and numbers beyond `_LARGEST` therefore mean damage.
+    A writer stores an absent value as null. NaN, infinity and numbers beyond `_LARGEST` therefore mean that
+    the table is damaged.
     """
     declared = {column["name"] for column in core.columns() if column["table"] == table}
     for series in found:

@@ -35,8 +35,8 @@ _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "s
 LEAST_S = 1.0
 """The shortest time that is scored, in seconds.
 
-In a shorter time, a stream with 50 packets per second sends fewer than `score.LEAST_DATAGRAMS`. The run would then fail
-with the reason "no-traffic", although the sender sends.
+In a shorter time, a stream with 50 packets per second sends fewer than `score.LEAST_DATAGRAMS`. The run would
+then fail with the reason "no-traffic", although the sender sends.
 """
 _READY = ("udp", "tcp", "log", "file", "delay")
 _LAST_PORT = 65535

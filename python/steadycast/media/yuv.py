@@ -120,7 +120,7 @@ def open_raw(path: Path, layout: Layout) -> Any:
 
 
 def _picture_bytes(path: Path, layout: Layout, pixels: str) -> int:
-    """Return the number of bytes of a picture. The sides of its colour planes are rounded up, as FFmpeg does it.
+    """Return the number of bytes of a picture. The sides of its colour planes are rounded up, as in FFmpeg.
 
     Raises:
         ClipError: the pixel format has no such pictures.
