@@ -20,8 +20,8 @@ class Exit(IntEnum):
     DONE = 0, "The command is done. A live session that Ctrl-C, SIGTERM or SIGHUP ended counts as done."
     FAILED = (
         1,
-        "The command is done, but an expectation, a bound, a condition on a baseline, a run of a sweep or a live "
-        "source failed, or no run of judge is trustworthy.",
+        "The command is done, but an expectation, a bound, a condition on a baseline, a run of a sweep, "
+        "a live source or the connection to a WHIP server failed, or no run of judge is trustworthy.",
     )
     MISUSED = 2, "The input or the usage is wrong; stderr has the place, the problem and the remedy."
     MISSING = 3, "A permission or a tool is missing on this machine."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from steadycast.errors import UserError
 from steadycast.files import folder as folder_of
@@ -73,15 +74,12 @@ def control(folder: Folder, table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def classic(folder: Folder, out: Path) -> list[Path]:
-    """Write the traces of Multi-Evalvid-RA: sd_be_0 for the sender, and rd_be_N for receiver N, counted from 0.
+def need_videos(folder: Folder) -> list[dict[str, Any]]:
+    """Return the video flows whose packets are recorded.
 
-    The traces of the first video flow are in ``out``. The traces of each further flow are in a subfolder with the
-    flow's name.
+    Raises:
+        UserError: there is no table of packets, or it has no packets of a video.
 
-    A sender line is `time id packet udp payload quantizer type`, and a receiver line is `time id packet udp payload`. A
-    packet has the same number in both traces. The payload is the IP size minus 28 bytes. Frame types are 1 (I), 2 (P)
-    and 3 (B).
     """
     table = folder.table("packets")
     videos = [
@@ -94,6 +92,21 @@ def classic(folder: Folder, out: Path) -> list[Path]:
             "no packets of a video were recorded",
             f"run again with {again}",
         )
+    return videos
+
+
+def classic(folder: Folder, out: Path) -> list[Path]:
+    """Write the traces of Multi-Evalvid-RA: sd_be_0 for the sender, and rd_be_N for receiver N, counted from 0.
+
+    The traces of the first video flow are in ``out``. The traces of each further flow are in a subfolder with the
+    flow's name.
+
+    A sender line is `time id packet udp payload quantizer type`, and a receiver line is `time id packet udp payload`. A
+    packet has the same number in both traces. The payload is the IP size minus 28 bytes. Frame types are 1 (I), 2 (P)
+    and 3 (B).
+    """
+    videos = need_videos(folder)
+    table = folder.table("packets")
     types = {"H": 0, "I": 1, "P": 2, "B": 3}
     written = []
     for place, flow in enumerate(videos):

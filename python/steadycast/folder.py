@@ -181,7 +181,8 @@ class Folder:
             raise UserError(
                 str(path), f"the table is damaged ({reason(error)})", "run the scenario again"
             ) from error
-        if (what := shape.table_problem(name, dict(found.schema))) is not None:
+        what = shape.table_problem(name, dict(found.schema)) or shape.value_problem(name, found)
+        if what is not None:
             raise UserError(str(path), f"the table is damaged: {what}", "run the scenario again")
         return found
 

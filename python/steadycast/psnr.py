@@ -16,7 +16,7 @@ from steadycast.files import whole
 from steadycast.lazy_import import pl
 from steadycast.media import metrics
 from steadycast.media import vmaf as vmaf_of
-from steadycast.media.clip import opened, own_rate, parse_fps, parse_size, resampled
+from steadycast.media.clip import opened, own_rate, parse_fps, parse_raw_size, resampled
 from steadycast.media.metrics import Picture
 from steadycast.media.quality import need_by
 from steadycast.media.table import F64, U8
@@ -110,7 +110,7 @@ def compare(
     if vmaf:
         vmaf_of.need()
     told = Layout(
-        None if size is None else parse_size(size, (0, 0), "--size"),
+        None if size in (None, "clip", "auto") else parse_raw_size(size, "--size"),
         None if fps is None else parse_fps(fps, Fraction(0), "--fps"),
         pixels,
     )

@@ -13,6 +13,7 @@ from typing import Any
 
 from steadycast.core import core
 from steadycast.errors import UserError
+from steadycast.lazy_import import pl
 
 NUMBER, TEXT, FLAG, TEXTS, ANY = "a number", "a text", "true or false", "a list of texts", "anything"
 _LARGEST = 1e24
@@ -236,4 +237,22 @@ def table_problem(table: str, found: Mapping[str, Any]) -> str | None:
             return f"the column {column['name']} holds {kind}"
         if not is_text and not (kind.is_numeric() or str(kind) in ("Boolean", "Null")):
             return f"the column {column['name']} holds {kind}"
+    return None
+
+
+def value_problem(table: str, found: pl.DataFrame) -> str | None:
+    """Return the first value of a table that can't be a measurement, or `None` if there is none.
+
+    A writer stores an absent value as null. NaN, infinity and numbers beyond `_LARGEST` therefore mean that
+    the table is damaged.
+    """
+    declared = {column["name"] for column in core.columns() if column["table"] == table}
+    for series in found:
+        if series.name not in declared or not series.dtype.is_float():
+            continue
+        # Polars treats NaN as larger than any number.
+        wrong = (series.abs() > _LARGEST).arg_true()
+        if len(wrong):
+            row = int(wrong[0])
+            return f"the column {series.name} holds {series[row]:g} in row {row + 1}"
     return None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from steadycast import export
 from steadycast.errors import UserError
 from steadycast.folder import Folder
 
+from tests.conftest import Said
 from tests.face.made_up import make
 
 
@@ -43,3 +45,12 @@ def test_classic_traces_need_recorded_packets_and_say_how(tmp_path: Path) -> Non
     make(tmp_path / "run", receivers=1, seconds=62)
     with pytest.raises(UserError, match=r'put `packets = "all"` into \[record\]'):
         export.classic(Folder.open(tmp_path / "run"), tmp_path / "out")
+
+
+def test_an_export_of_both_formats_without_packets_writes_nothing(
+    tmp_path: Path, say: Callable[..., Said]
+) -> None:
+    make(tmp_path / "run", receivers=1, seconds=62)
+    said = say("export", "run", "--csv", "--classic", "-o", "out", code=2)
+    assert "packets.parquet" in said.err
+    assert not (tmp_path / "out").exists()

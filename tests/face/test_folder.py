@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,30 @@ def test_a_damaged_folder_is_told_by_file_problem_and_remedy(
         Folder.open(tmp_path / "run").table("rates")
     assert name in told.value.place or told.value.place == str(tmp_path / "run")
     assert told.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "says"),
+    [
+        ("rates", "throughput_bps", math.nan, "the column throughput_bps holds nan in row 2"),
+        ("rates", "loss_frac", math.inf, "the column loss_frac holds inf in row 2"),
+        ("decisions", "target_bps", -math.inf, "the column target_bps holds -inf in row 2"),
+        ("links", "queue_ms", 1e300, r"the column queue_ms holds 1e\+300 in row 2"),
+        ("frames", "psnr_y_db", math.inf, "the column psnr_y_db holds inf in row 2"),
+    ],
+)
+def test_a_table_with_a_number_that_is_no_measurement_is_refused(
+    run_folder: Path, tmp_path: Path, table: str, column: str, value: float, says: str
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run_folder, copy)
+    found = pl.read_parquet(copy / f"{table}.parquet")
+    cells = pl.when(pl.int_range(pl.len()) == 1).then(pl.lit(value)).otherwise(pl.col(column)).alias(column)
+    found.with_columns(cells).write_parquet(copy / f"{table}.parquet")
+    with pytest.raises(UserError, match=says) as told:
+        Folder.open(copy).table(table)
+    assert told.value.place == str(copy / f"{table}.parquet")
+    assert told.value.remedy == "run the scenario again"
 
 
 @pytest.mark.parametrize("mark", OTHERS)

@@ -59,6 +59,12 @@ def test_a_pair_is_read() -> None:
         ({"program": [{**SEND, "ready": "log:("}, RECEIVE]}, "pair.toml: program[1].ready", "correct it"),
         ({"program": [{**SEND, "ends": "no"}, RECEIVE]}, "pair.toml: program[1].ends", "true or false"),
         ({"seconds": "0s"}, "pair.toml: seconds", '"20s"'),
+        (
+            {"seconds": "1ns"},
+            "pair.toml: seconds",
+            '1e-09 s are too short to score a stream; write at least "1s"',
+        ),
+        ({"seconds": "999ms"}, "pair.toml: seconds", 'at least "1s"'),
         ({"pictures": {"format": "rgb"}}, "pair.toml: pictures.format", "yuv420p 640x360"),
         ({"pictures": {"from": "none", "vmaf": True}}, "pair.toml: pictures.vmaf", "write {pictures}"),
         ({"pictures": {"crop": "1x1"}}, "pair.toml: pictures.crop", "640x360+0+60"),
@@ -70,8 +76,8 @@ def test_a_pair_is_read() -> None:
         ({"name": "a/b"}, "pair.toml: name", "letters and digits"),
         ({"clip": {"fps": 0}}, "pair.toml: clip.fps", "from 1 to 240"),
         ({"clip": {"fps": "1e99999999"}}, "pair.toml: clip.fps", "a number such as 25"),
-        ({"clip": {"size": "0x0"}}, "pair.toml: clip.size", "from 16 to 4096"),
-        ({"clip": {"size": f"{'9' * 5000}x64"}}, "pair.toml: clip.size", "from 16 to 4096"),
+        ({"clip": {"size": "0x0"}}, "pair.toml: clip.size", "from 16 to 8192"),
+        ({"clip": {"size": f"{'9' * 5000}x64"}}, "pair.toml: clip.size", "from 16 to 8192"),
         ({"rtp": {"clock": 0}}, "pair.toml: rtp.clock", "clock = 90000"),
         ({"rtp": {"media": 128}}, "pair.toml: rtp.media", "from 0 to 127"),
         ({"pictures": {"format": "yuv420p 0x0"}}, "pair.toml: pictures.format", "yuv420p 640x360"),
@@ -96,6 +102,10 @@ def test_each_mistake_has_its_place_and_its_remedy(change: dict[str, Any], place
     text = said({**GOOD, **change})
     assert text.startswith(place + ":"), text
     assert remedy in text
+
+
+def test_the_shortest_time_that_can_be_scored_is_accepted() -> None:
+    assert pairs.of({**GOOD, "seconds": "1s"}, "pair.toml", "pair").seconds == 1
 
 
 def test_a_program_s_text_in_its_command_is_not_a_path() -> None:

@@ -10,11 +10,12 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import av
@@ -22,6 +23,7 @@ import numpy as np
 import pytest
 from steadycast.core import core
 from steadycast.errors import UserError
+from steadycast.exits import Exit
 from steadycast.live import send, whip
 
 from tests.conftest import bounded, needs_chromium, started, until
@@ -410,6 +412,36 @@ def test_a_server_that_answers_no_ice_check_is_an_error_with_its_addresses() -> 
             send.send(send.Options(source="testsrc", whip=found.url, flow=SMALL))
         assert told.value.place == found.url
         assert found.methods == ["POST", "DELETE"]
+
+
+@pytest.mark.parametrize(
+    ("why", "packets", "code"),
+    [
+        (None, 9, None),
+        ("it has ended the session", 9, None),
+        ("127.0.0.1:9 has been silent for 30 s", 9, Exit.FAILED),
+        ("no answer to ICE checks in 15 s from 127.0.0.1:9", 0, Exit.MISUSED),
+    ],
+)
+def test_a_server_that_vanishes_in_mid_session_is_a_failure(
+    why: str | None, packets: int, code: Exit | None
+) -> None:
+    status = json.dumps({"browser": {"why": why}, "packets": packets})
+    with nullcontext() if code is None else pytest.raises(UserError) as told:
+        send._check_connected(SimpleNamespace(status=lambda: status), "http://127.0.0.1/whip")
+    if told is not None:
+        assert (told.value.code, told.value.place) == (code, "http://127.0.0.1/whip")
+        assert why in told.value.problem
+
+
+def test_a_server_that_closes_the_connection_ends_the_session_regularly() -> None:
+    answers = Answers(lambda it: it)
+    with server(answers) as found:
+        timer = threading.Timer(2.0, answers.close)
+        timer.start()
+        summary = send.send(send.Options(source="testsrc", whip=found.url, flow=SMALL, duration="20s"))
+        timer.join()
+    assert any("it has ended the session" in each for each in summary["warnings"])
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 import av
 import numpy as np
 import pytest
+from steadycast import psnr
 from steadycast.loading import changes, load
 from steadycast.media import prepare
 from steadycast.media.clip import Clip, ClipError
@@ -42,6 +43,47 @@ def test_a_raw_file_is_read_as_its_name_says(pixels: str, tmp_path: Path) -> Non
     assert (pictures.width, pictures.height, pictures.fps) == (176, 144, 50)
     assert all(np.array_equal(*pair) for pair in zip(pictures.frames, expected, strict=True))
     assert pictures.warnings == []
+
+
+def odd_raw(path: Path, pixels: str) -> list[np.ndarray]:
+    """Write a raw file of 33x25 samples as FFmpeg does; return its pictures in 32x24."""
+    chance, expected = np.random.default_rng(1), []
+    with path.open("wb") as file:
+        for _ in range(3):
+            frame = av.VideoFrame(33, 25, pixels)
+            for n, plane in enumerate(frame.planes):
+                wide = plane.width * (2 if pixels == "nv12" and n == 1 else 1)
+                rows = np.zeros((plane.height, plane.line_size), dtype=np.uint8)
+                rows[:, :wide] = chance.integers(16, 236, (plane.height, wide))
+                plane.update(rows.tobytes())
+                file.write(rows[:, :wide].tobytes())
+            expected.append(scaled(frame, 32, 24))
+    return expected
+
+
+@pytest.mark.parametrize("pixels", ["yuv420p", "yuv422p", "nv12"])
+@pytest.mark.parametrize("name", ["film.yuv", "film_33x25_25.yuv"])
+def test_a_raw_file_with_odd_sides_is_read_in_its_size(pixels: str, name: str, tmp_path: Path) -> None:
+    expected = odd_raw(tmp_path / name, pixels)
+    pictures = Clip.of(tmp_path / name, pixels).pictures("33x25", 25)
+    assert (pictures.width, pictures.height) == (32, 24)
+    assert all(np.array_equal(*pair) for pair in zip(pictures.frames, expected, strict=True))
+
+
+def test_psnr_reads_a_raw_file_with_odd_sides(tmp_path: Path) -> None:
+    odd_raw(tmp_path / "film.yuv", "yuv420p")
+    film = tmp_path / "film.yuv"
+    assert psnr.compare(film, film, size="33x25", fps="25").frames == (3, 3)
+
+
+def test_a_packed_format_with_an_odd_width_is_refused_with_a_command_that_converts_it(tmp_path: Path) -> None:
+    film = tmp_path / "film.yuv"
+    film.write_bytes(bytes(34 * 25 * 2))
+    with pytest.raises(ClipError, match="yuyv422 with an odd width") as told:
+        Clip.of(film, "yuyv422").pictures("33x25", 25)
+    assert f"ffmpeg -f rawvideo -pixel_format yuyv422 -video_size 33x25 -framerate 25 -i {film}" in str(
+        told.value
+    )
 
 
 def test_what_its_name_does_not_say_is_told_and_warned_of(tmp_path: Path) -> None:

@@ -255,6 +255,9 @@ def export(
     if not csv and not classic:
         raise UserError("export", "no format is named", "add --csv, --classic or both")
     folder = Folder.open(directory)
+    if classic:
+        # Check before the CSV files are written, so that a failed command leaves no files.
+        writing.need_videos(folder)
     written: list[Path] = []
     if csv:
         written += writing.csv(folder, out or folder.path / "csv")

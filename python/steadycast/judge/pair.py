@@ -32,6 +32,12 @@ PLACES = (
 )
 """Placeholders that a program's command may contain, besides `python` and `steadycast`."""
 _COMMANDS = {"python": [sys.executable], "steadycast": [sys.executable, "-m", "steadycast"]}
+LEAST_S = 1.0
+"""The shortest time that is scored, in seconds.
+
+In a shorter time, a stream with 50 packets per second sends fewer than `score.LEAST_DATAGRAMS`. The run would
+then fail with the reason "no-traffic", although the sender sends.
+"""
 _READY = ("udp", "tcp", "log", "file", "delay")
 _LAST_PORT = 65535
 _LAST_PAYLOAD_TYPE = 127
@@ -294,9 +300,10 @@ def seconds(text: str, place: str) -> float:
 
 
 def need_time(measured_s: float, place: str) -> None:
-    """Check that the scored time is longer than 0 s."""
-    if measured_s <= 0:
-        raise UserError(place, "nothing can be measured in no time", 'write for example "20s"')
+    """Check that the scored time is at least `LEAST_S`."""
+    if measured_s < LEAST_S:
+        problem = f"{measured_s:g} s are too short to score a stream"
+        raise UserError(place, problem, f'write at least "{LEAST_S:g}s", for example "20s"')
 
 
 def _program(table: _Table) -> Program:

@@ -15,6 +15,7 @@ from typing import Any
 from steadycast import signals
 from steadycast.controllers import default
 from steadycast.errors import UserError
+from steadycast.exits import Exit
 from steadycast.files import write_text
 from steadycast.folder import Draft, Json
 from steadycast.live import outlets, session, view
@@ -278,12 +279,28 @@ def _follow(
     return summary
 
 
+_SERVER_ENDED = "it has ended the session"
+"""The core's reason if the server closed the connection. This is a regular end, as a BYE is."""
+
+
+class LostServerError(UserError):
+    """An error because the connection to the WHIP server was lost in mid-session."""
+
+    code = Exit.FAILED
+
+
 def _check_connected(sender: Any, url: str) -> None:
     status = json.loads(sender.status()) or {}
     why = (status.get("browser") or {}).get("why")
-    if why is not None and not status["packets"]:
+    if why is None:
+        return
+    if not status["packets"]:
         raise UserError(
             url, why, "see that UDP is not blocked, and that the server names addresses that are reached"
+        )
+    if why != _SERVER_ENDED:
+        raise LostServerError(
+            url, f"the connection was lost: {why}", "see that the server runs, then send again"
         )
 
 

@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import IO
 
 from steadycast import files
+from steadycast.errors import UserError
+
+try:
+    import pwd
+except ImportError:  # Windows
+    pwd = None  # type: ignore[assignment]
 
 _ELSEWHERE = "make room in the cache, or set STEADYCAST_CACHE to another folder"
 
@@ -21,8 +27,23 @@ def folder() -> Path:
     told = os.environ.get("STEADYCAST_CACHE")
     if told:
         return Path(told)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "steadycast"
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    # The XDG Base Directory Specification says that a relative path is invalid and must be ignored.
+    return (base if base.is_absolute() else _home() / ".cache") / "steadycast"
+
+
+def _home() -> Path:
+    """Return the user's home folder. An empty or relative ``$HOME`` is ignored."""
+    told = Path(os.environ.get("HOME", ""))
+    if pwd is None:  # Windows
+        return Path.home()
+    if told.is_absolute():
+        return told
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        problem = "the cache has no folder: HOME is not set, and the user is not in the password database"
+        raise UserError("HOME", problem, "set STEADYCAST_CACHE to a folder") from None
 
 
 def key(facts: Mapping[str, object]) -> str:

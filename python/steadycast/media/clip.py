@@ -84,7 +84,7 @@ class Source(Protocol):
 
 
 def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> tuple[int, int]:
-    """Parse a picture size. Return a width and height that are even.
+    """Parse the size in which pictures are encoded or compared. Return a width and height that are even.
 
     ``size`` is a name in `SIZES`, a width and height such as ``640x480``, or a keyword. The keyword ``clip`` keeps the
     size of the clip. The keyword ``auto`` also scales a larger clip down to at most `_MOST_SAMPLES`.
@@ -92,15 +92,29 @@ def parse_size(size: str, own: tuple[int, int], place: str = "encode.size") -> t
     if size in SIZES:
         return SIZES[size]
     if size == "clip":
-        # Make the sides even, because the colour planes of 4:2:0 have half the width and height.
-        return own[0] // 2 * 2, own[1] // 2 * 2
+        return _even(own)
     if size == "auto":
         return _bounded(own)
+    return _even(parse_raw_size(size, place))
+
+
+def _even(size: tuple[int, int]) -> tuple[int, int]:
+    """Round both sides down to even numbers. The colour planes of 4:2:0 have half the width and height."""
+    return size[0] // 2 * 2, size[1] // 2 * 2
+
+
+def parse_raw_size(size: str, place: str = "encode.size") -> tuple[int, int]:
+    """Parse the size of the pictures in a raw file. The sides may be odd.
+
+    ``size`` is a name in `SIZES`, or a width and height such as ``640x480``.
+    """
+    if size in SIZES:
+        return SIZES[size]
     width, cross, height = size.partition("x")
     if cross and width.isdecimal() and height.isdecimal():
         wide, high = units.whole(width, 16, 8192), units.whole(height, 16, 8192)
         if wide is not None and high is not None:
-            return wide // 2 * 2, high // 2 * 2
+            return wide, high
         raise UserError(
             place, f"a picture of {size:.40} samples is not supported", "sides go from 16 to 8192"
         )
@@ -222,7 +236,7 @@ class Clip:
         file whose name has no size or rate is read with the size and rate of the first file.
         """
         told = Layout(
-            None if size in ("clip", "auto") else parse_size(size, CIF),
+            None if size in ("clip", "auto") else parse_raw_size(size),
             None if fps in ("clip", "auto") else parse_fps(fps, Fraction(25)),
             self.pixels,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -109,17 +110,42 @@ def open_raw(path: Path, layout: Layout) -> Any:
         problem = f"{layout.fps} pictures per second are not supported"
         raise ClipError(str(path), problem, f"rates go from {RATES[0]} to {RATES[1]}")
     width, height = layout.size
-    each = width * height * av.VideoFormat(pixels, width, height).padded_bits_per_pixel // 8
+    each = _picture_bytes(path, layout, pixels)
     length = path.stat().st_size
-    if width % 2 or height % 2 or not each:
-        raise ClipError(
-            str(path), f"pictures of {width}x{height} are not supported", "both sides must be even"
-        )
     if length == 0 or length % each:
         problem = f"{length} bytes are not a whole number of pictures of {each} bytes ({layout})"
         raise ClipError(str(path), problem, "give the size and the pixel format that it was written with")
     options = {"video_size": f"{width}x{height}", "pixel_format": pixels, "framerate": str(layout.fps)}
     return files.media(path, form="rawvideo", options=options)
+
+
+def _picture_bytes(path: Path, layout: Layout, pixels: str) -> int:
+    """Return the number of bytes of a picture. The sides of its colour planes are rounded up, as in FFmpeg.
+
+    Raises:
+        ClipError: the pixel format has no such pictures.
+
+    """
+    assert layout.size is not None
+    width, height = layout.size
+    form = av.VideoFormat(pixels, width, height)
+    parts = form.components
+    if form.is_planar:
+        each = sum(-(-part.bits // 8) * part.width * part.height for part in parts)
+    elif width % 2 and (form.is_bit_stream or any(part.width != width for part in parts)):
+        # Several samples share a byte or a group of bytes, and the last group of a line is padded.
+        convert = (
+            f"ffmpeg -f rawvideo -pixel_format {pixels} -video_size {width}x{height} -framerate {layout.fps} "
+            f"-i {shlex.quote(str(path))} -c:v ffv1 film.mkv"
+        )
+        problem = f"pictures of {pixels} with an odd width ({width}x{height}) are not supported"
+        raise ClipError(str(path), problem, f"convert the file: {convert}")
+    else:
+        each = width * height * form.padded_bits_per_pixel // 8
+    if not each:
+        problem = f"pictures of {width}x{height} in {pixels} are not supported"
+        raise ClipError(str(path), problem, f"take sides from 16 samples on, and {PIXELS}, yuv422p …")
+    return each
 
 
 def _is_format(name: str) -> bool:
