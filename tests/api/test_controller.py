@@ -277,7 +277,7 @@ def test_a_flow_that_is_not_there_is_told(scenario: Path) -> None:
     for flow in ("tcp", "vide"):
         with pytest.raises(sc.UserError):
             sc.run(scenario, controllers={flow: Steady})
-    with pytest.raises(sc.UserError, match=r"it is a dict.* give Mapping\[str, type\]"):
+    with pytest.raises(sc.UserError, match=r"its value for 'video'.* give Mapping\[str, type\]"):
         sc.run(scenario, controllers={"video": Steady(None)})  # type: ignore[dict-item, arg-type]
 
 
