@@ -19,7 +19,7 @@ from steadycast.confine import children, descendants
 SAMPLE_S = 0.05
 """How often waiting times are sampled: the interval in seconds."""
 LONG_WAIT_S = 0.005
-"""A sample counts as disturbed if the thread waited longer than this for a processor, in excess of its usual waits.
+"""A sample counts as disturbed if the thread waited longer than usual for a processor, by more than this.
 
 The value is in seconds. It equals the tolerance of `judge --keep` for delays, which ignores smaller changes of a delay.
 """
@@ -56,7 +56,7 @@ class Thread:
     counted_from: int | None = None
     """The thread's running time before the first sample that counts (see `Load.sample`), in nanoseconds."""
     samples: list[tuple[float, int, int]] = field(default_factory=list)
-    """Of each sample that counts: its duration in seconds, the waiting time in nanoseconds, how many times it ran."""
+    """The samples that count: duration in seconds, waiting time in nanoseconds, and how many times the thread ran."""
 
     @property
     def ran_s(self) -> float:
@@ -127,7 +127,7 @@ class Load:
         self._at = now
         for task, thread in list(self.threads.items()):
             try:
-                times = _read(thread.file)
+                values = _read(thread.file)
             except OSError:
                 os.close(thread.file)
                 self.ended.append(self.threads.pop(task))
@@ -135,8 +135,9 @@ class Load:
             if counts and thread.counted_from is None:
                 thread.counted_from = thread.last[0]
             if counts:
-                thread.samples.append((now - thread.at, times[1] - thread.last[1], times[2] - thread.last[2]))
-            thread.at, thread.last = now, times
+                _, waited, times = (value - last for value, last in zip(values, thread.last, strict=True))
+                thread.samples.append((now - thread.at, waited, times))
+            thread.at, thread.last = now, values
 
     @property
     def ran_s(self) -> float:

@@ -213,6 +213,16 @@ def outcome(scenario: str | sc.Scenario, text: str | None = None) -> object:
 # ---------------------------------------------------------------- the command line and the lab
 
 
+def test_a_file_of_the_current_folder_precedes_a_built_in_file_of_its_name(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The built-in scenarios also have a file lte.toml."""
+    monkeypatch.chdir(tmp_path)
+    assert say("networks", "--copy", "lte").code == 0
+    checked = say("check", "home", "--set", "network=lte.toml")
+    assert checked.code == 0, checked.err
+
+
 def test_the_command_lists_shows_and_copies_networks_and_runs_over_them(say: Say, tmp_path: Path) -> None:
     listed = say("networks").out
     assert all(f"\n{name} " in listed for name in (*networks.names(), *networks.sets()))

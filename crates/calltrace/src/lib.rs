@@ -88,17 +88,26 @@ pub fn read_ends(
     record(sender, at(Side::Sender), opener)?.with(record(receiver, at(Side::Receiver), None)?)
 }
 
-/// File formats that are not supported: first bytes, and name for messages.
-const FOREIGN: [(&[u8], &str); 9] = [
-    (b"\x34\xcd\xb2\xa1", "a capture in the modified format of old Linux versions"),
-    (b"\xa1\xb2\xcd\x34", "a capture in the modified format of old Linux versions"),
-    (b"snoop\0\0\0", "a Solaris snoop capture"),
-    (b"btsnoop\0", "a Bluetooth capture"),
-    (b"GMBU", "a Microsoft Network Monitor capture"),
-    (b"RTSS", "a Microsoft Network Monitor capture"),
-    (b"XCP\0", "a Network Instruments or Sniffer capture"),
-    (b"RTCStatsDump", "an rtcstats dump"),
-    (b"#!rtpplay1.0", "an rtpdump, which has neither RTCP nor times finer than 1 ms"),
+const CONVERT: &str = "give a capture as .pcap or .pcapng (Wireshark's editcap converts others)";
+/// File formats that are not supported: first bytes, name for messages, and remedy.
+const FOREIGN: [(&[u8], &str, &str); 9] = [
+    (b"\x34\xcd\xb2\xa1", "a capture in the modified format of old Linux versions", CONVERT),
+    (b"\xa1\xb2\xcd\x34", "a capture in the modified format of old Linux versions", CONVERT),
+    (b"snoop\0\0\0", "a Solaris snoop capture", CONVERT),
+    (b"btsnoop\0", "a Bluetooth capture", CONVERT),
+    (b"GMBU", "a Microsoft Network Monitor capture", CONVERT),
+    (b"RTSS", "a Microsoft Network Monitor capture", CONVERT),
+    (b"XCP\0", "a Network Instruments or Sniffer capture", CONVERT),
+    (
+        b"RTCStatsDump",
+        "an rtcstats dump",
+        "give a dump of chrome://webrtc-internals, a series of getStats, or an event log",
+    ),
+    (
+        b"#!rtpplay1.0",
+        "an rtpdump, which has neither RTCP nor times finer than 1 ms",
+        "give the capture that it was made from, as .pcap or .pcapng",
+    ),
 ];
 
 fn record(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<call::Recording, Problem> {
@@ -110,13 +119,8 @@ fn record(bytes: &[u8], options: Options, opener: Option<Opener<'_>>) -> Result<
     }
     if capture_file::is(bytes) {
         capture::read(bytes, options, opener)
-    } else if let Some((_, name)) = FOREIGN.iter().find(|(magic, _)| bytes.starts_with(magic)) {
-        let remedy = match bytes {
-            [b'R', b'T', b'C', ..] => "give a dump of chrome://webrtc-internals, a series of getStats, or an event log",
-            [b'#', ..] => "give the capture that it was made from, as .pcap or .pcapng",
-            _ => "give a capture as .pcap or .pcapng (Wireshark's editcap converts others)",
-        };
-        Err(Problem::at(0, format!("this is {name}, which is not read"), remedy))
+    } else if let Some((_, name, remedy)) = FOREIGN.iter().find(|(magic, ..)| bytes.starts_with(magic)) {
+        Err(Problem::at(0, format!("this is {name}, which is not read"), *remedy))
     } else if rtclog::is(bytes) {
         let mut record = rtclog::read(bytes, options)?;
         record.notes.extend(opener.map(|_| "nothing in a log is encrypted, and --key-file left out".to_owned()));

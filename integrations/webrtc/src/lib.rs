@@ -41,7 +41,7 @@ const BEFORE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(1);
 
 /// The pacer's rate, as a multiple of the estimate. On a link of 2.4 Mb/s with a queue of 14 packets, bursts at 2.5 times
-/// the estimate lost 14 % of the packets, and at 1.2 times 3 %.
+/// the estimate lost 14 % of the packets, and at 1.2 times 4 %.
 const PACING: f64 = 1.2;
 /// The encoder's share of the estimate without losses. RTP headers take 2 %.
 const ENCODER_SHARE: f64 = 0.95;

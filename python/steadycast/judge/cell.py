@@ -32,7 +32,7 @@ PAUSE_S = 1.0
 WAITED = 0.05
 """Figures are not trusted if a thread waits for a processor for more than this fraction of the time."""
 DISTURBED = 0.01
-"""The largest fraction of the scored time in which a thread may wait longer than `LONG_WAIT_S` for a processor.
+"""The largest fraction of the scored time in which a thread may wait `LONG_WAIT_S` longer than usual for a processor.
 
 The error of a delay exceeds `LONG_WAIT_S` for at most this fraction of the delays. So the reported 95th percentile of
 the delay is at most `LONG_WAIT_S` above the true 96th percentile.
@@ -288,7 +288,7 @@ def doubts(cell: Cell, emulation: Mapping[str, Any]) -> Iterable[str]:
             yield f"{who} waited {100 * load['waited']:.0f} % of the time for a processor{because}"
         elif load["disturbed"] > DISTURBED:
             share = f"in {100 * load['disturbed']:.1f} % of the time"
-            yield f"{who} waited more than {1e3 * LONG_WAIT_S:g} ms for a processor {share}{because}"
+            yield f"{who} waited {1e3 * LONG_WAIT_S:g} ms longer than usual for a processor {share}{because}"
     fed = cell.rows("feed.tsv", ("number", "due", "at"))
     if fed.height and cell.pair.clip is not None:
         # Check only the pictures in the scored time, because the start of the sender delays earlier pictures.

@@ -12,7 +12,9 @@ use steadycast_session::{
 };
 use steadycast_units::{Rate, Span, Stamp, Time};
 use steadycast_wire::ntp::{self, NtpEpoch};
-use steadycast_wire::rtcp::{Compound, KeyFrameRequest, Nack, Packet};
+use steadycast_wire::rtcp::{
+    Compound, KeyFrameRequest, Nack, Packet, PacketStatus, ReportBlock, Ticks, TransportFeedback,
+};
 use steadycast_wire::rtp::{RtpHeader, absolute};
 
 const SENDER: u32 = 0x5e0d_0001;
@@ -29,6 +31,53 @@ fn sending(authenticated: bool, feedback: FeedbackFormat, ids: HeaderIds) -> (Se
     let (mut sender, _) = sender(greedy, Rate::mbps(1), &[]);
     let media = leaving(&mut sender, at(0), at(1_000));
     (sender, media)
+}
+
+/// A browser reports on the video under one SSRC, and sends feedback about all packets under another one. After four
+/// seconds of both it only sends feedback. If it is authenticated, the controller still gets reports.
+#[test]
+fn feedback_under_another_ssrc_of_the_same_browser_counts() {
+    const OTHER: u32 = 0xfa17_fa17;
+    for authenticated in [false, true] {
+        let rtcp =
+            RtcpSettings { authenticated, ..rtcp(Profile::Avpf { t_rr_interval: Span::ZERO }, Rate::mbps(2), false) };
+        let feedback = FeedbackFormat::TransportWide;
+        let greedy = SenderSettings { identity: who(SENDER), greedy: true, feedback, ..settings(rtcp, Emit::Paced) };
+        let (mut sender, told) = sender(greedy, Rate::mbps(1), &[]);
+        let (mut lsr, mut newest, mut begin) = (0, None, 0);
+        for ms in 0..6_000 {
+            loop {
+                match sender.poll(at(ms)) {
+                    Output::Media(media) => newest = Some(media.number as u16),
+                    Output::Rtcp(bytes) => {
+                        if let Some(Packet::SenderReport { ntp, .. }) = Compound::parse(&bytes).unwrap().packets.first()
+                        {
+                            lsr = ntp::middle(*ntp);
+                        }
+                    }
+                    Output::Wait(_) => break,
+                }
+            }
+            let mut packets = Vec::new();
+            if ms % 100 == 0 && ms < 4_000 && lsr > 0 {
+                let block = ReportBlock { ssrc: SENDER, lsr, ..ReportBlock::default() };
+                packets.push(vec![Packet::ReceiverReport { ssrc: BROWSER, blocks: vec![block] }]);
+            }
+            if let Some(last) = newest.filter(|last| ms % 50 == 25 && *last >= begin) {
+                let came = (begin..=last).map(|_| PacketStatus::At(Ticks::of(at(ms)))).collect();
+                let all = TransportFeedback { sender: OTHER, media: SENDER, count: 0, begin_seq: begin, packets: came };
+                packets.push(all.to_packets(1_200));
+                begin = last + 1;
+            }
+            for packets in packets {
+                let mut bytes = Vec::new();
+                Compound { packets }.encode(&mut bytes);
+                sender.on_rtcp(at(ms), Origin(1), &bytes);
+            }
+        }
+        let late = told.lock().unwrap().reports.iter().filter(|report| report.0 > at(4_500)).count();
+        assert_eq!(late > 10, authenticated, "{late} reports");
+    }
 }
 
 fn leaving(sender: &mut Sender, from: Time, until: Time) -> Vec<Media> {
