@@ -308,42 +308,73 @@ def best(several: Iterable[Row]) -> Iterator[Row]:
     yield from found.values()
 
 
-def verdicts(all_rows: list[Row]) -> page.Table:
-    """Return, for each adapter, how many trusted cells keep each bound, and which miss it."""
+@dataclass(frozen=True)
+class Judged:
+    """A bound on an adapter's trusted cell. The two figures are absent if they were not measured."""
+
+    stack: str
+    bound: str
+    network: str
+    ours: float | None
+    limit: float
+    kept: bool
+
+
+def judged(all_rows: list[Row]) -> Iterator[Judged]:
+    """Yield the bounds of all adapters' trusted cells: shares in Mb/s, delays in milliseconds, loss in per cent."""
     found = {(r.estimator.stack, r.estimator.name, r.network, r.beside): r for r in all_rows if r.trusted}
-    told = []
-    for stack in dict.fromkeys(each.stack for each in ESTIMATORS if each.name == "steady"):
+    for (stack, name, network, beside), row in found.items():
+        if name != "steady":
+            continue
+        figures, fair = row.figures, row.fair_bps()
+        if beside and fair:
+            rate, share = figures["throughput_bps"], figures["tcp_share_of_fair"]
+            kept = rate is not None and share is not None and rate >= FAIR * fair and share >= FAIR
+            yield Judged(stack, "shares", network, rate and rate / 1e6, FAIR * fair / 1e6, kept)
         own = [each.name for each in ESTIMATORS if each.stack == stack and each.name != "steady"]
-        counts: dict[str, list[str]] = {"shares": [], "delay": [], "loss": []}
-        judged = dict.fromkeys(counts, 0)
-        for (of, name, network, beside), row in found.items():
-            if (of, name) != (stack, "steady"):
-                continue
-            figures = row.figures
-            fair = row.fair_bps()
-            if beside and fair:
-                judged["shares"] += 1
-                rate, share = figures["throughput_bps"], figures["tcp_share_of_fair"]
-                if rate is None or share is None or rate < FAIR * fair or share < FAIR:
-                    counts["shares"].append(network)
-            others = [r for each in own if (r := found.get((stack, each, network, beside)))]
-            for bound, key, more in (("delay", "delay_p95_ms", DELAY_MS), ("loss", "loss_frac", LOSS)):
-                theirs = [value for r in others if (value := r.figures.get(key)) is not None]
-                ours = figures.get(key)
-                if not theirs or ours is None or (bound == "delay" and beside):
-                    continue
-                judged[bound] += 1
-                if ours > min(theirs) + more:
-                    suffix = "+cubic" if beside else ""
-                    counts[bound].append(f"{network}{suffix}")
-        cells = [
-            f"{judged[bound] - len(missed)} of {judged[bound]}"
-            + (f" (not {', '.join(missed)})" if missed else "")
-            + ("" if len(missed) <= judged[bound] // MISSES_ALLOWED else ": missed")
-            for bound, missed in counts.items()
-        ]
+        others = [r for each in own if (r := found.get((stack, each, network, beside)))]
+        for bound, key, more, scale in (
+            ("delay", "delay_p95_ms", DELAY_MS, 1.0),
+            ("loss", "loss_frac", LOSS, 100.0),
+        ):
+            theirs = [value for r in others if (value := r.figures.get(key)) is not None]
+            ours = figures.get(key)
+            if theirs and ours is not None and not (bound == "delay" and beside):
+                limit = min(theirs) + more
+                place = f"{network}+cubic" if beside else network
+                yield Judged(stack, bound, place, scale * ours, scale * limit, ours <= limit)
+
+
+def verdicts(all_rows: list[Row]) -> page.Table:
+    """Return, for each adapter, how many trusted cells keep each bound."""
+    every, told = list(judged(all_rows)), []
+    for stack in dict.fromkeys(each.stack for each in ESTIMATORS if each.name == "steady"):
+        cells = []
+        for bound in ("shares", "delay", "loss"):
+            some = [each.kept for each in every if (each.stack, each.bound) == (stack, bound)]
+            missed = some.count(False)
+            cells.append(
+                f"{sum(some)} of {len(some)}" + (": missed" if missed > len(some) // MISSES_ALLOWED else "")
+            )
         told.append([stack, *cells])
     return page.table(("stack", "shares beside CUBIC", "delay alone", "loss"), told)
+
+
+def misses(all_rows: list[Row]) -> page.Table:
+    """Return the trusted cells that miss a bound."""
+    rows = [
+        [
+            each.bound,
+            each.network,
+            each.stack,
+            "–" if each.ours is None else f"{each.ours:.3g}",
+            f"{each.limit:.3g}",
+        ]
+        for bound in ("shares", "delay", "loss")
+        for each in judged(all_rows)
+        if each.bound == bound and not each.kept
+    ]
+    return page.table(("bound", "network", "stack", "adapter", "limit"), rows)
 
 
 def summaries(all_rows: list[Row]) -> tuple[page.Table, page.Table]:
@@ -393,7 +424,9 @@ def table(options: argparse.Namespace) -> int:
         title = "Adapters beside the stacks' own estimators"
         note = "each row has the commit that it was measured with; a row that is not trusted does not count"
         page.save(TABLE, title, made, "python -m validation.stacks run", note)
-        page.put(page.DOCS / "adapters-compared.md", TABLE, "\n\n".join(map(str, shown)))
+        place = page.DOCS / "adapters-compared.md"
+        page.put(place, TABLE, "\n\n".join(map(str, shown)))
+        page.put(place, f"{TABLE} missed", misses(all_rows))
     return 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+import pytest
 from validation import page, stacks
 from validation.stacks import ESTIMATORS, ROUNDS, Row
 
@@ -91,3 +92,10 @@ def test_the_page_has_the_tables_that_the_program_writes_and_a_phone_can_show_th
     for made_table in (*stacks.summaries(rows), stacks.verdicts(rows)):
         assert page.head(made_table.heads) in shown
         assert len(made_table.heads) <= 6
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_missed_bound_that_is_counted_is_listed(seed: int) -> None:
+    rows = made(seed)
+    counted = [cell.split(":")[0].split(" of ") for row in stacks.verdicts(rows).rows for cell in row[1:]]
+    assert sum(int(of) - int(kept) for kept, of in counted) == len(stacks.misses(rows).rows)
