@@ -14,7 +14,7 @@ def main() -> None:
         # Do not import `steadycast.core` here, because it would import more modules.
         from steadycast._core import __version__
 
-        # If the output can't be written, go on as for other commands, which report the reason.
+        # If the version can't be printed, continue with the whole command line, which reports the reason.
         with suppress(OSError):
             print(f"steadycast {__version__}", flush=True)
             return

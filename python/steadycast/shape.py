@@ -241,7 +241,7 @@ def table_problem(table: str, found: Mapping[str, Any]) -> str | None:
 
 
 def value_problem(table: str, found: pl.DataFrame) -> str | None:
-    """Return the first value of a table that can't be a measurement, or `None` if there is none.
+    """Describe the first value of a table that no measurement can have. `None`: all values are possible.
 
     A writer stores an absent value as null. NaN, infinity and numbers beyond `_LARGEST` therefore mean that
     the table is damaged.

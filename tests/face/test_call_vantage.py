@@ -239,7 +239,7 @@ def test_a_cooked_capture_of_packets_that_left_is_not_the_receiver_s(
     source = bytes([192, 0, 2, 1])
 
     def cooked(packet: bytes) -> bytes:
-        # Linux marks packets that the capturing host sent by the type 4.
+        # In a cooked capture, packet type 4 means that the capturing host sent the packet.
         return struct.pack("!HHH8sH", 4 * (packet[12:16] == source), 1, 6, bytes(8), 0x800) + packet
 
     sent = sent_over(rate_bps, loss, one_way_s, 1.5 * rate_bps)

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
+
 from validation import page, stacks
 from validation.stacks import ESTIMATORS, ROUNDS, Row
 
