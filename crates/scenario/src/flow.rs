@@ -392,8 +392,7 @@ fn video(table: &Spanned<FlowTable>, files: &Files, out: &mut Findings) -> Optio
             (Some(outside), _) => Some(ControllerRef::Outside(outside, name.value.clone())),
             (None, Ok(controller)) => Some(ControllerRef::Entry(controller)),
             (None, Err(error)) => {
-                // If the remedy lists the controllers, add the forms of external ones. A guess ("did you mean …?") needs
-                // none.
+                // If the remedy lists the controllers, add the forms of external ones. A guess needs none.
                 let is_guess = error.remedy.ends_with('?');
                 let own = if is_guess { String::new() } else { format!(", or {}", Outside::FORMS) };
                 let remedy = format!("{}{own}", error.remedy);
