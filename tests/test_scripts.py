@@ -111,7 +111,7 @@ def test_the_page_of_each_paper_says_its_commit_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stalled", "others", "faults", "lacking"),
+    ("stalled", "others", "timed", "lacking"),
     [
         (0, 0, 0, False),
         (2, 0, 20, False),
@@ -121,17 +121,33 @@ def test_the_page_of_each_paper_says_its_commit_first() -> None:
         (0, 1, 20, True),
     ],
 )
-def test_a_stalled_machine_may_cost_a_tenth_of_the_tests_of_faults_and_no_other(
-    command: ModuleType, stalled: int, others: int, faults: int, lacking: bool
+def test_a_busy_machine_may_cost_a_tenth_of_the_timed_tests_and_no_other(
+    command: ModuleType, stalled: int, others: int, timed: int, lacking: bool
 ) -> None:
     skipped = Counter({command.STALLED: stalled, "ns is not installed": others})
-    assert (command.Count(skipped=skipped, faults=faults).lacking() is not None) == lacking
+    assert (command.Count(skipped=skipped, timed=timed).lacking() is not None) == lacking
 
 
-def test_the_tests_of_faults_are_found_by_the_name_that_they_have(command: ModuleType) -> None:
-    faults = SCRIPTS.parent / command.FAULTS
-    assert "with claimed(trusted=" in faults.read_text()
-    assert f'pytest.skip("{command.STALLED}")' in (faults.parent / "conftest.py").read_text()
+def test_the_tests_that_use_the_fixture_are_the_timed_ones(
+    command: ModuleType, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    uses = "def test_{0}(claimed):\n    with claimed(trusted={1}):\n        assert {2}\n\n"
+    cases = (
+        ("kept", True, True),
+        ("late", False, False),
+        ("wrong", True, False),
+        ("late_but_right", False, True),
+    )
+    (tmp_path / "test_it.py").write_text(
+        "".join(uses.format(*case) for case in cases) + "def test_other(): pass\n"
+    )
+    count = command.Count()
+    folder = [str(tmp_path), "-p", "tests.conftest", f"--rootdir={tmp_path}", "--override-ini=addopts="]
+    command.pytest(count, folder, at_once=1)
+    assert (count.passed, count.timed, count.skipped[command.STALLED], len(count.failures)) == (3, 4, 1, 1)
+    marked = command.Count()
+    command.pytest(marked, [*folder, "-m", "timed"], at_once=1)
+    assert (marked.passed, marked.timed) == (2, 4)
 
 
 def test_a_command_of_the_makefile_keeps_bytecode_whatever_the_environment_says() -> None:

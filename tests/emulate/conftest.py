@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -80,18 +79,3 @@ def marked_processes(owner: str = "") -> list[int]:
             if f"STEADYCAST_EMULATION={owner}".encode() in environment:
                 found.append(int(entry.name))
     return found
-
-
-@contextmanager
-def claimed(*, trusted: bool) -> Iterator[None]:
-    """Make assertions about runs. ``trusted`` says whether all of them report that the machine kept up.
-
-    A claim that holds counts, because a busy machine only makes results worse. A claim that fails is not evidence if
-    a run did not have the time it needed. `scripts/test.py` limits how often that may happen.
-    """
-    try:
-        yield
-    except AssertionError:
-        if trusted:
-            raise
-        pytest.skip("the machine stalled")

@@ -10,11 +10,13 @@ import pytest
 from steadycast.errors import MissingError
 from steadycast.world_agreement import agree
 
-from .conftest import claimed, steadycast
+from tests.conftest import Claimed
+
+from .conftest import steadycast
 
 
 def test_both_worlds_stand_side_by_side_with_what_is_near_and_what_is_not(
-    dumbbell: Path, tmp_path: Path
+    dumbbell: Path, tmp_path: Path, claimed: Claimed
 ) -> None:
     done = steadycast(["agree", str(dumbbell), "-o", "both"], tmp_path, code=0)
     assert "simulated" in done.stdout

@@ -19,9 +19,9 @@ from steadycast.emulate import Program, emulate
 from steadycast.errors import UserError
 from steadycast.folder import Folder
 
-from tests.conftest import ROOT, ran, until
+from tests.conftest import ROOT, Claimed, ran, until
 
-from .conftest import COMMAND, DUMBBELL, claimed, marked_processes, steadycast
+from .conftest import COMMAND, DUMBBELL, marked_processes, steadycast
 
 
 def test_a_program_that_cannot_be_executed_is_refused_for_the_true_reason(tmp_path: Path) -> None:
@@ -33,7 +33,9 @@ def test_a_program_that_cannot_be_executed_is_refused_for_the_true_reason(tmp_pa
             emulate("dumbbell", program=Program("tcp.src", [str(own)]))
 
 
-def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(dumbbell: Path, tmp_path: Path) -> None:
+def test_a_run_folder_is_whole_and_is_read_as_a_simulations_is(
+    dumbbell: Path, tmp_path: Path, claimed: Claimed
+) -> None:
     steadycast(["emulate", str(dumbbell), "-o", "out", "--pcap", "bottleneck"], tmp_path, code=0)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["world"] == "emulated"
@@ -354,7 +356,7 @@ def test_nothing_is_left_of_an_emulation_that_was_killed_and_the_next_one_sweeps
     until(lambda: not marked_processes(own))
 
 
-def test_two_emulations_run_side_by_side(dumbbell: Path, tmp_path: Path) -> None:
+def test_two_emulations_run_side_by_side(dumbbell: Path, tmp_path: Path, claimed: Claimed) -> None:
     arguments = [*COMMAND, "emulate", str(dumbbell), "--json"]
     both = [
         subprocess.Popen(
@@ -451,7 +453,7 @@ def agree(seen: dict[str, Any], *, marked: bool) -> None:
 
 @pytest.mark.parametrize("scenario", [REPAIRED, MARKED], ids=["repair", "feedback and ecn"])
 def test_what_receivers_ask_for_and_report_does_here_what_it_does_simulated(
-    tmp_path: Path, scenario: str
+    tmp_path: Path, scenario: str, claimed: Claimed
 ) -> None:
     path = tmp_path / "both.toml"
     path.write_text(scenario)

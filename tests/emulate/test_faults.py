@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import claimed, marked_processes
+from tests.conftest import Claimed
+
+from .conftest import marked_processes
 from .faults import FAULTS, HEAD, Bounds, Fault, Outcome, row, suffer
 
 _TOLD: dict[bool, dict[str, Future[Outcome]]] = {}
@@ -51,7 +53,7 @@ def within(value: float | None, bounds: Bounds | None, what: str) -> None:
         assert bounds[0] <= value <= bounds[1], f"{what}: {value} is not within {bounds}"
 
 
-def held(fault: Fault, full: bool) -> None:
+def held(claimed: Claimed, fault: Fault, full: bool) -> None:
     """Check that the rate is within its bounds, and that the record is complete."""
     told = result(full, fault.name)
     # These must hold even if the machine is busy.
@@ -69,17 +71,17 @@ def held(fault: Fault, full: bool) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
-def test_the_rate_falls_and_returns(fault: Fault) -> None:
-    held(fault, full=False)
+def test_the_rate_falls_and_returns(fault: Fault, claimed: Claimed) -> None:
+    held(claimed, fault, full=False)
 
 
 @pytest.mark.claim
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
-def test_the_rate_falls_and_returns_at_full_length(fault: Fault) -> None:
-    held(fault, full=True)
+def test_the_rate_falls_and_returns_at_full_length(fault: Fault, claimed: Claimed) -> None:
+    held(claimed, fault, full=True)
 
 
-def asmp_by_clock(full: bool, most: float) -> None:
+def asmp_by_clock(claimed: Claimed, full: bool, most: float) -> None:
     """A wrong clock of a receiver costs less than this share of the rate."""
     names = [fault.name for fault in FAULTS if "clock" in fault.name or "asmp" in fault.name]
     told = {name: result(full, name) for name in names}
@@ -90,18 +92,18 @@ def asmp_by_clock(full: bool, most: float) -> None:
         assert all(abs(rate / right - 1.0) < most for rate in rates.values()), rates
 
 
-def test_a_clock_changes_the_rate_by_less_than_a_tenth() -> None:
+def test_a_clock_changes_the_rate_by_less_than_a_tenth(claimed: Claimed) -> None:
     # The bound was 1/20 until a run had a rate of 0.946. In this short form a single additional reduction is that
     # large.
-    asmp_by_clock(full=False, most=0.1)
+    asmp_by_clock(claimed, full=False, most=0.1)
 
 
 @pytest.mark.claim
-def test_a_clock_changes_the_rate_by_less_than_a_twentieth_at_full_length() -> None:
-    asmp_by_clock(full=True, most=0.05)
+def test_a_clock_changes_the_rate_by_less_than_a_twentieth_at_full_length(claimed: Claimed) -> None:
+    asmp_by_clock(claimed, full=True, most=0.05)
 
 
-def defended(full: bool) -> None:
+def defended(claimed: Claimed, full: bool) -> None:
     """With its feedback filter, a group of 16 keeps four fifths of its rate.
 
     Without it, the rate falls to its minimum.
@@ -113,16 +115,18 @@ def defended(full: bool) -> None:
         assert 0.03 <= trusting.during / trusting.before <= 0.25
 
 
-def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth() -> None:
-    defended(full=False)
+def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth(claimed: Claimed) -> None:
+    defended(claimed, full=False)
 
 
 @pytest.mark.claim
-def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth_at_full_length() -> None:
-    defended(full=True)
+def test_one_liar_of_sixteen_costs_a_defended_group_less_than_a_fifth_at_full_length(
+    claimed: Claimed,
+) -> None:
+    defended(claimed, full=True)
 
 
-def test_what_an_address_sends_beyond_a_groups_share_is_refused_and_counted() -> None:
+def test_what_an_address_sends_beyond_a_groups_share_is_refused_and_counted(claimed: Claimed) -> None:
     flood = result(False, "1000 lies a second under as many names, defended")
     with claimed(trusted=flood.trustworthy):
         # About 118 packets per second with ten false reports each, for 10 s. The sender accepts 195 reports per

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Claimed
 from tests.live.conftest import needs_networks
 from tests.live.network import Emulated, emulate
-
-from .conftest import claimed
 
 FLOW = """
 [[flow]]
@@ -40,7 +39,9 @@ CASES = {
 
 @pytest.mark.parametrize("controller", CASES)
 @needs_networks
-def test_a_live_pair_and_an_emulated_flow_agree_within_a_tenth(controller: str, tmp_path: Path) -> None:
+def test_a_live_pair_and_an_emulated_flow_agree_within_a_tenth(
+    controller: str, tmp_path: Path, claimed: Claimed
+) -> None:
     rate, lost = CASES[controller]
 
     def run(name: str, script: str, beside: str) -> Emulated:

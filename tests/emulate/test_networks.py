@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from steadycast import networks
 
+from tests.conftest import Claimed
 from tests.face.test_networks import CALL, row
 
-from .conftest import claimed, steadycast
+from .conftest import steadycast
 
 SOME = ("wifi-bad+cubic", "tunnel+web", "steps-back")
 """A network with jitter, one with another MTU at its hosts, and one that changes."""
 
 
-def _carries(name: str, folder: Path) -> None:
+def _carries(name: str, folder: Path, claimed: Claimed) -> None:
     path = folder / "call.toml"
     path.write_text(f'topology.shape = "dumbbell"\n{CALL.format(2)}', encoding="utf-8")
     done = steadycast(["emulate", str(path), "--network", name, "--json"], folder, code=0)
@@ -34,11 +35,13 @@ def _carries(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_a_call_over_a_network_in_real_time_waits_for_its_way_at_least(name: str, tmp_path: Path) -> None:
-    _carries(name, tmp_path)
+def test_a_call_over_a_network_in_real_time_waits_for_its_way_at_least(
+    name: str, tmp_path: Path, claimed: Claimed
+) -> None:
+    _carries(name, tmp_path, claimed)
 
 
 @pytest.mark.claim
 @pytest.mark.parametrize("name", networks.names())
-def test_every_network_carries_a_call_in_real_time(name: str, tmp_path: Path) -> None:
-    _carries(name, tmp_path)
+def test_every_network_carries_a_call_in_real_time(name: str, tmp_path: Path, claimed: Claimed) -> None:
+    _carries(name, tmp_path, claimed)

@@ -10,12 +10,11 @@ import pytest
 
 from papers import EXPERIMENTS, Verdict
 from papers.engine import suite, write
-
-from .conftest import claimed
+from tests.conftest import Claimed
 
 
 def test_an_experiment_is_emulated_with_its_simulation_beside_it_and_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claimed: Claimed
 ) -> None:
     monkeypatch.setenv("STEADYCAST_CACHE", str(tmp_path))
     (m_a,) = (e for e in EXPERIMENTS if e.id == "M-A")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulate.conftest import claimed
+from tests.conftest import Claimed
 from tests.live.conftest import caps, needs, needs_networks, run
 from tests.live.network import READY, Emulated, emulate
 
@@ -194,7 +194,9 @@ sleep 2; kill -INT $player; nsenter --net=$STEADYCAST_NET_R true; wait $player; 
 @needs("gst-launch-1.0")
 @needs_networks
 @pytest.mark.parametrize("player", ["ffmpeg", "gst"])
-def test_players_that_know_no_parity_play_on_undisturbed(tmp_path: Path, player: str) -> None:
+def test_players_that_know_no_parity_play_on_undisturbed(
+    tmp_path: Path, player: str, claimed: Claimed
+) -> None:
     sdp = described(tmp_path, "--repair", "parity")
     command = SHOWN if player == "ffmpeg" else BIN.format(caps=caps(sdp))
     done = emulate(tmp_path, BESIDE.format(ready=READY, player=command), rate="6Mbps")
