@@ -13,6 +13,8 @@ RUN := .venv/bin/python
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # Packages are installed without bytecode; where Python may not keep it, each process compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# Without incremental compilation, the module of the tests has other counts of instructions than the recorded ones.
+unexport CARGO_INCREMENTAL
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
