@@ -56,14 +56,8 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         }
         return Item { value: Value::Table(whole), at: over.at.clone() };
     }
-    let has = |key: &str| above.iter().any(|(k, _)| k == key);
-    let gone = |key: &str| TRACED.iter().any(|(it, file, _)| key == *it && has(file) || key == *file && has(it));
-    let mut merged: Table = below.iter().filter(|(key, _)| !gone(key)).cloned().collect();
-    let traced = |all: &Table| all.iter().any(|(key, _)| TRACED.iter().any(|(_, file, _)| key == file));
-    // Remove `loop` with the last trace, because it has no effect without one.
-    if traced(below) && !traced(&merged) {
-        merged.retain(|(key, _)| key != "loop");
-    }
+    let mut merged = below.clone();
+    drop_replaced(&mut merged, |key| above.iter().any(|(k, _)| k == key), |_| false);
     for (key, item) in above {
         match merged.iter_mut().find(|(k, _)| k == key) {
             Some((_, old)) => *old = merge(old, item),
@@ -71,6 +65,34 @@ pub(crate) fn merge(base: &Item, over: &Item) -> Item {
         }
     }
     Item { value: Value::Table(merged), at: base.at.clone() }
+}
+
+/// Removes the constants and files of a link that new values of other keys replace ([`TRACED`]). `is_new` states
+/// whether a key gets a new value. Entries for which `keep` is true stay.
+fn drop_replaced(link: &mut Table, is_new: impl Fn(&str) -> bool, keep: impl Fn(&Item) -> bool) {
+    let gone = |key: &str| TRACED.iter().any(|(it, file, _)| key == *it && is_new(file) || key == *file && is_new(it));
+    let traced = has_trace(link);
+    link.retain(|(key, item)| !gone(key) || keep(item));
+    // Remove `loop` with the last trace, because it has no effect without one.
+    if traced && !has_trace(link) {
+        link.retain(|(key, item)| key != "loop" || keep(item));
+    }
+}
+
+/// Returns whether a property of the link comes from a file, in one of its directions.
+fn has_trace(link: &Table) -> bool {
+    let is_trace = |key: &str| TRACED.iter().any(|(_, file, _)| key == *file);
+    link.iter().any(|(key, item)| is_trace(key) || (key == "back" && item.table().is_some_and(has_trace)))
+}
+
+/// Returns whether `--set` has set this value or a part of it.
+fn is_set(item: &Item) -> bool {
+    item.at.set
+        || match &item.value {
+            Value::Table(table) => table.iter().any(|(_, below)| is_set(below)),
+            Value::List(list) => list.iter().any(is_set),
+            _ => false,
+        }
 }
 
 /// Applies one assignment `PATH=VALUE` of the command line.
@@ -290,6 +312,11 @@ fn put(item: &mut Item, keys: &[&str], value: Value, at: &Place) -> Result<(), S
             {
                 // In other tables, such as a queue or a loss, drop the keys that belong to the old kind.
                 table.retain(|(k, _)| matches!(k.as_str(), "kind" | "limit" | "direction"));
+            }
+            // Keep values that `--set` has set, because two assignments that exclude each other are a mistake. Flows,
+            // which have a `kind`, also have the keys `rate` and `trace`, but neither replaces the other.
+            if !table.iter().any(|(k, _)| k == "kind") {
+                drop_replaced(table, |new| new == *key, is_set);
             }
             let place = table.iter().position(|(k, _)| k == key).unwrap_or_else(|| {
                 table.push(((*key).to_owned(), Item { value: Value::Table(Vec::new()), at: at.clone() }));

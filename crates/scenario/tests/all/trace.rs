@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use std::fmt::Write;
 use std::path::Path;
-use steadycast_scenario::{Direction, Fault, Loaded, Problems, Quantity, RateSpec, Recorded, Rows, Scenario, recorded};
+use steadycast_scenario::{
+    Direction, Document, Fault, Loaded, Problems, Quantity, RateSpec, Recorded, Rows, Scenario, recorded,
+};
 use steadycast_units::{Rate, Seed, Span};
 
 /// Generates 30 s in steps of 100 ms: the logarithm of the rate varies around that of 3.3 Mb/s (mean rate 4.5 Mb/s),
@@ -578,4 +580,76 @@ fn alphartc_s_pattern_has_delay_and_loss_too_where_nothing_else_says_them() {
     assert!(back.loss_trace.is_some(), "a pattern of its own has its loss");
     let loaded = of("trace = \"pattern.json\", back = { rate = \"1Mbps\" }");
     assert_eq!(bottleneck(&loaded).1.delay, Span::millis(35));
+}
+
+/// The keys of the three properties that can be constant or come from a file: the constant's key, its value, the file's
+/// key, and the file.
+const EITHER: [(&str, &str, &str, (&str, &str)); 3] = [
+    ("rate", "\"1Mbps\"", "trace", TABLE),
+    ("delay", "\"7ms\"", "delay_trace", DELAYS),
+    ("loss", "0.25", "loss_trace", LOSSES),
+];
+
+/// Reads a scenario whose link `bottleneck` has these keys. `place` states how the link is written. Then sets the keys
+/// of `sets`, which are relative to the link.
+fn set_link(place: usize, keys: &str, sets: &[String]) -> Result<Loaded, Problems> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replaced");
+    std::fs::create_dir_all(&folder).unwrap();
+    for (.., (name, text)) in EITHER {
+        std::fs::write(folder.join(name), text).unwrap();
+    }
+    let (name, nodes) = ("name = \"bottleneck\"", "[\"a\", \"b\"]");
+    let (head, path) = match place {
+        0 => (format!("[topology]\nshape = \"dumbbell\"\nbottleneck = {{ {keys} }}\n"), "topology.bottleneck"),
+        1 => (format!("link = [{{ {name}, between = {nodes}, {keys} }}]\nnodes = {nodes}\n"), "link.bottleneck"),
+        _ => {
+            let topology = "[topology]\nshape = \"dumbbell\"\nbottleneck = { rate = \"9Mbps\" }\n";
+            (format!("link = [{{ {name}, {keys} }}]\n{topology}"), "link.bottleneck")
+        }
+    };
+    let ends = if place == 1 { "from = \"a\"\nto = \"b\"\n" } else { "" };
+    let text = format!("duration = \"9s\"\n{head}[[flow]]\nname = \"c\"\nkind = \"cbr\"\nrate = \"1Mbps\"\n{ends}");
+    let mut document = Document::parse(&text, &folder.join("it.toml"))?;
+    for set in sets {
+        document.set(&format!("{path}.{set}")).map_err(|problem| Problems(vec![problem]))?;
+    }
+    document.check()
+}
+
+proptest! {
+    #[test]
+    fn set_replaces_a_files_constant_by_a_trace_and_a_trace_by_a_constant(
+        (n, to_file, place) in (0..3usize, any::<bool>(), 0..3usize),
+        (is_back, has_back_trace, is_looped) in (any::<bool>(), any::<bool>(), any::<bool>()),
+    ) {
+        let (constant, value, file, (name, _)) = EITHER[n];
+        let (by_value, by_file) = (format!("{constant} = {value}"), format!("{file} = \"{name}\""));
+        let (old, new) = if to_file { (&by_value, &by_file) } else { (&by_file, &by_value) };
+        let looped = if is_looped { "" } else { ", loop = false" };
+        let own = if to_file { "" } else { looped };
+        let keys = if is_back {
+            format!("rate = \"2Mbps\", back = {{ {old}{own} }}")
+        } else {
+            let traced = format!(", back = {{ delay_trace = \"{}\" }}{looped}", DELAYS.0);
+            let back = if has_back_trace { &traced } else { own };
+            format!("{}{old}{back}", if n == 0 { "" } else { "rate = \"2Mbps\", " })
+        };
+        let below = if is_back { "back." } else { "" };
+        let sets = [old, new].map(|set| format!("{below}{set}"));
+        let loaded = set_link(place, &keys, &sets[1..]).unwrap_or_else(|p| panic!("{keys}: {p}"));
+        let (forward, back) = bottleneck(&loaded);
+        let changed = if is_back { back } else { forward };
+        let has_trace = [
+            !matches!(changed.rate, RateSpec::Constant(_)),
+            changed.delay_trace.is_some(),
+            changed.loss_trace.is_some(),
+        ];
+        prop_assert_eq!(has_trace[n], to_file, "{}", keys);
+        if has_back_trace && !is_back {
+            prop_assert_eq!(back.delay_trace.as_ref().map(|trace| trace.looped), Some(is_looped), "{}", keys);
+        }
+        // Two values that are both set contradict each other.
+        let said = set_link(place, &keys, &sets).map(|_| ()).unwrap_err().to_string();
+        prop_assert!(said.contains("leave one of them out"), "{}", said);
+    }
 }
