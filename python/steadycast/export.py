@@ -114,8 +114,8 @@ def classic(folder: Folder, out: Path) -> list[Path]:
         folder_of(target, _ANOTHER)
         mine = table.filter(pl.col("flow") == flow["name"]).sort("t_s", maintain_order=True)
         if "stream" in mine.columns:
-            # Leave out audio packets, because they have their own sequence numbers.
-            mine = mine.filter(pl.col("stream").ne_missing("audio"))
+            # Leave out audio and parity packets, because they have their own sequence numbers.
+            mine = mine.filter(~pl.col("stream").is_in(["audio", "parity"]).fill_null(value=False))
         number = pl.col("seq").cast(pl.String)
         time = pl.col("t_s").map_elements(lambda t: f"{t:.6f}", return_dtype=pl.String)
         payload = (pl.col("size_bytes") - _HEADERS_BYTES).cast(pl.String)

@@ -116,8 +116,13 @@ impl PacketRow {
     const STREAM_SHIFT: u32 = 24;
     const SIZE: u32 = (1 << Self::STREAM_SHIFT) - 1;
     /// The streams of a video flow that are recorded, with their names in the table.
-    const STREAMS: [(Stream, &str); 4] =
-        [(Stream::Media, "video"), (Stream::Repair, "repair"), (Stream::Padding, "padding"), (Stream::Audio, "audio")];
+    const STREAMS: [(Stream, &str); 5] = [
+        (Stream::Media, "video"),
+        (Stream::Repair, "repair"),
+        (Stream::Parity, "parity"),
+        (Stream::Padding, "padding"),
+        (Stream::Audio, "audio"),
+    ];
 
     /// Creates the row of a packet that was sent or arrived at `at`. `delay` is the one-way delay if the packet
     /// arrived.
@@ -164,21 +169,22 @@ impl PacketRow {
     }
 
     /// Creates the row of a packet with the content `body`. Returns `None` if such content is not recorded, such as
-    /// feedback and parity.
+    /// feedback.
     pub fn of(at: Time, size: Bytes, body: &Body, ecn: Ecn, delay: Option<Span>) -> Option<Self> {
-        let seq = match body {
-            Body::Plain(n) => *n,
-            Body::Tcp(_, segment) => u64::from(segment.seq),
-            Body::Rtp(media) => {
-                // Record a repair under the number of the packet that it repairs, as in TCP.
-                let seq = media.repairs.unwrap_or(media.seq);
-                // Audio has no frames: its `fragment.frame` is the index of the packet, so leave it out.
-                let frame = (media.stream != Stream::Audio).then_some(media.fragment.frame);
-                return Some(Self::new(at, seq, size, frame, ecn, delay).of_stream(media.stream));
-            }
-            Body::Parity(..) | Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
+        let media = match body {
+            Body::Plain(n) => return Some(Self::new(at, *n, size, None, ecn, delay)),
+            Body::Tcp(_, segment) => return Some(Self::new(at, segment.seq.into(), size, None, ecn, delay)),
+            Body::Rtp(media) => media,
+            Body::Parity(parity) => &parity.0,
+            Body::TcpAck(..) | Body::Rtcp { .. } | Body::Raw(_) => return None,
         };
-        Some(Self::new(at, seq, size, None, ecn, delay))
+        // Record a repair under the number of the packet that it repairs, as in TCP.
+        let seq = media.repairs.unwrap_or(media.seq);
+        // Leave out the frame of audio, whose `fragment.frame` is the index of the packet, and of parity, whose block
+        // may consist of several frames.
+        let has_frame = !matches!(media.stream, Stream::Audio | Stream::Parity);
+        let frame = has_frame.then_some(media.fragment.frame);
+        Some(Self::new(at, seq, size, frame, ecn, delay).of_stream(media.stream))
     }
 }
 

@@ -171,12 +171,13 @@ columns! {
         FLOW: Text = "flow", Text, "The flow's name.";
         NODE: Text = "node", Text, "The sender's or the receiver's node.";
         SEQ: Whole = "seq", Count, "The packet's number in the flow; in TCP flows the sequence number in packets. \
-            Audio packets are numbered separately. Repair and padding packets have the number of the video packet that \
-            they repeat.";
-        STREAM: Text = "stream", Text, "The packet's stream in a video flow: video, repair, padding or audio; null in \
-            other flows.";
+            Audio and parity packets are numbered separately. Repair and padding packets have the number of the video \
+            packet that they repeat.";
+        STREAM: Text = "stream", Text, "The packet's stream in a video flow: video, repair, parity, padding or audio; \
+            null in other flows.";
         SIZE: Whole = "size_bytes", Bytes, "The packet's size, including IP headers.";
-        FRAME: Whole = "frame", Count, "The number of the frame that the packet belongs to; −1 for none, as for audio.";
+        FRAME: Whole = "frame", Count, "The number of the frame that the packet belongs to; −1 for none, as for audio \
+            and parity.";
         KIND: Text = "ftype", Text, "The frame's kind: I, P or B.";
         Q: Whole = "q", Number, "The frame's quantizer; −1 for none.";
         ECN: Whole = "ecn", Number, "3 if a queue marked the packet (CE), otherwise 0.";

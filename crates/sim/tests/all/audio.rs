@@ -93,10 +93,10 @@ fn a_listener_conceals_what_the_path_loses() {
     between(num(&receiver["audio"]["gaps_over_20ms"]), 4.0, 30.0);
 }
 
-/// Checks the rows of a flow's streams in the table `packets`: a packet belongs to a frame if and only if it is not
-/// audio, and its number is unique among the packets that its stream sent.
+/// Checks the rows of a flow's streams in the table `packets`: a packet belongs to a frame if and only if it is
+/// neither audio nor parity, and its number is unique among the packets that its stream sent.
 #[test]
-fn an_audio_packet_in_the_table_of_packets_belongs_to_no_picture() {
+fn an_audio_or_parity_packet_in_the_table_of_packets_belongs_to_no_picture() {
     for (seed, media) in [(1, "greedy"), (2, "synthetic"), (3, "synthetic")] {
         let file = beside("2Mbps", "1Mbps", ", loss = { kind = \"bernoulli\", p = 0.05 }")
             .replace("duration = \"30s\"\nseed = 3", &format!("duration = \"5s\"\nseed = {seed}"))
@@ -110,7 +110,7 @@ fn an_audio_packet_in_the_table_of_packets_belongs_to_no_picture() {
         for n in 0..streams.len() {
             let row = format!("{media}, row {n}: {} {}", streams[n], seqs[n]);
             *counts.entry((dirs[n].as_str(), streams[n].as_str())).or_insert(0) += 1;
-            if streams[n] == "audio" {
+            if ["audio", "parity"].contains(&streams[n].as_str()) {
                 assert_eq!((frames[n], kinds[n].as_str(), quantizers[n]), (-1, "", -1), "{row}");
             } else {
                 assert!(frames[n] >= 0, "{row}");

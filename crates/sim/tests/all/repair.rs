@@ -331,3 +331,21 @@ fn tcp_keeps_its_share_beside_a_video_that_repairs_its_losses() {
         assert!(apart < spread(&without).max(spread(&with)), "{controller}: {without:?} {with:?}");
     }
 }
+
+/// The packets of all streams in the table are those that the figures count.
+#[test]
+fn the_table_of_packets_has_each_parity_packet_once() {
+    for (seed, repair) in [(1, "parity"), (2, "auto"), (3, "rtx")] {
+        let text = pictures(0.03, "paced", repair).replace("\"30ms\"", "\"100ms\"");
+        let text = text.replace("seed = 3", &format!("seed = {seed}")).replace("120s", "20s");
+        let run = run(&format!("{text}\n[record]\npackets = \"video\"\n"));
+        let (streams, dirs) = (lab::text(&run, "packets", "stream"), lab::text(&run, "packets", "dir"));
+        let sent =
+            |stream: &str| (0..streams.len()).filter(|n| streams[*n] == stream && dirs[*n] == "s").count() as f64;
+        let flow = run.flow("video");
+        let figure = |name: &str| flow.get(name).and_then(Value::as_f64).unwrap_or_default();
+        assert_eq!(sent("parity"), figure("parity_packets"), "{repair}");
+        assert_eq!(sent("repair"), figure("repair_packets"), "{repair}");
+        assert_eq!(repair != "rtx", sent("parity") > 0.0, "{repair}");
+    }
+}
