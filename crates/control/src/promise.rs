@@ -18,7 +18,8 @@ pub const RTCP_SHARE: Promise = Promise {
 /// Promises that repair packets and parity are sent within the pacing rate.
 pub const REPAIR_WITHIN_RATE: Promise = Promise {
     id: "repair.within-rate",
-    about: "media, retransmissions, parity and padding together are sent no faster than the pacing rate",
+    about: "media, retransmissions, parity and padding together are sent no faster than the pacing rate, or than a \
+            probe's rate during the probe",
 };
 /// Promises that a repaired packet still counts as lost for the controller.
 pub const REPAIR_NOT_COUNTED: Promise = Promise {

@@ -5,7 +5,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use steadycast_control::{Decision, FeedbackFormat, Limit, MediaQueue, Need, Stream, Wake, Window};
+use steadycast_control::{Decision, FeedbackFormat, Limit, MediaQueue, Need, Probe, Stream, Wake, Window};
 use steadycast_remote::{Bounds, Given, Packet, PacketResult, ParamError, Remote};
 use steadycast_units::{Bytes, Rate, Span, Time};
 use steadycast_wire::ParseError;
@@ -555,6 +555,14 @@ impl MediaSender {
         self.prober.rate().unwrap_or_else(|| self.remote.decision().pacing)
     }
 
+    /// Adds a sent packet to the current probe, because a probe consists of all packets that are sent during the probe.
+    /// A packet that the feedback does not include has to be left out. If there is no current probe, the packet starts
+    /// the probe `wanted`. Only video starts a probe.
+    fn count_in_probe(&mut self, wanted: Option<Probe>, size: Bytes) {
+        let early = self.prober.on_sent(wanted, size);
+        self.pace.charge_early(early);
+    }
+
     /// Returns whether padding can fill the current probe.
     fn pads(&self) -> bool {
         self.settings.padding && self.prober.pads() && self.newest.is_some()
@@ -580,12 +588,13 @@ impl MediaSender {
         self.next = number + 1;
         self.pace.sent(now, size, self.departure_rate());
         if settings.kind == StreamKind::Video {
-            let early = self.prober.on_sent(self.remote.probe(), size);
-            self.pace.charge_early(early);
+            self.count_in_probe(self.remote.probe(), size);
             if empty && !self.pads() {
                 self.prober.ran_dry();
             }
             self.report_queue(now, None);
+        } else if settings.covered {
+            self.count_in_probe(None, size);
         }
         self.share.on_sent(now, size, kind == Stream::Parity);
         // Store the packet's name, because RFC 8888 identifies packets by SSRC and sequence number.
@@ -612,7 +621,7 @@ impl MediaSender {
         cache.counts.packets += 1;
         cache.counts.bytes += packet.size;
         self.share.on_sent(now, packet.size, true);
-        Some(self.send_again(now, stream, &packet, Stream::Repair, self.remote.decision().pacing))
+        Some(self.send_again(now, stream, &packet, Stream::Repair))
     }
 
     fn send_again(
@@ -621,7 +630,6 @@ impl MediaSender {
         stream: StreamId,
         cached: &CachedPacket<MediaPacket>,
         kind: Stream,
-        pacing: Rate,
     ) -> Departure {
         let size = cached.size;
         // If feedback does not include the packet, the controller must not take it for lost.
@@ -630,7 +638,10 @@ impl MediaSender {
             false => self.remote.sent_uncovered(now, kind, size),
         };
         self.next = number + 1;
-        self.pace.sent(now, size, pacing);
+        self.pace.sent(now, size, self.departure_rate());
+        if kind == Stream::Padding || self.settings.retransmissions_covered {
+            self.count_in_probe(None, size);
+        }
         self.prober.request(self.remote.probe());
         let MediaPacket { id, seq, .. } = cached.content;
         Departure { stream, id, seq, number, kind, size }
@@ -646,10 +657,6 @@ impl MediaSender {
             self.prober.ran_dry();
             return self.wait(now, None);
         };
-        let departure = self.send_again(now, stream, &packet, Stream::Padding, self.departure_rate());
-        // Ignore the result, which is always zero here. Padding is only sent in probes without [`Probe::within`], and
-        // these probes have no bytes that the pacer charges later.
-        self.prober.on_sent(None, departure.size);
-        Output::Send(departure)
+        Output::Send(self.send_again(now, stream, &packet, Stream::Padding))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 use std::collections::VecDeque;
 use steadycast_control::{
     Allowance, Body, Check, Decision, Departing, Due, ExtraSent, FeedbackFormat, FrameEdge, Leave, Limit, MediaQueue,
-    Notice, PacketReport, ReceiverId, Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
+    Notice, PacketReport, Probe, ReceiverId, Reception, Report, SenderHalf, Sent, Stream, Wake, Window, simulcast,
 };
 use steadycast_remote::{History, Joined};
 use steadycast_rtcp::{Origin, Profile};
@@ -1078,12 +1078,24 @@ impl Sender {
         self.prober.rate().unwrap_or_else(|| self.media_rate())
     }
 
+    /// Returns the highest rate at which a packet may be sent now. Probes may exceed the pacing rate.
+    fn highest_rate(&self) -> Rate {
+        self.media_rate().max(self.departure_rate())
+    }
+
     /// Charges a sent packet to the pacer and to the cap. The packet can belong to any stream.
-    fn count_departure(&mut self, now: Time, size: Bytes, pacing: Rate) {
-        self.pace.sent(now, size, pacing);
+    fn count_departure(&mut self, now: Time, size: Bytes) {
+        self.pace.sent(now, size, self.departure_rate());
         if let Some(bucket) = &mut self.cap {
             bucket.take(now, size);
         }
+    }
+
+    /// Adds a sent packet to the current probe, because a probe consists of all packets that are sent during the probe.
+    /// If there is no current probe, the packet starts the probe `wanted`. Only media starts a probe.
+    fn count_in_probe(&mut self, wanted: Option<Probe>, size: Bytes) {
+        let early = self.prober.on_sent(wanted, size);
+        self.pace.charge_early(early);
     }
 
     /// Returns the pacing rate that applies when there is no probe.
@@ -1151,9 +1163,8 @@ impl Sender {
         } else {
             self.queue.take(len, |head| head.parts.pop_front());
         }
-        self.count_departure(now, size, self.departure_rate());
-        let early = self.prober.on_sent(self.half.probe(), size);
-        self.pace.charge_early(early);
+        self.count_departure(now, size);
+        self.count_in_probe(self.half.probe(), size);
         if !self.settings.greedy && self.queue.head().is_none() && !self.pads_for_probe() {
             self.prober.ran_dry();
         }
@@ -1175,17 +1186,15 @@ impl Sender {
 
     fn keep_for_repair(&mut self, now: Time, media: &Media, kind: FrameKind, ready: Time) {
         let overhead = self.overhead(&media.header, &Notice::NONE);
-        // Use the higher rate, because probes may exceed the media rate.
-        let pacing = self.media_rate().max(self.departure_rate());
+        let pacing = self.highest_rate();
         self.repair.add_to_block(now, media, now.since(ready), &self.peers, &self.participant);
         self.repair.keep(now, media, role_of(kind), ready, overhead);
         self.repair.check_pacing(now, media.size, pacing);
     }
 
     fn send_repair(&mut self, now: Time) -> Option<Media> {
-        let pacing = self.media_rate();
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_mut()?.next(now, self.number)?;
-        self.send_again(now, original, &packet, Stream::Repair, pacing)
+        self.send_again(now, original, &packet, Stream::Repair)
     }
 
     /// Sends a cached packet again in the retransmission stream.
@@ -1195,9 +1204,8 @@ impl Sender {
         original: u64,
         packet: &CachedPacket<(RtpHeader, Fragment)>,
         stream: Stream,
-        pacing: Rate,
     ) -> Option<Media> {
-        let (numbered, media) = (self.numbered(), self.participant.identity.ssrc);
+        let (numbered, media, pacing) = (self.numbered(), self.participant.identity.ssrc, self.highest_rate());
         let again = self.repair.retransmission.as_mut()?;
         let RepairSettings { ssrc, payload_type, .. } = again.cache.settings;
         let rtx = RtxStream { payload_type, apt: self.settings.payload_type, ssrc, media };
@@ -1212,7 +1220,8 @@ impl Sender {
         if let Some(history) = &mut self.history {
             history.on_sent(number, now, size, stream, seq as u16);
         }
-        self.count_departure(now, size, pacing);
+        self.count_departure(now, size);
+        self.count_in_probe(None, size);
         self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
         self.read_decision();
         let transport = numbered.then_some(number as u16);
@@ -1227,10 +1236,7 @@ impl Sender {
             return None;
         }
         let Retransmission { seq: original, packet } = self.repair.retransmission.as_ref()?.cache.newest()?;
-        let media = self.send_again(now, original, &packet, Stream::Padding, self.departure_rate())?;
-        // Ignore the result. It can be above zero only for a probe with [`Probe::within`], and such a probe contains no
-        // padding.
-        self.prober.on_sent(None, media.size);
+        let media = self.send_again(now, original, &packet, Stream::Padding)?;
         if let Some(padding) = &mut self.repair.padding {
             padding.packets += 1;
             padding.bytes += media.size;
@@ -1241,7 +1247,7 @@ impl Sender {
     /// Sends the next parity packet. The pacer delays later packets of all streams for it.
     fn send_parity(&mut self, now: Time) -> Option<Media> {
         let numbered = self.numbered();
-        let (pacing, bare) = (self.media_rate(), self.bare_header());
+        let (pacing, bare) = (self.highest_rate(), self.bare_header());
         let head = self.overhead(&bare, &Notice::NONE);
         let (number, stream) = (self.number, Stream::Parity);
         let parity = self.repair.parity.as_mut()?;
@@ -1252,7 +1258,8 @@ impl Sender {
             history.on_sent(number, now, size, stream, seq as u16);
         }
         self.number += 1;
-        self.count_departure(now, size, pacing);
+        self.count_departure(now, size);
+        self.count_in_probe(None, size);
         self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
         self.read_decision();
         let timestamp = self.timestamp(now);
@@ -1276,7 +1283,7 @@ impl Sender {
         let size = overhead(&header, &Notice::NONE, self.settings.ids, numbered) + Bytes::new(packet.len.into());
         let (number, stream) = (self.number, Stream::Audio);
         // Charge audio to the pacer, so that all streams together do not exceed the pacing rate.
-        self.count_departure(now, size, self.media_rate());
+        self.count_departure(now, size);
         let ecn = if shares_feedback { self.ecn.field() } else { Ecn::NotEct };
         if shares_feedback {
             if let Some(history) = &mut self.history {
@@ -1284,6 +1291,7 @@ impl Sender {
             }
             self.number += 1;
             self.ecn.on_sent(now, number);
+            self.count_in_probe(None, size);
             self.half.on_extra_sent(&ExtraSent { at: now, left: now, number, stream, size });
         }
         self.participant.members.on_own_rtp(now);

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 use steadycast_control::registry::{Chosen, Setup};
-use steadycast_control::{Decision, Limit, Mode, Probe, ReceiverId, Report, SenderHalf, Sent, Why};
+use steadycast_control::{Decision, Limit, Mode, Probe, ReceiverId, Report, SenderHalf, Sent, Stream, Why};
 use steadycast_link::{Config, Fate, Link, Service, Steps};
 use steadycast_session::{
-    Emit, FeedbackFormat, Frame, FrameKind, Identity, Origin, Output, Probes, Profile, Receiver, RtcpSettings, Sender,
-    SenderSettings,
+    Emit, FeedbackFormat, Frame, FrameKind, Identity, Origin, Output, ParitySettings, Probes, Profile, Receiver,
+    RepairSettings, RtcpSettings, Sender, SenderSettings,
 };
 use steadycast_units::{Bytes, Ecn, Rate, Seed, Span, Time};
 
@@ -103,6 +103,50 @@ fn after_a_probe_within_the_pacing_rate_nothing_leaves_until_its_packets_would_h
         assert_eq!(gaps[..7], [fast, fast, fast, fast, slow * 5, slow, slow], "greedy: {greedy}");
         assert_eq!(told, Probes { whole: 1, cut: 0, skipped: 0 });
     }
+}
+
+#[test]
+fn parity_during_a_probe_is_sent_at_the_probes_rate_and_is_a_part_of_the_probe() {
+    let mut parities = 0;
+    for (within, packets, mbps) in
+        [false, true].into_iter().flat_map(|within| (5..60).map(move |n| (within, n, 2 + u64::from(n % 7))))
+    {
+        let wanted = Probe { within, ..probe(1, mbps, packets) };
+        let half = Half(Arc::new(Mutex::new(Wants { probes: vec![wanted], sent: Vec::new() })));
+        let settings = SenderSettings {
+            parity: Some(ParitySettings { ssrc: 9, payload_type: 98, playout: None }),
+            repair: Some(RepairSettings { ssrc: 8, payload_type: 97, playout: None }),
+            ..settings(rtcp(Profile::Rfc3550), Emit::Paced, true, FeedbackFormat::Own)
+        };
+        let mut sender = Sender::new(settings, Box::new(half), Seed(1).part("sender"), Time::ZERO);
+        let (mut now, end) = (Time::ZERO, Time::ZERO + Span::secs(2));
+        let mut sent: Vec<(Time, Stream, Bytes)> = Vec::new();
+        while now < end {
+            match sender.poll(now) {
+                Output::Media(media) => sent.push((now, media.stream, media.size)),
+                Output::Rtcp(_) => {}
+                Output::Wait(until) => now = until.map_or(end, |wake| wake.at),
+            }
+        }
+        let whole = sender.probes();
+        let place = format!("{packets} packets at {mbps} Mb/s, within: {within}");
+        assert_eq!(whole, Probes { whole: 1, cut: 0, skipped: 0 }, "{place}");
+        let train = packets as usize;
+        for (n, pair) in sent.windows(2).enumerate().take(train + 20) {
+            let [(before, _, size), (after, ..)] = [pair[0], pair[1]];
+            let rate = if n + 1 < train { wanted.rate } else { Rate::mbps(1) };
+            let early: Bytes = if within && n + 1 == train {
+                sent[..n].iter().map(|(.., size)| *size).fold(Bytes::ZERO, |sum, size| sum + size)
+            } else {
+                Bytes::ZERO
+            };
+            assert_eq!(after.since(before), (size + early).at(rate), "packet {n} of {place}");
+        }
+        parities += sent[..train].iter().filter(|(_, stream, _)| *stream == Stream::Parity).count();
+        let check = sender.repair_check().expect("a check");
+        assert_eq!((check.checked, check.broken), (sent.len() as u64, 0), "{place}");
+    }
+    assert!(parities > 100, "{parities}");
 }
 
 #[test]
