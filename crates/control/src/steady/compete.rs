@@ -316,7 +316,8 @@ impl CompeteLaw {
             // fills its window.
             rate *= signals.rate_per_usage(now, GRANT_SPAN).clamp(1.0, GRANT_MULTIPLE_MAX);
         }
-        let recent = if config.frames { signals.recent_path_rate(input.rate) } else { received };
+        // After a silence of the path, few packets have arrived within a round trip, so look back longer.
+        let recent = received.filter(|_| !config.frames).or_else(|| signals.recent_path_rate(input.rate));
         if let Some(received) = recent.filter(|_| !signals.is_idle(now)) {
             // Limit the rate by the receive rate, as acknowledgments limit a TCP. Without this limit, the rate would
             // jump after a drain: the round-trip time is short then, but the window is still large.

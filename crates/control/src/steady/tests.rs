@@ -217,6 +217,41 @@ fn a_rate_above_twice_what_arrives_breaks_the_promise_and_one_below_keeps_it() {
     }
 }
 
+#[test]
+fn in_compete_the_rate_keeps_its_promise_on_a_path_that_stops_now_and_then() {
+    let (mut chance, mut checked) = (Seed(16).part("stops"), 0);
+    for n in 0..60 {
+        let mut driver = LawDriver::with(Rate::mbps(50), |config| Config { frames: n % 2 == 0, ..config });
+        let base = chance.between(0.005, 0.08);
+        let queue = chance.between(0.05, 1.0);
+        let (mut rate, mut changes, mut free) = (2e6, 0.0, 0.0_f64);
+        for second in 1..=30_i32 {
+            driver.run(f64::from(second), None, |at, _, _| {
+                while changes <= at {
+                    // The path stands still for a while, or carries another rate.
+                    let length = chance.between(0.05, 1.0);
+                    if chance.unit() < 0.3 {
+                        free = free.max(changes) + length;
+                    } else {
+                        rate = 1e6 * chance.between(0.2, 10.0);
+                    }
+                    changes += length;
+                }
+                if free - at > queue {
+                    return None;
+                }
+                free = free.max(at) + 8_000.0 / rate;
+                Some(base + free - at)
+            });
+            driver.law.mode = Rules::Compete;
+        }
+        let check = driver.law.checks[1];
+        assert_eq!(check.broken, 0, "path {n}, {} checks", check.checked);
+        checked += check.checked;
+    }
+    assert!(checked > 1_000, "{checked}");
+}
+
 /// Whether a packet is lost. On average one of `each` packets is lost, at irregular distances.
 fn chance_loss(number: u64, each: u64) -> bool {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33).is_multiple_of(each)
