@@ -694,8 +694,11 @@ pub struct VideoSink {
     past_requests: Requests,
     /// The values of [`VideoSink::untold`] in earlier sessions.
     past_untold: (u64, u64),
-    /// Number of media packets that arrived in the current session, without repairs.
-    media_packets: u64,
+    /// Result of the check in the current session that repaired packets do not count as received.
+    losses: Check,
+    /// Number of media packets that the current session has not used since the last packet that it has used, because
+    /// their sequence numbers were far ahead. The session may count them later as received.
+    strays: u64,
     /// Whether the session repairs losses: lost packets are requested by NACK or recovered from parity.
     pub repair: bool,
     /// The packets that arrived only as repairs.
@@ -750,7 +753,8 @@ impl VideoSink {
             past_checks: Vec::new(),
             past_requests: Requests::default(),
             past_untold: (0, 0),
-            media_packets: 0,
+            losses: Check::new(&LOSSES_COUNT),
+            strays: 0,
             repair: false,
             repaired: Repaired::default(),
             computable: Vec::new(),
@@ -788,7 +792,7 @@ impl VideoSink {
         self.past_checks = self.checks();
         self.past_requests = self.requests().unwrap_or_default();
         self.past_untold = self.untold();
-        self.media_packets = 0;
+        (self.losses, self.strays) = (Check::new(&LOSSES_COUNT), 0);
         self.repaired.restart();
         self.player.restart();
         if let Some(audio) = &mut self.audio {
@@ -851,10 +855,7 @@ impl VideoSink {
         Check::gather(&mut all, self.receiver.as_ref().map(Receiver::mtu_check).as_slice());
         if let Some(receiver) = self.receiver.as_ref().filter(|_| self.repair) {
             Check::gather(&mut all, receiver.repair_check().as_slice());
-            // Check that repaired packets do not count as received.
-            let mut losses = Check::new(&LOSSES_COUNT);
-            losses.see(receiver.received() == self.media_packets);
-            Check::gather(&mut all, &[losses]);
+            Check::gather(&mut all, &[self.losses]);
         }
         all
     }
@@ -924,7 +925,12 @@ impl VideoSink {
             ecn: packet.ecn,
             buffer: level_of(self.buffer.as_mut(), now),
         };
+        let before = receiver.received();
         let received = receiver.on_media(self.skew.own(now), from, &taken_apart);
+        if self.repair {
+            let counted = receiver.received().saturating_sub(before);
+            self.check_losses(received, counted, media.stream);
+        }
         self.by_ecn[usize::from(packet.ecn.bits())] += u64::from(!matches!(received, Received::Unused(_)));
         if media.stream != Stream::Media {
             self.intake.add_repair(now, packet.size);
@@ -945,7 +951,6 @@ impl VideoSink {
             self.deliver(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
         }
         if let Received::New(seq) = received {
-            self.media_packets += 1;
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
             // Do not deliver the packet again if an earlier repair was already delivered.
@@ -965,6 +970,23 @@ impl VideoSink {
         }
         self.recover(now);
         received
+    }
+
+    /// Checks that only media packets count as received. `counted` is the number of packets that the session has
+    /// counted as received because of this packet.
+    fn check_losses(&mut self, received: Received, counted: u64, stream: Stream) {
+        match received {
+            Received::New(_) if stream == Stream::Media => {
+                // A packet after a gap of many numbers confirms the stray packets before it, so the session counts them
+                // with this packet.
+                self.losses.see((1..=1 + self.strays).contains(&counted));
+                self.strays = 0;
+            }
+            _ => {
+                self.losses.see(counted == 0);
+                self.strays += u64::from(received == Received::Unused(UnusedReason::FarNumber));
+            }
+        }
     }
 
     /// Records an authenticated packet that contains no media.
@@ -997,8 +1019,10 @@ impl VideoSink {
         let buffer = level_of(self.buffer.as_mut(), now);
         let (header, transport, ecn) = (&media.header, media.transport, packet.ecn);
         let taken_apart = MediaPacket { header, notice: &[], transport, repairs: None, size: media.size, ecn, buffer };
-        let from = Origin(u64::from(packet.from.0));
+        let (from, before) = (Origin(u64::from(packet.from.0)), receiver.received());
         let received = receiver.on_parity(self.skew.own(now), from, &taken_apart, protection);
+        let counted = receiver.received().saturating_sub(before);
+        self.check_losses(received, counted, Stream::Parity);
         if let Received::New(_) = received {
             self.by_ecn[usize::from(ecn.bits())] += 1;
             self.intake.add_repair(now, packet.size);

@@ -332,6 +332,25 @@ fn tcp_keeps_its_share_beside_a_video_that_repairs_its_losses() {
     }
 }
 
+/// A link that stops for a short time loses more packets than the receiver accepts as a gap at once. The receiver holds
+/// the first packets after the gap, and counts them when it has accepted the gap.
+#[test]
+fn packets_that_are_held_after_a_long_gap_count_as_received_and_repaired_ones_do_not() {
+    for (seed, repair) in [(1, "rtx"), (2, "parity"), (3, "auto"), (4, "rtx"), (5, "parity")] {
+        // The queue drains quickly after the stop, so the first packet behind it comes soon after the last one in it.
+        let packets = 200 + 20 * seed;
+        let text = lossy(10, 0.01, 300, &format!("repair = \"{repair}\""))
+            .replace("seed = 5", &format!("seed = {seed}"))
+            .replacen("delay = \"20ms\",", &format!("delay = \"20ms\", queue = {{ limit = \"{packets}p\" }},"), 1);
+        let event = |at: f64, rate: &str| {
+            format!("[[event]]\nat = \"{at:.2}s\"\nset = {{ link = \"bottleneck\", rate = \"{rate}\" }}\n")
+        };
+        let events = event(5.0, "0bps") + &event(5.4 + 0.1 * f64::from(seed), "20Mbps");
+        let run = run(&format!("{text}\n{events}"));
+        assert_eq!(broken(&run.summary, "repair.losses-still-count"), 0, "{repair} {seed}");
+    }
+}
+
 /// The packets of all streams in the table are those that the figures count.
 #[test]
 fn the_table_of_packets_has_each_parity_packet_once() {
