@@ -92,7 +92,7 @@ impl Streams {
         // Call `place` before `add`. `place` finds the offset that is nearest to `next`, and `add` advances `next`.
         let offset = stream.bytes.place(segment.seq);
         if stream.bytes.add(&segment) {
-            stream.intake.add(arrival.at, Bytes::new(datagram.len() as u64), arrival.sent);
+            stream.intake.add(arrival.at, Bytes::new(datagram.len() as u64), Some(arrival.sent));
         }
         if segment.payload > 0 && stream.logs.is_some() {
             let delay = Some(arrival.at.since(arrival.sent));

@@ -361,10 +361,8 @@ impl End for UdpEnd {
         self.received_packets += u64::from(!matches!(body, Body::Rtcp { .. }));
         let ecn = datagram.meta.ecn;
         let size = Bytes::new((datagram.bytes.len() + IP_UDP_OVERHEAD) as u64);
-        // RTCP carries no send time. Use the arrival time instead.
-        let sent = sent.unwrap_or(now);
         if let Some(log) = &mut self.log {
-            log.extend(PacketRow::of(now, size, &body, ecn, Some(now.since(sent))));
+            log.extend(PacketRow::of(now, size, &body, ecn, sent.map(|sent| now.since(sent))));
         }
         let arriving = Arriving { from: sender(datagram.meta.from), size, sent, ecn, body: &body };
         self.deliver(now, &arriving, datagram.bytes);

@@ -29,6 +29,8 @@ pub struct Intake {
 struct Sample {
     bytes: u64,
     packets: u64,
+    /// Number of packets whose delay is known.
+    delays: u64,
     delay_ns: u64,
     expected: u64,
 }
@@ -42,7 +44,7 @@ pub struct Point {
     pub packets: u32,
     /// Number of packets expected in the step.
     pub expected: u32,
-    /// Mean one-way delay.
+    /// Mean one-way delay of the packets whose delay is known.
     pub delay: Option<Span>,
     /// Bytes in the play-out buffer at the end of the step, if there is a buffer.
     pub buffer: Option<Bytes>,
@@ -84,14 +86,17 @@ impl Intake {
         self
     }
 
-    /// Counts a packet that is no duplicate. It has the size `size` and was sent at `sent`.
+    /// Counts a packet that is no duplicate. It has the size `size` and was sent at `sent`. If `sent` is `None`, its
+    /// delay is unknown.
     #[inline]
-    pub fn add(&mut self, now: Time, size: Bytes, sent: Time) {
-        let delay = now.since(sent);
+    pub fn add(&mut self, now: Time, size: Bytes, sent: Option<Time>) {
+        let delay = sent.map(|sent| now.since(sent));
         self.now.count(size, delay);
         if self.counts(now) {
             self.bytes += size;
-            self.delay.add(delay);
+            if let Some(delay) = delay {
+                self.delay.add(delay);
+            }
         }
         self.digest.add(digested(now, size));
     }
@@ -105,6 +110,7 @@ impl Intake {
         }
         self.now.bytes += sum.bytes;
         self.now.packets += sum.packets;
+        self.now.delays += sum.delays;
         self.now.delay_ns += sum.delay_ns;
         self.bytes += Bytes::new(sum.bytes);
         self.delay.merge(delay);
@@ -161,7 +167,9 @@ impl Intake {
             bytes: self.now.bytes - self.last.bytes,
             packets: packets as u32,
             expected: expected.saturating_sub(self.last.expected) as u32,
-            delay: (self.now.delay_ns - self.last.delay_ns).checked_div(packets).map(Span::nanos),
+            delay: (self.now.delay_ns - self.last.delay_ns)
+                .checked_div(self.now.delays - self.last.delays)
+                .map(Span::nanos),
             buffer: None,
             playout: None,
         });
@@ -181,13 +189,16 @@ pub(crate) struct Bundle {
 
 impl Bundle {
     /// Adds a packet. The parameters are explained at [`Intake::add`].
-    pub(crate) fn add(&mut self, now: Time, size: Bytes, sent: Time) {
+    pub(crate) fn add(&mut self, now: Time, size: Bytes, sent: Option<Time>) {
         if self.sum.packets == 0 {
             self.begins = now;
         }
         self.ends = now;
-        self.sum.count(size, now.since(sent));
-        self.delay.add(now.since(sent));
+        let delay = sent.map(|sent| now.since(sent));
+        self.sum.count(size, delay);
+        if let Some(delay) = delay {
+            self.delay.add(delay);
+        }
         self.digested.push(digested(now, size));
     }
 
@@ -198,10 +209,13 @@ impl Bundle {
 
 impl Sample {
     #[inline]
-    fn count(&mut self, size: Bytes, delay: Span) {
+    fn count(&mut self, size: Bytes, delay: Option<Span>) {
         self.bytes += size.get();
         self.packets += 1;
-        self.delay_ns += delay.as_nanos();
+        if let Some(delay) = delay {
+            self.delays += 1;
+            self.delay_ns += delay.as_nanos();
+        }
     }
 }
 

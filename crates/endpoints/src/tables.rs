@@ -79,8 +79,9 @@ impl Record<'_> {
         for (n, (at, steps, span)) in self.intervals(&intake.samples.all()).enumerate() {
             let sum = |of: fn(&Point) -> u64| steps.iter().map(of).sum::<u64>();
             let (packets, expected) = (sum(|p| u64::from(p.packets)), sum(|p| u64::from(p.expected)));
-            // Weight the delay of each step by its packets.
+            // Weight the delay of each step by its packets. Leave out steps whose delay is unknown.
             let delays: f64 = steps.iter().filter_map(|p| Some(p.delay?.as_millis_f64() * f64::from(p.packets))).sum();
+            let delayed = sum(|p| p.delay.map_or(0, |_| u64::from(p.packets)));
             // More packets may arrive in these steps than are expected in them, because late packets were expected
             // earlier. Limit the loss to zero.
             let lost = (expected > 0 && !lossless).then(|| (1.0 - packets as f64 / expected as f64).max(0.0));
@@ -89,7 +90,7 @@ impl Record<'_> {
             into.text(&rates::NODE, node);
             into.real(&rates::THROUGHPUT, rate_of(sum(|p| p.bytes), span));
             into.real(&rates::LOSS, lost);
-            into.real(&rates::DELAY, (packets > 0).then(|| delays / packets as f64));
+            into.real(&rates::DELAY, (delayed > 0).then(|| delays / delayed as f64));
             into.real(&rates::BUFFER, steps.last().and_then(|p| p.buffer).map(Bytes::as_f64));
             into.millis(&rates::PLAYOUT, steps.last().and_then(|p| p.playout));
             into.real(&rates::FAIR, shares.get(n).copied().flatten().map(Rate::as_bps_f64));

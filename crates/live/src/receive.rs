@@ -524,7 +524,12 @@ impl Session {
         if self.options.description.private_value("controller").is_none() {
             warnings.push("the sender did not name its controller, so it was sent standard reports only".into());
         }
-        warnings.push("delays are relative to the smallest delay, because the sender's clock differs".into());
+        if wired.sink.intake.delay.max().is_some() {
+            warnings.push("delays are relative to the smallest delay, because the sender's clock differs".into());
+        } else if wired.last_media().is_some() {
+            let problem = "delays are unknown, because the packets do not contain the time at which they were sent";
+            warnings.push(format!("{problem}: only `steadycast send` writes this time"));
+        }
         // Measure from the first packet on, because the network does not cause the wait before this packet.
         let from = wired.first_media().unwrap_or(Time::ZERO);
         let until = wired.last_media().unwrap_or(now);
@@ -594,13 +599,13 @@ mod tests {
         assert_eq!(of("").unwrap(), Rate::mbps(2));
     }
 
-    #[test]
-    fn packets_that_wait_at_the_end_of_the_session_are_taken_and_counted() {
+    /// Starts a receiver at a free port of this machine. Also returns a socket that can send to it, and its port.
+    fn receiving(more: &str) -> (Receiving, UdpSocket, SocketAddr) {
         let out = UdpSocket::bind("127.0.0.1:0").unwrap();
         let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let text = format!(
             "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=video {} RTP/AVP 96\r\n\
-             a=rtpmap:96 MP4V-ES/90000\r\na=rtcp-mux\r\n",
+             a=rtpmap:96 MP4V-ES/90000\r\na=rtcp-mux\r\n{more}",
             free.port()
         );
         let receiving = Receiving::start(ReceiveOptions {
@@ -615,19 +620,61 @@ mod tests {
             consume: None,
         })
         .unwrap();
+        (receiving, out, free)
+    }
+
+    /// Returns a packet with an I frame. `extension` is its header extension, with the profile and the length.
+    fn packet(seq: u8, extension: &[u8]) -> Vec<u8> {
+        let first = if extension.is_empty() { 0x80 } else { 0x90 };
+        let header = [first, 0xe0, 0, seq, 0, 0, 0x10 * seq, 0, 0, 0, 0, 1];
+        [&header, extension, &[0, 0, 1, 0xb6, 0, seq]].concat()
+    }
+
+    /// Sends packets, waits until they have arrived, and ends the session. Returns the last status and the summary.
+    fn ended(
+        (receiving, out, to): &(Receiving, UdpSocket, SocketAddr),
+        packets: impl Iterator<Item = Vec<u8>>,
+    ) -> (Value, Value) {
         receiving.frame_queue.want();
-        // Send one I frame in each packet. Leave out number 2.
-        for seq in [0, 1, 3, 4, 5] {
-            let packet = [0x80, 0xe0, 0, seq, 0, 0, 0x10 * seq, 0, 0, 0, 0, 1, 0, 0, 1, 0xb6, 0, seq];
-            out.send_to(&packet, free).unwrap();
+        let mut sent = 0;
+        for packet in packets {
+            out.send_to(&packet, to).unwrap();
+            sent += 1;
         }
         let handle = receiving.handle.clone();
-        let came = || handle.status(Duration::from_secs(1))["received"] == 5;
+        let came = || handle.status(Duration::from_secs(1))["received"] == sent;
         assert!((0..30).any(|_| came()));
         handle.stop();
-        handle.finish().unwrap();
-        assert_eq!(receiving.frame_queue.take(Duration::ZERO).unwrap().len(), 5);
-        let frames = &handle.status(Duration::ZERO)["frames"];
+        let summary = handle.finish().unwrap().summary(true);
+        (handle.status(Duration::ZERO), summary)
+    }
+
+    #[test]
+    fn packets_that_wait_at_the_end_of_the_session_are_taken_and_counted() {
+        let session = receiving("");
+        // Send one I frame in each packet. Leave out number 2.
+        let (status, _) = ended(&session, [0, 1, 3, 4, 5].into_iter().map(|seq| packet(seq, &[])));
+        assert_eq!(session.0.frame_queue.take(Duration::ZERO).unwrap().len(), 5);
+        let frames = &status["frames"];
         assert_eq!((&frames["whole"], &frames["damaged"]), (&json!(4), &json!(1)), "in the last status");
+    }
+
+    #[test]
+    fn delays_are_known_only_if_packets_contain_the_time_at_which_they_were_sent() {
+        // The header extension has one element of 4 bytes, which is `steadycast send`'s time stamp.
+        let stamped = |seq: u8| packet(seq, &[0xbe, 0xde, 0, 2, 0x13, 0, 0, 0, seq, 0, 0, 0]);
+        for (all, known) in [(0..6, true), (0..0, false)] {
+            let packets = (0..6).map(|seq| if all.contains(&seq) { stamped(seq) } else { packet(seq, &[]) });
+            let (status, summary) = ended(&receiving(""), packets);
+            let receiver = &summary["flows"][0]["receivers"][0];
+            let delays = &receiver["delay_ms"];
+            let figures = [&delays["p50"], &delays["max"], &receiver["delay_mean_ms"]];
+            assert!(figures.iter().all(|figure| figure.is_number() == known), "{figures:?}");
+            assert!(known || status["delay_ms"].is_null(), "{status}");
+            assert_eq!(receiver["cumulative_jitter_max_ms"].is_number(), known, "{receiver}");
+            let told = summary["warnings"].as_array().unwrap().iter().filter_map(Value::as_str);
+            let told: Vec<&str> = told.filter(|told| told.starts_with("delays are")).collect();
+            assert!(told.len() == 1 && told[0].contains("unknown") != known, "{told:?}");
+        }
     }
 }

@@ -417,10 +417,9 @@ impl SourceClock {
     }
 
     /// Returns a packet's send time on the local clock. The offset between the two clocks is unknown, so the packet
-    /// with the minimum one-way delay is assumed to have no delay.
-    fn send_time(&mut self, now: Time, header: &RtpHeader) -> Time {
-        let Some(stamp) = header.send_time else { return now };
-        let sent = stamp.peer(self.sent);
+    /// with the minimum one-way delay is assumed to have no delay. Returns `None` if the packet contains no send time.
+    fn send_time(&mut self, now: Time, header: &RtpHeader) -> Option<Time> {
+        let sent = header.send_time?.peer(self.sent);
         self.sent = Some(sent);
         let one_way = OneWay::between(sent, now);
         let min_delay = self.min_delay.map_or(one_way, |min_delay| min_delay.min(one_way));
@@ -430,7 +429,7 @@ impl SourceClock {
         if delay > Span::secs(60) {
             self.min_delay = None;
         }
-        now.before(delay)
+        Some(now.before(delay))
     }
 }
 
@@ -1102,12 +1101,14 @@ mod tests {
             (2, 10_120, 1_150, 4_003_600),
         ] {
             clocks = clocks.of(ssrc, ssrc);
-            let left = clocks.send_time(at(arrival), &header(ssrc, sent, stamp));
+            let left = clocks.send_time(at(arrival), &header(ssrc, sent, stamp)).unwrap();
             // Round to milliseconds, because send times are rounded down to 4 µs.
             delays.push(at(arrival).since(left).as_millis_f64().round());
             steps.push(clocks.media.as_mut().map(|clock| clock.step_of(stamp)));
         }
         assert_eq!(delays, [0.0, 30.0, 0.0, 30.0]);
+        let unstamped = RtpHeader { send_time: None, ..header(2, 0, 4_007_200) };
+        assert_eq!(clocks.send_time(at(1_200), &unstamped), None);
         assert_eq!(steps, [0, 4, 5, 9].map(Some));
     }
 }

@@ -48,7 +48,7 @@ impl Packet {
     #[inline]
     pub fn arriving(&self, ecn: Ecn) -> Arriving<'_> {
         let Head { from, size, sent, .. } = self.head;
-        Arriving { from, size, sent, ecn, body: &self.body }
+        Arriving { from, size, sent: Some(sent), ecn, body: &self.body }
     }
 
     /// Returns the number of the flow, for fair queueing. It is the sending agent, or for datagrams a hash of addresses

@@ -234,8 +234,9 @@ impl Sink {
         }
         let new = all.enumerate().filter(|(place, _)| done & 1 << place == 0).map(|(_, arrival)| arrival);
         if let Some(Some(log)) = agents_and_logs.logs.get_mut(n) {
-            let row =
-                |(at, it): (Time, Arriving<'_>)| PacketRow::of(at, it.size, it.body, it.ecn, Some(at.since(it.sent)));
+            let row = |(at, it): (Time, Arriving<'_>)| {
+                PacketRow::of(at, it.size, it.body, it.ecn, it.sent.map(|sent| at.since(sent)))
+            };
             log.extend(new.clone().filter_map(row));
         }
         agents_and_logs.agents[n].catch_up(new);

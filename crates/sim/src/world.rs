@@ -397,7 +397,7 @@ impl Simulation {
         match (&mut self.agents[to.0 as usize], &packet.body) {
             (Agent::PlainSink(sink), Body::Plain(number)) => {
                 // Skip `after_call`, because a plain sink sends nothing and has no timer.
-                sink.on_packet(self.now, *number, packet.head.size, packet.head.sent);
+                sink.on_packet(self.now, *number, packet.head.size, Some(packet.head.sent));
                 return self.network.release(ix);
             }
             (agent, _) => agent.on_packet(self.now, &packet.arriving(ecn), &mut Out { packets: &mut self.outgoing }),

@@ -159,7 +159,7 @@ impl PlainSink {
 
     /// Counts the packet `number`, which was sent at `sent`. Ignores a duplicate.
     #[inline(always)]
-    pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Time) {
+    pub fn on_packet(&mut self, now: Time, number: u64, size: Bytes, sent: Option<Time>) {
         self.first.get_or_insert(number);
         if number == self.next {
             // Handle the most frequent case first.

@@ -935,10 +935,10 @@ impl VideoSink {
         if media.stream != Stream::Media {
             self.intake.add_repair(now, packet.size);
         }
-        if let (Received::Audio(seq), Some(audio)) = (received, &mut self.audio) {
+        if let (Received::Audio(seq), Some(audio), Some(sent)) = (received, &mut self.audio, packet.sent) {
             // Leave out the warm-up and the pauses, because the figures of audio do not include them.
             let counts = self.intake.counts(now);
-            let gap = if counts { audio.on_packet(now, seq, now.since(packet.sent)) } else { Span::ZERO };
+            let gap = if counts { audio.on_packet(now, seq, now.since(sent)) } else { Span::ZERO };
             if let Some(arrivals) = &mut self.audio_arrivals {
                 arrivals.push(AudioArrival { at: now, seq, gap });
             }
@@ -948,14 +948,16 @@ impl VideoSink {
             // Count from the flow's first packet, as in the record of sent frames.
             let number = original - self.first_seq;
             self.repaired.insert(seq, now, fragment.frame);
-            self.deliver(number, media.size, ArrivedPacket { now, sent: None, stamp, fragment, ends });
+            let packet = ArrivedPacket { now, sent: None, repaired: true, stamp, fragment, ends };
+            self.deliver(number, media.size, packet);
         }
         if let Received::New(seq) = received {
             self.intake.add(now, packet.size, packet.sent);
             let number = media.seq - self.first_seq;
             // Do not deliver the packet again if an earlier repair was already delivered.
             if !self.repaired.remove(media.header.ssrc, seq) {
-                self.deliver(number, media.size, ArrivedPacket { now, sent: Some(packet.sent), stamp, fragment, ends });
+                let packet = ArrivedPacket { now, sent: packet.sent, repaired: false, stamp, fragment, ends };
+                self.deliver(number, media.size, packet);
             }
             if media.header.marker
                 && let Some(stamp) = media.header.send_time
@@ -1062,7 +1064,8 @@ impl VideoSink {
         let number = seq.saturating_sub(self.first_seq);
         self.repaired.insert(counted, now, fragment.frame);
         let size = Bytes::new(fragment.len.into());
-        self.deliver(number, size, ArrivedPacket { now, sent: None, stamp: None, fragment, ends: marker });
+        let packet = ArrivedPacket { now, sent: None, repaired: true, stamp: None, fragment, ends: marker };
+        self.deliver(number, size, packet);
     }
 
     /// Delivers an original or repaired packet to the decoder and the player. `number` is its number, counted from the

@@ -48,7 +48,7 @@ fn arrives(sink: &mut VideoSink, ms: u32, number: u32, again: bool) -> Received 
         ecn,
     };
     let body = Body::Plain(0);
-    let arriving = Arriving { from: AgentIx(1), size, sent: now, ecn, body: &body };
+    let arriving = Arriving { from: AgentIx(1), size, sent: Some(now), ecn, body: &body };
     sink.on_media(now, &arriving, &media, &mut Out { packets: &mut Vec::new() })
 }
 

@@ -25,7 +25,7 @@ proptest! {
             let packets: Vec<_> = run.iter().zip(&bodies).map(|((gap, size, delay), body)| {
                 now += Span::nanos(*gap);
                 let (size, sent) = (Bytes::new(*size), now.before(Span::nanos(*delay)));
-                (now, Arriving { from: AgentIx(0), size, sent, ecn: Ecn::NotEct, body })
+                (now, Arriving { from: AgentIx(0), size, sent: Some(sent), ecn: Ecn::NotEct, body })
             }).collect();
             let run = PlainRun::of(packets.iter().copied());
             prop_assert!(run.is_some());

@@ -146,7 +146,9 @@ impl Recorded for VideoSink {
         let view = self.session().map(|s| s.view()).unwrap_or_default();
         into.put(&receiver::LOSS_EVENT_RATE, view.loss);
         into.put_span(&receiver::JITTER, self.session().map(|s| s.jitter()));
-        into.put_span(&receiver::CUMULATIVE_JITTER_MAX, Some(self.jitter.max.later()));
+        // Without a packet that has a send time, the delays are unknown.
+        let cumulative = self.jitter.anchor.map(|_| self.jitter.max.later());
+        into.put_span(&receiver::CUMULATIVE_JITTER_MAX, cumulative);
         into.put(&receiver::FEEDBACK_PACKETS, self.rtcp_packets);
         // The index is the ECN field: 01 is ECT(1), 10 is ECT(0), and 11 is CE (RFC 3168, section 5).
         let [_, ect1, ect0, marked] = self.by_ecn;

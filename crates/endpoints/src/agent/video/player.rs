@@ -20,8 +20,10 @@ pub struct Player {
 /// What the player needs to know about a packet that has arrived.
 pub(super) struct ArrivedPacket {
     pub(super) now: Time,
-    /// When the original packet was sent. `None` if the original was lost.
+    /// When the packet was sent. `None` if this is unknown or if the packet is repaired.
     pub(super) sent: Option<Time>,
+    /// Whether the original packet was lost.
+    pub(super) repaired: bool,
     /// The RTP timestamp. `None` if the packet was recovered from parity.
     pub(super) stamp: Option<u32>,
     pub(super) fragment: Fragment,
@@ -118,7 +120,7 @@ impl Adaptive {
         let open = self.open.entry(frame).or_default();
         open.begins = open.begins.or(begins);
         open.bytes = open.bytes.saturating_add(len.into());
-        open.repaired |= packet.sent.is_none();
+        open.repaired |= packet.repaired;
         if packet.ends {
             // The size of the frame is known only from its last packet.
             open.of = Some(offset.saturating_add(len.into()));
@@ -199,12 +201,13 @@ mod tests {
         let part = |offset, len| Fragment { frame: n, offset, len };
         let (now, last) = (sent + Span::millis(20), Span::millis(if repaired { 90 } else { 10 }));
         let stamp = Some((start as u32 + 40 * n).wrapping_mul(90).wrapping_add(u32::MAX - 50_000));
-        let first = ArrivedPacket { now, sent: Some(sent), stamp, fragment: part(0, 100), ends: false };
+        let first =
+            ArrivedPacket { now, sent: Some(sent), repaired: false, stamp, fragment: part(0, 100), ends: false };
         assert_eq!(player.on_packet(&first, Span::ZERO), None, "not whole yet");
         let sent = (!repaired).then(|| sent + last);
         let stamp = stamp.filter(|_| !repaired);
-        player
-            .on_packet(&ArrivedPacket { now: now + last, sent, stamp, fragment: part(100, 50), ends: true }, Span::ZERO)
+        let second = ArrivedPacket { now: now + last, sent, repaired, stamp, fragment: part(100, 50), ends: true };
+        player.on_packet(&second, Span::ZERO)
     }
 
     #[test]
