@@ -407,7 +407,18 @@ impl Session {
     /// Returns warnings about packets and frames that have arrived, and about the audio.
     fn anomalies(&self, now: Time, end: &SocketSink, unused: &Unused, counts: &FrameCounts) -> Vec<String> {
         let unused = unused.explanations(self.options.offered.as_deref(), false).into_iter();
-        unused.chain(counts.warning()).chain(self.lacks_audio(now, end)).collect()
+        unused.chain(counts.warning()).chain(self.lacks_audio(now, end)).chain(self.ignored_audio()).collect()
+    }
+
+    /// Returns why audio in the session description is not received. Returns `None` if it is, or if there is none.
+    fn ignored_audio(&self) -> Option<String> {
+        let formats = &self.options.description.unsupported_audio;
+        (!formats.is_empty()).then(|| {
+            format!(
+                "the sound is not received: its format is {}, and only Opus with its own payload type is supported",
+                formats.join(", ")
+            )
+        })
     }
 
     /// Returns why there is no audio. Returns `None` unless audio is described and pictures arrive.
@@ -675,6 +686,19 @@ mod tests {
             let told = summary["warnings"].as_array().unwrap().iter().filter_map(Value::as_str);
             let told: Vec<&str> = told.filter(|told| told.starts_with("delays are")).collect();
             assert!(told.len() == 1 && told[0].contains("unknown") != known, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn audio_that_is_not_supported_is_told_once_in_the_status_and_in_the_summary() {
+        for (more, expected) in [("m=audio 5006 RTP/AVP 0\r\n", 1), ("", 0)] {
+            let (status, summary) = ended(&receiving(more), (0..3).map(|seq| packet(seq, &[])));
+            for told in [&status["odd"], &summary["warnings"]] {
+                let all = told.as_array().unwrap().iter().filter_map(Value::as_str);
+                let told: Vec<&str> = all.filter(|told| told.contains("sound")).collect();
+                assert_eq!(told.len(), expected, "{told:?}");
+                assert!(told.iter().all(|told| told.contains("PCMU (0)") && told.contains("Opus")), "{told:?}");
+            }
         }
     }
 }

@@ -70,6 +70,8 @@ pub struct Description {
     pub parity: Option<ParityStream>,
     /// The audio stream. `None` if there is no audio, or none that this program supports.
     pub audio: Option<AudioStream>,
+    /// The formats of the audio, each with its payload type, if there is audio but none that this program supports.
+    pub unsupported_audio: Vec<String>,
     /// SSRC and canonical name of the media (RFC 5576). After [`Description::read`], it is `None` if the description
     /// does not contain them, or if it contains an SSRC group.
     pub media: Option<(u32, String)>,
@@ -241,6 +243,7 @@ impl Description {
             repair: None,
             parity: None,
             audio: None,
+            unsupported_audio: Vec::new(),
             media: None,
             key_frames: false,
             ours: Vec::new(),
@@ -434,6 +437,7 @@ impl Description {
         let (feedback, repair) = (feedback(lines, payload_type), retransmissions(media, payload_type));
         let parity = parity_stream(media, payload_type);
         let (wanted, excluded) = sources_of(lines, address.ip);
+        let audio = audio(&session, payload_type);
         Ok(Self {
             address: SocketAddr::new(address.ip, media.port),
             source: wanted.first().copied(),
@@ -453,7 +457,8 @@ impl Description {
             repair,
             ecn: ecn(lines),
             parity,
-            audio: audio(&session, &[payload_type]),
+            unsupported_audio: if audio.is_none() { audio_formats(&session, payload_type) } else { Vec::new() },
+            audio,
             media: lone_source(media),
             key_frames: rtcp_feedback(media, payload_type).any(|words| words == ["nack", "pli"]),
             ours,
@@ -491,10 +496,29 @@ fn video(session: &Session) -> Option<&Media> {
     all().find(|media| media.port != 0).or_else(|| all().next())
 }
 
-/// Returns the first Opus stream whose port is not 0 and whose payload type is none of `video`.
-fn audio(session: &Session, video: &[u8]) -> Option<AudioStream> {
-    let all = session.medias.iter().filter(|media| media.media == "audio" && media.port != 0);
-    all.filter_map(AudioStream::of).find(|audio| !video.contains(&audio.payload_type))
+/// Returns the audio sections of a description. Leaves out those with port 0, which means that nothing is sent.
+fn audio_sections(session: &Session) -> impl Iterator<Item = &Media> {
+    session.medias.iter().filter(|media| media.media == "audio" && media.port != 0)
+}
+
+/// Returns the first Opus stream whose payload type is not `video`, the payload type of the video.
+fn audio(session: &Session, video: u8) -> Option<AudioStream> {
+    audio_sections(session).filter_map(AudioStream::of).find(|audio| audio.payload_type != video)
+}
+
+/// Returns the formats of all audio sections, each with its payload type. `video` is the payload type of the video.
+fn audio_formats(session: &Session, video: u8) -> Vec<String> {
+    let named = |format: Format| match format.payload_type == video {
+        // Say so, because this is why even Opus is not supported here.
+        true => format!("{} with the payload type of the video ({video})", format.name),
+        false => named(&format),
+    };
+    audio_sections(session).flat_map(formats).map(named).collect()
+}
+
+/// Returns an encoding with its payload type, as messages show it.
+fn named(format: &Format) -> String {
+    format!("{} ({})", format.name, format.payload_type)
 }
 
 /// Encodings of packets that repair the packets of another payload type.
@@ -552,8 +576,7 @@ fn chosen(mut offers: Vec<Format>) -> Result<(Format, Vec<Format>), SdpError> {
 pub fn offered(text: &[u8]) -> Vec<String> {
     let session = Session::parse(tidy(text).as_bytes()).ok();
     let media = session.as_ref().and_then(video);
-    let said = |offer: &Format| format!("{} ({})", offer.name, offer.payload_type);
-    media.map(|media| formats(media).iter().map(said).collect()).unwrap_or_default()
+    media.map(|media| formats(media).iter().map(named).collect()).unwrap_or_default()
 }
 
 /// Returns the first supported encoding whose clock is not 90 kHz (RFC 6416, section 7.1). The result has its name, its
@@ -934,6 +957,31 @@ mod tests {
     }
 
     #[test]
+    fn audio_that_is_not_supported_is_named_and_all_other_audio_is_not() {
+        let read = |audio: &str| {
+            let text = format!(
+                "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\n\
+                 m=video 5004 RTP/AVP 96\na=rtpmap:96 H264/90000\n{audio}"
+            );
+            Description::read(text.as_bytes()).unwrap()
+        };
+        for (audio, named) in [
+            ("", &[][..]),
+            ("m=audio 0 RTP/AVP 0\n", &[]),
+            ("m=audio 5006 RTP/AVP 0\n", &["PCMU (0)"]),
+            ("m=audio 5006 RTP/AVP 8 101\na=rtpmap:101 telephone-event/8000\n", &["PCMA (8)", "telephone-event (101)"]),
+            ("m=audio 5006 RTP/AVP 97\na=rtpmap:97 MPEG4-GENERIC/48000/2\n", &["MPEG4-GENERIC (97)"]),
+            ("m=audio 5006 RTP/AVP 96\na=rtpmap:96 opus/48000/2\n", &["opus with the payload type of the video (96)"]),
+            ("m=audio 5006 RTP/AVP 0 97\na=rtpmap:97 opus/48000/2\n", &[]),
+            ("m=audio 5006 RTP/AVP 0\nm=audio 5008 RTP/AVP 97\na=rtpmap:97 OPUS/48000/2\n", &[]),
+        ] {
+            let read = read(audio);
+            assert_eq!(read.unsupported_audio, named, "{audio}");
+            assert_eq!(read.audio.is_some(), audio.to_lowercase().contains("97 opus"), "{audio}");
+        }
+    }
+
+    #[test]
     fn blanks_and_unused_lines_do_not_change_a_description() {
         let text = "v=0\no=- 1 1 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\na=tool:x\n\
                     m=video 5004 RTP/AVP 97 96\nb=AS:500\na=rtpmap:96 H264/90000\na=rtpmap:97 rtx/90000\n\
@@ -960,7 +1008,9 @@ mod tests {
         ] {
             let odd = text.replace(from, to);
             assert_ne!(odd, text);
-            assert_eq!(Description::read(odd.as_bytes()), Ok(expected.clone()), "{odd}");
+            let read = Description::read(odd.as_bytes());
+            let read = read.map(|read| Description { unsupported_audio: Vec::new(), ..read });
+            assert_eq!(read, Ok(expected.clone()), "{odd}");
         }
         for (from, to, said) in [
             ("RTP/AVP", "RTP/AVP/TCP", "travels by RTP/AVP/TCP"),

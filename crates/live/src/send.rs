@@ -509,6 +509,7 @@ fn describe(
         // Announce the SSRC, so that receivers reject packets of other sessions that use the same key.
         media: options.key.is_some().then(|| (media.identity.ssrc, media.identity.cname.clone())),
         audio: plan.audio(FLOW).map(audio).transpose()?,
+        unsupported_audio: Vec::new(),
         ours: ours(options, video, medium),
     })
 }

@@ -50,9 +50,32 @@ pub struct Format {
     pub fmtp: String,
 }
 
-/// Static payload types that need no `a=rtpmap` (RFC 3551, table 5). The payload types of [`PayloadFormat`] are not
-/// repeated here.
-const STATIC: [(u8, &str); 5] = [(25, "CelB"), (26, "JPEG"), (28, "nv"), (31, "H261"), (33, "MP2T")];
+/// Static payload types that need no `a=rtpmap` (RFC 3551, tables 4 and 5). The payload types of [`PayloadFormat`] are
+/// not repeated here.
+const STATIC: [(u8, &str); 22] = [
+    (0, "PCMU"),
+    (3, "GSM"),
+    (4, "G723"),
+    (5, "DVI4"),
+    (6, "DVI4"),
+    (7, "LPC"),
+    (8, "PCMA"),
+    (9, "G722"),
+    (10, "L16"),
+    (11, "L16"),
+    (12, "QCELP"),
+    (13, "CN"),
+    (14, "MPA"),
+    (15, "G728"),
+    (16, "DVI4"),
+    (17, "DVI4"),
+    (18, "G729"),
+    (25, "CelB"),
+    (26, "JPEG"),
+    (28, "nv"),
+    (31, "H261"),
+    (33, "MP2T"),
+];
 
 /// Returns the payload types of a section, in the order of the m= line (RFC 8866, section 5.14).
 pub fn formats(media: &Media) -> Vec<Format> {
